@@ -1,0 +1,1 @@
+"""The LLVM back end: kernels compiled in process for the host's CPU."""

@@ -1,0 +1,1 @@
+"""What every stage shares: dtypes, elementwise operations, diagnostics, spans, text and rewriting."""

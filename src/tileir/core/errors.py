@@ -1,0 +1,86 @@
+"""Diagnostics as data, and the one family of exceptions that carries them.
+
+Codes are stable. The first digit tells the stage: 1 text, 2 names and structure, 3 dtypes and
+shapes, 4 index mathematics, 5 intermediate representations, 6 JSON, 7 arrays and running,
+8 back ends and devices, 9 command line. :mod:`tileir.core.codes` lists them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.codes import CODES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.core.span import Span
+
+
+def _known(_: object, __: attrs.Attribute[str], code: str) -> None:
+    if code not in CODES:
+        raise ValueError(f"diagnostic code {code!r} is not in tileir.core.codes")
+
+
+@attrs.frozen
+class Diagnostic:
+    """One thing that is wrong, and what to change."""
+
+    code: str = attrs.field(validator=_known)
+    message: str
+    span: Span | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def underlined(self) -> str:
+        """The text that the carets of :meth:`render` underline; empty without a span."""
+        return "" if self.span is None else self.span.text
+
+    def render(self) -> str:
+        """Return the message with its place, the source excerpt and the notes."""
+        lines = []
+        if self.span is not None:
+            lines.append(f"{self.span.source.name}:{self.span.line}:{self.span.column}: ")
+        lines = ["".join(lines) + f"error[{self.code}]: {self.message}"]
+        if self.span is not None:
+            lines.append(self.span.excerpt())
+        lines.extend(f"note: {note}" for note in self.notes)
+        return "\n".join(lines)
+
+
+class TileError(Exception):
+    """Something in a program or its data is wrong; ``diagnostics`` says what, one entry for each fault."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
+        super().__init__("\n".join(d.render() for d in self.diagnostics))
+
+    def __reduce__(self) -> tuple[type[TileError], tuple[tuple[Diagnostic, ...]]]:
+        return type(self), (self.diagnostics,)
+
+
+class ParseError(TileError):
+    """A text does not follow its grammar."""
+
+
+class VerifyError(TileError):
+    """A program breaks a rule of its intermediate representation."""
+
+
+class ArgumentError(TileError, ValueError):
+    """An array or option that was passed in does not fit the program."""
+
+
+class BackendError(TileError, RuntimeError):
+    """A back end or device is missing, failed to load, or refused a kernel."""
+
+
+class DivergenceError(RuntimeError):
+    """A fixed point was not reached: a defect of tileir, not of the program."""
+
+
+def fail(code: str, message: str, span: Span | None = None, *notes: str) -> TileError:
+    """Build a :class:`TileError` with one diagnostic, to be raised by the caller."""
+    return TileError((Diagnostic(code, message, span, notes),))

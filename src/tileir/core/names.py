@@ -1,0 +1,42 @@
+"""Fresh, deterministic names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@attrs.define
+class NameScope:
+    """Names in use in one scope; the only mutable state is the scope itself."""
+
+    _used: set[str] = attrs.field(factory=set)
+    _next: dict[str, int] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> NameScope:
+        """Return a scope in which ``names`` are taken."""
+        return cls(set(names))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._used
+
+    def add(self, name: str) -> None:
+        """Mark ``name`` as taken."""
+        self._used.add(name)
+
+    def fresh(self, stem: str) -> str:
+        """Return ``stem`` if free, else ``stem_N`` with the least free N, and take it."""
+        if stem not in self._used:
+            self._used.add(stem)
+            return stem
+        number = self._next.get(stem, 0)
+        while (name := f"{stem}_{number}") in self._used:
+            number += 1
+        self._next[stem] = number + 1
+        self._used.add(name)
+        return name

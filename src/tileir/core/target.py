@@ -1,0 +1,42 @@
+"""What a device offers to passes and lowerings: plain facts, as a value."""
+
+from __future__ import annotations
+
+import attrs
+
+from tileir.core.dtype import DType
+
+
+@attrs.frozen
+class Target:
+    """Facts of one device. Passes and lowerings read these, and never ask a back end.
+
+    Attributes:
+        name: What to call it in messages and cache keys.
+        vector_bytes: Width of a vector register; at least one element of every dtype.
+        vector_registers: Number of vector registers.
+        threads: How many groups of a grid run at the same time.
+        cache_bytes: Data cache sizes, innermost first; empty where unknown.
+        local_bytes: Memory shared by the threads of a group; 0 where groups have one thread.
+        scratch: Whether kernels may ask for a per-group scratch array larger than registers.
+        index_dtype: Integer type of offsets and loop variables.
+        native: Operations, by name, that the back end computes itself at least as accurately as the
+            expansions of :mod:`tileir.semtree.expansions`.
+        fast_math: Whether results may differ by more than reassociated sums and fused multiply-adds.
+
+    """
+
+    name: str = "generic-cpu"
+    vector_bytes: int = 32
+    vector_registers: int = 16
+    threads: int = 1
+    cache_bytes: tuple[int, ...] = (32 * 1024, 512 * 1024)
+    local_bytes: int = 0
+    scratch: bool = True
+    index_dtype: DType = DType.I64
+    native: tuple[str, ...] = ()
+    fast_math: bool = False
+
+    def lanes(self, dtype: DType) -> int:
+        """Return how many elements of ``dtype`` fill a vector register; at least 1."""
+        return max(1, self.vector_bytes // dtype.itemsize)

@@ -1,0 +1,1 @@
+"""The compiler on one page, and the command line."""

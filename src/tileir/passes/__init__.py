@@ -1,0 +1,1 @@
+"""Transformations of Stripe programs, and the pipelines made of them."""

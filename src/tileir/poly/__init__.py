@@ -1,0 +1,1 @@
+"""Exact affine mathematics over integer index variables."""

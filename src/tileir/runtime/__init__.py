@@ -1,0 +1,1 @@
+"""Back ends behind one interface: discovery, devices, compiling, buffers, events and launches."""

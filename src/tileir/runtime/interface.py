@@ -1,0 +1,168 @@
+"""What a back end implements. Protocols only: a back end subclasses nothing, and needs no private name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+import attrs
+
+from tileir.core.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+
+    from tileir.semtree.ir import KernelFunction
+
+API_VERSION: Final = 1
+"""Version of this interface; a backend states the one that it was written for."""
+
+
+class Event(Protocol):
+    """Something that completes later. A failed event makes everything that waits for it fail with its error."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it has completed or failed."""
+        ...
+
+    def wait(self) -> None:
+        """Block until it completes; raise the original error when it, or something it waited for, failed."""
+        ...
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds that the device was busy; None before completion or where it is not measured."""
+        ...
+
+
+class Buffer(Protocol):
+    """Memory that an executor can pass to kernels."""
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        ...
+
+    def host(self) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
+        """Return the memory as bytes where the host can see it without a copy, else None."""
+        ...
+
+
+B = TypeVar("B", bound=Buffer)
+L = TypeVar("L", bound="Library")
+L_co = TypeVar("L_co", bound="Library", covariant=True)
+L_contra = TypeVar("L_contra", bound="Library", contravariant=True)
+
+
+class Library(Protocol):
+    """Executable code for some kernels."""
+
+    @property
+    def kernels(self) -> tuple[KernelFunction, ...]:
+        """The kernels, in the order in which they were given to the compiler."""
+        ...
+
+    def save(self) -> Mapping[str, bytes]:
+        """Return named parts from which :meth:`Compiler.load` makes an equal library."""
+        ...
+
+    def listing(self, form: str) -> str:
+        """Return generated code as text; ``form`` is one of :attr:`Backend.forms`."""
+        ...
+
+
+class Compiler(Protocol[L_co]):
+    """Turns kernels into code for one device."""
+
+    @property
+    def identity(self) -> str:
+        """What a cache key must hold beside the kernels: versions, device, features, options."""
+        ...
+
+    def build(self, kernels: Sequence[KernelFunction]) -> L_co:
+        """Compile; raises :class:`tileir.core.errors.BackendError`. May be called from several threads."""
+        ...
+
+    def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> L_co:
+        """Undo :meth:`Library.save`."""
+        ...
+
+
+class Kernel(Protocol):
+    """One kernel, ready to run on one device."""
+
+    def run(self, buffers: Sequence[Any], after: Sequence[Event] = ()) -> Event:
+        """Launch once all of ``after`` have completed; the event completes when the outputs are written."""
+        ...
+
+    def launch(self, buffers: Sequence[Any]) -> None:
+        """Launch now and return when the outputs are written: the short path where nothing can overlap."""
+        ...
+
+
+class Executor(Protocol[L_contra]):
+    """Owns memory and launches kernels on one device."""
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Return fresh memory with undefined content, aligned to at least 64 bytes."""
+        ...
+
+    def wrap(self, array: np.ndarray[Any, Any]) -> Buffer | None:
+        """Return a buffer over a contiguous array's own memory, or None where the device cannot use it in place."""
+        ...
+
+    def prepare(self, library: L_contra, index: int) -> Kernel:
+        """Ready kernel number ``index`` of a library."""
+        ...
+
+    def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> Event:
+        """Copy ``min(source.nbytes, destination.nbytes)`` bytes between buffers, or to and from contiguous arrays."""
+        ...
+
+    def close(self) -> None:
+        """Wait for all work, stop threads and give memory back; the executor is not used afterwards."""
+        ...
+
+
+@attrs.frozen
+class DeviceInfo:
+    """One device that a back end can see."""
+
+    id: str
+    name: str
+    backend: str
+    memory_bytes: int | None = None
+    features: tuple[str, ...] = ()
+    target: Target = attrs.field(factory=Target, repr=False)
+
+
+@attrs.frozen
+class Options:
+    """How to compile; part of every cache key."""
+
+    fast_math: bool = False
+    threads: int | None = None  # at most this many; None: all that the process may use
+
+
+@attrs.frozen
+class Backend(Generic[L]):
+    """What an entry point of the group ``tileir.backends`` names.
+
+    Attributes:
+        name: The first part of device ids, ``name.number``.
+        devices: Lists devices; may raise :class:`tileir.core.errors.BackendError` with the reason why there is none.
+        compiler: Makes a compiler for a device.
+        executor: Makes an executor for a device.
+        forms: Kinds of generated text that :meth:`Library.listing` offers, such as ``"llvm"`` and ``"asm"``.
+        api_version: The :data:`API_VERSION` it was written for.
+
+    """
+
+    name: str
+    devices: Callable[[], Sequence[DeviceInfo]]
+    compiler: Callable[[DeviceInfo, Options], Compiler[L]]
+    executor: Callable[[DeviceInfo, Options], Executor[L]]
+    forms: tuple[str, ...] = ()
+    api_version: int = API_VERSION

@@ -1,0 +1,1 @@
+"""The semtree: kernels as typed loops over flat arrays, run over a grid."""

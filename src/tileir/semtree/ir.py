@@ -1,0 +1,327 @@
+"""Nodes of the kernel IR. Every expression has a :class:`Type`; no conversion is implicit.
+
+Operands of :class:`Apply` follow the table of :mod:`tileir.core.ops`: all of one type (for ``COND`` the
+first is bool of the same lanes), the result that type, or bool of the same lanes for comparisons.
+Integer arithmetic wraps; :mod:`tileir.core.arithmetic` defines each operation.
+
+A kernel runs once for each point of ``grid``; groups are unordered. Each group has ``group`` threads, which
+may meet at a :class:`Barrier`; on most processors that is a single one.
+"""
+
+from __future__ import annotations
+
+import enum
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.core.dtype import DType
+
+if TYPE_CHECKING:
+    from tileir.core.ops import Op
+
+
+@attrs.frozen(cache_hash=True)
+class Type:
+    """``lanes`` elements of one dtype; a scalar has one lane."""
+
+    dtype: DType
+    lanes: int = 1
+
+    def with_dtype(self, dtype: DType) -> Type:
+        """Return the type of as many lanes of another dtype."""
+        return Type(dtype, self.lanes)
+
+    def __str__(self) -> str:
+        return self.dtype.value if self.lanes == 1 else f"{self.dtype.value}x{self.lanes}"
+
+
+@attrs.frozen(cache_hash=True)
+class Const:
+    """A value known when compiling, the same in every lane; representable in ``type.dtype``."""
+
+    value: bool | int | float
+    type: Type
+
+
+@attrs.frozen(cache_hash=True)
+class Var:
+    """A variable declared before: a :class:`Declare` or the counter of a loop."""
+
+    name: str
+    type: Type
+
+
+class GridLevel(enum.Enum):
+    """Which coordinate a :class:`GridIndex` reads."""
+
+    GROUP = "group"  # of the group in the grid
+    LOCAL = "local"  # of the thread in its group
+
+    __hash__ = object.__hash__
+
+
+@attrs.frozen(cache_hash=True)
+class GridIndex:
+    """The coordinate of this group or thread along ``axis``, as the kernel's index type."""
+
+    level: GridLevel
+    axis: int
+    type: Type
+
+
+@attrs.frozen(cache_hash=True, slots=False)
+class Apply:
+    """An elementwise operation on operands of equal type."""
+
+    op: Op
+    args: tuple[Expr, ...]
+
+    @cached_property
+    def type(self) -> Type:
+        """The type of the result."""
+        operand = self.args[-1].type
+        return operand.with_dtype(DType.BOOL) if self.op.info.compares else operand
+
+
+@attrs.frozen(cache_hash=True)
+class Cast:
+    """Convert by value, with :func:`tileir.core.arithmetic.cast`; lanes stay."""
+
+    operand: Expr
+    type: Type
+
+
+@attrs.frozen(cache_hash=True)
+class Bitcast:
+    """Read the same bits as a type of the same lanes and element width."""
+
+    operand: Expr
+    type: Type
+
+
+@attrs.frozen(cache_hash=True, slots=False)
+class Broadcast:
+    """A scalar in every lane."""
+
+    operand: Expr
+    lanes: int
+
+    @cached_property
+    def type(self) -> Type:
+        """The type of the result."""
+        return Type(self.operand.type.dtype, self.lanes)
+
+
+@attrs.frozen(cache_hash=True, slots=False)
+class Ramp:
+    """``base, base + stride, base + 2·stride, …`` of a scalar integer ``base``."""
+
+    base: Expr
+    stride: int
+    lanes: int
+
+    @cached_property
+    def type(self) -> Type:
+        """The type of the result."""
+        return Type(self.base.type.dtype, self.lanes)
+
+
+@attrs.frozen(cache_hash=True, slots=False)
+class Reduce:
+    """Merge all lanes into a scalar with ADD, MUL, MAX or MIN, in any order."""
+
+    op: Op
+    operand: Expr
+
+    @cached_property
+    def type(self) -> Type:
+        """The type of the result."""
+        return Type(self.operand.type.dtype)
+
+
+@attrs.frozen(cache_hash=True)
+class Subscript:
+    """``array[offset]``, read as an expression or written as the target of :class:`Assign`.
+
+    ``offset``, in elements, is an integer. A scalar one addresses ``type.lanes`` neighbours from there on;
+    one with lanes addresses each lane's element (a gather or scatter; where lanes of a scatter meet, the last wins).
+    """
+
+    array: str
+    offset: Expr
+    type: Type
+
+
+Expr: TypeAlias = Const | Var | GridIndex | Apply | Cast | Bitcast | Broadcast | Ramp | Reduce | Subscript
+LValue: TypeAlias = Var | Subscript
+
+
+class Region(enum.Enum):
+    """Where an array that a kernel declares lives."""
+
+    PRIVATE = "private"  # one for each thread, meant for registers
+    LOCAL = "local"  # one for each group, shared by its threads
+    SCRATCH = "scratch"  # one for each group, too large for registers, in ordinary memory
+
+    __hash__ = object.__hash__
+
+
+class LoopKind(enum.Enum):
+    """What a back end must do with a loop beyond running it."""
+
+    SERIAL = "serial"
+    UNROLL = "unroll"  # trip count is constant; replace it by its iterations
+    VECTOR = "vector"  # iterations are independent: a hint to vectorise
+
+    __hash__ = object.__hash__
+
+
+@attrs.frozen(cache_hash=True)
+class Declare:
+    """Introduce a variable, visible to the end of the enclosing list of statements."""
+
+    variable: Var
+    value: Expr
+
+
+@attrs.frozen(cache_hash=True)
+class DeclareArray:
+    """Introduce an array of ``size`` elements with undefined content; ``alignment`` in bytes."""
+
+    name: str
+    dtype: DType
+    size: int
+    region: Region = Region.PRIVATE
+    alignment: int = 64
+
+
+@attrs.frozen(cache_hash=True)
+class Assign:
+    """Set a variable or array elements."""
+
+    target: LValue
+    value: Expr
+
+
+@attrs.frozen(cache_hash=True)
+class For:
+    """Run ``body`` for ``counter = begin, begin + step, …`` while ``counter < end``; ``step`` > 0."""
+
+    counter: Var
+    begin: Expr
+    end: Expr
+    step: int
+    body: tuple[Stmt, ...]
+    kind: LoopKind = LoopKind.SERIAL
+
+
+@attrs.frozen(cache_hash=True)
+class If:
+    """Run ``then`` where the scalar bool ``condition`` holds, else ``otherwise``."""
+
+    condition: Expr
+    then: tuple[Stmt, ...]
+    otherwise: tuple[Stmt, ...] = ()
+
+
+@attrs.frozen(cache_hash=True)
+class Barrier:
+    """All threads of the group wait here, and see each other's writes to local arrays."""
+
+
+Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier
+
+
+class ParamAccess(enum.Enum):
+    """What a kernel does with a parameter's memory."""
+
+    READ = "in"
+    WRITE = "out"
+    READ_WRITE = "inout"
+
+    __hash__ = object.__hash__
+
+
+@attrs.frozen(cache_hash=True)
+class Param:
+    """An array that the caller passes: ``size`` elements of ``dtype``.
+
+    ``alignment``, in bytes, is promised by the caller, and so is ``no_alias``: that no other parameter
+    overlaps it.
+    """
+
+    name: str
+    dtype: DType
+    size: int
+    access: ParamAccess
+    alignment: int = 1
+    no_alias: bool = True
+
+
+@attrs.frozen(cache_hash=True)
+class KernelFunction:
+    """A kernel over a launch grid.
+
+    ``grid`` and ``group`` have one to three extents, axis 0 first; ``group`` is (1,) where threads of a
+    group are not used.
+    ``operations`` estimates scalar arithmetic operations plus elements moved for the whole grid: what a runtime
+    needs to decide whether splitting the launch pays.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    body: tuple[Stmt, ...]
+    grid: tuple[int, ...] = (1,)
+    group: tuple[int, ...] = (1,)
+    index: DType = DType.I64
+    operations: int = 0
+    comments: tuple[str, ...] = ()
+
+
+class BufferRole(enum.Enum):
+    """Who owns a buffer of a program."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    TEMPORARY = "temporary"
+    CONSTANT = "constant"
+
+    __hash__ = object.__hash__
+
+
+@attrs.frozen(cache_hash=True)
+class Buffer:
+    """Dense row-major memory; ``data`` holds the little-endian bytes of a constant as hexadecimal."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    role: BufferRole
+    data: str = ""
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+
+@attrs.frozen(cache_hash=True)
+class Launch:
+    """Run kernel number ``kernel`` on the named buffers, one for each of its parameters."""
+
+    kernel: int
+    arguments: tuple[str, ...]
+
+
+@attrs.frozen(cache_hash=True)
+class Program:
+    """Kernels, the buffers between them, and launches in an order that respects all dependencies."""
+
+    kernels: tuple[KernelFunction, ...]
+    buffers: tuple[Buffer, ...]
+    launches: tuple[Launch, ...]

@@ -1,0 +1,1 @@
+"""Stripe: nested blocks of parallel index points over views of tensors."""

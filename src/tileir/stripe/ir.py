@@ -1,0 +1,395 @@
+"""Nodes of the Stripe nested polyhedral IR.
+
+Meaning, in short (:mod:`tileir.stripe.interpreter` is the definition):
+
+- A block runs its statements, in order, once for each point of its index box that satisfies all
+  constraints. Points are unordered and may run in parallel.
+- An index without ``affine`` runs over ``0 <= i < range``. With one, its value is
+  ``affine(parent indices) + k`` for ``0 <= k < range``. Parent indices are visible in no other way.
+- A refinement is a view. With direction NONE it allocates fresh memory, undefined until written, each time
+  the owning block's point runs. Otherwise it is a view of the parent's refinement ``source``, displaced by
+  ``Σ access[d] · shape.dims[d].stride`` elements. Its shape holds the extent that one point touches
+  and the strides, in elements, of the memory behind it.
+- A store through a refinement without aggregation, or with ASSIGN, overwrites. Through one with another
+  aggregation it merges the value. Where the direction is INOUT the value merges with what is there.
+  Where it is OUT, an *aggregation scope* opens at the outermost OUT refinement of a chain of views that
+  carry that aggregation: the first store to an element within one execution of the block that owns the
+  scope overwrites, later ones merge. An element that no point stores keeps its content.
+- Scalars are single-assignment, local to one block body, and not visible in nested blocks.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.core.dtype import DType
+    from tileir.core.ops import Aggregation, Op
+    from tileir.poly.affine import Affine
+
+TagValue: TypeAlias = bool | int | float | str | None
+
+
+@attrs.frozen(cache_hash=True)
+class Tags:
+    """A set of names, each with a value or None; sorted by name, each name once."""
+
+    items: tuple[tuple[str, TagValue], ...] = ()
+
+    @classmethod
+    def of(cls, *names: str, **values: TagValue) -> Tags:
+        """Return tags without value for ``names``, and with value for ``values``."""
+        return cls(tuple(sorted({**dict.fromkeys(names), **values}.items())))
+
+    def __contains__(self, name: object) -> bool:
+        return any(tag == name for tag, _ in self.items)
+
+    def has_all(self, names: Iterable[str]) -> bool:
+        """Return whether every one of ``names`` is set; ``"all"`` counts as set everywhere."""
+        return all(name == "all" or name in self for name in names)
+
+    def get(self, name: str) -> TagValue:
+        """Return the value of tag ``name``; None where it has none or is not set."""
+        return next((value for tag, value in self.items if tag == name), None)
+
+    def add(self, *names: str, **values: TagValue) -> Tags:
+        """Return these tags with others added or replaced; itself when nothing changes."""
+        new = Tags(tuple(sorted({**dict(self.items), **dict.fromkeys(names), **values}.items())))
+        return self if new == self else new
+
+    def remove(self, *names: str) -> Tags:
+        """Return these tags without ``names``; itself when none of them is set."""
+        new = tuple(item for item in self.items if item[0] not in names)
+        return self if len(new) == len(self.items) else Tags(new)
+
+
+class Direction(enum.Enum):
+    """What a block does through a refinement; NONE allocates."""
+
+    NONE = "none"
+    IN = "in"
+    OUT = "out"
+    INOUT = "inout"
+
+    __hash__ = object.__hash__
+
+    @property
+    def reads(self) -> bool:
+        """Whether content from before the block is read."""
+        return self in (Direction.IN, Direction.INOUT)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the parent's memory is written."""
+        return self in (Direction.OUT, Direction.INOUT)
+
+
+@attrs.frozen(cache_hash=True)
+class Device:
+    """One step of a location: ``name[units…]``."""
+
+    name: str
+    units: tuple[Affine, ...] = ()
+
+
+Location: TypeAlias = tuple[Device, ...]
+"""Where data lives or code runs, outermost device first; () is unspecified."""
+
+
+@attrs.frozen(cache_hash=True)
+class Dim:
+    """Extent of one axis, and the distance of neighbours in elements."""
+
+    size: int
+    stride: int
+
+
+@attrs.frozen(cache_hash=True)
+class TensorShape:
+    """Element type, and extent and stride of each axis."""
+
+    dtype: DType
+    dims: tuple[Dim, ...] = ()
+
+    @classmethod
+    def dense(cls, dtype: DType, sizes: Iterable[int]) -> TensorShape:
+        """Return the row-major shape of ``sizes`` without gaps."""
+        dims: list[Dim] = []
+        stride = 1
+        for size in reversed(tuple(sizes)):
+            dims.append(Dim(size, stride))
+            stride *= size
+        return cls(dtype, tuple(reversed(dims)))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Extent of each axis."""
+        return tuple(dim.size for dim in self.dims)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Stride of each axis, in elements."""
+        return tuple(dim.stride for dim in self.dims)
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of the box."""
+        count = 1
+        for dim in self.dims:
+            count *= dim.size
+        return count
+
+    @property
+    def span(self) -> int:
+        """Number of elements from the first to the last that the box touches, both included; 0 when empty."""
+        if self.elements == 0:
+            return 0
+        return 1 + sum((dim.size - 1) * abs(dim.stride) for dim in self.dims)
+
+
+@attrs.frozen(cache_hash=True)
+class Refinement:
+    """A view of the parent's refinement ``source``, or an allocation where ``direction`` is NONE.
+
+    ``access`` has one integral affine, in the block's own indices, for each dim of ``shape``.
+    ``source`` is empty exactly for allocations, whose accesses are all 0. The rank may differ from that
+    of the source where both are dense, which is how a reshape is said without a copy.
+    """
+
+    name: str
+    direction: Direction
+    source: str
+    access: tuple[Affine, ...]
+    shape: TensorShape
+    aggregation: Aggregation | None = None
+    location: Location = ()
+    offset: int | None = None  # byte offset in its arena, once placed
+    bank_dim: int | None = None  # the axis that runs over memory banks
+    cache_unit: Affine | None = None  # which cache serves it
+    constant: bool = False  # content is known when compiling: Program.buffers holds it
+    tags: Tags = Tags()
+
+
+@attrs.frozen(cache_hash=True)
+class Index:
+    """An index of a block; see the module text for its values."""
+
+    name: str
+    range: int
+    affine: Affine | None = None
+    tags: Tags = Tags()
+
+
+@attrs.frozen(cache_hash=True)
+class Load:
+    """``$into = load(source)``: read one element.
+
+    With ``index``, an integer scalar, the element is displaced along axis 0 of the view by that value clamped to
+    ``[0, size - 1]``, where size is that axis' extent: ``$into = load(source[$index])``.
+    """
+
+    source: str
+    into: str
+    index: str | None = None
+    tags: Tags = Tags()
+    deps: tuple[int, ...] = ()
+
+
+@attrs.frozen(cache_hash=True)
+class Store:
+    """``into = store($source)``: write or merge one element; ``index`` as for :class:`Load`."""
+
+    source: str
+    into: str
+    index: str | None = None
+    tags: Tags = Tags()
+    deps: tuple[int, ...] = ()
+
+
+@attrs.frozen(cache_hash=True)
+class LoadIndex:
+    """``$into = load_index(affine)``: the value of an integral affine of the block's indices, as ``dtype``."""
+
+    affine: Affine
+    into: str
+    dtype: DType
+    tags: Tags = Tags()
+    deps: tuple[int, ...] = ()
+
+
+@attrs.frozen(cache_hash=True)
+class Constant:
+    """``$into = (dtype)value``."""
+
+    into: str
+    dtype: DType
+    value: bool | int | float
+    tags: Tags = Tags()
+    deps: tuple[int, ...] = ()
+
+
+@attrs.frozen(cache_hash=True)
+class Intrinsic:
+    """``$into = op($inputs…)`` with result ``dtype``; operand dtypes as :class:`tileir.core.ops.OpInfo` asks."""
+
+    op: Op
+    inputs: tuple[str, ...]
+    into: str
+    dtype: DType
+    tags: Tags = Tags()
+    deps: tuple[int, ...] = ()
+
+
+@attrs.frozen(cache_hash=True)
+class Convert:
+    """``$into = cast_dtype($input)``: :func:`tileir.core.arithmetic.cast`."""
+
+    input: str
+    into: str
+    dtype: DType
+    tags: Tags = Tags()
+    deps: tuple[int, ...] = ()
+
+
+@attrs.frozen(cache_hash=True)
+class Special:
+    """A named operation on whole views: ``(outputs…) = name(inputs…)``.
+
+    Known names: ``copy`` (one input, one output of the same sizes), ``fill`` (no input; the parameter
+    ``value``) and ``zero``. Others are for back ends and tensorisation, and have no meaning here.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    parameters: tuple[tuple[str, TagValue], ...] = ()
+    tags: Tags = Tags()
+    deps: tuple[int, ...] = ()
+
+
+@attrs.frozen(cache_hash=True)
+class Block:
+    """Statements under indices, constraints and refinements; see the module text.
+
+    Each constraint is an integral affine in this block's indices that must be >= 0.
+    """
+
+    name: str = ""
+    indices: tuple[Index, ...] = ()
+    constraints: tuple[Affine, ...] = ()
+    refinements: tuple[Refinement, ...] = ()
+    statements: tuple[Statement, ...] = ()
+    comments: tuple[str, ...] = ()
+    location: Location = ()
+    tags: Tags = Tags()
+    deps: tuple[int, ...] = ()
+
+    def refinement(self, name: str) -> Refinement:
+        """Return the refinement called ``name``; a KeyError is a defect of the caller."""
+        for refinement in self.refinements:
+            if refinement.name == name:
+                return refinement
+        raise KeyError(name)
+
+    def index(self, name: str) -> Index:
+        """Return the index called ``name``; a KeyError is a defect of the caller."""
+        for index in self.indices:
+            if index.name == name:
+                return index
+        raise KeyError(name)
+
+    @property
+    def ranges(self) -> dict[str, int]:
+        """Range of each index, by name."""
+        return {index.name: index.range for index in self.indices}
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The statements that are blocks."""
+        return tuple(s for s in self.statements if isinstance(s, Block))
+
+
+Statement: TypeAlias = Load | Store | LoadIndex | Constant | Intrinsic | Convert | Special | Block
+
+
+@attrs.frozen(cache_hash=True)
+class Buffer:
+    """Constant content of a tensor: row-major elements in little-endian bytes, written as hexadecimal."""
+
+    name: str
+    data: str
+
+
+@attrs.frozen(cache_hash=True)
+class Program:
+    """The entry block with what it reads and writes.
+
+    The entry block (tag ``program``) has no indices. Its refinements are allocations: the parameters and
+    results (tag ``user``), temporaries (tag ``tmp``) and constants (``constant``). Its one statement is the
+    ``main`` block (tag ``main``), whose statements, run in order, are the kernels (tag ``kernel``).
+    """
+
+    entry: Block
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    buffers: tuple[Buffer, ...] = ()
+
+    @property
+    def main(self) -> Block:
+        """The block whose statements are the kernels."""
+        return self.entry.blocks[0]
+
+
+def scalar_inputs(statement: Statement) -> tuple[str, ...]:
+    """Return the scalars that ``statement`` reads."""
+    match statement:
+        case Load(index=index):
+            return () if index is None else (index,)
+        case Store(source=source, index=index):
+            return (source,) if index is None else (source, index)
+        case Intrinsic(inputs=inputs):
+            return inputs
+        case Convert(input=value):
+            return (value,)
+        case LoadIndex() | Constant() | Special() | Block():
+            return ()
+
+
+def scalar_output(statement: Statement) -> str | None:
+    """Return the scalar that ``statement`` defines, if any."""
+    match statement:
+        case Load(into=into) | LoadIndex(into=into) | Constant(into=into) | Intrinsic(into=into) | Convert(into=into):
+            return into
+        case Store() | Special() | Block():
+            return None
+
+
+def views_read(statement: Statement) -> tuple[str, ...]:
+    """Return the names, in the enclosing block, of the refinements that ``statement`` reads."""
+    match statement:
+        case Load(source=source):
+            return (source,)
+        case Special(inputs=inputs):
+            return inputs
+        case Block(refinements=refinements):
+            return tuple(r.source for r in refinements if r.direction.reads)
+        case _:
+            return ()
+
+
+def views_written(statement: Statement) -> tuple[str, ...]:
+    """Return the names, in the enclosing block, of the refinements that ``statement`` writes."""
+    match statement:
+        case Store(into=into):
+            return (into,)
+        case Special(outputs=outputs):
+            return outputs
+        case Block(refinements=refinements):
+            return tuple(r.source for r in refinements if r.direction.writes)
+        case _:
+            return ()

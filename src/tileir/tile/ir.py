@@ -1,0 +1,207 @@
+"""Nodes of a Tile function: what the user wrote. Operands are names; spans take no part in equality."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+if TYPE_CHECKING:
+    from tileir.core.ops import Aggregation, Combination
+    from tileir.core.span import Span
+
+
+def _span() -> Span | None:
+    """Declare the span field that every node ends with."""
+    return attrs.field(default=None, kw_only=True, eq=False, repr=False)  # type: ignore[no-any-return]
+
+
+class UnaryOperator(enum.Enum):
+    """A prefix operator, by its spelling."""
+
+    NEG = "-"
+    BIT_NOT = "~"
+
+
+class BinaryOperator(enum.Enum):
+    """An infix operator, by its spelling."""
+
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+    BIT_LEFT = "<<"
+    BIT_RIGHT = ">>"
+    CMP_LT = "<"
+    CMP_LE = "<="
+    CMP_GT = ">"
+    CMP_GE = ">="
+    CMP_EQ = "=="
+    CMP_NE = "!="
+    BIT_AND = "&"
+    BIT_OR = "|"
+    BIT_XOR = "^"
+
+
+@attrs.frozen(cache_hash=True)
+class IntLiteral:
+    """A non-negative integer; a negative one is a negation."""
+
+    value: int
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class FloatLiteral:
+    """A non-negative float, kept at double precision; infinity is allowed, NaN is not."""
+
+    value: float
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Name:
+    """A tensor or a dimension, by name."""
+
+    name: str
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class IndexName:
+    """An index variable; only inside index polynomials."""
+
+    name: str
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Unary:
+    """``-x`` or ``~x``."""
+
+    operator: UnaryOperator
+    operand: Expr
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Binary:
+    """``lhs operator rhs``."""
+
+    operator: BinaryOperator
+    lhs: Expr
+    rhs: Expr
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Conditional:
+    """``condition ? then : otherwise``; associates to the right."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Call:
+    """``function(arguments…)`` with one argument or more."""
+
+    function: str
+    arguments: tuple[Expr, ...]
+    span: Span | None = _span()
+
+
+Expr: TypeAlias = IntLiteral | FloatLiteral | Name | IndexName | Unary | Binary | Conditional | Call
+"""Expressions and index polynomials share their nodes; the verifier says which may stand where."""
+
+
+@attrs.frozen(cache_hash=True)
+class Attribute:
+    """``[[name(parameters…)]]`` in front of a statement."""
+
+    name: str
+    parameters: tuple[str, ...] = ()
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Input:
+    """A parameter: any rank when ``dims`` is None, else one dimension name for each axis."""
+
+    name: str
+    dims: tuple[Name, ...] | None = None
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Output:
+    """A result, by the name of its tensor."""
+
+    name: str
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Access:
+    """``tensor[indices…]`` inside a contraction."""
+
+    tensor: str
+    indices: tuple[Expr, ...]
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Constraint:
+    """``polynomial < bound``, which means ``0 <= polynomial < bound``."""
+
+    polynomial: Expr
+    bound: Expr
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Assignment:
+    """``name = value;`` with elementwise meaning."""
+
+    name: str
+    value: Expr
+    attributes: tuple[Attribute, ...] = ()
+    span: Span | None = _span()
+    name_span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Contraction:
+    """``name[indices : sizes] = aggregation(inputs), constraints default …;``.
+
+    ``inputs`` has as many accesses as ``combination.arity``.
+    """
+
+    name: str
+    indices: tuple[Expr, ...]
+    sizes: tuple[Expr, ...]
+    aggregation: Aggregation
+    combination: Combination
+    inputs: tuple[Access, ...]
+    constraints: tuple[Constraint, ...] = ()
+    no_defract: bool = False
+    default: Name | None = None
+    attributes: tuple[Attribute, ...] = ()
+    span: Span | None = _span()
+    name_span: Span | None = _span()
+
+
+Statement: TypeAlias = Assignment | Contraction
+
+
+@attrs.frozen(cache_hash=True)
+class Function:
+    """``function (inputs) -> (outputs) { statements }``."""
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    statements: tuple[Statement, ...]
+    span: Span | None = _span()

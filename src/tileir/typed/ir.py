@@ -1,0 +1,219 @@
+"""Nodes of a typed function: one flat tuple of operations, each defining one value by name.
+
+Casts and broadcasts of dtype are explicit (all operands of an operation have the dtype that its
+table row asks for); broadcasts of shape are implicit in :class:`Elementwise`, right-aligned as in
+NumPy. No operation changes a value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from tileir.core.dtype import DType
+    from tileir.core.ops import Aggregation, Combination, Op
+    from tileir.core.span import Span
+    from tileir.poly.affine import Affine
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+def _span() -> Span | None:
+    """Declare the span field that every operation ends with."""
+    return attrs.field(default=None, kw_only=True, eq=False, repr=False)  # type: ignore[no-any-return]
+
+
+@attrs.frozen(cache_hash=True)
+class Value:
+    """A parameter of the function."""
+
+    name: str
+    dtype: DType
+    shape: Shape
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Constant:
+    """A scalar known when compiling; ``value`` is representable in ``dtype``. Its shape is ()."""
+
+    name: str
+    dtype: DType
+    value: bool | int | float
+    span: Span | None = _span()
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of a scalar."""
+        return ()
+
+
+@attrs.frozen(cache_hash=True)
+class Elementwise:
+    """``op`` at every element; ``shape`` is the broadcast of the inputs' shapes."""
+
+    name: str
+    op: Op
+    inputs: tuple[str, ...]
+    dtype: DType
+    shape: Shape
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Cast:
+    """Convert every element to ``dtype`` by the rules of :func:`tileir.core.arithmetic.cast`."""
+
+    name: str
+    input: str
+    dtype: DType
+    shape: Shape
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Coordinate:
+    """The coordinate of each element along ``axis``; its dtype is i32 (i64 from 2**31 elements on an axis)."""
+
+    name: str
+    axis: int
+    dtype: DType
+    shape: Shape
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class ShapeOf:
+    """The i32 vector ``dims``: the shape of some tensor, known when compiling."""
+
+    name: str
+    dims: tuple[int, ...]
+    dtype: DType
+    shape: Shape
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Reshape:
+    """The same elements in row-major order under another shape."""
+
+    name: str
+    input: str
+    dtype: DType
+    shape: Shape
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Gather:
+    """``out[i…, r…] = data[clamp(indices[i…], 0, data.shape[0] - 1), r…]``; indices are i32 or i64."""
+
+    name: str
+    data: str
+    indices: str
+    dtype: DType
+    shape: Shape
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Scatter:
+    """``out[clamp(indices[i…], 0, shape[0] - 1), r…] += updates[i…, r…]`` into zeros.
+
+    ``accumulator`` is the dtype in which duplicates are added up.
+    """
+
+    name: str
+    updates: str
+    indices: str
+    accumulator: DType
+    dtype: DType
+    shape: Shape
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Access:
+    """``tensor[indices…]`` with rational affine indices: a point counts only where they are integral."""
+
+    tensor: str
+    indices: tuple[Affine, ...]
+
+
+@attrs.frozen(cache_hash=True)
+class Constraint:
+    """``0 <= polynomial < bound``."""
+
+    polynomial: Affine
+    bound: int
+
+
+@attrs.frozen(cache_hash=True)
+class Contraction:
+    """Aggregate a combination of the inputs over all valid index points.
+
+    ``output`` holds one polynomial for each axis of ``shape``. Inputs are cast to ``operand_dtype``
+    before they are combined (for ``COND`` that holds for the two that are compared), the combined
+    value to ``accumulator`` before it is aggregated, and the aggregate to ``dtype``. Elements that no valid
+    point writes are those of ``default``, a tensor of the same dtype and shape, or 0.
+    ``reduce`` is false under ``no_defract``: the index variables are then used as written.
+    """
+
+    name: str
+    output: tuple[Affine, ...]
+    inputs: tuple[Access, ...]
+    aggregation: Aggregation
+    combination: Combination
+    operand_dtype: DType
+    accumulator: DType
+    dtype: DType
+    shape: Shape
+    constraints: tuple[Constraint, ...] = ()
+    default: str | None = None
+    reduce: bool = True
+    span: Span | None = _span()
+
+
+Operation: TypeAlias = Constant | Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Contraction
+
+
+@attrs.frozen(cache_hash=True)
+class Function:
+    """Parameters, operations in an order that defines before it uses, and the names of the results.
+
+    Every output is defined by an operation, and no name occurs twice among the outputs.
+    ``labels`` names operations that a ``[[pid(label)]]`` attribute marked, as (value, label) pairs.
+    """
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[str, ...]
+    operations: tuple[Operation, ...]
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def graph(self) -> nx.DiGraph[str]:
+        """Return the frozen dataflow graph: nodes are value names in program order, edges go to users."""
+        from tileir.typed.dataflow import dataflow  # networkx is slow to import
+
+        return dataflow(self)
+
+
+def operands(operation: Operation) -> tuple[str, ...]:
+    """Return the names that ``operation`` reads, in order; a name may occur twice."""
+    match operation:
+        case Constant() | Coordinate() | ShapeOf():
+            return ()
+        case Elementwise(inputs=inputs):
+            return inputs
+        case Cast(input=value) | Reshape(input=value):
+            return (value,)
+        case Gather(data=data, indices=indices):
+            return (data, indices)
+        case Scatter(updates=updates, indices=indices):
+            return (updates, indices)
+        case Contraction(inputs=accesses, default=default):
+            names = tuple(access.tensor for access in accesses)
+            return names if default is None else (*names, default)
