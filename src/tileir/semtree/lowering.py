@@ -1,0 +1,148 @@
+"""Stripe programs to kernels: one kernel for each block of ``main``.
+
+The program must have been scheduled: aggregation scopes made explicit by the pass ``accumulate``, and
+indices tagged ``grid``, ``unroll`` and ``vector`` where they are to become grid axes, unrolled loops and
+vector lanes. Everything else becomes a serial loop, the first index outermost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.errors import fail
+from tileir.core.names import NameScope
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.lower_block import BlockLowering, View
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from tileir.core.target import Target
+
+
+def lower(program: stripe.Program, target: Target) -> sem.Program:
+    """Return the kernels, buffers and launches of a scheduled program.
+
+    Raises:
+        TileError: TIL502 where a kernel is not scheduled as the module text asks.
+
+    """
+    buffers = _buffers(program)
+    known = {buffer.name: buffer for buffer in buffers}
+    sources = {r.name: r.source or r.name for r in program.main.refinements}
+    kernels: list[sem.KernelFunction] = []
+    launches: list[sem.Launch] = []
+    names = NameScope()
+    for statement in program.main.statements:
+        if not isinstance(statement, stripe.Block):
+            raise fail("TIL502", f"{type(statement).__name__} stands between the kernels; wrap it into a block")
+        kernel, arguments = _kernel(
+            statement, names.fresh(identifier(statement.name or "kernel")), sources, known, target
+        )
+        kernels.append(kernel)
+        launches.append(sem.Launch(len(kernels) - 1, arguments))
+    return sem.Program(tuple(kernels), buffers, tuple(launches))
+
+
+def identifier(name: str) -> str:
+    """Return ``name`` as an identifier: other characters than letters, digits and ``_`` become ``_``."""
+    text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name).strip("_")
+    return text if text and not text[0].isdigit() else f"v{text}"
+
+
+def _buffers(program: stripe.Program) -> tuple[sem.Buffer, ...]:
+    data = {buffer.name: buffer.data for buffer in program.buffers}
+    result = []
+    for refinement in (*program.entry.refinements, *program.main.refinements):
+        if refinement.direction is not stripe.Direction.NONE:
+            continue
+        name = refinement.name
+        if name in data:
+            role = sem.BufferRole.CONSTANT
+        elif name in program.outputs:
+            role = sem.BufferRole.OUTPUT
+        else:
+            role = sem.BufferRole.INPUT if name in program.inputs else sem.BufferRole.TEMPORARY
+        shape = refinement.shape
+        result.append(sem.Buffer(name, shape.dtype, shape.sizes, role, data.get(name, "")))
+    return tuple(result)
+
+
+@attrs.define
+class _Parameter:
+    """What a kernel does with one buffer, over all refinements of it."""
+
+    name: str
+    buffer: sem.Buffer
+    reads: bool = False
+    writes: bool = False
+
+    def build(self) -> sem.Param:
+        access = {
+            (True, False): sem.ParamAccess.READ,
+            (False, True): sem.ParamAccess.WRITE,
+        }.get((self.reads, self.writes), sem.ParamAccess.READ_WRITE)
+        own = self.buffer.role in (sem.BufferRole.TEMPORARY, sem.BufferRole.CONSTANT)
+        alignment = 64 if own else self.buffer.dtype.itemsize
+        return sem.Param(self.name, self.buffer.dtype, self.buffer.elements, access, alignment)
+
+
+def _kernel(
+    block: stripe.Block, name: str, sources: dict[str, str], buffers: dict[str, sem.Buffer], target: Target
+) -> tuple[sem.KernelFunction, tuple[str, ...]]:
+    names = NameScope()
+    parameters: dict[str, _Parameter] = {}
+    views: dict[str, View] = {}
+    # Outputs come first among the parameters, as a reader of the signature expects.
+    for refinement in sorted(block.refinements, key=lambda r: not r.direction.writes):
+        if refinement.direction is stripe.Direction.NONE:
+            continue
+        source = sources[refinement.source]
+        parameter = parameters.get(source)
+        if parameter is None:
+            parameter = parameters[source] = _Parameter(names.fresh(identifier(source)), buffers[source])
+        parameter.reads |= refinement.direction.reads
+        parameter.writes |= refinement.direction.writes
+        # The kernel block is lowered like any other, as a child of one that holds whole buffers.
+        views[refinement.source] = View(parameter.name, Affine(), refinement.shape)
+    lowering = BlockLowering(target, names)
+    grid, body = lowering.kernel(block, views)
+    kernel = sem.KernelFunction(
+        name,
+        tuple(p.build() for p in parameters.values()),
+        body,
+        grid=grid,
+        index=target.index_dtype,
+        operations=operation_count(block),
+        comments=block.comments,
+    )
+    return kernel, tuple(parameters)
+
+
+def operation_count(block: stripe.Block) -> int:
+    """Estimate the scalar operations of a block: statements times points, constraints ignored."""
+    inside = 0
+    for statement in block.statements:
+        match statement:
+            case stripe.Block():
+                inside += operation_count(statement)
+            case stripe.Intrinsic(op=op):
+                inside += _COSTS.get(op.value, 1)
+            case stripe.Special(outputs=outputs):
+                inside += sum(block.refinement(out).shape.elements for out in outputs)
+            case stripe.Constant():
+                pass
+            case _:
+                inside += 1
+    for index in block.indices:
+        inside *= index.range
+    return inside
+
+
+_COSTS = {
+    **dict.fromkeys(("div", "mod", "sqrt", "rsqrt"), 4),
+    **dict.fromkeys(("exp", "log", "sin", "cos", "sigmoid", "tanh", "erf", "atan", "asin", "acos"), 16),
+    **dict.fromkeys(("tan", "sinh", "cosh", "pow"), 32),
+}
