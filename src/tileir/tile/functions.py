@@ -1,0 +1,134 @@
+"""The builtin functions of Tile: names, numbers of arguments, and what each one means.
+
+One table for the verifier (which names exist, how many arguments, which of them are constants),
+for typed inference (which gives every row its meaning) and for the builder (which offers each one).
+"""
+
+from __future__ import annotations
+
+import difflib
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import OPS, Op
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@attrs.frozen
+class Builtin:
+    """One function that Tile knows.
+
+    Attributes:
+        name: How it is called.
+        least: The least number of arguments; at least 1.
+        most: The greatest number of arguments, or None where there is no limit.
+        op: The elementwise operation that it is, or None where inference expands it.
+        elementwise: Whether its result has the broadcast shape of its arguments.
+        constants: Position of the first argument that must be known when compiling (a size, an axis,
+            a width); all after it must be too. None where no argument must.
+        folds: Whether it may stand in a size, a bound or an index polynomial, applied to dimensions.
+
+    """
+
+    name: str
+    least: int
+    most: int | None
+    op: Op | None = None
+    elementwise: bool = True
+    constants: int | None = None
+    folds: bool = False
+
+    def takes(self, count: int) -> bool:
+        """Return whether ``count`` arguments are as many as it asks for."""
+        return self.least <= count and (self.most is None or count <= self.most)
+
+    @property
+    def arity(self) -> str:
+        """The number of arguments in words, for messages."""
+        if self.most is None:
+            return f"{self.least} or more arguments"
+        if self.most != self.least:
+            return f"{self.least} to {self.most} arguments"
+        return "1 argument" if self.least == 1 else f"{self.least} arguments"
+
+
+# Facts that the reference folds when all arguments are constants; the others need a tensor.
+_FOLDS: Final = frozenset(
+    {
+        Op.IDENT, Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MOD, Op.MAX, Op.MIN, Op.COND, Op.FLOOR, Op.CEIL,
+        Op.CMP_EQ, Op.CMP_NE, Op.CMP_LT, Op.CMP_LE, Op.CMP_GT, Op.CMP_GE,
+    }
+)  # fmt: skip
+
+_ASSERTION: Final = Builtin("assert_", 1, 1, constants=0)  # assert_anything(c): c is a constant other than 0
+
+
+def _function(name: str, least: int, most: int | None = -1, *, constants: int | None = None) -> Builtin:
+    """Build a row of a function whose shape is its own affair; without ``most``, it takes ``least`` arguments."""
+    return Builtin(name, least, least if most == -1 else most, elementwise=False, constants=constants)
+
+
+def _rows() -> tuple[Builtin, ...]:
+    operations = tuple(
+        Builtin(op.value, info.arity, info.arity, op=op, folds=op in _FOLDS)
+        for op, info in OPS.items()
+        if op is not Op.FMA  # typed inference and later stages make it; a program writes a * b + c
+    )
+    casts = tuple(Builtin(f"as_{dtype.value}", 1, 1) for dtype in DType)
+    return (
+        *operations,
+        *casts,
+        Builtin("where", 3, 3, op=Op.COND, folds=True),  # cond by NumPy's name
+        Builtin("recip", 1, 1),  # 1 / x
+        Builtin("relu", 1, 1),  # x < 0 ? 0 : x
+        Builtin("sign", 1, 1),  # -1, 0 or 1 in the type of x
+        Builtin("logical_and", 2, 2),  # (x != 0) & (y != 0)
+        Builtin("logical_or", 2, 2),
+        Builtin("logical_not", 1, 1),  # x == 0
+        Builtin("as_float", 2, 2, constants=1),  # as_float(x, 16), 32 or 64
+        Builtin("as_int", 2, 2, constants=1),  # as_int(x, 8), 16, 32 or 64
+        Builtin("as_uint", 2, 2, constants=1),
+        Builtin("match", 2, 2, constants=0, folds=True),  # two equal constants, or an error
+        Builtin("broadcast", 2, 2, constants=0, folds=True),  # two sizes that are equal or of which one is 1
+        Builtin("reverse_grad", 2, 2),  # x; its gradient is -s·g
+        Builtin("builtin_binary_crossentropy", 3, 3),  # -t·log p - (1 - t)·log(1 - p) of (p, t, scale)
+        _function("builtin_softmax", 1, 3, constants=1),  # (X, rows, columns): over the last axis of rank 2
+        _function("builtin_logsoftmax", 1, 3, constants=1),
+        _function("index", 2, constants=1),  # (T, axis): the coordinate on that axis, shape of T
+        _function("shape", 1),  # the sizes of T as a vector
+        _function("reshape", 1, None, constants=1),  # (T, sizes…); no sizes make rank 0
+        _function("gather", 2),  # (data, indices)
+        _function("scatter", 3),  # (updates, indices, like)
+        _function("simple_reduce", 1, None, constants=1),  # (T, sizes…): sum down to these sizes
+        _function("prng_step", 1, None, constants=1),  # (state, sizes…): only prng_state and prng_value may read it
+        _function("prng_state", 1),
+        _function("prng_value", 1),
+        _function("tuple", 1, None),  # only element may read it
+        _function("element", 2, constants=1),  # (tuple, position)
+    )
+
+
+BUILTINS: Final[Mapping[str, Builtin]] = MappingProxyType({row.name: row for row in _rows()})
+"""Every function, by name. Besides these there is ``assert_…(c)`` with any ending."""
+
+
+def builtin(name: str) -> Builtin | None:
+    """Return the function called ``name``, or None where Tile has none."""
+    found = BUILTINS.get(name)
+    if found is None and name.startswith(_ASSERTION.name) and name != _ASSERTION.name:
+        return attrs.evolve(_ASSERTION, name=name)
+    return found
+
+
+def near(name: str) -> str | None:
+    """Return the name of the function that ``name`` may have been meant for."""
+    lowered = name.lower()
+    if lowered in BUILTINS:
+        return lowered
+    matches = difflib.get_close_matches(lowered, BUILTINS, n=1)
+    return matches[0] if matches else None
