@@ -18,15 +18,32 @@ _TEXT: Final = {
 _NAMES: Final = {
     "TIL201": "a name is used before it is defined",
     "TIL202": "a name is defined twice",
+    "TIL203": "an index variable outside an index polynomial",
+    "TIL204": "a tensor where a constant is needed",
+    "TIL205": "a dimension where a tensor is needed",
+    "TIL206": "a function that does not exist",
+    "TIL207": "a function with the wrong number of arguments",
+    "TIL208": "as many indices as sizes are needed",
+    "TIL209": "as many indices as the tensor has dimensions are needed",
+    "TIL210": "a combination with the wrong number of inputs",
+    "TIL211": "a name that the text of a program cannot spell",
+    "TIL212": "a number that the text of a program cannot spell",
+    "TIL213": "a function without a result",
+    "TIL214": "an expression that an index polynomial cannot hold",
+    "TIL215": "a Python value that a program cannot hold",
+    "TIL216": "an object of another builder, or of one that is finished",
 }
 _TYPES: Final = {
     "TIL301": "shapes cannot be broadcast together",
 }
 _INDICES: Final = {
     "TIL401": "an index variable has no bounds",
+    "TIL402": "an index polynomial is not affine",
+    "TIL403": "an index variable stands only in constraints",
 }
 _REPRESENTATIONS: Final = {
     "TIL501": "a Stripe program breaks a rule",
+    "TIL502": "a Stripe program is not scheduled for lowering",
     "TIL551": "a semtree kernel breaks a rule",
 }
 _JSON: Final = {
