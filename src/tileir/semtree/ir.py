@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
+import numpy as np
 
 from tileir.core.dtype import DType
 
@@ -37,12 +38,29 @@ class Type:
         return self.dtype.value if self.lanes == 1 else f"{self.dtype.value}x{self.lanes}"
 
 
+def _bits(value: bool | int | float) -> bool | int | str:
+    """Return what tells floats apart as their bits do: -0.0 is not 0.0, and nan is nan."""
+    return value.hex() if isinstance(value, float) else value
+
+
 @attrs.frozen(cache_hash=True)
 class Const:
-    """A value known when compiling, the same in every lane; representable in ``type.dtype``."""
+    """A value known when compiling, the same in every lane; representable in ``type.dtype``.
 
-    value: bool | int | float
+    ``value`` is a bool for bool, an int for integers, a float for floats; :meth:`of` converts.
+    """
+
+    value: bool | int | float = attrs.field(eq=_bits)
     type: Type
+
+    @classmethod
+    def of(cls, value: bool | int | float, type: Type) -> Const:  # noqa: A002  # the name of the field
+        """Return a constant of the kind that ``type`` asks for; floats are rounded to the dtype, to nearest even."""
+        dtype = type.dtype
+        if dtype.is_float:
+            with np.errstate(over="ignore"):
+                return cls(float(dtype.numpy.type(value)), type)
+        return cls(bool(value) if dtype.is_bool else int(value), type)
 
 
 @attrs.frozen(cache_hash=True)
@@ -64,7 +82,7 @@ class GridLevel(enum.Enum):
 
 @attrs.frozen(cache_hash=True)
 class GridIndex:
-    """The coordinate of this group or thread along ``axis``, as the kernel's index type."""
+    """The coordinate of this group or thread along ``axis``, as a scalar of the kernel's index type."""
 
     level: GridLevel
     axis: int
