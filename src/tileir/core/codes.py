@@ -40,6 +40,8 @@ _INDICES: Final = {
     "TIL401": "an index variable has no bounds",
     "TIL402": "an index polynomial is not affine",
     "TIL403": "an index variable stands only in constraints",
+    "TIL404": "a constraint without index variables is false",
+    "TIL405": "index numbers do not fit in 64 bits",
 }
 _REPRESENTATIONS: Final = {
     "TIL501": "a Stripe program breaks a rule",
