@@ -1,0 +1,52 @@
+"""The dtype of each scalar of a block body, and how the textual form spells dtypes."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, assert_never
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.stripe.ir import Block, Constant, Convert, Intrinsic, Load, LoadIndex, Special, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.stripe.ir import Statement
+
+SPELLING: Final[Mapping[DType, str]] = MappingProxyType(
+    {
+        **{dtype: dtype.value for dtype in DType},
+        DType.F16: "fp16",
+        DType.F32: "fp32",
+        DType.F64: "fp64",
+    }
+)
+"""How the text writes a dtype: Stripe's floats are ``fp32``, not ``f32``."""
+
+DTYPES: Final[Mapping[str, DType]] = MappingProxyType({text: dtype for dtype, text in SPELLING.items()})
+"""The inverse of :data:`SPELLING`."""
+
+
+def intrinsic_dtype(op: Op, operands: Sequence[DType | None]) -> DType | None:
+    """Return the dtype of ``op`` applied to operands of these dtypes; None where it cannot be told."""
+    if op.info.compares:
+        return DType.BOOL
+    position = 1 if op is Op.COND else 0
+    return operands[position] if position < len(operands) else None
+
+
+def scalar_dtype(statement: Statement, views: Mapping[str, DType]) -> DType | None:
+    """Return the dtype of the scalar that ``statement`` defines; None where it defines none or it cannot be told.
+
+    ``views`` holds the dtypes of the block's refinements.
+    """
+    match statement:
+        case Load(source=source):
+            return views.get(source)
+        case LoadIndex(dtype=dtype) | Constant(dtype=dtype) | Convert(dtype=dtype) | Intrinsic(dtype=dtype):
+            return dtype
+        case Store() | Special() | Block():
+            return None
+        case _:
+            assert_never(statement)

@@ -1,0 +1,222 @@
+"""The headers of blocks in Stripe text: indices, comments, constraints and refinements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.ops import Aggregation
+from tileir.stripe.ir import Block, Dim, Direction, Index, Refinement, TensorShape
+from tileir.stripe.lexer import Kind
+from tileir.stripe.token_parser import LineError, TokenParser
+
+if TYPE_CHECKING:
+
+    from tileir.poly.affine import Affine
+
+_DIRECTIONS: Final = {direction.value: direction for direction in Direction}
+_AGGREGATIONS: Final = {aggregation.value: aggregation for aggregation in Aggregation}
+
+
+@attrs.define
+class HeaderParser(TokenParser):
+    """Block headers, on top of the small parts."""
+
+    def header(self) -> Block:
+        """Read ``<location> [indices]:points ( // name``, the lines below it and ``)``: a block without statements."""
+        location = self.location()
+        self.expect("[")
+        indices: list[Index] = []
+        while not self.at("]"):
+            indices.append(self._index())
+            self.separator("]")
+        self.expect("]")
+        if self.at(":"):
+            self.lexer.advance()
+            self.integer()
+        opening = self.expect("(")
+        name = ""
+        token = self.lexer.token
+        if token.kind is Kind.COMMENT and "\n" not in self.source_text[opening.stop : token.start]:
+            name = self._comment()
+        comments: list[str] = []
+        constraints: list[Affine] = []
+        refinements: list[Refinement] = []
+        while self.lexer.token.kind is Kind.COMMENT or not self.at(")"):
+            if self.lexer.token.kind is Kind.COMMENT:
+                comments.append(self._comment())
+                continue
+            if self.lexer.token.kind is Kind.END:
+                raise self.fault(opening, "this block header is not closed: add )", fatal=True)
+            try:
+                if self._at_refinement():
+                    refinements.append(self._refinement())
+                else:
+                    constraints.append(self._constraint())
+            except LineError as fault:
+                self.recover(fault)
+        self.expect(")")
+        return Block(name, tuple(indices), tuple(constraints), tuple(refinements), (), tuple(comments), location)
+
+    def _index(self) -> Index:
+        if not self.at("("):
+            return self._plain_index()
+        self.lexer.advance()
+        tags = self.tags()
+        index = self._plain_index()
+        self.expect(")")
+        return attrs.evolve(index, tags=tags)
+
+    def _plain_index(self) -> Index:
+        name = self.name()
+        if self.at(":"):
+            self.lexer.advance()
+            return Index(name, self.integer())
+        self.expect("=")
+        affine = self.affine()
+        if not self.at(":"):
+            return Index(name, 1, affine)
+        self.lexer.advance()
+        return Index(name, self.integer(), affine)
+
+    def _constraint(self) -> Affine:
+        affine = self.affine()
+        self.expect(">=")
+        token = self.significant()
+        if self.integer() != 0:
+            raise self.fault(token, "a constraint compares with 0: move the constant to the left side")
+        return affine
+
+    def _at_refinement(self) -> bool:
+        token = self.significant()
+        if token.kind is Kind.TAG:
+            return True
+        after = self.lexer.after()
+        return token.text in _DIRECTIONS and (after.kind is Kind.NAME or after.text == "<")
+
+    def _refinement(self) -> Refinement:
+        """Read ``#tags direction [const] [new@|at@offset] name [= source]<location>[access]:aggregation shape``."""
+        tags = self.tags()
+        token = self.significant()
+        word = self.name()
+        if word not in _DIRECTIONS:
+            raise self.fault(token, "expected one of none, in, out, inout")
+        direction = _DIRECTIONS[word]
+        constant = self.at_word("const") and self.lexer.after().kind is Kind.NAME
+        if constant:
+            self.lexer.advance()
+        offset = self._offset()
+        location = self.location()
+        name = self.name()
+        source = "" if direction is Direction.NONE else name
+        if self.at("="):
+            self.lexer.advance()
+            source = self.name()
+        location = location if location else self.location()
+        access, bank = self._access()
+        aggregation = self._aggregation()
+        shape = self._shape()
+        cache = self._exterior_and_cache()
+        return Refinement(
+            name, direction, source, access, shape, aggregation, location, offset, bank, cache, constant, tags
+        )
+
+    def _comment(self) -> str:
+        return self.lexer.advance().text[2:].strip()
+
+    def _offset(self) -> int | None:
+        """Read ``new@offset`` or ``at@offset``; a new allocation at 0 has not been placed."""
+        word = self.significant().text
+        if word not in ("new", "at") or self.lexer.after().text != "@":
+            return None
+        self.lexer.advance()
+        self.expect("@")
+        offset = self.integer()
+        return None if word == "new" and offset == 0 else offset
+
+    def _access(self) -> tuple[tuple[Affine, ...], int | None]:
+        """Read ``[affine, …]``; the axis over memory banks stands in braces."""
+        self.expect("[")
+        access: list[Affine] = []
+        bank: int | None = None
+        while not self.at("]"):
+            if self.at("{"):
+                self.lexer.advance()
+                bank = len(access)
+                access.append(self.affine())
+                self.expect("}")
+            else:
+                access.append(self.affine())
+            self.separator("]")
+        self.expect("]")
+        return tuple(access), bank
+
+    def _aggregation(self) -> Aggregation | None:
+        if not self.at(":"):
+            return None
+        self.lexer.advance()
+        token = self.significant()
+        word = self.name()
+        if word not in _AGGREGATIONS:
+            raise self.fault(token, f"expected one of {', '.join(_AGGREGATIONS)}")
+        return _AGGREGATIONS[word]
+
+    def _shape(self) -> TensorShape:
+        """Read ``dtype:I(sizes):(strides):bytes`` or the elder ``dtype(size:stride, …)``."""
+        dtype = self.dtype()
+        if self.at("("):
+            return TensorShape(dtype, self._elder_dims())
+        self.expect(":")
+        self.word("I")
+        sizes = self._integers()
+        self.expect(":")
+        token = self.significant()
+        strides = self._integers()
+        if len(sizes) != len(strides):
+            raise self.fault(token, f"{len(sizes)} sizes need as many strides, not {len(strides)}")
+        self._bytes()
+        return TensorShape(dtype, tuple(map(Dim, sizes, strides)))
+
+    def _elder_dims(self) -> tuple[Dim, ...]:
+        self.expect("(")
+        dims: list[Dim] = []
+        while not self.at(")"):
+            size = self.integer()
+            self.expect(":")
+            dims.append(Dim(size, self.integer()))
+            self.separator(")")
+        self.expect(")")
+        return tuple(dims)
+
+    def _integers(self) -> tuple[int, ...]:
+        self.expect("(")
+        found: list[int] = []
+        while not self.at(")"):
+            found.append(self.integer())
+            self.separator(")")
+        self.expect(")")
+        return tuple(found)
+
+    def _bytes(self) -> None:
+        """Step behind ``:1.5 KiB`` if it is there."""
+        if self.at(":"):
+            self.lexer.advance()
+            self.take(Kind.NUMBER)
+            self.name()
+
+    def _exterior_and_cache(self) -> Affine | None:
+        """Step behind ``, E(sizes):bytes`` and read ``, cache[affine]``, if they are there."""
+        cache: Affine | None = None
+        while self.at(","):
+            self.lexer.advance()
+            if self.at_word("E"):
+                self.lexer.advance()
+                self._integers()
+                self._bytes()
+            else:
+                self.word("cache")
+                self.expect("[")
+                cache = self.affine()
+                self.expect("]")
+        return cache

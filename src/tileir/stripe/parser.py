@@ -1,0 +1,226 @@
+"""Stripe text back to blocks: the inverse of :mod:`tileir.stripe.printer`.
+
+Also reads the elder form of shapes, ``i8(1024:32, 32:1)`` for size and stride of each axis, texts without the
+number of points and byte sizes, and statements that are ended by semicolons. Sizes in bytes, exteriors and the
+number of points follow from the rest and are not checked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.ops import Op
+from tileir.core.span import Source
+from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype
+from tileir.stripe.header_parser import HeaderParser
+from tileir.stripe.ir import (
+    Block,
+    Buffer,
+    Constant,
+    Convert,
+    Intrinsic,
+    Load,
+    LoadIndex,
+    Program,
+    Special,
+    Store,
+    scalar_output,
+)
+from tileir.stripe.lexer import Kind, Lexer
+from tileir.stripe.token_parser import MAX_SHOWN, LineError
+
+if TYPE_CHECKING:
+    from tileir.core.dtype import DType
+    from tileir.stripe.ir import Statement, Tags, TagValue
+
+MAX_DEPTH: Final = 200
+"""Blocks nested deeper than this are refused."""
+
+_OPS: Final = {op.value: op for op in Op}
+_CAST: Final = "cast_"
+
+
+def parse(text: str, name: str = "<stripe>") -> Program:
+    """Return the program that ``text`` describes.
+
+    Raises:
+        ParseError: The text does not follow the grammar; one diagnostic for each faulty line.
+
+    """
+    parser = _Parser(Lexer(Source(text, name)))
+    return parser.finish(parser.program)
+
+
+def parse_block(text: str, name: str = "<stripe>") -> Block:
+    """Return the block that ``text`` describes; raises as :func:`parse`."""
+    parser = _Parser(Lexer(Source(text, name)))
+    return parser.finish(parser.block_text)
+
+
+@attrs.define
+class _Parser(HeaderParser):
+    """Statements, blocks and programs."""
+
+    def program(self) -> Program:
+        """Read ``program (inputs) -> (outputs)``, the entry block and the buffers."""
+        self.word("program")
+        inputs = self.names()
+        self.expect("->")
+        outputs = self.names()
+        entry = self.block_text()
+        buffers: list[Buffer] = []
+        while self.at_word("buffer"):
+            self.lexer.advance()
+            name = self.name()
+            self.expect("=")
+            buffers.append(Buffer(name, self.string()))
+        return Program(entry, inputs, outputs, tuple(buffers))
+
+    def block_text(self) -> Block:
+        """Read ``0: … block …`` as a whole."""
+        start = self.significant()
+        statement = self._statement(0, {}, 0)
+        if not isinstance(statement, Block):
+            raise self.fault(start, "expected a block here", fatal=True)
+        return statement
+
+    def _block(self, tags: Tags, deps: tuple[int, ...], depth: int) -> Block:
+        """Read a block from the word ``block`` on."""
+        start = self.lexer.advance()
+        if depth >= MAX_DEPTH:
+            raise self.fault(start, f"blocks are nested deeper than {MAX_DEPTH}: flatten some", "TIL103", fatal=True)
+        header = self.header()
+        self.expect("{")
+        views = {refinement.name: refinement.shape.dtype for refinement in header.refinements}
+        scalars: dict[str, DType | None] = {}
+        statements: list[Statement] = []
+        while not self.at("}"):
+            token = self.significant()
+            if token.kind is Kind.END:
+                raise self.fault(start, "this block is not closed: add }", fatal=True)
+            try:
+                statement = self._statement(len(statements), scalars, depth)
+            except LineError as fault:
+                self.recover(fault)
+                continue
+            statements.append(statement)
+            if (into := scalar_output(statement)) is not None:
+                scalars[into] = scalar_dtype(statement, views)
+        self.lexer.advance()
+        return attrs.evolve(header, statements=tuple(statements), tags=tags, deps=deps)
+
+    def _statement(self, number: int, scalars: dict[str, DType | None], depth: int) -> Statement:
+        """Read ``number: [deps] #tags statement``; ``scalars``, those defined before, give intrinsics their dtype."""
+        token = self.significant()
+        if self.integer() != number and not self.diagnostics:  # after a fault the count is off anyway
+            self.report(LineError(token, f"this is statement {number}: statements are counted from 0"))
+        self.expect(":")
+        deps = self.dependencies()
+        tags = self.tags()
+        token = self.significant()
+        if token.kind is Kind.NAME and token.text == "block" and not self._stores():
+            return self._block(tags, deps, depth + 1)
+        statement: Statement
+        if token.kind is Kind.SCALAR:
+            statement = self._definition(scalars)
+        elif token.text == "(":
+            statement = self._special()
+        else:
+            statement = self._store()
+        if self.at(";"):
+            self.lexer.advance()
+        return attrs.evolve(statement, tags=tags, deps=deps)
+
+    def _stores(self) -> bool:
+        """Tell whether the name that comes next is stored into, rather than the word ``block``."""
+        after = self.lexer.after()
+        return after.text == "=" or (after.text == "[" and self.source_text[after.stop : after.stop + 1] == "$")
+
+    def _store(self) -> Store:
+        into = self.name()
+        index = self._displacement()
+        self.expect("=")
+        self.word("store")
+        self.expect("(")
+        source = self.scalar()
+        self.expect(")")
+        return Store(source, into, index)
+
+    def _displacement(self) -> str | None:
+        if not self.at("["):
+            return None
+        self.lexer.advance()
+        index = self.scalar()
+        self.expect("]")
+        return index
+
+    def _special(self) -> Special:
+        outputs = self.names()
+        self.expect("=")
+        name = self.name()
+        inputs: list[str] = []
+        parameters: list[tuple[str, TagValue]] = []
+        self.expect("(")
+        while not self.at(")"):
+            argument = self.name()
+            if self.at("="):
+                self.lexer.advance()
+                parameters.append((argument, self.literal()))
+            else:
+                inputs.append(argument)
+            self.separator(")")
+        self.expect(")")
+        return Special(name, tuple(inputs), outputs, tuple(parameters))
+
+    def _definition(self, scalars: dict[str, DType | None]) -> Statement:
+        """Read ``$into = …``."""
+        into = self.scalar()
+        self.expect("=")
+        if self.at("("):
+            self.lexer.advance()
+            dtype = self.dtype()
+            self.expect(")")
+            return Constant(into, dtype, self.number_literal())
+        token = self.significant()
+        operation = self.name()
+        suffix: DType | None = None
+        if self.at(":"):
+            self.lexer.advance()
+            suffix = self.dtype()
+        if operation == "load":
+            return self._load(into)
+        if operation == "load_index":
+            self.expect("(")
+            affine = self.affine()
+            self.expect(")")
+            return LoadIndex(affine, into, DTYPES["i32"] if suffix is None else suffix)
+        operands = self._operands()
+        if operation.startswith(_CAST) and operation[len(_CAST) :] in DTYPES:
+            if len(operands) != 1:
+                raise self.fault(token, "a conversion takes one scalar")
+            return Convert(operands[0], into, DTYPES[operation[len(_CAST) :]])
+        if operation not in _OPS:
+            raise self.fault(token, f"{operation[:MAX_SHOWN]!r} is no operation: see the names of tileir.core.ops.Op")
+        op = _OPS[operation]
+        dtype_or_none = suffix if suffix is not None else intrinsic_dtype(op, [scalars.get(name) for name in operands])
+        if dtype_or_none is None:
+            raise self.fault(token, f"the operands do not tell the dtype: write it, as in {operation}:fp32(…)")
+        return Intrinsic(op, operands, into, dtype_or_none)
+
+    def _load(self, into: str) -> Load:
+        self.expect("(")
+        source = self.name()
+        index = self._displacement()
+        self.expect(")")
+        return Load(source, into, index)
+
+    def _operands(self) -> tuple[str, ...]:
+        self.expect("(")
+        operands: list[str] = []
+        while not self.at(")"):
+            operands.append(self.scalar())
+            self.separator(")")
+        self.expect(")")
+        return tuple(operands)
