@@ -1,0 +1,360 @@
+"""Taking a kernel apart into index spaces and scalar statements, and putting it together in another order.
+
+A kernel that the pass ``accumulate`` has made is a block over output indices that holds scalar statements and
+leaf blocks over reduction indices. :func:`analyse` turns it into a :class:`Nest`, in which every access is
+written in absolute terms; a pass then splits indices, orders them in a tree of :class:`Node` and lets
+:func:`emit` write the blocks, each refinement displaced by the indices of its own level only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.names import NameScope
+from tileir.poly.affine import Affine, total
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping
+
+    from tileir.core.dtype import DType
+    from tileir.core.ops import Aggregation
+
+
+@attrs.frozen
+class Use:
+    """How the statements of one segment see a root: a refinement of the kernel, or one of its allocations."""
+
+    name: str
+    root: str
+    access: tuple[Affine, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    direction: stripe.Direction
+    aggregation: Aggregation | None = None
+
+    def stride(self, index: str) -> int:
+        """Return how many elements the access moves when ``index`` grows by one."""
+        steps = zip(self.access, self.strides, strict=True)
+        return sum(int(affine.coefficient(index)) * stride for affine, stride in steps)
+
+    def substitute(self, mapping: Mapping[str, Affine]) -> Use:
+        """Return the same use with indices replaced."""
+        return attrs.evolve(self, access=tuple(affine.substitute(mapping) for affine in self.access))
+
+
+@attrs.frozen
+class Segment:
+    """Scalar statements that run at each point of ``loops`` inside each point of the nest."""
+
+    loops: tuple[stripe.Index, ...]
+    constraints: tuple[Affine, ...]
+    uses: tuple[Use, ...]
+    statements: tuple[stripe.Statement, ...]
+    tags: stripe.Tags = stripe.Tags()
+
+    def use(self, name: str) -> Use:
+        """Return the use called ``name``; a KeyError is a defect of the caller."""
+        for use in self.uses:
+            if use.name == name:
+                return use
+        raise KeyError(name)
+
+    @property
+    def has_indirect_store(self) -> bool:
+        """Whether some element is written at a place that data decide."""
+        return any(isinstance(s, stripe.Store) and s.index is not None for s in self.statements)
+
+
+@attrs.frozen
+class Nest:
+    """A kernel as index spaces: outer indices, and segments in order."""
+
+    kernel: stripe.Block
+    segments: tuple[Segment, ...]
+
+    @property
+    def indices(self) -> tuple[stripe.Index, ...]:
+        """The outer indices."""
+        return self.kernel.indices
+
+    @property
+    def allocations(self) -> tuple[stripe.Refinement, ...]:
+        """What the kernel allocates for each of its points."""
+        return tuple(r for r in self.kernel.refinements if r.direction is stripe.Direction.NONE)
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        """All uses of all segments."""
+        return tuple(use for segment in self.segments for use in segment.uses)
+
+
+@attrs.frozen
+class Node:
+    """A block to be written: either ``children`` or ``statements`` with their ``uses``.
+
+    Accesses and constraints are absolute: over the indices of this node and of all its ancestors.
+    """
+
+    indices: tuple[stripe.Index, ...] = ()
+    allocations: tuple[stripe.Refinement, ...] = ()
+    children: tuple[Node, ...] = ()
+    statements: tuple[stripe.Statement, ...] = ()
+    uses: tuple[Use, ...] = ()
+    constraints: tuple[Affine, ...] = ()
+    name: str = ""
+    tags: stripe.Tags = stripe.Tags()
+
+
+def analyse(kernel: stripe.Block) -> Nest | None:
+    """Return a kernel as a nest, or None where it is not of the form that the module text describes."""
+    if any(i.affine is not None for i in kernel.indices) or any("grid" in i.tags for i in kernel.indices):
+        return None
+    segments: list[Segment] = []
+    run: list[stripe.Statement] = []
+    for statement in kernel.statements:
+        match statement:
+            case stripe.Special():
+                return None
+            case stripe.Block():
+                segment = _inner_segment(kernel, statement)
+                if segment is None:
+                    return None
+                if run:
+                    segments.append(_own_segment(kernel, run))
+                    run = []
+                segments.append(segment)
+            case _:
+                run.append(statement)
+    if run:
+        segments.append(_own_segment(kernel, run))
+    completed = _completed(segments)
+    return None if completed is None else Nest(kernel, completed)
+
+
+def _touched(statements: Iterable[stripe.Statement]) -> set[str]:
+    names: set[str] = set()
+    for statement in statements:
+        names.update(stripe.views_read(statement), stripe.views_written(statement))
+    return names
+
+
+def _own_segment(kernel: stripe.Block, statements: list[stripe.Statement]) -> Segment:
+    touched = _touched(statements)
+    uses = tuple(_kernel_use(r, r.name) for r in kernel.refinements if r.name in touched)
+    return Segment((), kernel.constraints, uses, tuple(statements))
+
+
+def _kernel_use(refinement: stripe.Refinement, name: str) -> Use:
+    direction = refinement.direction
+    if direction is stripe.Direction.NONE:
+        direction = stripe.Direction.INOUT
+    shape = refinement.shape
+    return Use(name, refinement.name, refinement.access, shape.strides, shape.dtype, direction, refinement.aggregation)
+
+
+def _inner_segment(kernel: stripe.Block, block: stripe.Block) -> Segment | None:
+    if block.blocks or any(isinstance(s, stripe.Special) for s in block.statements):
+        return None
+    values: dict[str, Affine] = {}
+    loops = []
+    for index in block.indices:
+        if index.affine is None:
+            values[index.name] = Affine.index(index.name)
+            loops.append(index)
+        elif index.range == 1:
+            values[index.name] = index.affine
+        else:
+            return None
+    if {i.name for i in loops} & {i.name for i in kernel.indices}:
+        return None
+    uses = []
+    for refinement in block.refinements:
+        if refinement.direction is stripe.Direction.NONE:
+            return None
+        parent = kernel.refinement(refinement.source)
+        if parent.shape.strides != refinement.shape.strides:
+            return None
+        parts = zip(parent.access, refinement.access, strict=True)
+        access = tuple(outer + inner.substitute(values) for outer, inner in parts)
+        shape = refinement.shape
+        uses.append(
+            Use(
+                refinement.name,
+                parent.name,
+                access,
+                shape.strides,
+                shape.dtype,
+                refinement.direction,
+                refinement.aggregation,
+            )
+        )
+    constraints = (*kernel.constraints, *(c.substitute(values) for c in block.constraints))
+    statements = tuple(_with_index(s, values) for s in block.statements)
+    return Segment(tuple(loops), constraints, tuple(uses), statements, block.tags)
+
+
+def _with_index(statement: stripe.Statement, values: Mapping[str, Affine]) -> stripe.Statement:
+    if isinstance(statement, stripe.LoadIndex):
+        return attrs.evolve(statement, affine=statement.affine.substitute(values))
+    return statement
+
+
+def _completed(segments: list[Segment]) -> tuple[Segment, ...] | None:
+    """Give each segment the definitions of scalars that it takes from segments before it."""
+    defined: dict[str, tuple[stripe.Statement, Segment]] = {}
+    result: list[Segment] = []
+    for segment in segments:
+        uses = {use.name: use for use in segment.uses}
+        queue = list(_missing(segment.statements))
+        needed: set[str] = set()
+        while queue:
+            name = queue.pop()
+            if name in needed:
+                continue
+            if name not in defined:
+                return None
+            needed.add(name)
+            statement, origin = defined[name]
+            if isinstance(statement, stripe.Load):
+                use = origin.use(statement.source)
+                if use.direction is not stripe.Direction.IN or uses.get(use.name, use) != use:
+                    return None
+                uses[use.name] = use
+            queue.extend(stripe.scalar_inputs(statement))
+        prefix = [statement for name, (statement, _) in defined.items() if name in needed]
+        if not segment.loops:
+            for statement in segment.statements:
+                if (output := stripe.scalar_output(statement)) is not None:
+                    defined[output] = (statement, segment)
+        result.append(attrs.evolve(segment, uses=tuple(uses.values()), statements=(*prefix, *segment.statements)))
+    return tuple(result)
+
+
+def _missing(statements: Iterable[stripe.Statement]) -> tuple[str, ...]:
+    defined: set[str] = set()
+    missing: dict[str, None] = {}
+    for statement in statements:
+        missing.update(dict.fromkeys(s for s in stripe.scalar_inputs(statement) if s not in defined))
+        if (name := stripe.scalar_output(statement)) is not None:
+            defined.add(name)
+    return tuple(missing)
+
+
+def leaf(segment: Segment, mapping: Mapping[str, Affine], indices: tuple[stripe.Index, ...]) -> Node:
+    """Return a node that runs a segment's statements with its indices replaced, over ``indices``."""
+    return Node(
+        indices=indices,
+        statements=tuple(_with_index(s, mapping) for s in segment.statements),
+        uses=tuple(use.substitute(mapping) for use in segment.uses),
+        constraints=tuple(c.substitute(mapping) for c in segment.constraints),
+        tags=segment.tags,
+    )
+
+
+def emit(root: Node, kernel: stripe.Block) -> stripe.Block:
+    """Write the blocks of a tree; ``kernel`` gives roots, comments and tags of the outermost one."""
+    ranges: dict[str, int] = {}
+    _collect_ranges(root, ranges)
+    roots = {r.name: r.source for r in kernel.refinements if r.direction is not stripe.Direction.NONE}
+    block = _Emitter(ranges).block(root, {}, roots, frozenset())
+    return attrs.evolve(block, name=root.name or kernel.name, comments=kernel.comments, tags=kernel.tags)
+
+
+def _collect_ranges(node: Node, ranges: dict[str, int]) -> None:
+    ranges.update((i.name, i.range) for i in node.indices)
+    for child in node.children:
+        _collect_ranges(child, ranges)
+
+
+def _subtree_uses(node: Node) -> tuple[Use, ...]:
+    """Return the uses below a node of what is not allocated below it, each once."""
+    own = {r.name for r in node.allocations}
+    found: dict[Use, None] = dict.fromkeys(node.uses)
+    for child in node.children:
+        found.update(dict.fromkeys(_subtree_uses(child)))
+    return tuple(use for use in found if use.root not in own)
+
+
+def _outside_indices(node: Node) -> tuple[str, ...]:
+    """Return the indices that constraints and load_index statements below take from above, in a stable order."""
+    names: dict[str, None] = {}
+    for constraint in node.constraints:
+        names.update(dict.fromkeys(constraint.indices))
+    for statement in node.statements:
+        if isinstance(statement, stripe.LoadIndex):
+            names.update(dict.fromkeys(statement.affine.indices))
+    for child in node.children:
+        names.update(dict.fromkeys(_outside_indices(child)))
+    own = {i.name for i in node.indices}
+    return tuple(name for name in names if name not in own)
+
+
+@attrs.define
+class _Emitter:
+    """Writes the blocks of one tree."""
+
+    ranges: Mapping[str, int]
+
+    def block(
+        self, node: Node, inherited: Mapping[Use, str], roots: Mapping[str, str], bound: frozenset[str]
+    ) -> stripe.Block:
+        """Write one node.
+
+        ``inherited`` names the parent's refinement for each use, ``roots`` what the parent itself holds under
+        the name of a root; ``bound`` are the indices of all ancestors.
+        """
+        own = frozenset(index.name for index in node.indices)
+        seen = own | bound
+        names = NameScope.of(r.name for r in node.allocations)
+        written: dict[stripe.Refinement, str] = {}
+        chosen: dict[Use, str] = {}
+        for use in _subtree_uses(node):
+            source = inherited[use] if use in inherited else roots[use.root]
+            view = self._view(use, source, own, seen, whole=use not in inherited)
+            if node.statements:
+                written[attrs.evolve(view, name=use.name)] = use.name
+            elif view not in written:
+                written[view] = names.fresh(use.root)
+            chosen[use] = written.get(view, use.name)
+        passed = tuple(stripe.Index(n, 1, Affine.index(n)) for n in _outside_indices(node))
+        below = {r.name: r.name for r in node.allocations}
+        children = tuple(self.block(child, chosen, below, seen) for child in node.children)
+        return stripe.Block(
+            name=node.name,
+            indices=(*passed, *node.indices),
+            constraints=node.constraints,
+            refinements=(*node.allocations, *(attrs.evolve(view, name=name) for view, name in written.items())),
+            statements=(*node.statements, *children),
+            tags=node.tags,
+        )
+
+    def _view(
+        self, use: Use, source: str, own: Container[str], seen: Container[str], *, whole: bool
+    ) -> stripe.Refinement:
+        """Return the refinement for the part of a use that this node's indices move, without a name."""
+        access = tuple(
+            Affine.of({i: c for i, c in affine.terms if i in own}, affine.offset if whole else 0)
+            for affine in use.access
+        )
+        dims = []
+        for affine, stride in zip(use.access, use.strides, strict=True):
+            reach = sum(abs(int(c)) * (self.ranges[i] - 1) for i, c in affine.terms if i not in seen)
+            dims.append(stripe.Dim(1 + reach, stride))
+        shape = stripe.TensorShape(use.dtype, tuple(dims))
+        return stripe.Refinement("", use.direction, source, access, shape, use.aggregation)
+
+
+def product(ranges: Iterable[int]) -> int:
+    """Return the number of points of a box."""
+    points = 1
+    for size in ranges:
+        points *= size
+    return points
+
+
+def strided(pieces: Iterable[tuple[str, int]], offset: int = 0) -> Affine:
+    """Return ``offset + Σ stride·index`` for (index, stride) pairs."""
+    return total(Affine.of({name: stride}) for name, stride in pieces) + offset

@@ -1,0 +1,57 @@
+"""A launch grid for kernels that no other pass has given one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.passes import schedule as sch
+from tileir.passes.base import map_kernels
+from tileir.passes.nest import analyse
+
+if TYPE_CHECKING:
+    from tileir.stripe import ir as stripe
+
+
+@attrs.frozen
+class Thread:
+    """Turn the outermost parallel indices of a kernel into grid axes, at most three.
+
+    Attributes:
+        groups: How many groups are enough; further indices stay loops.
+    """
+
+    name: ClassVar[str] = "thread"
+    groups: int = 64
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with a grid on each kernel that can have one."""
+        return map_kernels(program, self._kernel)
+
+    def _kernel(self, kernel: stripe.Block) -> stripe.Block:
+        if any("grid" in i.tags for i in kernel.indices):
+            return kernel
+        nest = analyse(kernel)
+        allowed = {i.name for i in sch.parallel_indices(nest)} if nest is not None else _plain_indices(kernel)
+        chosen: list[str] = []
+        groups = 1
+        for index in kernel.indices:
+            if groups >= self.groups or len(chosen) == 3:
+                break
+            if index.name in allowed and index.range > 1 and index.affine is None:
+                chosen.append(index.name)
+                groups *= index.range
+        if not chosen:
+            return kernel
+        # Grid indices come first: the loops that stay run inside each group.
+        marked = [attrs.evolve(i, tags=i.tags.add("grid")) for i in kernel.indices if i.name in chosen]
+        others = [i for i in kernel.indices if i.name not in chosen]
+        return attrs.evolve(kernel, indices=(*marked, *others))
+
+
+def _plain_indices(kernel: stripe.Block) -> set[str]:
+    """Return the indices of a kernel of unknown form, if it merges nothing into memory of the caller."""
+    merging = any(r.direction.writes and r.aggregation is not None and r.aggregation.op for r in kernel.refinements)
+    usable = (i for i in kernel.indices if not i.tags.items)
+    return set() if merging else {i.name for i in usable}
