@@ -28,6 +28,17 @@ def _span() -> Span | None:
 
 
 @attrs.frozen(cache_hash=True)
+class TensorType:
+    """The dtype and shape of one tensor."""
+
+    dtype: DType
+    shape: Shape
+
+    def __str__(self) -> str:
+        return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
+
+
+@attrs.frozen(cache_hash=True)
 class Value:
     """A parameter of the function."""
 
