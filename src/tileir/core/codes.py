@@ -35,6 +35,19 @@ _NAMES: Final = {
 }
 _TYPES: Final = {
     "TIL301": "shapes cannot be broadcast together",
+    "TIL302": "an operation that does not work on this dtype",
+    "TIL303": "a literal that does not fit its dtype",
+    "TIL304": "a dimension with two sizes",
+    "TIL305": "a tensor of another rank than asked for",
+    "TIL306": "a value that is not known when compiling",
+    "TIL307": "a size that is not an integer from 0 on",
+    "TIL308": "constant arithmetic without a result",
+    "TIL309": "something else than a tensor where a tensor is needed",
+    "TIL310": "a tensor of another shape than asked for",
+    "TIL311": "an input without an argument, or an argument without an input",
+    "TIL312": "an assertion that fails",
+    "TIL313": "a width that no dtype has",
+    "TIL314": "an axis or position that does not exist",
 }
 _INDICES: Final = {
     "TIL401": "an index variable has no bounds",
@@ -42,6 +55,8 @@ _INDICES: Final = {
     "TIL403": "an index variable stands only in constraints",
     "TIL404": "a constraint without index variables is false",
     "TIL405": "index numbers do not fit in 64 bits",
+    "TIL406": "several values meet in one element of an assignment",
+    "TIL407": "whether several values meet in one element of an assignment is not decided",
 }
 _REPRESENTATIONS: Final = {
     "TIL501": "a Stripe program breaks a rule",
