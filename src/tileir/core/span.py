@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[1])
+_EXCERPT = 160  # characters of a line that an excerpt shows
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -59,12 +60,15 @@ class Span:
         return Span(self.source, self.start, max(self.stop, other.stop))
 
     def excerpt(self) -> str:
-        """Return the line of the first character with carets below the spanned part of it."""
+        """Return the line of the first character with carets below the spanned part; a long line is cut."""
         begin = self.source.line_starts[self.line - 1]
         end = self.source.text.find("\n", begin)
-        line = self.source.text[begin : end if end >= 0 else None]
-        width = max(1, min(self.stop, begin + len(line)) - self.start)
-        indent = "".join("\t" if c == "\t" else " " for c in line[: self.start - begin])
+        end = len(self.source.text) if end < 0 else end
+        left = begin if self.start - begin < _EXCERPT else self.start - _EXCERPT // 2
+        right = min(end, left + _EXCERPT)
+        line = self.source.text[left:right]
+        width = max(1, min(self.stop, right) - self.start)
+        indent = "".join("\t" if c == "\t" else " " for c in line[: self.start - left])
         number = str(self.line)
         return f"{number} | {line}\n{' ' * len(number)} | {indent}{'^' * width}"
 
