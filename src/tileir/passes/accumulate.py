@@ -1,0 +1,297 @@
+"""Make aggregation scopes explicit, so that what follows sees ordinary loads, stores and merges only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.names import NameScope
+from tileir.core.ops import Aggregation, Op
+from tileir.core.rewrite import rewritten
+from tileir.passes.analysis.accesses import always_reached, injective, known_ranges
+from tileir.passes.base import expand_kernels
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import (
+    Block,
+    Constant,
+    Device,
+    Direction,
+    Index,
+    Intrinsic,
+    Load,
+    LoadIndex,
+    Refinement,
+    Special,
+    Store,
+    TensorShape,
+    scalar_output,
+    views_written,
+)
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Program, Statement
+
+REGISTER = (Device("REGISTER"),)
+"""Where accumulators live."""
+
+
+@attrs.frozen
+class Accumulate:
+    """Replace every aggregation scope (an OUT refinement that aggregates) by an accumulator.
+
+    A flat block whose output access tells apart all points of its output indices becomes an outer block over
+    those, and an inner one (tag ``reduction``) over the others, that merges into a scalar accumulator in a
+    register. The outer block stores the accumulator plainly, so that its points are independent. Where some
+    point of the outer block may have no valid point in the inner one, an accumulator of type bool remembers
+    whether there was any, and the old content stays if not.
+
+    Any other scope becomes a block that stores the identity to the elements which will be written, followed
+    by the original that merges into them.
+
+    Afterwards no OUT refinement aggregates, except by ASSIGN. Blocks that aggregate INOUT stay as they are.
+    """
+
+    name: ClassVar[str] = "accumulate"
+    reqs: tuple[str, ...] = ()
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program without aggregation scopes in the kernels that carry all tags of ``reqs``."""
+        return expand_kernels(program, _explicit, self.reqs)
+
+
+def _explicit(statement: Statement) -> tuple[Statement, ...]:
+    """Return statements that mean the same as ``statement``, without aggregation scopes."""
+    if not isinstance(statement, Block):
+        return (statement,)
+    scoped = tuple(r for r in statement.refinements if _opens_scope(r))
+    if scoped:
+        split = _Split.of(statement, scoped)
+        return _identity_first(statement, scoped) if split is None else (split.build(),)
+    inner = rewritten(statement.statements, _explicit)
+    if inner is statement.statements:
+        return (statement,)
+    return (attrs.evolve(statement, statements=_without_deps(inner)),)
+
+
+def _opens_scope(refinement: Refinement) -> bool:
+    return refinement.direction is Direction.OUT and refinement.aggregation not in (None, Aggregation.ASSIGN)
+
+
+def _without_deps(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Drop dependencies, whose numbers no longer hold."""
+    return tuple(attrs.evolve(s, deps=()) if s.deps else s for s in statements)
+
+
+@attrs.frozen
+class _Split:
+    """A flat block, and which of its indices and constraints go where."""
+
+    block: Block
+    scoped: tuple[Refinement, ...]
+    outer: tuple[Index, ...]
+    inner: tuple[Index, ...]
+
+    @classmethod
+    def of(cls, block: Block, scoped: tuple[Refinement, ...]) -> _Split | None:
+        """Return how to split ``block``; None where a scalar accumulator cannot stand for its scopes."""
+        names = {r.name for r in scoped}
+        stores = [s for s in block.statements if names.intersection(views_written(s))]
+        simple = all(isinstance(s, Store) and s.index is None for s in stores)
+        if block.blocks or not simple or len(stores) != len(names):
+            return None
+        written = [{name for access in r.access for name in access.indices} for r in scoped]
+        fixed = {index.name for index in block.indices if index.range == 1}
+        outer = tuple(i for i in block.indices if i.name in written[0] | fixed)
+        inner = tuple(i for i in block.indices if i.name not in written[0] | fixed)
+        if any(used - fixed != written[0] - fixed for used in written) or any(i.affine is not None for i in inner):
+            return None
+        ranges = {index.name: index.range for index in outer}
+        if not all(injective(r.access, r.shape.strides, ranges) and r.shape.elements == 1 for r in scoped):
+            return None
+        return cls(block, scoped, outer, inner)
+
+    def build(self) -> Block:
+        """Return the block over the output indices, with the reduction inside."""
+        if not self.inner:
+            scoped = {r.name for r in self.scoped}
+            plain = tuple(attrs.evolve(r, aggregation=None) if r.name in scoped else r for r in self.block.refinements)
+            return attrs.evolve(self.block, refinements=plain)
+        names = NameScope.of(r.name for r in self.block.refinements)
+        accumulators = {r.name: names.fresh(f"{r.name}_acc") for r in self.scoped}
+        hit = None if self._always_reached() else names.fresh("hit")
+        return self._outer(accumulators, hit, self._inner(accumulators, hit))
+
+    @property
+    def _reduced(self) -> frozenset[str]:
+        return frozenset(index.name for index in self.inner)
+
+    def _mixed(self) -> tuple[Affine, ...]:
+        """Return the constraints that the inner block must test."""
+        return tuple(c for c in self.block.constraints if self._reduced.intersection(c.indices))
+
+    def _always_reached(self) -> bool:
+        known = known_ranges(self.block)
+        mixed = self._mixed()
+        if any(name not in known for constraint in mixed for name in constraint.indices):
+            return False
+        outer = {index.name: index.range for index in self.outer if index.name in known}
+        return always_reached(mixed, outer, {index.name: index.range for index in self.inner})
+
+    def _inner(self, accumulators: dict[str, str], hit: str | None) -> Block:
+        statements = self.block.statements
+        refinements = [self._inner_view(r, accumulators) for r in self.block.refinements]
+        if hit is not None:
+            refinements.append(_view_of_scalar(hit, DType.BOOL, Aggregation.MAX))
+            scalar = NameScope.of(filter(None, map(scalar_output, statements))).fresh("hit")
+            statements = (*statements, Constant(scalar, DType.BOOL, True), Store(scalar, hit))
+        renamed = (
+            attrs.evolve(s, into=accumulators[s.into]) if isinstance(s, Store) and s.into in accumulators else s
+            for s in statements
+        )
+        constraints = self._mixed()
+        loaded = [s.affine for s in self.block.statements if isinstance(s, LoadIndex)]
+        needed = {name for affine in (*constraints, *loaded) for name in affine.indices}
+        passed = tuple(Index(i.name, 1, Affine.index(i.name)) for i in self.outer if i.name in needed)
+        return attrs.evolve(
+            self.block,
+            indices=(*passed, *self.inner),
+            constraints=constraints,
+            refinements=tuple(refinements),
+            statements=_without_deps(tuple(renamed)),
+            comments=(),
+            tags=self.block.tags.remove("kernel").add("reduction"),
+            deps=(),
+        )
+
+    def _inner_view(self, refinement: Refinement, accumulators: dict[str, str]) -> Refinement:
+        if refinement.name in accumulators:
+            return _view_of_scalar(accumulators[refinement.name], refinement.shape.dtype, refinement.aggregation)
+        if refinement.direction is Direction.NONE:
+            return refinement
+        access = tuple(self._reduced_part(access) for access in refinement.access)
+        return attrs.evolve(refinement, source=refinement.name, access=access)
+
+    def _reduced_part(self, access: Affine) -> Affine:
+        """Return the terms over reduction indices, displaced so that the least value is 0."""
+        part = Affine.of({name: c for name, c in access.terms if name in self._reduced})
+        return part - part.bounds(self._inner_ranges())[0]
+
+    def _inner_ranges(self) -> dict[str, int]:
+        return {index.name: index.range for index in self.inner}
+
+    def _outer_view(self, refinement: Refinement) -> Refinement:
+        """Return the view of all that the inner block touches from one point of the outer one."""
+        parts = [self._reduced_part(access) for access in refinement.access]
+        ranges = self._inner_ranges()
+        dims = tuple(
+            attrs.evolve(dim, size=dim.size + max(0, int(part.bounds(ranges)[1])))
+            for dim, part in zip(refinement.shape.dims, parts, strict=True)
+        )
+        access = tuple(access - part for access, part in zip(refinement.access, parts, strict=True))
+        return attrs.evolve(refinement, access=access, shape=attrs.evolve(refinement.shape, dims=dims))
+
+    def _outer(self, accumulators: dict[str, str], hit: str | None, inner: Block) -> Block:
+        refinements = [
+            self._result_view(r, hit) if r.name in accumulators else self._outer_view(r)
+            for r in self.block.refinements
+            if r.direction is not Direction.NONE
+        ]
+        before: list[Statement] = []
+        after: list[Statement] = []
+        for scoped in self.scoped:
+            dtype, register = scoped.shape.dtype, accumulators[scoped.name]
+            refinements.append(Refinement(register, Direction.NONE, "", (), TensorShape(dtype), location=REGISTER))
+            before.extend(_set(register, f"{register}_init", dtype, _identity(scoped)))
+            after.append(Load(register, register))
+        if hit is not None:
+            refinements.append(Refinement(hit, Direction.NONE, "", (), TensorShape(DType.BOOL), location=REGISTER))
+            before.extend(_set(hit, f"{hit}_init", DType.BOOL, False))
+            after.append(Load(hit, hit))
+        for scoped in self.scoped:
+            after.extend(_write_back(scoped, accumulators[scoped.name], hit))
+        return attrs.evolve(
+            self.block,
+            indices=self.outer,
+            constraints=tuple(c for c in self.block.constraints if not self._reduced.intersection(c.indices)),
+            refinements=tuple(refinements),
+            statements=(*before, inner, *after),
+        )
+
+    def _result_view(self, refinement: Refinement, hit: str | None) -> Refinement:
+        direction = Direction.OUT if hit is None else Direction.INOUT
+        return attrs.evolve(refinement, direction=direction, aggregation=None)
+
+
+def _view_of_scalar(name: str, dtype: DType, aggregation: Aggregation | None) -> Refinement:
+    return Refinement(name, Direction.INOUT, name, (), TensorShape(dtype), aggregation)
+
+
+def _identity(refinement: Refinement) -> bool | int | float:
+    """Return the identity of the aggregation, as a Python value of the kind that the dtype asks for."""
+    dtype = refinement.shape.dtype
+    value = 0 if refinement.aggregation is None else refinement.aggregation.identity(dtype)
+    return bool(value) if dtype.is_bool else float(value) if dtype.is_float else int(value)
+
+
+def _set(view: str, scalar: str, dtype: DType, value: bool | int | float) -> tuple[Statement, ...]:
+    return Constant(scalar, dtype, value), Store(scalar, view)
+
+
+def _write_back(refinement: Refinement, register: str, hit: str | None) -> tuple[Statement, ...]:
+    """Store an accumulator to its element, whose old content stays where nothing was ``hit``."""
+    if hit is None:
+        return (Store(register, refinement.name),)
+    old, new = f"{register}_old", f"{register}_new"
+    choice = Intrinsic(Op.COND, (hit, register, old), new, refinement.shape.dtype)
+    return Load(refinement.name, old), choice, Store(new, refinement.name)
+
+
+def _identity_first(block: Block, scoped: tuple[Refinement, ...]) -> tuple[Statement, ...]:
+    """Return a block that stores identities to what ``block`` will write, and ``block`` made to merge with them."""
+    identities = {r.name: _identity(r) for r in scoped}
+    return _filling(block, identities, frozenset()), _merging(block, frozenset(identities))
+
+
+def _filling(block: Block, identities: dict[str, bool | int | float], local: frozenset[str]) -> Block:
+    """Return ``block`` with identities instead of the values that it stores.
+
+    Of its other effects only those on the views ``local`` and its own allocations stay: a place to store to may
+    depend on them.
+    """
+    local = local.union(r.name for r in block.refinements if r.direction is Direction.NONE)
+    dtypes = {r.name: r.shape.dtype for r in block.refinements}
+    scalars = NameScope.of(filter(None, map(scalar_output, block.statements)))
+    statements: list[Statement] = []
+    for statement in _without_deps(block.statements):
+        match statement:
+            case Store(into=into) if into in identities:
+                scalar = scalars.fresh("identity")
+                statements += (Constant(scalar, dtypes[into], identities[into]), attrs.evolve(statement, source=scalar))
+            case Special(outputs=outputs) if identities.keys() & set(outputs):
+                filled = [out for out in outputs if out in identities]
+                statements += (Special("fill", (), (out,), (("value", identities[out]),)) for out in filled)
+            case Block(refinements=views):
+                below = {r.name: identities[r.source] for r in views if r.source in identities and r.direction.writes}
+                statements.append(_filling(statement, below, frozenset(r.name for r in views if r.source in local)))
+            case _ if local.issuperset(views_written(statement)):
+                statements.append(statement)
+    refinements = tuple(
+        attrs.evolve(r, direction=Direction.OUT, aggregation=None) if r.name in identities else r
+        for r in block.refinements
+        if r.name in identities or r.name in local or not r.direction.writes
+    )
+    return attrs.evolve(block, refinements=refinements, statements=tuple(statements), comments=(), deps=())
+
+
+def _merging(block: Block, names: frozenset[str]) -> Block:
+    """Return ``block`` with the views ``names``, and those below them, turned from OUT to INOUT."""
+    refinements = tuple(attrs.evolve(r, direction=Direction.INOUT) if r.name in names else r for r in block.refinements)
+    statements = tuple(
+        _merging(s, frozenset(r.name for r in s.refinements if r.source in names and r.direction.writes))
+        if isinstance(s, Block)
+        else s
+        for s in block.statements
+    )
+    return attrs.evolve(block, refinements=refinements, statements=_without_deps(statements), deps=())

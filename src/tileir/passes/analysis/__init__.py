@@ -1,0 +1,1 @@
+"""Facts about blocks that several passes ask for; nothing here rewrites."""

@@ -1,0 +1,113 @@
+"""What a pass is, how a pipeline of them runs, and how passes reach the kernels of a program.
+
+A pass is a frozen value with typed options, and a pure function of a program; it returns its argument
+itself when there is nothing to do. Blocks that a pass rebuilds lose their ``deps``, which a scheduler
+computes last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import attrs
+
+from tileir.core.errors import VerifyError
+from tileir.core.rewrite import rewritten
+from tileir.stripe.ir import Block
+from tileir.stripe.verifier import verify as verify_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tileir.stripe.ir import Program, Statement
+
+
+class Pass(Protocol):
+    """One step from Stripe to Stripe; an attrs class whose fields are its options, all with defaults."""
+
+    name: ClassVar[str]
+
+    def __call__(self, program: Program) -> Program:
+        """Return the rewritten program; the argument itself when nothing changed."""
+        ...
+
+
+def run(
+    passes: Iterable[Pass],
+    program: Program,
+    *,
+    verify: bool = True,
+    dump: Callable[[str, Program], None] | None = None,
+) -> Program:
+    """Apply passes one after the other.
+
+    Args:
+        passes: What to apply, first to last.
+        program: A valid program.
+        verify: Whether to check the rules of Stripe before the first pass and after each.
+        dump: Called with the name of each pass and the program that it returned.
+
+    Raises:
+        VerifyError: The program was not valid, or a pass broke it; a note names the pass.
+
+    """
+    if verify:
+        verify_program(program)
+    for step in passes:
+        after = step(program)
+        if verify and after is not program:
+            _verify_after(step.name, after)
+        program = after
+        if dump is not None:
+            dump(step.name, program)
+    return program
+
+
+def _verify_after(name: str, program: Program) -> None:
+    try:
+        verify_program(program)
+    except VerifyError as error:
+        note = f"the pass {name} made this program; it is a defect of that pass"
+        faults = (attrs.evolve(fault, notes=(*fault.notes, note)) for fault in error.diagnostics)
+        raise VerifyError(faults) from error
+
+
+def selected(block: Block, reqs: Iterable[str]) -> bool:
+    """Return whether ``block`` carries every tag of ``reqs``; no tags select every block."""
+    return block.tags.has_all(reqs)
+
+
+def map_kernels(program: Program, function: Callable[[Block], Block], reqs: Iterable[str] = ()) -> Program:
+    """Apply ``function`` to each kernel that carries all tags of ``reqs``."""
+    return expand_kernels(program, lambda kernel: (function(kernel),), reqs)
+
+
+def expand_kernels(
+    program: Program, function: Callable[[Block], tuple[Statement, ...]], reqs: Iterable[str] = ()
+) -> Program:
+    """Replace each kernel that carries all tags of ``reqs`` by none or more statements of ``main``."""
+    wanted = tuple(reqs)
+
+    def expand(statement: Statement) -> tuple[Statement, ...]:
+        if isinstance(statement, Block) and selected(statement, wanted):
+            return function(statement)
+        return (statement,)
+
+    return with_kernels(program, rewritten(program.main.statements, expand))
+
+
+def with_kernels(program: Program, statements: tuple[Statement, ...]) -> Program:
+    """Return the program with other statements in ``main``; itself when they are the ones that it has."""
+    main = program.main
+    if statements is main.statements:
+        return program
+    return with_main(program, attrs.evolve(main, statements=statements))
+
+
+def with_main(program: Program, main: Block) -> Program:
+    """Return the program with another ``main`` block."""
+    old = program.main
+    if main is old:
+        return program
+    statements = tuple(main if statement is old else statement for statement in program.entry.statements)
+    return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=statements))
