@@ -61,6 +61,16 @@ _INDICES: Final = {
 _REPRESENTATIONS: Final = {
     "TIL501": "a Stripe program breaks a rule",
     "TIL502": "a Stripe program is not scheduled for lowering",
+    "TIL503": "a name in a Stripe program is malformed, unknown or defined twice",
+    "TIL504": "a view of a Stripe block does not fit its source",
+    "TIL505": "an index or affine of a Stripe block is not well-formed",
+    "TIL506": "a Stripe block uses a view against its direction, or reads what was not written",
+    "TIL507": "aggregations along a chain of Stripe views do not agree",
+    "TIL508": "a scalar of a Stripe block is undefined or has the wrong dtype",
+    "TIL509": "a dependency of a Stripe statement is not an earlier statement",
+    "TIL510": "Stripe blocks are nested too deeply",
+    "TIL511": "an access of a Stripe program is out of bounds",
+    "TIL512": "a special of a Stripe block does not fit its views",
     "TIL551": "a semtree kernel breaks a rule",
 }
 _JSON: Final = {
