@@ -71,7 +71,17 @@ _REPRESENTATIONS: Final = {
     "TIL510": "Stripe blocks are nested too deeply",
     "TIL511": "an access of a Stripe program is out of bounds",
     "TIL512": "a special of a Stripe block does not fit its views",
+    "TIL541": "a pass that does not exist",
+    "TIL542": "an option that a pass does not have",
+    "TIL543": "a value that an option of a pass cannot take",
     "TIL551": "a semtree kernel breaks a rule",
+    "TIL552": "an expression of a kernel has operands of wrong types",
+    "TIL553": "a kernel reads or writes outside an array",
+    "TIL554": "a kernel writes what it must not",
+    "TIL555": "a barrier that not all threads of a group reach",
+    "TIL556": "a launch does not fit its kernel",
+    "TIL557": "a kernel reads elements that nothing has written",
+    "TIL558": "two groups of a kernel touch one element, and one of them writes it",
 }
 _JSON: Final = {
     "TIL601": "not JSON",
