@@ -12,7 +12,6 @@ from tileir.stripe.lexer import Kind
 from tileir.stripe.token_parser import LineError, TokenParser
 
 if TYPE_CHECKING:
-
     from tileir.poly.affine import Affine
 
 _DIRECTIONS: Final = {direction.value: direction for direction in Direction}
