@@ -111,15 +111,19 @@ class Affine:
         """Replace indices by expressions; those not in ``replacements`` stay."""
         if not any(i in replacements for i, _ in self.terms):
             return self
-        result = Affine((), self.offset)
+        offset = self.offset
         kept: dict[str, Rational] = {}
         for index, coefficient in self.terms:
-            if index in replacements:
-                replacement = replacements[index]
-                result = result + replacement * coefficient
+            replacement = replacements.get(index)
+            if isinstance(replacement, Affine):
+                offset += replacement.offset * coefficient
+                for inner, factor in replacement.terms:
+                    kept[inner] = kept.get(inner, 0) + factor * coefficient
+            elif replacement is None:
+                kept[index] = kept.get(index, 0) + coefficient
             else:
-                kept[index] = coefficient
-        return result + Affine.of(kept)
+                offset += replacement * coefficient
+        return Affine.of(kept, offset)
 
     def rename(self, names: Mapping[str, str]) -> Affine:
         """Rename indices; two that get one name are added."""
