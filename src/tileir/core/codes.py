@@ -89,9 +89,20 @@ _JSON: Final = {
 }
 _RUNNING: Final = {
     "TIL701": "an array does not fit its tensor",
+    "TIL702": "something that is not an array was passed as one",
+    "TIL703": "an output array cannot be written in place",
+    "TIL704": "an output array overlaps another array",
+    "TIL705": "a wrong number of arrays",
+    "TIL706": "buffers that do not fit a kernel",
 }
 _BACKENDS: Final = {
     "TIL801": "no such device",
+    "TIL802": "a back end cannot be loaded",
+    "TIL803": "two distributions provide a back end of one name",
+    "TIL804": "a kernel needs what the device lacks",
+    "TIL805": "the compiler of a back end failed",
+    "TIL806": "saved code that is not usable, or a form of code that does not exist",
+    "TIL807": "an executor that was closed",
 }
 _COMMANDS: Final = {
     "TIL901": "a file cannot be read or written",
