@@ -11,12 +11,12 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Op
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import always_reached, injective, known_ranges
-from tileir.passes.base import expand_kernels
+from tileir.passes.base import selected, with_kernels
+from tileir.passes.schedule import REGISTER
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
     Block,
     Constant,
-    Device,
     Direction,
     Index,
     Intrinsic,
@@ -31,10 +31,9 @@ from tileir.stripe.ir import (
 )
 
 if TYPE_CHECKING:
-    from tileir.stripe.ir import Program, Statement
+    from collections.abc import Callable
 
-REGISTER = (Device("REGISTER"),)
-"""Where accumulators live."""
+    from tileir.stripe.ir import Program, Statement
 
 
 @attrs.frozen
@@ -58,21 +57,46 @@ class Accumulate:
 
     def __call__(self, program: Program) -> Program:
         """Return the program without aggregation scopes in the kernels that carry all tags of ``reqs``."""
-        return expand_kernels(program, _explicit, self.reqs)
+        written: set[str] = set()
+
+        def expand(kernel: Statement) -> tuple[Statement, ...]:
+            if not isinstance(kernel, Block) or not selected(kernel, self.reqs):
+                result: tuple[Statement, ...] = (kernel,)
+            else:
+                # What main has not written before has no content that could be kept.
+                result = _explicit(kernel, lambda r: r.source in written)
+            written.update(views_written(kernel))
+            return result
+
+        return with_kernels(program, rewritten(program.main.statements, expand))
 
 
-def _explicit(statement: Statement) -> tuple[Statement, ...]:
-    """Return statements that mean the same as ``statement``, without aggregation scopes."""
+def _explicit(block: Block, may_keep: Callable[[Refinement], bool]) -> tuple[Statement, ...]:
+    """Return blocks that mean the same as ``block``, without aggregation scopes.
+
+    ``may_keep`` tells of a result whether elements that are not reached have content to be kept.
+    """
+    scoped = tuple(r for r in block.refinements if _opens_scope(r))
+    if scoped:
+        split = _Split.of(block, scoped)
+        if split is None:
+            return _identity_first(block, scoped)
+        return (split.build(keeps=not split.always_reached() and any(map(may_keep, scoped))),)
+    inner = rewritten(block.statements, _explicit_inside)
+    if inner is block.statements:
+        return (block,)
+    return (attrs.evolve(block, statements=_without_deps(inner)),)
+
+
+def _explicit_inside(statement: Statement) -> tuple[Statement, ...]:
+    """Rewrite a statement of a kernel; whether a result has content before it is not known there."""
     if not isinstance(statement, Block):
         return (statement,)
     scoped = tuple(r for r in statement.refinements if _opens_scope(r))
-    if scoped:
-        split = _Split.of(statement, scoped)
-        return _identity_first(statement, scoped) if split is None else (split.build(),)
-    inner = rewritten(statement.statements, _explicit)
-    if inner is statement.statements:
-        return (statement,)
-    return (attrs.evolve(statement, statements=_without_deps(inner)),)
+    split = _Split.of(statement, scoped) if scoped else None
+    if scoped and (split is None or not split.always_reached()):
+        return _identity_first(statement, scoped)
+    return _explicit(statement, lambda _: False)
 
 
 def _opens_scope(refinement: Refinement) -> bool:
@@ -112,15 +136,18 @@ class _Split:
             return None
         return cls(block, scoped, outer, inner)
 
-    def build(self) -> Block:
-        """Return the block over the output indices, with the reduction inside."""
+    def build(self, *, keeps: bool) -> Block:
+        """Return the block over the output indices, with the reduction inside.
+
+        With ``keeps``, elements without a valid reduction point keep their content.
+        """
         if not self.inner:
             scoped = {r.name for r in self.scoped}
             plain = tuple(attrs.evolve(r, aggregation=None) if r.name in scoped else r for r in self.block.refinements)
             return attrs.evolve(self.block, refinements=plain)
         names = NameScope.of(r.name for r in self.block.refinements)
         accumulators = {r.name: names.fresh(f"{r.name}_acc") for r in self.scoped}
-        hit = None if self._always_reached() else names.fresh("hit")
+        hit = names.fresh("hit") if keeps else None
         return self._outer(accumulators, hit, self._inner(accumulators, hit))
 
     @property
@@ -131,7 +158,8 @@ class _Split:
         """Return the constraints that the inner block must test."""
         return tuple(c for c in self.block.constraints if self._reduced.intersection(c.indices))
 
-    def _always_reached(self) -> bool:
+    def always_reached(self) -> bool:
+        """Return whether each output point certainly has a valid reduction point."""
         known = known_ranges(self.block)
         mixed = self._mixed()
         if any(name not in known for constraint in mixed for name in constraint.indices):

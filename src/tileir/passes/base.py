@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import attrs
 
-from tileir.core.errors import VerifyError
 from tileir.core.rewrite import rewritten
 from tileir.stripe.ir import Block
 from tileir.stripe.verifier import verify as verify_program
@@ -56,20 +55,11 @@ def run(
     for step in passes:
         after = step(program)
         if verify and after is not program:
-            _verify_after(step.name, after)
+            verify_program(after, step.name)
         program = after
         if dump is not None:
             dump(step.name, program)
     return program
-
-
-def _verify_after(name: str, program: Program) -> None:
-    try:
-        verify_program(program)
-    except VerifyError as error:
-        note = f"the pass {name} made this program; it is a defect of that pass"
-        faults = (attrs.evolve(fault, notes=(*fault.notes, note)) for fault in error.diagnostics)
-        raise VerifyError(faults) from error
 
 
 def selected(block: Block, reqs: Iterable[str]) -> bool:
