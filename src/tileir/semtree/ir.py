@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
-import numpy as np
 
+from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 
 if TYPE_CHECKING:
@@ -55,12 +55,8 @@ class Const:
 
     @classmethod
     def of(cls, value: bool | int | float, type: Type) -> Const:  # noqa: A002  # the name of the field
-        """Return a constant of the kind that ``type`` asks for; floats are rounded to the dtype, to nearest even."""
-        dtype = type.dtype
-        if dtype.is_float:
-            with np.errstate(over="ignore"):
-                return cls(float(dtype.numpy.type(value)), type)
-        return cls(bool(value) if dtype.is_bool else int(value), type)
+        """Return ``value`` rounded or wrapped to ``type``, as :func:`tileir.core.arithmetic.rounded` does."""
+        return cls(rounded(value, type.dtype), type)
 
 
 @attrs.frozen(cache_hash=True)

@@ -1,0 +1,184 @@
+"""Rules of a kernel about names and types, and those that can be trusted only once names are right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, assert_never
+
+from tileir.core.errors import Diagnostic
+from tileir.semtree.ir import (
+    Assign,
+    Const,
+    Declare,
+    DeclareArray,
+    For,
+    If,
+    LoopKind,
+    Param,
+    ParamAccess,
+    Ramp,
+    Subscript,
+    Type,
+    Var,
+)
+from tileir.semtree.printer import expr_text
+from tileir.semtree.rewrite import children, statements, trip_values
+from tileir.semtree.scopes import introduced_name, scoped
+from tileir.semtree.structure_checks import distinct_nodes, roots
+from tileir.semtree.type_rules import expression_faults
+from tileir.semtree.uniformity import divergent_barriers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+    from tileir.semtree.scopes import Declared
+
+_EXCERPT: Final = 80
+
+
+def excerpt(expr: Expr, kernel: KernelFunction) -> str:
+    """Return the text of an expression, cut where it is long."""
+    text = expr_text(expr, kernel.index)
+    return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "…"
+
+
+def check_unique_names(kernel: KernelFunction) -> Iterator[Diagnostic]:
+    """No name is declared where it is still visible."""
+    params: set[str] = set()
+    for param in kernel.params:
+        if param.name in params:
+            yield Diagnostic("TIL202", f"parameter {param.name!r} is declared twice")
+        params.add(param.name)
+    for stmt, visible in scoped(kernel):
+        name = introduced_name(stmt)
+        if name in visible:
+            yield Diagnostic("TIL202", f"{name!r} is declared again where it is still visible")
+
+
+def check_declared(kernel: KernelFunction) -> Iterator[Diagnostic]:
+    """Variables and arrays are declared before their use, with the type of the use."""
+    for stmt, visible in scoped(kernel):
+        for node in _uses(stmt):
+            name = node.name if isinstance(node, Var) else node.array
+            known = visible.get(name)
+            if known is None:
+                yield Diagnostic("TIL201", f"{name!r} is used where it is not declared")
+            else:
+                yield from _use_faults(node, known)
+
+
+def _uses(stmt: Stmt) -> Iterator[Var | Subscript]:
+    """Yield each variable and subscript of a statement once for each object."""
+    seen: set[int] = set()
+    stack = list(roots(stmt))
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack.extend(children(node))
+        if isinstance(node, Var | Subscript):
+            yield node
+
+
+def _use_faults(node: Var | Subscript, known: Declared) -> Iterator[Diagnostic]:
+    match known:
+        case Param(name=name) | DeclareArray(name=name):
+            if isinstance(node, Var):
+                yield Diagnostic("TIL552", f"{name!r} is an array: subscript it")
+            elif node.type.dtype is not known.dtype:
+                used = node.type.dtype.value
+                yield Diagnostic("TIL552", f"array {name!r} of {known.dtype.value} is read or written as {used}")
+        case Declare(variable=variable) | For(counter=variable):
+            if isinstance(node, Subscript):
+                yield Diagnostic("TIL552", f"{variable.name!r} is a variable, and has no subscripts")
+            elif node.type != variable.type:
+                yield Diagnostic("TIL552", f"{node.name!r} is declared as {variable.type} and used as {node.type}")
+        case _:
+            assert_never(known)
+
+
+def check_types(kernel: KernelFunction) -> Iterator[Diagnostic]:
+    """Every expression has operands of the types that it takes."""
+    for node in distinct_nodes(kernel):
+        for message in expression_faults(node, kernel):
+            yield Diagnostic("TIL552", f"in {excerpt(node, kernel)}: {message}")
+
+
+def check_statement_types(kernel: KernelFunction) -> Iterator[Diagnostic]:
+    """Values have the type of what they are stored to, and conditions are scalar bool."""
+    for stmt in statements(kernel.body):
+        match stmt:
+            case Declare(variable=Var(name=name, type=kind), value=value) if value.type != kind:
+                yield Diagnostic("TIL552", f"{name!r} of type {kind} cannot start as {value.type}")
+            case Assign(target=target, value=value) if value.type != target.type:
+                place = excerpt(target, kernel)
+                yield Diagnostic("TIL552", f"{place} of type {target.type} cannot hold a value of type {value.type}")
+            case If(condition=condition) if not condition.type.dtype.is_bool or condition.type.lanes != 1:
+                yield Diagnostic("TIL552", f"the condition of an if is a scalar bool, not {condition.type}")
+            case _:
+                pass
+
+
+def check_loops(kernel: KernelFunction) -> Iterator[Diagnostic]:
+    """Loops count scalar integers forwards, and those to be unrolled have constant bounds."""
+    for stmt in statements(kernel.body):
+        if not isinstance(stmt, For):
+            continue
+        name, kind = stmt.counter.name, stmt.counter.type
+        if kind.lanes != 1 or not kind.dtype.is_integer:
+            yield Diagnostic("TIL552", f"the counter {name!r} is a scalar integer, not {kind}")
+        for bound in (stmt.begin, stmt.end):
+            if bound.type != kind:
+                yield Diagnostic("TIL552", f"a bound of the counter {name!r} is {kind}, not {bound.type}")
+        if stmt.step < 1:
+            yield Diagnostic("TIL551", f"the step of loop {name!r} is at least 1, not {stmt.step}")
+        elif stmt.kind is LoopKind.UNROLL and trip_values(stmt) is None:
+            yield Diagnostic("TIL551", f"the bounds of the unrolled loop {name!r} are constants")
+
+
+def check_stores(kernel: KernelFunction) -> Iterator[Diagnostic]:
+    """Neither loop counters nor parameters that are only read are written."""
+    for stmt, visible in scoped(kernel):
+        if not isinstance(stmt, Assign):
+            continue
+        target = stmt.target
+        match visible.get(target.name if isinstance(target, Var) else target.array):
+            case For(counter=counter):
+                yield Diagnostic("TIL554", f"the loop counter {counter.name!r} cannot be assigned")
+            case Param(name=name, access=ParamAccess.READ):
+                yield Diagnostic("TIL554", f"{name!r} is only read by the kernel: make it out or inout to store there")
+            case _:
+                pass
+
+
+def check_bounds(kernel: KernelFunction) -> Iterator[Diagnostic]:
+    """Constant offsets lie inside their array."""
+    for stmt, visible in scoped(kernel):
+        for node in _uses(stmt):
+            known = visible.get(node.array) if isinstance(node, Subscript) else None
+            if not isinstance(node, Subscript) or not isinstance(known, Param | DeclareArray):
+                continue
+            touched = _touched(node)
+            if touched is not None and (min(touched) < 0 or max(touched) >= known.size):
+                what = excerpt(node, kernel)
+                yield Diagnostic("TIL553", f"{what} is outside {known.name!r}, which has {known.size} elements")
+
+
+def _touched(node: Subscript) -> tuple[int, int] | None:
+    """Return the first and last element that a subscript with a constant offset touches, else None."""
+    match node.offset:
+        case Const(value=value, type=Type(lanes=1)):
+            return int(value), int(value) + node.type.lanes - 1
+        case Const(value=value):
+            return int(value), int(value)
+        case Ramp(base=Const(value=value), stride=stride, lanes=lanes):
+            return int(value), int(value) + stride * (lanes - 1)
+        case _:
+            return None
+
+
+def check_barriers(kernel: KernelFunction) -> Iterator[Diagnostic]:
+    """Where groups have several threads, all of them reach each barrier equally often."""
+    for reason in divergent_barriers(kernel):
+        yield Diagnostic("TIL555", f"a barrier stands under {reason}, which may differ between threads of a group")

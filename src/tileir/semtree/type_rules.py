@@ -1,0 +1,152 @@
+"""What a single expression may look like, given that its operands are right: shared by verifier and parser."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, assert_never
+
+from tileir.core.arithmetic import fits, rounded
+from tileir.core.ops import Domain, Op
+from tileir.semtree.ir import (
+    Apply,
+    Bitcast,
+    Broadcast,
+    Cast,
+    Const,
+    GridIndex,
+    GridLevel,
+    Ramp,
+    Reduce,
+    Subscript,
+    Type,
+    Var,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.core.dtype import DType
+    from tileir.semtree.ir import Expr, KernelFunction
+
+MAX_LANES: Final = 1024
+MAX_DEPTH: Final = 200
+MAX_NESTING: Final = 64
+
+REDUCTIONS: Final = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN})
+_SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
+
+
+def expression_faults(expr: Expr, kernel: KernelFunction) -> Iterator[str]:
+    """Yield what is wrong with one node; its operands, and the number of them, are right.
+
+    Only the facts of ``kernel`` are looked at: its grid, its group and its index type.
+    """
+    if not 1 <= expr.type.lanes <= MAX_LANES:
+        yield f"a vector has 1 to {MAX_LANES} lanes, not {expr.type.lanes}"
+        return
+    match expr:
+        case Const():
+            yield from _const_faults(expr)
+        case Var():
+            pass
+        case GridIndex():
+            yield from _grid_index_faults(expr, kernel)
+        case Apply():
+            yield from _apply_faults(expr)
+        case Cast(operand=operand, type=kind):
+            yield from _cast_faults(operand.type, kind)
+        case Bitcast(operand=operand, type=kind):
+            yield from _bitcast_faults(operand.type, kind)
+        case Broadcast(operand=operand):
+            if operand.type.lanes != 1:
+                yield f"only a scalar can be broadcast, not {operand.type}"
+        case Ramp():
+            yield from _ramp_faults(expr)
+        case Reduce(op=op, operand=operand):
+            yield from _reduce_faults(op, operand.type.dtype)
+        case Subscript(offset=offset, type=kind):
+            yield from _offset_faults(offset.type, kind.lanes)
+        case _:
+            assert_never(expr)
+
+
+def _const_faults(const: Const) -> Iterator[str]:
+    value, dtype = const.value, const.type.dtype
+    wanted = bool if dtype.is_bool else int if dtype.is_integer else float
+    if type(value) is not wanted:
+        yield f"a constant of {const.type} holds a Python {wanted.__name__}, not {value!r}"
+    elif dtype.is_integer and not fits(value, dtype):
+        yield f"{value} is out of the range of {dtype.value}"
+    elif dtype.is_float and not math.isnan(value) and rounded(value, dtype) != value:
+        yield f"{value!r} is not a value of {dtype.value}: round it first"
+
+
+def _grid_index_faults(expr: GridIndex, kernel: KernelFunction) -> Iterator[str]:
+    extents = kernel.grid if expr.level is GridLevel.GROUP else kernel.group
+    if not 0 <= expr.axis < len(extents):
+        yield f"axis {expr.axis} does not exist: the {expr.level.value} coordinate has {len(extents)}"
+    if expr.type != Type(kernel.index):
+        yield f"a grid coordinate has the kernel's index type {kernel.index.value}, not {expr.type}"
+
+
+def _apply_faults(expr: Apply) -> Iterator[str]:
+    op, kind = expr.op, expr.args[-1].type
+    rest = expr.args
+    if op is Op.COND:
+        test, *rest = expr.args  # type: ignore[assignment]  # a list serves as well as a tuple
+        if not test.type.dtype.is_bool or test.type.lanes != kind.lanes:
+            yield f"the condition of {kind} is bool of as many lanes, not {test.type}"
+    if any(arg.type != kind for arg in rest):
+        yield f"the operands of {op.value} differ in type: {', '.join(str(arg.type) for arg in rest)}"
+    yield from _domain_faults(op, kind.dtype)
+
+
+def _domain_faults(op: Op, dtype: DType) -> Iterator[str]:
+    domain = op.info.domain
+    match domain:
+        case Domain.ANY:
+            allowed = True
+        case Domain.NUMBER:
+            allowed = not dtype.is_bool
+        case Domain.FLOAT:
+            allowed = dtype.is_float
+        case Domain.BITS:
+            allowed = not dtype.is_float and not (dtype.is_bool and op in _SHIFTS)
+        case _:
+            assert_never(domain)
+    if not allowed:
+        yield f"{op.value} is not defined for {dtype.value}"
+
+
+def _reduce_faults(op: Op, dtype: DType) -> Iterator[str]:
+    if op in REDUCTIONS:
+        yield from _domain_faults(op, dtype)
+    else:
+        yield f"lanes are merged by add, mul, max or min, not by {op.value}"
+
+
+def _offset_faults(offset: Type, lanes: int) -> Iterator[str]:
+    if not offset.dtype.is_integer:
+        yield f"an offset is an integer, not {offset}"
+    elif offset.lanes not in (1, lanes):
+        yield f"an offset of {offset.lanes} lanes cannot address {lanes} elements"
+
+
+def _cast_faults(source: Type, target: Type) -> Iterator[str]:
+    if source.lanes != target.lanes:
+        yield f"a cast keeps the number of lanes: {source} cannot become {target}"
+
+
+def _bitcast_faults(source: Type, target: Type) -> Iterator[str]:
+    if source.lanes != target.lanes or source.dtype.bits != target.dtype.bits:
+        yield f"a bitcast keeps lanes and bits: {source} cannot become {target}"
+    elif source.dtype.is_bool != target.dtype.is_bool:
+        yield "a bitcast neither reads nor makes a bool"
+
+
+def _ramp_faults(expr: Ramp) -> Iterator[str]:
+    base = expr.base.type
+    if base.lanes != 1 or not base.dtype.is_integer:
+        yield f"a ramp starts at a scalar integer, not at {base}"
+    elif not fits(expr.stride, base.dtype):
+        yield f"the stride {expr.stride} is out of the range of {base.dtype.value}"

@@ -1,0 +1,151 @@
+"""Which kernels and programs are legal. Each ``check_`` function proves one invariant; all faults are reported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.errors import Diagnostic, VerifyError
+from tileir.semtree.ir import BufferRole, ParamAccess
+from tileir.semtree.scope_checks import (
+    check_barriers,
+    check_bounds,
+    check_declared,
+    check_loops,
+    check_statement_types,
+    check_stores,
+    check_types,
+    check_unique_names,
+)
+from tileir.semtree.structure_checks import (
+    check_arity,
+    check_arrays,
+    check_depth,
+    check_launch_grid,
+    check_nesting,
+    check_spelling,
+    unspellable,
+)
+from tileir.semtree.syntax import is_spellable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tileir.semtree.ir import Buffer, KernelFunction, Launch, Param, Program
+
+_STAGES: Final[tuple[tuple[Callable[[KernelFunction], Iterable[Diagnostic]], ...], ...]] = (
+    (check_nesting,),
+    (check_depth,),
+    (check_arity, check_launch_grid, check_spelling, check_arrays),
+    (check_unique_names, check_declared),
+    (check_types, check_statement_types, check_loops, check_stores),
+    (check_bounds, check_barriers),
+)
+
+
+def verify(kernel: KernelFunction) -> None:
+    """Check one kernel.
+
+    Raises:
+        VerifyError: it breaks a rule; one diagnostic for each fault.
+
+    """
+    _raise(kernel_faults(kernel))
+
+
+def verify_program(program: Program) -> None:
+    """Check a program: every kernel, its buffers and its launches.
+
+    Raises:
+        VerifyError: it breaks a rule; one diagnostic for each fault.
+
+    """
+    faults = [fault for kernel in program.kernels for fault in kernel_faults(kernel)]
+    for check in (check_buffers, check_launches, check_order):
+        faults.extend(check(program))
+    _raise(faults)
+
+
+def _raise(faults: Iterable[Diagnostic]) -> None:
+    found = tuple(faults)
+    if found:
+        raise VerifyError(found)
+
+
+def kernel_faults(kernel: KernelFunction) -> tuple[Diagnostic, ...]:
+    """Return everything that is wrong with a kernel; checks that need what is broken are left out."""
+    for stage in _STAGES:
+        faults = tuple(fault for check in stage for fault in check(kernel))
+        if faults:
+            named = f"kernel {kernel.name!r}: "
+            return tuple(attrs.evolve(fault, message=named + fault.message) for fault in faults)
+    return ()
+
+
+def check_buffers(program: Program) -> Iterator[Diagnostic]:
+    """Buffers have distinct names and no negative sizes, and constants have all their bytes."""
+    seen = set()
+    for buffer in program.buffers:
+        if buffer.name in seen:
+            yield Diagnostic("TIL202", f"buffer {buffer.name!r} is declared twice")
+        seen.add(buffer.name)
+        if not is_spellable(buffer.name):
+            yield unspellable(buffer.name)
+        if any(size < 0 for size in buffer.shape):
+            yield Diagnostic("TIL551", f"buffer {buffer.name!r} has a negative size: {buffer.shape}")
+        elif not _has_data(buffer):
+            wanted = buffer.elements * buffer.dtype.itemsize if buffer.role is BufferRole.CONSTANT else 0
+            yield Diagnostic("TIL551", f"buffer {buffer.name!r} needs {wanted} bytes of data in hexadecimal")
+
+
+def _has_data(buffer: Buffer) -> bool:
+    size = buffer.elements * buffer.dtype.itemsize if buffer.role is BufferRole.CONSTANT else 0
+    return len(buffer.data) == 2 * size and all(digit in "0123456789abcdef" for digit in buffer.data)
+
+
+def check_launches(program: Program) -> Iterator[Diagnostic]:
+    """Every launch names a kernel, and a buffer of the right dtype and size for each of its parameters."""
+    buffers = {buffer.name: buffer for buffer in program.buffers}
+    for launch in program.launches:
+        if not 0 <= launch.kernel < len(program.kernels):
+            yield Diagnostic("TIL556", f"there is no kernel number {launch.kernel}")
+            continue
+        kernel = program.kernels[launch.kernel]
+        if len(launch.arguments) != len(kernel.params):
+            wanted, given = len(kernel.params), len(launch.arguments)
+            yield Diagnostic("TIL556", f"kernel {kernel.name!r} takes {wanted} buffers, not {given}")
+            continue
+        for param, name in zip(kernel.params, launch.arguments, strict=True):
+            if name not in buffers:
+                yield Diagnostic("TIL201", f"kernel {kernel.name!r} is launched on {name!r}, which is no buffer")
+            else:
+                yield from _argument_faults(kernel, param, buffers[name], launch)
+
+
+def _argument_faults(kernel: KernelFunction, param: Param, buffer: Buffer, launch: Launch) -> Iterator[Diagnostic]:
+    place = f"buffer {buffer.name!r} for parameter {param.name!r} of kernel {kernel.name!r}"
+    if (buffer.dtype, buffer.elements) != (param.dtype, param.size):
+        given, wanted = f"{buffer.elements} {buffer.dtype.value}", f"{param.size} {param.dtype.value}"
+        yield Diagnostic("TIL556", f"{place} has {given}, and should have {wanted}")
+    if param.access is ParamAccess.READ:
+        return
+    if buffer.role in (BufferRole.INPUT, BufferRole.CONSTANT):
+        yield Diagnostic("TIL554", f"{place} is {buffer.role.value}, and the kernel writes it")
+    if param.no_alias and launch.arguments.count(buffer.name) > 1:
+        yield Diagnostic("TIL556", f"{place} is passed twice, although the parameter is noalias")
+
+
+def check_order(program: Program) -> Iterator[Diagnostic]:
+    """No launch reads a buffer that nothing has written, and every output is written."""
+    written = {b.name for b in program.buffers if b.role in (BufferRole.INPUT, BufferRole.CONSTANT) or not b.elements}
+    for launch in program.launches:
+        params = program.kernels[launch.kernel].params if 0 <= launch.kernel < len(program.kernels) else ()
+        pairs = tuple(zip(params, launch.arguments, strict=False))
+        for param, name in pairs:
+            if param.access is not ParamAccess.WRITE and name not in written:
+                yield Diagnostic("TIL557", f"buffer {name!r} is read before any launch has written it")
+        written.update(name for param, name in pairs if param.access is not ParamAccess.READ)
+    for buffer in program.buffers:
+        if buffer.role is BufferRole.OUTPUT and buffer.name not in written:
+            yield Diagnostic("TIL557", f"no launch writes the output {buffer.name!r}")
