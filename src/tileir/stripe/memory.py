@@ -1,0 +1,150 @@
+"""Memory of the Stripe interpreter, and views of it at one point or at many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from tileir.core.errors import fail
+from tileir.core.ops import Aggregation
+
+if TYPE_CHECKING:
+    from tileir.core.dtype import DType
+    from tileir.stripe.ir import TensorShape
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+ScopeKey: TypeAlias = tuple[int, str]
+"""The block, by number, and the refinement that open an aggregation scope."""
+
+_UFUNCS: Final = {
+    Aggregation.SUM: np.add,
+    Aggregation.PROD: np.multiply,
+    Aggregation.MAX: np.maximum,
+    Aggregation.MIN: np.minimum,
+}
+
+
+@attrs.define(eq=False)
+class Memory:
+    """The elements of one allocation.
+
+    ``stored`` holds, for each aggregation scope over this memory, in which execution of the scope each element was
+    stored last: comparing with the current one tells the first store from later ones without clearing anything.
+    """
+
+    data: Array
+    stored: dict[ScopeKey, Array] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def undefined(cls, shape: TensorShape) -> Memory:
+        """Return fresh memory whose content shows where it is read: NaN, or an extreme integer."""
+        return cls(np.full(max(shape.span, 1), poison(shape.dtype), shape.dtype.numpy))
+
+    def first_stores(self, scope: ScopeKey, execution: int, offsets: Array) -> Array:
+        """Return which offsets this execution of ``scope`` has not stored to, and note that it has now."""
+        stored = self.stored.get(scope)
+        if stored is None:
+            stored = self.stored[scope] = np.full(self.data.size, -1, np.int64)
+        first = stored[offsets] != execution
+        stored[offsets] = execution
+        return np.asarray(first)
+
+
+def poison(dtype: DType) -> bool | int | float:
+    """Return the content of undefined memory."""
+    if dtype.is_float:
+        return float("nan")
+    return True if dtype.is_bool else (dtype.minimum if dtype.is_signed else dtype.maximum)
+
+
+@attrs.frozen(eq=False)
+class View:
+    """A refinement at one point.
+
+    Attributes:
+        memory: The allocation behind it.
+        offset: Its first element.
+        shape: Its extent and strides.
+        limits: Extents of the allocation, if the axes of all views up to there are the same; else None.
+        corner: Position of the first element along these axes.
+        aggregation: How stores merge; None and ASSIGN overwrite.
+        scope: The aggregation scope that stores belong to, with its execution; None merges with what is there.
+
+    """
+
+    memory: Memory
+    offset: int
+    shape: TensorShape
+    limits: tuple[int, ...] | None
+    corner: tuple[int, ...]
+    aggregation: Aggregation | None = None
+    scope: tuple[ScopeKey, int] | None = None
+
+    def offsets(self) -> Array:
+        """Return the offset of each element of the view, in its shape."""
+        offsets = np.asarray(self.offset, np.int64)
+        for dim in self.shape.dims:
+            offsets = offsets[..., np.newaxis] + np.arange(dim.size, dtype=np.int64) * dim.stride
+        return offsets
+
+
+@attrs.frozen(eq=False)
+class Elements:
+    """The first element of a view at each of some points: ``offsets`` has one entry for each point."""
+
+    view: View
+    name: str
+    offsets: Array
+
+    def load(self, index: Array | None) -> Array:
+        """Read the elements; ``index`` displaces them along axis 0, clamped to its extent."""
+        return np.asarray(self.view.memory.data[self.displaced(index)])
+
+    def store(self, values: Array, index: Array | None) -> None:
+        """Write or merge one value for each point."""
+        memory, offsets = self.view.memory, self.displaced(index)
+        values = np.broadcast_to(values, offsets.shape)
+        aggregation = self.view.aggregation
+        if aggregation is None or aggregation is Aggregation.ASSIGN:
+            memory.data[offsets] = values
+            return
+        if self.view.scope is not None:
+            first = memory.first_stores(*self.view.scope, offsets)
+            memory.data[offsets[first]] = neutral(aggregation, self.view.shape.dtype)
+        with np.errstate(all="ignore"):
+            _UFUNCS[aggregation].at(memory.data, offsets, values)
+
+    def displaced(self, index: Array | None) -> Array:
+        """Return the offsets of the elements that are meant."""
+        if index is None:
+            return self.offsets
+        dim = self.view.shape.dims[0]
+        if index.dtype == np.uint64:
+            index = np.minimum(index, np.uint64(dim.size))
+        offsets = self.offsets + np.clip(index.astype(np.int64), 0, dim.size - 1) * dim.stride
+        check_offsets(self.name, offsets, self.view.memory)
+        return offsets
+
+
+def neutral(aggregation: Aggregation, dtype: DType) -> int | float:
+    """Return the value that merges to exactly the other one: for sums of floats it is -0, as 0 + -0 is 0."""
+    if aggregation is Aggregation.SUM and dtype.is_float:
+        return -0.0
+    return aggregation.identity(dtype)
+
+
+def check_offsets(name: str, offsets: Array, memory: Memory) -> None:
+    """Raise unless all offsets are in ``memory``."""
+    if offsets.size and (int(offsets.min()) < 0 or int(offsets.max()) >= memory.data.size):
+        outside = int(offsets.min()) if int(offsets.min()) < 0 else int(offsets.max())
+        raise fail("TIL511", f"{name!r} is accessed at element {outside} of {memory.data.size}")
+
+
+def check_axis(name: str, axis: int, positions: Array, limit: int) -> None:
+    """Raise unless all positions along one axis are within its extent."""
+    if positions.size and (int(positions.min()) < 0 or int(positions.max()) >= limit):
+        outside = int(positions.min()) if int(positions.min()) < 0 else int(positions.max())
+        raise fail("TIL511", f"{name!r} is accessed at {outside} along axis {axis}, whose extent is {limit}")
