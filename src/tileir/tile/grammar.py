@@ -1,0 +1,95 @@
+"""What lexer, parser, printer and verifier agree on: words, spelling of names, ranks of operators, limits."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.ops import Aggregation, Combination
+from tileir.tile.ir import BinaryOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_DEPTH: Final = 200
+"""How deep expressions may nest, so that a walk over one may be recursive."""
+MAX_INTEGER: Final = 2**64 - 1
+"""The greatest integer that a literal may be."""
+MAX_CHARACTERS: Final = 64 * 2**20
+"""The length from which on a text is refused unread."""
+MAX_FAULTS: Final = 100
+"""How many faults of one program are reported."""
+
+RESERVED: Final = frozenset({"function", "polynomial", "expression", "contraction", "default", "no_defract"})
+"""The lower-case words that are no index names unless a ``$`` stands in front of them."""
+
+_TENSOR: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*'?")
+_PLAIN_TENSOR: Final = re.compile(r"[A-Z][A-Za-z0-9_]*'?")
+_INDEX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN_INDEX: Final = re.compile(r"[a-z][A-Za-z0-9_]*")
+
+
+def is_tensor_name(name: str) -> bool:
+    """Return whether a text can spell ``name`` as a tensor or dimension."""
+    return _TENSOR.fullmatch(name) is not None
+
+
+def is_index_name(name: str) -> bool:
+    """Return whether a text can spell ``name`` as an index variable."""
+    return _INDEX.fullmatch(name) is not None
+
+
+def spell_tensor(name: str) -> str:
+    """Return ``name`` as a text writes a tensor or dimension: with ``#`` unless it starts with a capital."""
+    return name if _PLAIN_TENSOR.fullmatch(name) else f"#{name}"
+
+
+def spell_index(name: str) -> str:
+    """Return ``name`` as a text writes an index: with ``$`` unless it starts in lower case and is not reserved."""
+    return name if _PLAIN_INDEX.fullmatch(name) and name not in RESERVED else f"${name}"
+
+
+def spell_word(name: str) -> str:
+    """Return a function name, or the parameter of an attribute, which may have either case."""
+    return name if _PLAIN_TENSOR.fullmatch(name) else spell_index(name)
+
+
+_LOOSEST_FIRST: Final = (
+    "^",
+    "|",
+    "&",
+    "== !=",
+    "< <= > >=",
+    "<< >>",
+    "+ -",
+    "* /",
+)
+
+CONDITIONAL_RANK: Final = 1
+RANK: Final[Mapping[BinaryOperator, int]] = MappingProxyType(
+    {BinaryOperator(sign): rank for rank, signs in enumerate(_LOOSEST_FIRST, start=2) for sign in signs.split()}
+)
+"""How tightly each infix operator binds. ``^ | &`` are looser than comparisons, and ``^`` is loosest."""
+UNARY_RANK: Final = 2 + len(_LOOSEST_FIRST)
+UNCHAINED: Final = frozenset({RANK[BinaryOperator.CMP_EQ], RANK[BinaryOperator.CMP_LT]})
+"""Ranks whose operators do not associate: ``a < b < c`` is an error. All others associate to the left."""
+
+POLYNOMIAL_OPERATORS: Final = (BinaryOperator.ADD, BinaryOperator.SUB, BinaryOperator.MUL, BinaryOperator.DIV)
+"""The infix operators of index polynomials."""
+
+AGGREGATIONS: Final[Mapping[str, Aggregation]] = MappingProxyType(
+    {
+        "+": Aggregation.SUM,
+        "*": Aggregation.PROD,
+        ">": Aggregation.MAX,
+        "<": Aggregation.MIN,
+        "=": Aggregation.ASSIGN,
+    }
+)
+"""Aggregations by the sign in front of the parenthesis."""
+
+COMBINATIONS: Final[Mapping[str, Combination]] = MappingProxyType(
+    {"+": Combination.ADD, "*": Combination.MUL, "==": Combination.EQ}
+)
+"""Combinations of two inputs by the sign between them."""

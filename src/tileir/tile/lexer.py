@@ -1,0 +1,173 @@
+"""Characters to tokens. Lazy, so that a hostile text costs no more than the part that is read."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+import attrs
+
+from tileir.core.errors import Diagnostic, ParseError
+from tileir.core.span import Source, Span
+from tileir.tile.grammar import MAX_CHARACTERS, MAX_FAULTS, RESERVED
+
+NAME: Final = "name"
+INDEX: Final = "index"
+INTEGER: Final = "integer"
+FLOAT: Final = "float"
+END: Final = "end"
+
+
+class Token(NamedTuple):
+    """A piece of the text; ``kind`` is one of the constants above, or the sign or reserved word itself.
+
+    ``text`` of a name is the name without its ``#`` or ``$``.
+    """
+
+    kind: str
+    text: str
+    start: int
+    stop: int
+
+
+# Neighbouring characters that no token has make one fault; so does a whole name that begins with _.
+_UNKNOWN: Final = r"_[A-Za-z0-9_']* | [^_ \t\r\nA-Za-z0-9#$+\-*/<>=&|^~?:,;()\[\]{}]+ | [#$]"
+_TOKEN: Final = re.compile(
+    rf"""
+    (?: [ \t\r\n] | //[^\n]* )*+
+    (?: (?P<name> [A-Z][A-Za-z0-9_]*'? )
+      | (?P<index> [a-z][A-Za-z0-9_]* )
+      | (?P<sign> [,;()\[\]{{}}+*/&|^~?:] | <<|<=|< | >>|>=|> | ==|= | != | ->|- )
+      | (?P<float> [0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+ )
+      | (?P<integer> [0-9]+ )
+      | \#(?P<hashed> [A-Za-z_][A-Za-z0-9_]*'? )
+      | \$(?P<dollar> [A-Za-z_][A-Za-z0-9_]* )
+      | (?P<end> \Z )
+      | (?P<unknown> {_UNKNOWN} )
+    )
+    """,
+    re.VERBOSE,
+)
+# What recovery passes over: everything up to the end of a statement or of the function.
+_REST: Final = re.compile(r"(?:[^;}/]|/(?!/)|//[^\n]*)*+")
+_REST_OF_HEADER: Final = re.compile(r"(?:[^{/]|/(?!/)|//[^\n]*)*+")
+_SKIPPED: Final = re.compile(
+    rf"""
+    //[^\n]* | [#$]?[A-Za-z][A-Za-z0-9_]*'? | [#$]_[A-Za-z0-9_]*'? | [0-9]+(?:\.[0-9]+)? | !=
+    | (?P<unknown> {_UNKNOWN} )
+    """,
+    re.VERBOSE,
+)
+
+
+class TooManyFaultsError(Exception):
+    """The limit of faults is reached: what follows is not read."""
+
+
+@attrs.define
+class Faults:
+    """The faults of one text, in the order in which they were found."""
+
+    found: list[Diagnostic] = attrs.field(factory=list, init=False)
+
+    def report(self, code: str, message: str, span: Span, *notes: str) -> None:
+        """Add a fault.
+
+        Raises:
+            TooManyFaultsError: This was the last one that is reported.
+
+        """
+        last = len(self.found) + 1 >= MAX_FAULTS
+        self.found.append(Diagnostic(code, message, span, (*notes, "the rest is not read") if last else notes))
+        if last:
+            raise TooManyFaultsError
+
+
+def source_of(text: str, name: str) -> Source:
+    """Wrap a text that is to be read.
+
+    Raises:
+        ParseError: TIL105, it has more characters than any program has.
+
+    """
+    if len(text) > MAX_CHARACTERS:
+        message = f"the text has {len(text)} characters; at most {MAX_CHARACTERS} are read"
+        raise ParseError((Diagnostic("TIL105", message, Span(Source("", name), 0, 0)),))
+    return Source(text, name)
+
+
+@attrs.define
+class Lexer:
+    """Reads one token after the other. Unknown characters are reported and passed over.
+
+    ``unknown_stop`` is where the last run of them stops.
+    """
+
+    source: Source
+    faults: Faults
+    unknown_stop: int = attrs.field(default=0, init=False)
+    _position: int = attrs.field(default=0, init=False)
+
+    def next(self) -> Token:
+        """Return the next token; at the end of the text, an ``END`` as often as asked."""
+        text = self.source.text
+        while True:
+            match = _TOKEN.match(text, self._position)
+            if match is None or (group := match.lastgroup) is None:
+                raise RuntimeError("the token pattern leaves out a character")  # a defect of the pattern
+            start, stop = match.span(group)
+            self._position = match.end()
+            word = text[start:stop]
+            match group:
+                case "sign":
+                    return Token(word, word, start, stop)
+                case "index":
+                    return Token(word if word in RESERVED else INDEX, word, start, stop)
+                case "unknown":
+                    self._report(start, stop)
+                case "hashed":
+                    return Token(NAME, word, start - 1, stop)
+                case "dollar":
+                    return Token(INDEX, word, start - 1, stop)
+                case _:
+                    return Token(group, word, start, stop)
+
+    def skip_statement(self, start: int) -> None:
+        """Pass over what stands between ``start`` and the next ``;`` or ``}``; report unknown characters there."""
+        self._skip(_REST, start)
+
+    def skip_header(self, start: int) -> None:
+        """Pass over what stands between ``start`` and the next ``{``; report unknown characters there."""
+        self._skip(_REST_OF_HEADER, start)
+
+    def _skip(self, pattern: re.Pattern[str], start: int) -> None:
+        text = self.source.text
+        rest = pattern.match(text, start)
+        stop = start if rest is None else rest.end()
+        for match in _SKIPPED.finditer(text, max(start, self._position), stop):
+            if match.lastgroup is not None:
+                self._report(*match.span())
+        self._position = stop
+
+    def _report(self, start: int, stop: int) -> None:
+        word = self.source.text[start:stop]
+        self.unknown_stop = stop
+        self.faults.report("TIL101", _advice(word), Span(self.source, start, stop))
+
+
+def _advice(word: str) -> str:
+    """Say what to write instead of a word that no token begins with."""
+    first = word[0]
+    match first:
+        case "_":
+            return f"a name cannot begin with '_'; write #{word} for a tensor or ${word} for an index"
+        case ".":
+            return "a number needs digits on both sides of its point"
+        case "%":
+            return "there is no operator '%'; write mod(a, b)"
+        case "!":
+            return "there is no operator '!'; write logical_not(a)"
+        case "#" | "$":
+            return f"'{first}' needs a name right after it; a comment starts with //"
+        case _:
+            return f"the language has no character {first!r} (U+{ord(first):04X})"

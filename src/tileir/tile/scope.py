@@ -1,0 +1,153 @@
+"""What each name of a function is: dimension, constant or tensor; where it is defined; its rank."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
+
+from tileir.tile.functions import builtin
+from tileir.tile.ir import (
+    Assignment,
+    Binary,
+    Call,
+    Conditional,
+    Contraction,
+    FloatLiteral,
+    IndexName,
+    IntLiteral,
+    Name,
+    Unary,
+)
+from tileir.tile.traversal import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.core.span import Span
+    from tileir.tile.ir import Expr, Function, Statement
+
+
+class Kind(enum.Enum):
+    """What a name stands for."""
+
+    DIMENSION = "dimension"  # a size of an input
+    CONSTANT = "constant"  # assigned from dimensions and numbers alone: also a tensor of rank 0
+    TENSOR = "tensor"
+
+    __hash__ = object.__hash__
+
+
+@attrs.frozen
+class Definition:
+    """Where a name is defined.
+
+    ``position`` counts statements, and is -1 for the inputs. ``rank`` is None where only shapes can tell.
+    """
+
+    kind: Kind
+    position: int
+    rank: int | None
+    span: Span | None
+
+
+@attrs.frozen
+class Scope:
+    """The first definition of each name, in program order."""
+
+    definitions: dict[str, Definition]
+
+    @classmethod
+    def of(cls, function: Function) -> Scope:
+        """Collect the definitions of a function, which may break any rule but that of depth."""
+        scope = cls({})
+        for parameter in function.inputs:
+            rank = None if parameter.dims is None else len(parameter.dims)
+            scope._define(parameter.name, Definition(Kind.TENSOR, -1, rank, parameter.span))
+            for dim in parameter.dims or ():
+                scope._define(dim.name, Definition(Kind.DIMENSION, -1, 0, dim.span))
+        for position, statement in enumerate(function.statements):
+            scope._define(statement.name, scope._definition(position, statement))
+        return scope
+
+    def is_constant(self, expr: Expr) -> bool:
+        """Return whether ``expr`` is known when compiling: dimensions, constants, numbers, folding functions."""
+        return next(iter(self.unknown(expr)), None) is None
+
+    def unknown(self, expr: Expr) -> Iterable[Name | Call]:
+        """Yield the names and calls below ``expr`` that only running tells; undefined ones are not among them."""
+        for node in walk(expr):
+            if isinstance(node, Name):
+                definition = self.definitions.get(node.name)
+                if definition is not None and definition.kind is Kind.TENSOR:
+                    yield node
+            elif isinstance(node, Call):
+                function = builtin(node.function)
+                if function is not None and not function.folds:
+                    yield node
+
+    def rank(self, expr: Expr) -> int | None:
+        """Return the rank of an elementwise expression, or None where only shapes can tell."""
+        match expr:
+            case IntLiteral() | FloatLiteral() | IndexName():
+                return 0
+            case Name(name=name):
+                definition = self.definitions.get(name)
+                return None if definition is None else definition.rank
+            case Unary(operand=operand):
+                return self.rank(operand)
+            case Binary(lhs=lhs, rhs=rhs):
+                return self._broadcast((lhs, rhs))
+            case Conditional(condition=condition, then=then, otherwise=otherwise):
+                return self._broadcast((condition, then, otherwise))
+            case Call():
+                return self._call_rank(expr)
+            case _:
+                assert_never(expr)
+
+    def _define(self, name: str, definition: Definition) -> None:
+        self.definitions.setdefault(name, definition)
+
+    def _definition(self, position: int, statement: Statement) -> Definition:
+        match statement:
+            case Contraction():
+                return Definition(Kind.TENSOR, position, len(statement.sizes), statement.name_span)
+            case Assignment(value=value):
+                kind = Kind.CONSTANT if self._folds(value) else Kind.TENSOR
+                return Definition(kind, position, self.rank(value), statement.name_span)
+            case _:
+                assert_never(statement)
+
+    def _folds(self, value: Expr) -> bool:
+        """Return whether a value is a constant; one with a name or function that does not exist is not."""
+        nodes = tuple(walk(value))
+        names = all(node.name in self.definitions for node in nodes if isinstance(node, Name))
+        calls = all(builtin(node.function) is not None for node in nodes if isinstance(node, Call))
+        return names and calls and self.is_constant(value)
+
+    def _broadcast(self, operands: tuple[Expr, ...]) -> int | None:
+        greatest = 0
+        for operand in operands:
+            rank = self.rank(operand)
+            if rank is None:
+                return None
+            greatest = max(greatest, rank)
+        return greatest
+
+    def _call_rank(self, call: Call) -> int | None:
+        arguments = call.arguments
+        function = builtin(call.function)
+        if function is None or not function.takes(len(arguments)):
+            return None
+        if function.elementwise:
+            return self._broadcast(arguments)
+        match call.function:
+            case "index":
+                return self.rank(arguments[0])
+            case "shape":
+                return 1
+            case "reshape" | "simple_reduce":
+                return len(arguments) - 1
+            case _:
+                return None

@@ -1,0 +1,91 @@
+"""Walks over the expressions of a function. None of them recurses."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, assert_never
+
+from tileir.tile.ir import (
+    Assignment,
+    Binary,
+    Call,
+    Conditional,
+    Contraction,
+    FloatLiteral,
+    IndexName,
+    IntLiteral,
+    Name,
+    Unary,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.tile.ir import Expr, Statement
+
+
+class Place(enum.Enum):
+    """Where an expression stands, which says what it may hold."""
+
+    VALUE = "value"  # elementwise: tensors, dimensions, numbers, functions
+    CONSTANT = "constant"  # a size or a bound: known when compiling
+    POLYNOMIAL = "polynomial"  # index variables, dimensions, integers and + - * /
+
+    __hash__ = object.__hash__
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Return the operands of ``expr``, left to right."""
+    match expr:
+        case IntLiteral() | FloatLiteral() | Name() | IndexName():
+            return ()
+        case Unary(operand=operand):
+            return (operand,)
+        case Binary(lhs=lhs, rhs=rhs):
+            return (lhs, rhs)
+        case Conditional(condition=condition, then=then, otherwise=otherwise):
+            return (condition, then, otherwise)
+        case Call(arguments=arguments):
+            return arguments
+        case _:
+            assert_never(expr)
+
+
+def walk(root: Expr) -> Iterator[Expr]:
+    """Yield ``root`` and everything below it, each before its operands, left to right."""
+    for node, _ in walk_with_depth(root):
+        yield node
+
+
+def walk_with_depth(root: Expr) -> Iterator[tuple[Expr, int]]:
+    """Yield what :func:`walk` yields, with the depth of each node; that of ``root`` is 1."""
+    pending = [(root, 1)]
+    while pending:
+        node, depth = pending.pop()
+        yield node, depth
+        pending.extend((child, depth + 1) for child in reversed(children(node)))
+
+
+def expressions(statement: Statement) -> Iterator[tuple[Place, Expr]]:
+    """Yield the outermost expressions of a statement in the order of the text."""
+    match statement:
+        case Assignment(value=value):
+            yield Place.VALUE, value
+        case Contraction():
+            for index in statement.indices:
+                yield Place.POLYNOMIAL, index
+            for size in statement.sizes:
+                yield Place.CONSTANT, size
+            for access in statement.inputs:
+                for index in access.indices:
+                    yield Place.POLYNOMIAL, index
+            for constraint in statement.constraints:
+                yield Place.POLYNOMIAL, constraint.polynomial
+                yield Place.CONSTANT, constraint.bound
+        case _:
+            assert_never(statement)
+
+
+def index_names(root: Expr) -> Iterator[IndexName]:
+    """Yield the index variables of a polynomial, left to right; one may come twice."""
+    return (node for node in walk(root) if isinstance(node, IndexName))

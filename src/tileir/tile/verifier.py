@@ -1,0 +1,348 @@
+"""The rules of a Tile function that hold for all shapes. One check for each rule; all faults at once."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.errors import Diagnostic, VerifyError
+from tileir.tile.functions import builtin, near
+from tileir.tile.grammar import MAX_CHARACTERS, MAX_DEPTH, MAX_FAULTS, MAX_INTEGER, is_index_name, is_tensor_name
+from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, IndexName, IntLiteral, Name
+from tileir.tile.polynomial_rules import check_affine
+from tileir.tile.scope import Kind, Scope
+from tileir.tile.traversal import Place, expressions, index_names, walk_with_depth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tileir.core.span import Span
+    from tileir.tile.ir import Expr, Function
+
+
+@attrs.frozen
+class Use:
+    """One node of an expression: the position of its statement, and where in it the expression stands."""
+
+    position: int
+    place: Place
+    node: Expr
+
+
+@attrs.frozen
+class Checked:
+    """A function with what every check asks of it."""
+
+    function: Function
+    scope: Scope
+    uses: tuple[Use, ...]
+
+
+def verify(function: Function) -> None:
+    """Check every rule that needs no shapes.
+
+    Raises:
+        VerifyError: One diagnostic for each fault, in the order of the text.
+
+    """
+    faults = list(islice(check_depth(function), MAX_FAULTS))
+    if not faults:  # the other checks may then recurse
+        checked = Checked(function, Scope.of(function), tuple(_uses(function)))
+        faults = list(islice(chain.from_iterable(check(checked) for check in CHECKS), MAX_FAULTS))
+    if faults:
+        faults.sort(key=lambda fault: -1 if fault.span is None else fault.span.start)
+        raise VerifyError(faults)
+
+
+def _uses(function: Function) -> Iterator[Use]:
+    for position, statement in enumerate(function.statements):
+        for place, root in expressions(statement):
+            for node, _ in walk_with_depth(root):
+                yield Use(position, place, node)
+
+
+def check_depth(function: Function) -> Iterator[Diagnostic]:
+    """Check that expressions nest at most ``MAX_DEPTH`` levels, and are trees of a size that some text could have."""
+    for statement in function.statements:
+        for _, root in expressions(statement):
+            for count, (node, depth) in enumerate(walk_with_depth(root)):
+                if depth > MAX_DEPTH or count > MAX_CHARACTERS // 16:
+                    message = f"this is nested more than {MAX_DEPTH} levels deep; split it into several statements"
+                    yield Diagnostic("TIL103", message, node.span or statement.span)
+                    break
+
+
+def check_spelling(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that a text can spell every name."""
+    function = checked.function
+    for parameter in function.inputs:
+        yield from _tensor_name(parameter.name, parameter.span)
+        for dim in parameter.dims or ():
+            yield from _tensor_name(dim.name, dim.span)
+    for statement in function.statements:
+        yield from _tensor_name(statement.name, statement.name_span)
+        for attribute in statement.attributes:
+            for name in (attribute.name, *attribute.parameters):
+                # A parameter may be a tensor's name, whose quote is the one letter that an index has not.
+                if not (is_index_name(name) or (name is not attribute.name and is_tensor_name(name))):
+                    yield Diagnostic("TIL211", f"no attribute can hold {name!r}: {_SPELLING}", attribute.span)
+    for use in checked.uses:
+        if isinstance(use.node, IndexName) and not is_index_name(use.node.name):
+            yield Diagnostic("TIL211", f"no index can be called {use.node.name!r}: {_SPELLING}", use.node.span)
+
+
+def check_numbers(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that literals are numbers that a text can hold: no NaN, nothing negative, integers of at most 64 bits."""
+    for use in checked.uses:
+        match use.node:
+            case IntLiteral(value=value) if isinstance(value, bool) or not 0 <= value <= MAX_INTEGER:
+                message = f"{value!r} is no integer literal: those are 0 to 2**64 - 1; a negative one is a negation"
+                yield Diagnostic("TIL212", message, use.node.span)
+            case FloatLiteral(value=value) if (
+                isinstance(value, int) or math.isnan(value) or math.copysign(1, value) < 0
+            ):
+                message = f"{value!r} is no float literal; write 0.0 / 0.0 for NaN, and a negation for a sign"
+                yield Diagnostic("TIL212", message, use.node.span)
+            case _:
+                pass
+
+
+def check_inputs(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that inputs have names of their own; a dimension may come again, and means the same size then."""
+    tensors: set[str] = set()
+    for parameter in checked.function.inputs:
+        if parameter.name in tensors:
+            yield Diagnostic("TIL202", f"two inputs are called {parameter.name!r}", parameter.span)
+        tensors.add(parameter.name)
+    for parameter in checked.function.inputs:
+        for dim in parameter.dims or ():
+            if dim.name in tensors:
+                message = f"{dim.name!r} is an input, so no dimension can have that name"
+                yield Diagnostic("TIL202", message, dim.span)
+
+
+def check_single_assignment(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that no name is assigned twice, and no input or dimension is assigned."""
+    for position, statement in enumerate(checked.function.statements):
+        first = checked.scope.definitions[statement.name]
+        if first.position != position:
+            kind = "an input or dimension" if first.position < 0 else "defined before"
+            message = f"{statement.name!r} is {kind}; tensors never change, so choose a new name"
+            yield Diagnostic("TIL202", message, statement.name_span or statement.span, _defined_at(first.span))
+
+
+def check_defined(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that every tensor and dimension is defined before it is used."""
+    for position, name, span in _names(checked):
+        definition = checked.scope.definitions.get(name)
+        if definition is None:
+            yield Diagnostic("TIL201", f"{name!r} is not defined", span, _similar(name, checked.scope))
+        elif definition.position >= position:
+            message = f"{name!r} is used before it is defined; move its definition up"
+            yield Diagnostic("TIL201", message, span, _defined_at(definition.span))
+
+
+def check_outputs(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that there is an output, each is a tensor that is defined, and none is listed twice."""
+    function, scope = checked.function, checked.scope
+    if not function.outputs:
+        yield Diagnostic("TIL213", "a function needs at least one output", function.span)
+    seen: set[str] = set()
+    for output in function.outputs:
+        definition = scope.definitions.get(output.name)
+        if definition is None:
+            message = f"output {output.name!r} is never defined; assign it, or take it out of the outputs"
+            yield Diagnostic("TIL201", message, output.span)
+        elif definition.kind is Kind.DIMENSION:
+            message = f"output {output.name!r} is a dimension; assign it to a tensor and make that the output"
+            yield Diagnostic("TIL205", message, output.span)
+        if output.name in seen:
+            yield Diagnostic("TIL202", f"output {output.name!r} is listed twice", output.span)
+        seen.add(output.name)
+
+
+def check_tensors(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that what a contraction reads, and what it falls back to, are tensors."""
+    for statement in _contractions(checked.function):
+        named = [(access.tensor, access.span) for access in statement.inputs]
+        if statement.default is not None:
+            named.append((statement.default.name, statement.default.span))
+        for name, span in named:
+            definition = checked.scope.definitions.get(name)
+            if definition is not None and definition.kind is Kind.DIMENSION:
+                yield Diagnostic("TIL205", f"{name!r} is a dimension, not a tensor", span)
+
+
+def check_constants(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that sizes, bounds, polynomials and the constant arguments of functions are known when compiling."""
+    for statement in checked.function.statements:
+        for place, root in expressions(statement):
+            if place is not Place.VALUE:
+                yield from _not_constant(checked.scope, root, "sizes, bounds and index polynomials")
+    for use in checked.uses:
+        if isinstance(use.node, Call):
+            function = builtin(use.node.function)
+            if function is not None and function.constants is not None:
+                for argument in use.node.arguments[function.constants :]:
+                    yield from _not_constant(checked.scope, argument, f"that argument of {function.name!r}")
+
+
+def check_calls(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that functions exist and get as many arguments as they take."""
+    for use in checked.uses:
+        if not isinstance(use.node, Call):
+            continue
+        name, count = use.node.function, len(use.node.arguments)
+        function = builtin(name)
+        if function is None:
+            similar = near(name)
+            notes = () if similar is None else (f"did you mean {similar!r}?",)
+            yield Diagnostic("TIL206", f"there is no function {name!r}", use.node.span, notes)
+        elif not function.takes(count):
+            yield Diagnostic("TIL207", f"{name!r} takes {function.arity}, not {count}", use.node.span)
+
+
+def check_index_places(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that index variables stand in index polynomials only."""
+    for use in checked.uses:
+        if isinstance(use.node, IndexName) and use.place is not Place.POLYNOMIAL:
+            message = f"{use.node.name!r} is an index variable, which stands only in index polynomials"
+            yield Diagnostic("TIL203", message, use.node.span)
+
+
+def check_polynomials(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that index polynomials are affine, with integers, dimensions and indices."""
+    for statement in checked.function.statements:
+        for place, root in expressions(statement):
+            if place is Place.POLYNOMIAL:
+                yield from check_affine(root)
+
+
+def check_index_counts(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that a contraction has as many output indices as sizes."""
+    for statement in _contractions(checked.function):
+        indices, sizes = len(statement.indices), len(statement.sizes)
+        if indices != sizes:
+            message = (
+                f"{statement.name!r} has {_count(indices, 'index', 'indices')} but {_count(sizes, 'size', 'sizes')}"
+            )
+            form = "write one size for each index: O[i, j : M, N]"
+            yield Diagnostic("TIL208", message, statement.name_span or statement.span, (form,))
+
+
+def check_ranks(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that a tensor is read with as many indices as it has dimensions, and a default has its target's."""
+    ranks = {name: definition.rank for name, definition in checked.scope.definitions.items()}
+    for statement in _contractions(checked.function):
+        for access in statement.inputs:
+            rank, count = ranks.get(access.tensor), len(access.indices)
+            if rank is None and access.tensor in ranks:
+                ranks[access.tensor] = count  # all other uses must agree with this one
+            elif rank is not None and rank != count:
+                message = f"{access.tensor!r} has rank {rank}, but is read with {_count(count, 'index', 'indices')}"
+                yield Diagnostic("TIL209", message, access.span)
+        default = statement.default
+        if default is not None and (rank := ranks.get(default.name)) not in (None, len(statement.sizes)):
+            message = f"default {default.name!r} has rank {rank}, {statement.name!r} has {len(statement.sizes)}"
+            yield Diagnostic("TIL209", message, default.span)
+
+
+def check_inputs_of_combinations(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that a contraction reads as many tensors as its combination combines."""
+    for statement in _contractions(checked.function):
+        count, arity = len(statement.inputs), statement.combination.arity
+        if count != arity:
+            message = f"{statement.combination.value!r} combines {_count(arity, 'tensor', 'tensors')}, not {count}"
+            yield Diagnostic("TIL210", message, statement.span)
+
+
+def check_index_bounds(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that every index variable of a constraint takes part in reading or writing a tensor."""
+    for statement in _contractions(checked.function):
+        roots = [*statement.indices, *(index for access in statement.inputs for index in access.indices)]
+        known = {node.name for root in roots for node in index_names(root)}
+        for constraint in statement.constraints:
+            for node in index_names(constraint.polynomial):
+                if node.name not in known:
+                    known.add(node.name)
+                    message = f"index {node.name!r} stands only in constraints; no tensor is read or written with it"
+                    yield Diagnostic("TIL403", message, node.span or constraint.span)
+
+
+CHECKS: Final[tuple[Callable[[Checked], Iterator[Diagnostic]], ...]] = (
+    check_spelling,
+    check_numbers,
+    check_inputs,
+    check_single_assignment,
+    check_defined,
+    check_outputs,
+    check_tensors,
+    check_constants,
+    check_calls,
+    check_index_places,
+    check_polynomials,
+    check_index_counts,
+    check_ranks,
+    check_inputs_of_combinations,
+    check_index_bounds,
+)
+
+_MOST_COMPARED: Final = 500  # names; comparing each fault with more of them takes seconds
+_SPELLING: Final = "a name has letters, digits and _, and begins with no digit"
+
+
+def _tensor_name(name: str, span: Span | None) -> Iterator[Diagnostic]:
+    if not is_tensor_name(name):
+        yield Diagnostic("TIL211", f"no tensor or dimension can be called {name!r}: {_SPELLING}", span)
+
+
+def _names(checked: Checked) -> Iterator[tuple[int, str, Span | None]]:
+    """Yield every use of a tensor or dimension: position of its statement, name and place."""
+    for use in checked.uses:
+        if isinstance(use.node, Name):
+            yield use.position, use.node.name, use.node.span
+    for position, statement in enumerate(checked.function.statements):
+        if isinstance(statement, Contraction):
+            for access in statement.inputs:
+                yield position, access.tensor, _name_of(access)
+            if statement.default is not None:
+                yield position, statement.default.name, statement.default.span
+
+
+def _name_of(access: Access) -> Span | None:
+    """Return the span of the tensor's name alone; an access built in Python keeps the user's line."""
+    span = access.span
+    if span is None or not span.text.endswith("]"):
+        return span
+    bracket = span.text.find("[")
+    return span if bracket < 0 else attrs.evolve(span, stop=span.start + len(span.text[:bracket].rstrip()))
+
+
+def _not_constant(scope: Scope, root: Expr, where: str) -> Iterator[Diagnostic]:
+    for node in scope.unknown(root):
+        what = f"the tensor {node.name!r}" if isinstance(node, Name) else f"the result of {node.function!r}"
+        message = f"{what} is known only when running; {where} need dimensions and integers"
+        yield Diagnostic("TIL204", message, node.span)
+
+
+def _contractions(function: Function) -> Iterator[Contraction]:
+    return (statement for statement in function.statements if isinstance(statement, Contraction))
+
+
+def _similar(name: str, scope: Scope) -> tuple[str, ...]:
+    if len(scope.definitions) > _MOST_COMPARED:
+        return ()
+    matches = difflib.get_close_matches(name, scope.definitions, n=1, cutoff=0.75)
+    return tuple(f"did you mean {match!r}?" for match in matches)
+
+
+def _defined_at(span: Span | None) -> tuple[str, ...]:
+    return () if span is None else (f"its definition is in line {span.line}",)
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
