@@ -53,6 +53,30 @@ def enclose(given: System) -> Bounded | None:
     return Bounded(exact, tuple(row for row in rows if not implied(row, box)))
 
 
+def feasible(given: System) -> bool | None:
+    """Return whether the system has an integer point; None when an integer program ran out of its budget.
+
+    Raises:
+        ValueError: The system does not confine every index.
+
+    """
+    box = dict(given.box)
+    rows = propagate(box, given.rows)
+    if rows is None:
+        return False
+    answer: bool | None = True
+    for names, linked in _components(rows):
+        part = {name: box[name] for name in names}
+        if _dive(dict(part), linked) is not None:
+            continue
+        optimum = minimise(linked[0].terms, linked, part)
+        if optimum is None:
+            return False
+        if optimum.point is None:
+            answer = None
+    return answer
+
+
 def propagate(box: dict[str, Span], rows: Sequence[Row]) -> tuple[Row, ...] | None:
     """Narrow ``box`` in place by each row in turn, for a bounded number of rounds.
 
@@ -183,7 +207,7 @@ def _sharpen(box: dict[str, Span], names: Sequence[str], rows: Sequence[Row]) ->
             if limit is not None:
                 if any(point[name] == limit for point in witnesses):
                     continue
-                point = _dive({n: box[n] for n in names}, rows, name, limit)
+                point = _dive({n: box[n] for n in names} | {name: (limit, limit)}, rows)
                 if point is not None:
                     witnesses.append(point)
                     continue
@@ -197,28 +221,24 @@ def _sharpen(box: dict[str, Span], names: Sequence[str], rows: Sequence[Row]) ->
     return True
 
 
-def _dive(box: dict[str, Span], rows: Sequence[Row], name: str, value: int) -> Mapping[str, int] | None:
-    """Look for an integer point with ``name = value`` by fixing one index after the other; None when that fails."""
-    box[name] = (value, value)
+def _dive(box: dict[str, Span], rows: Sequence[Row]) -> Mapping[str, int] | None:
+    """Look for an integer point by fixing one index after the other; None when that fails. Changes ``box``."""
     live = propagate(box, rows)
-    if live is None:
-        return None
-    for other, (low, high) in tuple(box.items()):
+    for name in tuple(box):
         if not live:
             break
-        low, high = box[other]
-        if low == high:
-            continue
-        for choice in (low, high):
-            trial = dict(box)
-            if choice is None:
-                continue
-            trial[other] = (choice, choice)
-            rest = propagate(trial, live)
+        live = _fix(box, live, name)
+    point = {name: low for name, (low, _) in box.items() if low is not None}
+    return point if live is not None and not live and len(point) == len(box) else None
+
+
+def _fix(box: dict[str, Span], rows: Sequence[Row], name: str) -> tuple[Row, ...] | None:
+    """Set an index to one end of its span in place; return the rows that remain, or None when no end will do."""
+    for value in dict.fromkeys(box[name]):
+        if value is not None:
+            trial = box | {name: (value, value)}
+            rest = propagate(trial, rows)
             if rest is not None:
-                box, live = trial, rest
-                break
-        else:
-            return None
-    point = {n: low for n, (low, _) in box.items() if low is not None}
-    return point if len(point) == len(box) and not live else None
+                box.update(trial)
+                return rest
+    return None

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from strategies.poly import Problem, affines, problems
+from strategies.polyhedra import domain_points, elements
+from tileir.poly.affine import Affine
+from tileir.poly.bounds import Domain, solve
+from tileir.poly.coverage import always_hit, covers, injective
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+i, j, k, n, x, y = (Affine.index(name) for name in "ijknxy")
+
+
+def covered(output: Sequence[Affine], sizes: Sequence[int], *inputs: tuple[Affine, int]) -> bool:
+    """Whether the contraction that reads one vector for each input provably writes all its output."""
+    domain = solve([output, *([p] for p, _ in inputs)], [sizes, *([size] for _, size in inputs)])
+    assert domain is not None
+    return covers(domain, sizes)
+
+
+@pytest.mark.parametrize(
+    ("output", "sizes", "inputs"),
+    [
+        ([i, j], [4, 5], [(i, 4), (j, 5), (k, 6)]),
+        ([], [], [(k, 6)]),
+        ([n * 3 + k], [30], [(n, 10), (k, 3)]),
+        ([x], [100], [(x + k - 1, 100), (k, 3)]),
+        ([x], [100], [(2 * x + 3 * k - 1, 199), (k, 3)]),
+        ([2 * x + i], [100], [(x, 50), (i, 4)]),
+        ([2 * x + i - 1], [112], [(x, 56), (i, 3)]),
+        ([4 - i], [5], [(i, 5)]),
+        ([i], [10], [(i / 2 + k / 2, 6), (k, 5)]),
+        ([i], [9], [(i - k, 9)]),
+    ],
+)
+def test_complete_outputs_are_proved(output: list[Affine], sizes: list[int], inputs: list[tuple[Affine, int]]) -> None:
+    assert covered(output, sizes, *inputs)
+
+
+@pytest.mark.parametrize(
+    ("output", "sizes", "inputs"),
+    [
+        ([2 * i], [10], [(i, 5)]),
+        ([i], [10], [(i, 9)]),
+        ([i + 1], [10], [(i, 9)]),
+        ([i, i], [4, 4], [(i, 4)]),
+        ([i], [6], [((i - 1) / 2, 3)]),
+        ([2 * x + i], [100], [(x, 49), (i, 3)]),
+    ],
+)
+def test_incomplete_outputs_are_seen(output: list[Affine], sizes: list[int], inputs: list[tuple[Affine, int]]) -> None:
+    assert not covered(output, sizes, *inputs)
+
+
+@settings(max_examples=200, deadline=None)
+@given(problem=problems(largest=4))
+def test_coverage_is_never_claimed_wrongly(problem: Problem) -> None:
+    domain = solve(problem.accesses, problem.sizes, problem.constraints)
+    assume(domain is not None)
+    assert domain is not None
+    written = {elements(domain.accesses, point)[0] for point in domain_points(domain)}
+    complete = written == set(product(*(range(size) for size in problem.sizes[0])))
+    assert covers(domain, problem.sizes[0]) <= complete
+
+
+@settings(max_examples=200, deadline=None)
+@given(problem=problems(largest=4), data=st.data())
+def test_always_hit_is_never_claimed_wrongly(problem: Problem, data: st.DataObject) -> None:
+    domain = solve(problem.accesses, problem.sizes, problem.constraints)
+    assume(domain is not None)
+    assert domain is not None
+    names = [name for name, _ in domain.ranges if data.draw(st.booleans())]
+    hit = {tuple(point[name] for name in names) for point in domain_points(domain)}
+    ranges = dict(domain.ranges)
+    assert always_hit(domain, names) <= (hit == set(product(*(range(ranges[name]) for name in names))))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    polynomials=st.lists(affines(denominators=(1,)), max_size=2),
+    extents=st.lists(st.integers(1, 5), min_size=3, max_size=3),
+    constraints=st.lists(affines(denominators=(1,)), max_size=2),
+)
+def test_injectivity_is_exact(polynomials: list[Affine], extents: list[int], constraints: list[Affine]) -> None:
+    ranges = dict(zip("ijk", extents, strict=True))
+    points = list(domain_points(Domain(tuple(ranges.items()), (), tuple(constraints))))
+    images = {elements([polynomials], point) for point in points}
+    assert injective(polynomials, ranges, constraints) == (len(images) == len(points))
+
+
+@pytest.mark.parametrize(
+    ("polynomials", "ranges", "expected"),
+    [
+        ([3 * n + k], {"n": 10**6, "k": 3}, True),
+        ([3 * n + k], {"n": 10**6, "k": 4}, False),
+        ([j, i], {"i": 1000, "j": 1000}, True),
+        ([i], {"i": 4, "k": 2}, False),
+        ([i], {"i": 4, "k": 1}, True),
+        ([i + j, i - j], {"i": 1000, "j": 1000}, True),
+        ([i + j], {"i": 2, "j": 2}, False),
+        ([1000 * i + j], {"i": 1000, "j": 1000}, True),
+        ([1000 * i + j], {"i": 1000, "j": 1001}, False),
+        ([], {}, True),
+    ],
+)
+def test_injectivity_of_large_ranges(polynomials: list[Affine], ranges: dict[str, int], expected: bool) -> None:
+    assert injective(polynomials, ranges) is expected
+
+
+def test_constraints_can_make_a_map_injective() -> None:
+    assert injective([i], {"i": 100, "k": 100}, [i - k, k - i])
+    assert not injective([i], {"i": 100, "k": 100}, [i - k, k - i + 1])
