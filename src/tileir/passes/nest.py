@@ -143,16 +143,18 @@ def _touched(statements: Iterable[stripe.Statement]) -> set[str]:
 
 def _own_segment(kernel: stripe.Block, statements: list[stripe.Statement]) -> Segment:
     touched = _touched(statements)
-    uses = tuple(_kernel_use(r, r.name) for r in kernel.refinements if r.name in touched)
+    uses = tuple(_kernel_use(r, statements) for r in kernel.refinements if r.name in touched)
     return Segment((), kernel.constraints, uses, tuple(statements))
 
 
-def _kernel_use(refinement: stripe.Refinement, name: str) -> Use:
-    direction = refinement.direction
+def _kernel_use(refinement: stripe.Refinement, statements: list[stripe.Statement]) -> Use:
+    """Return how scalar statements see a refinement; of an allocation they may only read, or only write."""
+    name, shape, direction = refinement.name, refinement.shape, refinement.direction
     if direction is stripe.Direction.NONE:
-        direction = stripe.Direction.INOUT
-    shape = refinement.shape
-    return Use(name, refinement.name, refinement.access, shape.strides, shape.dtype, direction, refinement.aggregation)
+        reads = any(name in stripe.views_read(s) for s in statements)
+        writes = any(name in stripe.views_written(s) for s in statements)
+        direction = stripe.Direction.IN if not writes else stripe.Direction.INOUT if reads else stripe.Direction.OUT
+    return Use(name, name, refinement.access, shape.strides, shape.dtype, direction, refinement.aggregation)
 
 
 def _inner_segment(kernel: stripe.Block, block: stripe.Block) -> Segment | None:

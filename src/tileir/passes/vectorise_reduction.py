@@ -123,7 +123,7 @@ class _Builder:
         shape = stripe.TensorShape.dense(use.dtype, (width,))
         name = self.names.fresh(f"{use.root}_lanes")
         allocation = stripe.Refinement(
-            name, stripe.Direction.NONE, "", (Affine(),), shape, use.aggregation, sch.REGISTER
+            name, stripe.Direction.NONE, "", (Affine(),), shape, location=sch.REGISTER
         )
         return allocation, attrs.evolve(use, root=name, access=(inner,), strides=(1,))
 
