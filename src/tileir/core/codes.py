@@ -55,8 +55,8 @@ _INDICES: Final = {
     "TIL403": "an index variable stands only in constraints",
     "TIL404": "a constraint without index variables is false",
     "TIL405": "index numbers do not fit in 64 bits",
-    "TIL406": "several values meet in one element of an assignment",
-    "TIL407": "whether several values meet in one element of an assignment is not decided",
+    "TIL406": "several values may meet in one element of an assignment",
+    "TIL407": "an index polynomial that is never an integer",
 }
 _REPRESENTATIONS: Final = {
     "TIL501": "a Stripe program breaks a rule",
@@ -106,6 +106,9 @@ _BACKENDS: Final = {
 }
 _COMMANDS: Final = {
     "TIL901": "a file cannot be read or written",
+    "TIL902": "an argument of the command line is wrong",
+    "TIL903": "an optional package is missing",
+    "TIL904": "an array is not a picture",
 }
 
 CODES: Final[Mapping[str, str]] = MappingProxyType(
