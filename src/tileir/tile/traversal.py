@@ -63,7 +63,8 @@ def walk_with_depth(root: Expr) -> Iterator[tuple[Expr, int]]:
     while pending:
         node, depth = pending.pop()
         yield node, depth
-        pending.extend((child, depth + 1) for child in reversed(children(node)))
+        for child in reversed(children(node)):
+            pending.append((child, depth + 1))
 
 
 def expressions(statement: Statement) -> Iterator[tuple[Place, Expr]]:

@@ -1,0 +1,164 @@
+"""A Tile function as canonical text, which parses back to an equal function."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, assert_never
+
+from tileir.core.ops import Combination
+from tileir.core.text import Writer
+from tileir.tile.grammar import (
+    AGGREGATIONS,
+    COMBINATIONS,
+    CONDITIONAL_RANK,
+    RANK,
+    UNARY_RANK,
+    UNCHAINED,
+    spell_index,
+    spell_tensor,
+    spell_word,
+)
+from tileir.tile.ir import (
+    Assignment,
+    Binary,
+    Call,
+    Conditional,
+    Contraction,
+    FloatLiteral,
+    IndexName,
+    IntLiteral,
+    Name,
+    Unary,
+)
+
+if TYPE_CHECKING:
+    from tileir.tile.ir import Access, Attribute, Expr, Function, Input, Statement
+
+_WIDTH: Final = 100
+_AGGREGATION_SIGNS: Final = {aggregation: sign for sign, aggregation in AGGREGATIONS.items()}
+_COMBINATION_SIGNS: Final = {combination: sign for sign, combination in COMBINATIONS.items()}
+
+
+def to_text(function: Function) -> str:
+    """Return the canonical text of a verified function; parentheses only where they are needed."""
+    writer = Writer()
+    inputs = [_input(parameter) for parameter in function.inputs]
+    outputs = [spell_tensor(output.name) for output in function.outputs]
+    header = f"function ({', '.join(inputs)}) -> ({', '.join(outputs)}) {{"
+    if len(header) <= _WIDTH:
+        writer.line(header)
+    else:
+        _list(writer, "function (", inputs)
+        _list(writer, ") -> (", outputs)
+        writer.line(") {")
+    with writer.indented():
+        for statement in function.statements:
+            writer.line(statement_text(statement))
+    writer.line("}")
+    return writer.text()
+
+
+def statement_text(statement: Statement) -> str:
+    """Return one statement with its attributes and its ``;``."""
+    attributes = "".join(f"{_attribute(attribute)} " for attribute in statement.attributes)
+    match statement:
+        case Assignment(name=name, value=value):
+            return f"{attributes}{spell_tensor(name)} = {expression_text(value)};"
+        case Contraction():
+            return f"{attributes}{_contraction(statement)};"
+        case _:
+            assert_never(statement)
+
+
+def expression_text(expr: Expr, least: int = CONDITIONAL_RANK) -> str:
+    """Return an expression or polynomial, in parentheses if its rank is lower than ``least``."""
+    match expr:
+        case IntLiteral(value=value):
+            return str(value)
+        case FloatLiteral(value=value):
+            return float.__repr__(value) if math.isfinite(value) else "1e999"
+        case Name(name=name):
+            return spell_tensor(name)
+        case IndexName(name=name):
+            return spell_index(name)
+        case Call(function=function, arguments=arguments):
+            return f"{spell_word(function)}({_expressions(arguments)})"
+        case Unary(operator=operator, operand=operand):
+            return operator.value + expression_text(operand, UNARY_RANK)
+        case Binary(operator=operator, lhs=lhs, rhs=rhs):
+            rank = RANK[operator]
+            left = expression_text(lhs, rank + 1 if rank in UNCHAINED else rank)
+            text = f"{left} {operator.value} {expression_text(rhs, rank + 1)}"
+            return f"({text})" if rank < least else text
+        case Conditional(condition=condition, then=then, otherwise=otherwise):
+            test = expression_text(condition, CONDITIONAL_RANK + 1)
+            text = f"{test} ? {expression_text(then)} : {expression_text(otherwise)}"
+            return f"({text})" if least > CONDITIONAL_RANK else text
+        case _:
+            assert_never(expr)
+
+
+def _expressions(exprs: tuple[Expr, ...]) -> str:
+    return ", ".join(expression_text(expr) for expr in exprs)
+
+
+def _list(writer: Writer, opening: str, items: list[str]) -> None:
+    writer.line(opening)
+    with writer.indented():
+        for number, item in enumerate(items, start=1):
+            writer.line(item if number == len(items) else f"{item},")
+
+
+def _input(parameter: Input) -> str:
+    name = spell_tensor(parameter.name)
+    if parameter.dims is None:
+        return name
+    return f"{name}[{_expressions(parameter.dims)}]"
+
+
+def _attribute(attribute: Attribute) -> str:
+    name = spell_index(attribute.name)
+    if not attribute.parameters:
+        return f"[[{name}]]"
+    return f"[[{name}({', '.join(_parameter(parameter) for parameter in attribute.parameters)})]]"
+
+
+def _parameter(parameter: str) -> str:
+    """Spell a parameter, which may be a tensor's name with a quote at its end."""
+    return spell_tensor(parameter) if parameter.endswith("'") else spell_word(parameter)
+
+
+def _contraction(statement: Contraction) -> str:
+    target = _expressions(statement.indices)
+    if statement.sizes:
+        target = f"{target} : {_expressions(statement.sizes)}".lstrip()
+    parts = [
+        f"{spell_tensor(statement.name)}[{target}] = {_AGGREGATION_SIGNS[statement.aggregation]}({_inputs(statement)})"
+    ]
+    parts.extend(
+        f", {expression_text(constraint.polynomial)} < {expression_text(constraint.bound)}"
+        for constraint in statement.constraints
+    )
+    if statement.no_defract:
+        parts.append(" no_defract")
+    if statement.default is not None:
+        parts.append(f" default {spell_tensor(statement.default.name)}")
+    return "".join(parts)
+
+
+def _inputs(statement: Contraction) -> str:
+    """Return what stands between the parentheses of an aggregation."""
+    accesses = [_access(access) for access in statement.inputs]
+    match statement.combination:
+        case Combination.NONE:
+            return accesses[0]
+        case Combination.COND:
+            return f"{accesses[0]} == {accesses[1]} ? {accesses[2]}"
+        case Combination.ADD | Combination.MUL | Combination.EQ:
+            return f" {_COMBINATION_SIGNS[statement.combination]} ".join(accesses)
+        case _:
+            assert_never(statement.combination)
+
+
+def _access(access: Access) -> str:
+    return f"{spell_tensor(access.tensor)}[{_expressions(access.indices)}]"
