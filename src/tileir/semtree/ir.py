@@ -221,7 +221,10 @@ class Assign:
 
 @attrs.frozen(cache_hash=True)
 class For:
-    """Run ``body`` for ``counter = begin, begin + step, …`` while ``counter < end``; ``step`` > 0."""
+    """Run ``body`` for ``counter = begin, begin + step, …`` while ``counter < end``; ``step`` > 0.
+
+    Both bounds are evaluated once, before the first iteration; the counter does not wrap.
+    """
 
     counter: Var
     begin: Expr

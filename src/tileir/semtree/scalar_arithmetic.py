@@ -1,0 +1,178 @@
+"""Operations on the values that the interpreter holds, chosen once for each node.
+
+A scalar integer is a Python int and a scalar bool a Python bool; a scalar float is a NumPy scalar, and a
+vector a NumPy array. :mod:`tileir.core.arithmetic` defines every operation; the common ones have short
+paths here, which the tests prove equal to it. Callers hold ``numpy.errstate(all="ignore")``.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import reduce
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from tileir.core.arithmetic import apply, cast
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.semtree.ir import Type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Value: TypeAlias = Any
+"""An int, a bool, a NumPy scalar or a NumPy array, as the module text says."""
+
+_HALVES: Final = frozenset({DType.F16, DType.BF16})
+
+_ON_BOTH: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType(
+    {
+        Op.ADD: operator.add,
+        Op.SUB: operator.sub,
+        Op.MUL: operator.mul,
+        Op.NEG: operator.neg,
+        Op.BIT_AND: operator.and_,
+        Op.BIT_OR: operator.or_,
+        Op.BIT_XOR: operator.xor,
+        Op.CMP_EQ: operator.eq,
+        Op.CMP_NE: operator.ne,
+        Op.CMP_LT: operator.lt,
+        Op.CMP_LE: operator.le,
+        Op.CMP_GT: operator.gt,
+        Op.CMP_GE: operator.ge,
+    }
+)
+_ON_ARRAYS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType(
+    {**_ON_BOTH, Op.MAX: np.maximum, Op.MIN: np.minimum}
+)
+_ON_FLOATS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType({**_ON_ARRAYS, Op.DIV: operator.truediv})
+_REDUCTIONS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType(
+    {Op.ADD: np.add.reduce, Op.MUL: np.multiply.reduce, Op.MAX: np.maximum.reduce, Op.MIN: np.minimum.reduce}
+)
+
+
+def operation(op: Op, operand: Type) -> Callable[..., Value]:
+    """Return the function that computes ``op`` on values of type ``operand``."""
+    if op is Op.IDENT:
+        return _same
+    if operand.lanes == 1 and not operand.dtype.is_float:
+        return _scalar_operation(op, operand.dtype)
+    if operand.dtype in _HALVES or op not in (_ON_FLOATS if operand.dtype.is_float else _ON_ARRAYS):
+        return _by_definition(op, operand)
+    function = (_ON_FLOATS if operand.dtype.is_float else _ON_ARRAYS)[op]
+    if op.info.compares and operand.lanes == 1:
+        return lambda left, right: bool(function(left, right))
+    return function
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+def _scalar_operation(op: Op, dtype: DType) -> Callable[..., Value]:
+    if op is Op.COND:
+        return lambda test, left, right: left if test else right
+    if op is Op.MAX:
+        return max
+    if op is Op.MIN:
+        return min
+    if op is Op.BIT_NOT and dtype.is_bool:
+        return operator.not_
+    if dtype.is_integer and op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG):
+        return _wrapping(_ON_BOTH[op], dtype)
+    if dtype.is_integer and op is Op.DIV:
+        return _wrapping(_quotient, dtype)
+    if dtype.is_integer and op is Op.MOD:
+        return _remainder
+    if op in _ON_BOTH:
+        return _ON_BOTH[op]
+    return _by_definition(op, Type(dtype))
+
+
+def wrap(value: int, dtype: DType) -> int:
+    """Return ``value`` modulo the range of an integer dtype."""
+    value &= (1 << dtype.bits) - 1
+    return value - (1 << dtype.bits) if value > dtype.maximum else value
+
+
+def _wrapping(function: Callable[..., int], dtype: DType) -> Callable[..., int]:
+    low, high = dtype.minimum, dtype.maximum
+
+    def wrapped(*args: int) -> int:
+        result = function(*args)
+        return result if low <= result <= high else wrap(result, dtype)
+
+    return wrapped
+
+
+def _quotient(left: int, right: int) -> int:
+    if right == 0:
+        return 0
+    size = abs(left) // abs(right)
+    return size if (left < 0) == (right < 0) else -size
+
+
+def _remainder(left: int, right: int) -> int:
+    return 0 if right == 0 else left - right * _quotient(left, right)
+
+
+def _by_definition(op: Op, operand: Type) -> Callable[..., Value]:
+    """Compute through NumPy arrays, whatever the type."""
+    dtype = operand.dtype.numpy
+    if operand.lanes > 1:
+        return lambda *args: apply(op, *args)
+    if op is Op.COND:
+        return lambda test, left, right: left if test else right
+    plain = not operand.dtype.is_float or op.info.compares
+
+    def scalar(*args: Value) -> Value:
+        result = apply(op, *(np.asarray(arg, dtype) for arg in args))
+        return result.item() if plain else result[()]
+
+    return scalar
+
+
+def conversion(source: Type, target: DType) -> Callable[[Value], Value]:
+    """Return the function that casts values of type ``source`` to ``target`` by value."""
+    if source.dtype is target:
+        return _same
+    if source.lanes > 1:
+        return lambda value: cast(value, target)
+    if source.dtype.is_integer and target.is_integer:
+        return _wrapping(int, target)
+    dtype = source.dtype.numpy
+    if target.is_float:
+        return lambda value: cast(np.asarray(value, dtype), target)[()]
+    return lambda value: cast(np.asarray(value, dtype), target).item()
+
+
+def reinterpretation(source: Type, target: DType) -> Callable[[Value], Value]:
+    """Return the function that reads the bits of values of type ``source`` as ``target``."""
+    dtype, wanted = source.dtype.numpy, target.numpy
+    if source.lanes > 1:
+        return lambda value: value.view(wanted)
+    if target.is_float:
+        return lambda value: np.asarray(value, dtype).view(wanted)[()]
+    return lambda value: np.asarray(value, dtype).view(wanted).item()
+
+
+def reduction(op: Op, operand: Type) -> Callable[[Value], Value]:
+    """Return the function that merges all lanes of values of type ``operand``."""
+    if operand.lanes == 1:
+        return _same
+    dtype = operand.dtype.numpy
+    if operand.dtype in _HALVES:
+        return lambda value: reduce(lambda left, right: apply(op, left, right), value)[()]
+    function = _REDUCTIONS[op]
+    if operand.dtype.is_float:
+        return lambda value: function(value, dtype=dtype)
+    return lambda value: function(value, dtype=dtype).item()
+
+
+def constant(value: bool | int | float, kind: Type) -> Value:
+    """Return a constant in the form that the interpreter holds."""
+    if kind.lanes > 1:
+        return np.full(kind.lanes, value, kind.dtype.numpy)
+    return kind.dtype.numpy.type(value) if kind.dtype.is_float else value
