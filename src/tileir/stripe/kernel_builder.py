@@ -1,0 +1,167 @@
+"""Flat kernel blocks, built one view and one statement at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.arithmetic import rounded
+from tileir.core.names import NameScope
+from tileir.core.ops import Op
+from tileir.poly.affine import Affine
+from tileir.stripe.dtypes import intrinsic_dtype
+from tileir.stripe.ir import (
+    Block,
+    Constant,
+    Convert,
+    Direction,
+    Index,
+    Intrinsic,
+    Load,
+    LoadIndex,
+    Refinement,
+    Store,
+    Tags,
+)
+from tileir.stripe.storage import ZERO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.core.dtype import DType
+    from tileir.core.ops import Aggregation
+    from tileir.stripe.ir import Statement
+    from tileir.stripe.storage import Tensor
+    from tileir.typed.ir import Shape
+
+
+@attrs.frozen
+class Scalar:
+    """A scalar of the body, by name, with its dtype."""
+
+    name: str
+    dtype: DType
+
+
+@attrs.define
+class KernelBuilder:
+    """A block that is being built. One tensor read twice in the same place gives one view and one load."""
+
+    indices: tuple[Index, ...] = ()
+    constraints: tuple[Affine, ...] = ()
+    _views: dict[str, Refinement] = attrs.field(factory=dict, init=False)
+    _statements: list[Statement] = attrs.field(factory=list, init=False)
+    _scalars: NameScope = attrs.field(factory=NameScope, init=False)
+    _view_names: NameScope = attrs.field(factory=NameScope, init=False)
+    _loaded: dict[tuple[str, tuple[Affine, ...], Shape], Scalar] = attrs.field(factory=dict, init=False)
+    _read: dict[str, None] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def over(cls, sizes: Shape) -> KernelBuilder:
+        """Return a builder whose points are the elements of a tensor: index ``iN`` for the Nth axis, from 1."""
+        return cls(tuple(Index(f"i{axis + 1}", size) for axis, size in enumerate(sizes) if size > 1))
+
+    def load(self, value: str, tensor: Tensor, access: tuple[Affine, ...], *tags: str) -> Scalar:
+        """Load the element of ``tensor``, called ``value``, at ``access``."""
+        key = (tensor.buffer, access, tensor.sizes)
+        if key not in self._loaded:
+            name = self._add_view(value, tensor, Direction.IN, access, tags=tags)
+            self._loaded[key] = self._define(value, tensor.dtype, lambda into: Load(name, into))
+        self._read[value] = None
+        return self._loaded[key]
+
+    def load_at(self, value: str, tensor: Tensor, index: Scalar, access: tuple[Affine, ...]) -> Scalar:
+        """Load an element displaced by ``index`` along axis 0, where ``access`` must be 0."""
+        interior = (tensor.sizes[0], *(1 for _ in tensor.sizes[1:]))
+        name = self._add_view(value, tensor, Direction.IN, access, interior)
+        self._read[value] = None
+        return self._define(value, tensor.dtype, lambda into: Load(name, into, index.name))
+
+    def store(
+        self,
+        value: str,
+        scalar: Scalar,
+        tensor: Tensor,
+        access: tuple[Affine, ...],
+        aggregation: Aggregation | None = None,
+    ) -> None:
+        """Store ``scalar`` to the element of ``tensor``, called ``value``, at ``access``."""
+        name = self._add_view(value, tensor, Direction.OUT, access, aggregation=aggregation)
+        self._statements.append(Store(scalar.name, name))
+
+    def merge_at(
+        self, value: str, scalar: Scalar, tensor: Tensor, index: Scalar, access: tuple[Affine, ...], how: Aggregation
+    ) -> None:
+        """Merge ``scalar`` with what is at an element displaced by ``index`` along axis 0, where ``access`` is 0."""
+        interior = (tensor.sizes[0], *(1 for _ in tensor.sizes[1:]))
+        name = self._add_view(value, tensor, Direction.INOUT, access, interior, how)
+        self._statements.append(Store(scalar.name, name, index.name))
+
+    def constant(self, stem: str, dtype: DType, value: bool | int | float) -> Scalar:
+        """Define a constant."""
+        return self._define(stem, dtype, lambda into: Constant(into, dtype, value))
+
+    def zero(self, dtype: DType) -> Scalar:
+        """Define the constant 0."""
+        return self.constant("ZERO", dtype, rounded(0, dtype))
+
+    def coordinate(self, stem: str, affine: Affine, dtype: DType) -> Scalar:
+        """Define the value of ``affine``."""
+        return self._define(stem, dtype, lambda into: LoadIndex(affine, into, dtype))
+
+    def convert(self, scalar: Scalar, dtype: DType, stem: str | None = None) -> Scalar:
+        """Return ``scalar`` as ``dtype``; itself where it is that already."""
+        if scalar.dtype is dtype:
+            return scalar
+        return self._define(stem or scalar.name, dtype, lambda into: Convert(scalar.name, into, dtype))
+
+    def compute(self, stem: str, op: Op, *operands: Scalar) -> Scalar:
+        """Define ``op`` of the operands."""
+        dtype = intrinsic_dtype(op, [operand.dtype for operand in operands]) or operands[0].dtype
+        names = tuple(operand.name for operand in operands)
+        return self._define(stem, dtype, lambda into: Intrinsic(op, names, into, dtype))
+
+    def build(self, name: str, comment: str, tags: Tags) -> Block:
+        """Return the finished kernel; ``{}`` in its name stands for the names of what it reads."""
+        return Block(
+            name.replace("{}", ",".join(self._read)),
+            self.indices,
+            self.constraints,
+            tuple(self._views.values()),
+            tuple(self._statements),
+            (comment,) if comment else (),
+            (),
+            tags.add("kernel"),
+        )
+
+    def _add_view(
+        self,
+        value: str,
+        tensor: Tensor,
+        direction: Direction,
+        access: tuple[Affine, ...],
+        interior: Shape | None = None,
+        aggregation: Aggregation | None = None,
+        tags: tuple[str, ...] = (),
+    ) -> str:
+        name = self._view_names.fresh(value)
+        view = tensor.view(name, direction, access, interior)
+        self._views[name] = attrs.evolve(view, aggregation=aggregation, tags=Tags.of(*tags))
+        return name
+
+    def _define(self, stem: str, dtype: DType, statement: Callable[[str], Statement]) -> Scalar:
+        into = self._scalars.fresh(stem)
+        self._statements.append(statement(into))
+        return Scalar(into, dtype)
+
+
+def axis_index(axis: int) -> Affine:
+    """Return the index of a kernel over the elements of a tensor that runs along ``axis``."""
+    return Affine.index(f"i{axis + 1}")
+
+
+def element(sizes: Shape, target: Shape) -> tuple[Affine, ...]:
+    """Return the access of a tensor of ``sizes``, broadcast to the kernel over the elements of ``target``."""
+    missing = len(target) - len(sizes)
+    return tuple(ZERO if size == 1 else axis_index(missing + axis) for axis, size in enumerate(sizes))

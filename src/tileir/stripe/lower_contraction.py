@@ -1,0 +1,98 @@
+"""Contractions: solved bounds become a flat block over all valid points."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, assert_never
+
+from tileir.core.ops import Aggregation, Combination, Op
+from tileir.poly.bounds import solve
+from tileir.poly.coverage import covers
+from tileir.stripe.ir import Index, Tags
+from tileir.stripe.kernel_builder import KernelBuilder
+
+if TYPE_CHECKING:
+    from tileir.poly.affine import Affine
+    from tileir.poly.bounds import Domain
+    from tileir.stripe.kernel_builder import Scalar
+    from tileir.stripe.lowering import Lowering
+    from tileir.stripe.storage import Tensor
+    from tileir.typed.ir import Contraction
+
+
+def lower_contraction(lowering: Lowering, contraction: Contraction) -> None:
+    """Add the kernels of a contraction.
+
+    In order: where not every element is surely written, one that stores the default or 0; the contraction itself,
+    unless it has no valid point; and where the sums are kept in another dtype, one that converts them.
+
+    Raises:
+        TileError: TIL401 to TIL405, the indices have no proper bounds.
+
+    """
+    result = lowering.storage.result(contraction.name)
+    shapes = [_sizes(lowering, access.tensor) for access in contraction.inputs]
+    domain = solve(
+        [contraction.output, *(access.indices for access in contraction.inputs)],
+        [contraction.shape, *shapes],
+        [(constraint.polynomial, constraint.bound) for constraint in contraction.constraints],
+        contraction.reduce,
+    )
+    if domain is None:
+        lowering.fill(contraction, result, contraction.default)
+        return
+    same = contraction.accumulator is contraction.dtype
+    stem = f"{contraction.name}_acc"
+    target = result if same else lowering.storage.temporary(stem, contraction.accumulator, contraction.shape)
+    if not covers(domain, contraction.shape):
+        lowering.fill(contraction, target, contraction.default)
+    _contract(lowering, contraction, domain, target)
+    if not same:
+        lowering.convert(contraction, target, result)
+
+
+def _sizes(lowering: Lowering, name: str) -> tuple[int, ...]:
+    return () if name in lowering.storage.constants else lowering.storage.tensors[name].sizes
+
+
+def _contract(lowering: Lowering, contraction: Contraction, domain: Domain, target: Tensor) -> None:
+    """Add the kernel that visits every valid point once."""
+    kernel = KernelBuilder(tuple(Index(name, extent) for name, extent in domain.ranges), domain.constraints)
+    loaded = [
+        _load(lowering, kernel, access.tensor, polynomials)
+        for access, polynomials in zip(contraction.inputs, domain.accesses[1:], strict=True)
+    ]
+    value = kernel.convert(_combine(kernel, contraction, loaded), contraction.accumulator)
+    kernel.store(contraction.name, value, target, domain.accesses[0], contraction.aggregation)
+    if contraction.aggregation is Aggregation.SUM and contraction.combination is Combination.MUL:
+        lowering.macs += prod(extent for _, extent in domain.ranges)
+    tags = (f"agg_op_{contraction.aggregation.value}", f"comb_op_{contraction.combination.value}")
+    lowering.add(kernel, contraction, Tags.of("contraction", *tags))
+
+
+def _load(lowering: Lowering, kernel: KernelBuilder, name: str, access: tuple[Affine, ...]) -> Scalar:
+    constant = lowering.storage.constants.get(name)
+    if constant is not None:
+        return kernel.constant(name, constant.dtype, constant.value)
+    return kernel.load(name, lowering.storage.tensors[name], access, "contraction")
+
+
+def _combine(kernel: KernelBuilder, contraction: Contraction, loaded: list[Scalar]) -> Scalar:
+    """Combine the elements of one point, each first cast as the contraction says."""
+    name, combination = contraction.name, contraction.combination
+    compared = loaded[:2] if combination is Combination.COND else loaded
+    operands = [kernel.convert(scalar, contraction.operand_dtype) for scalar in compared]
+    match combination:
+        case Combination.NONE:
+            return operands[0]
+        case Combination.ADD:
+            return kernel.compute(name, Op.ADD, *operands)
+        case Combination.MUL:
+            return kernel.compute(name, Op.MUL, *operands)
+        case Combination.EQ:
+            return kernel.compute(name, Op.CMP_EQ, *operands)
+        case Combination.COND:
+            equal = kernel.compute("equal", Op.CMP_EQ, *operands)
+            return kernel.compute(name, Op.COND, equal, loaded[2], kernel.zero(loaded[2].dtype))
+        case _:
+            assert_never(combination)
