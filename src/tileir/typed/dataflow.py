@@ -1,0 +1,84 @@
+"""Views of a typed function: its graph, its users, and how long its values live. The last two need no networkx."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.typed.ir import operands
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import networkx as nx
+
+    from tileir.typed.ir import Function, Operation, Value
+
+
+def dataflow(function: Function) -> nx.DiGraph[str]:
+    """Link each value to its users: a frozen graph whose nodes are in program order, parameters first.
+
+    Each node carries what defines it as the attribute ``definition``.
+    """
+    import networkx as nx  # slow to import, and only this view needs it
+
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from((name, {"definition": definition}) for name, definition in definitions(function).items())
+    graph.add_edges_from((name, operation.name) for operation in function.operations for name in operands(operation))
+    frozen: nx.DiGraph[str] = nx.freeze(graph)
+    return frozen
+
+
+def definitions(function: Function) -> dict[str, Value | Operation]:
+    """Return what defines each value, in program order, parameters first."""
+    return {definition.name: definition for definition in (*function.inputs, *function.operations)}
+
+
+def order(function: Function) -> dict[str, int]:
+    """Return the position of each value: -1 for parameters, else that of its operation."""
+    positions = {value.name: -1 for value in function.inputs}
+    positions.update((operation.name, position) for position, operation in enumerate(function.operations))
+    return positions
+
+
+def users(function: Function) -> dict[str, tuple[str, ...]]:
+    """Return for each value, in program order, the operations that read it, each once and in program order."""
+    found: dict[str, dict[str, None]] = {name: {} for name in definitions(function)}
+    for operation in function.operations:
+        for name in operands(operation):
+            found[name][operation.name] = None
+    return {name: tuple(readers) for name, readers in found.items()}
+
+
+def last_uses(function: Function) -> dict[str, int]:
+    """Return the position of the last operation that reads each value.
+
+    An output lives to the end, which is the number of operations; a value that nothing reads ends where it is defined.
+    """
+    ends = order(function)
+    for position, operation in enumerate(function.operations):
+        for name in operands(operation):
+            ends[name] = position
+    ends.update((name, len(function.operations)) for name in function.outputs)
+    return ends
+
+
+def live_after(function: Function) -> tuple[tuple[str, ...], ...]:
+    """Return for each operation the values, in program order, that something after it still reads or returns.
+
+    The answer can be quadratic in size; :func:`last_uses` says the same in linear space.
+    """
+    ends = last_uses(function)
+    starts: Mapping[str, int] = order(function)
+    return tuple(
+        tuple(name for name, start in starts.items() if start <= position < ends[name])
+        for position in range(len(function.operations))
+    )
+
+
+def alive(function: Function) -> frozenset[str]:
+    """Return the names of all values that some output depends on."""
+    needed = set(function.outputs)
+    for operation in reversed(function.operations):
+        if operation.name in needed:
+            needed.update(operands(operation))
+    return frozenset(needed)

@@ -1,0 +1,148 @@
+"""The operations of one function while they are being inferred."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.arithmetic import fits, rounded
+from tileir.core.dtype import DType
+from tileir.core.errors import fail
+from tileir.core.ops import Op
+from tileir.typed.ir import Cast, Constant, Elementwise, Operation
+from tileir.typed.values import Known, Tensor
+
+if TYPE_CHECKING:
+    from tileir.core.names import NameScope
+    from tileir.core.span import Span
+    from tileir.typed.ir import Shape
+    from tileir.typed.values import Scalar
+
+
+@attrs.define
+class Emission:
+    """The one mutable object of an inference: operations in order, and the names that are taken.
+
+    Attributes:
+        names: Names in use; every name of the Tile function is among them.
+        operations: What was emitted.
+        stem: The statement at work; values without a name of their own are called after it.
+
+    """
+
+    names: NameScope
+    operations: list[Operation] = attrs.field(factory=list)
+    stem: str = "value"
+    _casts: dict[tuple[str, DType], Tensor] = attrs.field(factory=dict, init=False)
+    _constants: dict[tuple[DType, str], Tensor] = attrs.field(factory=dict, init=False)
+
+    def fresh(self) -> str:
+        """Return an unused name derived from the statement at work."""
+        return self.names.fresh(self.stem)
+
+    def add(self, operation: Operation) -> Tensor:
+        """Append ``operation`` and return the value that it defines."""
+        self.operations.append(operation)
+        return Tensor(operation.name, operation.dtype, operation.shape)
+
+    def elementwise(self, op: Op, *inputs: Tensor, span: Span | None = None) -> Tensor:
+        """Emit ``op`` on operands that have the right dtypes already.
+
+        Raises:
+            ValueError: The shapes cannot be broadcast together; callers of inference check that first.
+
+        """
+        shape = broadcast_shape(tuple(value.shape for value in inputs))
+        dtype = DType.BOOL if op.info.compares else inputs[-1].dtype
+        return self.add(Elementwise(self.fresh(), op, tuple(v.name for v in inputs), dtype, shape, span=span))
+
+    def cast(self, value: Scalar, dtype: DType, span: Span | None = None) -> Tensor:
+        """Return ``value`` as a tensor of ``dtype``; a constant is converted on the spot."""
+        if isinstance(value, Known):
+            return self.constant(rounded(value.value, dtype), dtype, span)
+        if value.dtype is dtype:
+            return value
+        key = (value.name, dtype)
+        found = self._casts.get(key)
+        if found is None:
+            found = self.add(Cast(self.fresh(), value.name, dtype, value.shape, span=span))
+            self._casts[key] = found
+        return found
+
+    def constant(self, value: bool | int | float, dtype: DType, span: Span | None = None) -> Tensor:
+        """Return the scalar ``value``; one operation serves all of its uses."""
+        key = (dtype, repr(value))  # tells -0.0 from 0.0, and 1 from True
+        found = self._constants.get(key)
+        if found is None:
+            found = self.add(Constant(self.fresh(), dtype, value, span=span))
+            self._constants[key] = found
+        return found
+
+    def tensor(self, value: Scalar, span: Span | None = None) -> Tensor:
+        """Return ``value`` as a tensor, a constant in the dtype that it has when nothing else decides.
+
+        Raises:
+            TileError: TIL303, a constant that does not fit that dtype.
+
+        """
+        if isinstance(value, Tensor):
+            return value
+        dtype = default_dtype(value)
+        return self.cast(adapt(value, dtype, span), dtype, span)
+
+    def rename_last(self, value: Tensor, name: str) -> Tensor:
+        """Give the last operation, which defines ``value``, its final name."""
+        last = self.operations[-1]
+        self.operations[-1] = renamed = attrs.evolve(last, name=name)
+        result = Tensor(name, value.dtype, value.shape)
+        if isinstance(renamed, Cast):
+            self._casts[(renamed.input, renamed.dtype)] = result
+        elif isinstance(renamed, Constant):
+            self._constants[(renamed.dtype, repr(renamed.value))] = result
+        return result
+
+
+def default_dtype(value: Known) -> DType:
+    """Return the dtype of a constant that no other operand decides: i32, i64 where needed, or f32."""
+    if value.dtype is not None:
+        return value.dtype
+    if isinstance(value.value, float):
+        return DType.F32
+    return DType.I32 if fits(value.value, DType.I32) else DType.I64
+
+
+def adapt(value: Known, dtype: DType, span: Span | None) -> Known:
+    """Give a literal the dtype of the operation that it takes part in; a typed constant stays as it is.
+
+    Raises:
+        TileError: TIL303, it does not fit.
+
+    """
+    if value.dtype is not None:
+        return value
+    if not fits(value.value, dtype):
+        raise fail(
+            "TIL303",
+            f"{value.value} does not fit in {dtype.value}; cast the other operand to a wider type first",
+            span,
+        )
+    return Known(rounded(value.value, dtype), dtype)
+
+
+def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
+    """Return the shape that right-aligned broadcasting gives.
+
+    Raises:
+        ValueError: The shapes do not go together.
+
+    """
+    longest: Shape = max(shapes, key=lambda shape: len(shape))
+    result = list(longest)
+    for shape in shapes:
+        for axis in range(-len(shape), 0):
+            if result[axis] == 1:
+                result[axis] = shape[axis]
+            elif shape[axis] not in (1, result[axis]):
+                raise ValueError(f"{shape} does not fit {tuple(result)}")
+    return tuple(result)

@@ -1,0 +1,31 @@
+"""Evaluation of Tile expressions bottom up, without recursion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from tileir.tile.traversal import children
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tileir.tile.ir import Expr
+
+T = TypeVar("T")
+
+
+def bottom_up(root: Expr, combine: Callable[[Expr, Sequence[T]], T]) -> T:
+    """Return ``combine(node, results of its operands)`` of ``root``; operands come first, left to right."""
+    pending = [root]
+    order = []
+    while pending:
+        node = pending.pop()
+        order.append(node)
+        pending.extend(children(node))
+    results: list[T] = []
+    for node in reversed(order):
+        first = len(results) - len(children(node))
+        result = combine(node, results[first:])
+        del results[first:]
+        results.append(result)
+    return results[0]

@@ -1,0 +1,213 @@
+"""What each builtin function of Tile means in typed operations: one row of a table for each name.
+
+:mod:`tileir.tile.functions` says which names there are and how many arguments they take. Rows that are an
+elementwise operation are not here: inference applies that operation.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from tileir.core.arithmetic import rounded
+from tileir.core.dtype import DType
+from tileir.core.errors import fail
+from tileir.core.ops import Op
+from tileir.typed.dims import known_integer, size
+from tileir.typed.infer_elementwise import apply, scalar, truth
+from tileir.typed.infer_shapes import SHAPES
+from tileir.typed.random import step, stream_state, stream_value
+from tileir.typed.values import Group, Known, Operand, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tileir.core.span import Span
+    from tileir.typed.emission import Emission
+    from tileir.typed.values import Result, Scalar
+
+Handler: TypeAlias = "Callable[[Emission, Sequence[Operand], Span | None], Result]"
+"""Emit a call of one function; the number of arguments is right."""
+
+
+def handler(name: str) -> Handler:
+    """Return the meaning of the builtin ``name``, which is not an elementwise operation and exists."""
+    return _assertion if name.startswith("assert_") else HANDLERS[name]
+
+
+def _call(emission: Emission, op: Op, span: Span | None, *values: Scalar) -> Operand:
+    """Apply ``op`` inside an expansion; the faults that the user can make belong to the whole call."""
+    operands = [Operand(value, span, "an argument") for value in values]
+    return Operand(apply(emission, op, operands, span), span, "an argument")
+
+
+def _as(dtype: DType) -> Handler:
+    def convert(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+        return _convert(emission, operands[0], dtype, span)
+
+    return convert
+
+
+def _as_width(kind: str) -> Handler:
+    def convert(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+        width = known_integer(operands[1], "the width")
+        dtype = next((d for d in DType if d.value == f"{kind}{width}"), None)
+        if dtype is None:
+            widths = ", ".join(d.value[1:] for d in DType if d.value[0] == kind and d.value[1:].isdigit())
+            raise fail("TIL313", f"no dtype is {width} bits wide here; choose one of {widths}", operands[1].span)
+        return _convert(emission, operands[0], dtype, span)
+
+    return convert
+
+
+def _convert(emission: Emission, operand: Operand, dtype: DType, span: Span | None) -> Scalar:
+    value = scalar(operand)
+    if isinstance(value, Known):
+        return Known(rounded(value.value, dtype), dtype)
+    return emission.cast(value, dtype, span)
+
+
+def _recip(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    return apply(emission, Op.DIV, [Operand(Known(1), span, "1"), operands[0]], span)
+
+
+def _relu(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Expand to ``x < 0 ? 0 : x``, which keeps NaN and is one instruction where maximum is not."""
+    (x,) = operands
+    negative = _call(emission, Op.CMP_LT, span, scalar(x), Known(0))
+    return apply(emission, Op.COND, [negative, Operand(Known(0), span, "0"), x], span)
+
+
+def _sign(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Expand to ``x > 0 ? 1 : x < 0 ? -1 : x``, so that zeros and NaN stay; unsigned values need no second test."""
+    x = scalar(operands[0])
+    positive = _call(emission, Op.CMP_GT, span, x, Known(0))
+    rest = operands[0]
+    if x.dtype is None or x.dtype.is_signed or x.dtype.is_bool:
+        negative = _call(emission, Op.CMP_LT, span, x, Known(0))
+        rest = _call(emission, Op.COND, span, scalar(negative), Known(-1), x)
+    return apply(emission, Op.COND, [positive, Operand(Known(1), span, "1"), rest], span)
+
+
+def _logical(op: Op) -> Handler:
+    def combine(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+        left, right = (Operand(_truth(emission, operand), operand.span, operand.label) for operand in operands)
+        return apply(emission, op, [left, right], span)
+
+    return combine
+
+
+def _logical_not(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    operand = operands[0]
+    return apply(emission, Op.BIT_NOT, [Operand(_truth(emission, operand), operand.span, operand.label)], span)
+
+
+def _truth(emission: Emission, operand: Operand) -> Scalar:
+    value = scalar(operand)
+    return Known(value.value != 0, DType.BOOL) if isinstance(value, Known) else truth(emission, operand)
+
+
+def _match(_: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    left, right = (known_integer(operand, operand.label) for operand in operands)
+    if left != right:
+        raise fail(
+            "TIL312", f"{operands[0].label} is {left} and {operands[1].label} is {right}, but both must match", span
+        )
+    return Known(left)
+
+
+def _broadcast(_: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    left, right = (size(operand, operand.label) for operand in operands)
+    if left != right and 1 not in (left, right):
+        raise fail(
+            "TIL301",
+            f"{operands[0].label} is {left} and {operands[1].label} is {right}; they must be equal, or one of them 1",
+            span,
+        )
+    return Known(right if left == 1 else left)
+
+
+def _assertion(_: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    value = scalar(operands[0])
+    if not isinstance(value, Known):
+        raise fail("TIL306", "an assertion must be known when compiling", operands[0].span)
+    if value.value == 0:
+        raise fail("TIL312", "this assertion does not hold for these shapes", span)
+    return value
+
+
+def _reverse_grad(_: Emission, operands: Sequence[Operand], __: Span | None) -> Result:
+    """Pass the value on; what it does to gradients is not visible forwards."""
+    return scalar(operands[0])
+
+
+def _binary_crossentropy(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Expand to ``-t·log p - (1 - t)·log(1 - p)``; the third argument only scales the gradient."""
+    p, t, _ = (scalar(operand) for operand in operands)
+
+    def emit(op: Op, *values: Scalar) -> Scalar:
+        return scalar(_call(emission, op, span, *values))
+
+    first = emit(Op.MUL, emit(Op.NEG, t), emit(Op.LOG, p))
+    second = emit(Op.MUL, emit(Op.SUB, Known(1), t), emit(Op.LOG, emit(Op.SUB, Known(1), p)))
+    return emit(Op.SUB, first, second)
+
+
+def _tuple(_: Emission, operands: Sequence[Operand], __: Span | None) -> Result:
+    return Group(tuple(operand.value for operand in operands))
+
+
+def _element(_: Emission, operands: Sequence[Operand], __: Span | None) -> Result:
+    group = operands[0].value
+    if not isinstance(group, Group):
+        raise fail("TIL309", f"{operands[0].label} is not a tuple, so it has no elements", operands[0].span)
+    position = known_integer(operands[1], "the position")
+    if not 0 <= position < len(group.items):
+        raise fail(
+            "TIL314", f"the position is {position}, but the tuple has {len(group.items)} parts", operands[1].span
+        )
+    return group.items[position]
+
+
+def _stream(operand: Operand) -> Stream:
+    if not isinstance(operand.value, Stream):
+        raise fail("TIL309", f"{operand.label} is not the result of prng_step", operand.span)
+    return operand.value
+
+
+def _prng_step(emission: Emission, operands: Sequence[Operand], _: Span | None) -> Result:
+    return step(emission, operands[0], tuple(size(operand, "a size") for operand in operands[1:]))
+
+
+def _prng_state(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    return stream_state(emission, _stream(operands[0]), span)
+
+
+def _prng_value(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    return stream_value(emission, _stream(operands[0]), span)
+
+
+HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
+    {
+        **{f"as_{dtype.value}": _as(dtype) for dtype in DType},
+        "as_float": _as_width("f"),
+        "as_int": _as_width("i"),
+        "as_uint": _as_width("u"),
+        "recip": _recip,
+        "relu": _relu,
+        "sign": _sign,
+        "logical_and": _logical(Op.BIT_AND),
+        "logical_or": _logical(Op.BIT_OR),
+        "logical_not": _logical_not,
+        "match": _match,
+        "broadcast": _broadcast,
+        "reverse_grad": _reverse_grad,
+        "builtin_binary_crossentropy": _binary_crossentropy,
+        "tuple": _tuple,
+        "element": _element,
+        "prng_step": _prng_step,
+        "prng_state": _prng_state,
+        "prng_value": _prng_value,
+        **SHAPES,
+    }
+)

@@ -1,0 +1,227 @@
+"""Typing of contractions: exact polynomials, sizes, ranks, dtypes, and what index mathematics can refuse."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.core.ops import Aggregation
+from tileir.poly.affine import Affine
+from tileir.poly.bounds import constraint_only_indices, solve, unbounded_indices
+from tileir.poly.coverage import injective
+from tileir.tile import ir as tile
+from tileir.tile.ir import BinaryOperator, UnaryOperator
+from tileir.tile.traversal import Place, expressions, index_names
+from tileir.typed.dims import known_integer, size
+from tileir.typed.expressions import bottom_up
+from tileir.typed.faults import Faults
+from tileir.typed.infer_elementwise import tensor
+from tileir.typed.ir import Access, Constraint, Contraction
+from tileir.typed.rules import contraction_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tileir.core.dtype import DType
+    from tileir.core.span import Span
+    from tileir.tile.ir import Expr
+    from tileir.typed.emission import Emission
+    from tileir.typed.ir import Shape
+    from tileir.typed.values import Operand, Tensor
+
+
+class Scope(Protocol):
+    """What a contraction asks of the function that it stands in."""
+
+    @property
+    def emission(self) -> Emission:
+        """Where operations go."""
+        ...
+
+    def lookup(self, name: str, span: Span | None) -> Operand:
+        """Return what ``name`` is bound to; raise for one that is undefined or poisoned."""
+        ...
+
+    def evaluate(self, expr: Expr) -> Operand:
+        """Return the value of an elementwise expression."""
+        ...
+
+
+def contract(scope: Scope, statement: tile.Contraction) -> Tensor:
+    """Emit a contraction and what it needs before it.
+
+    Raises:
+        TileError: One diagnostic for each fault of the statement.
+        PoisonedError: It has no fault of its own, but uses a name that has.
+
+    """
+    faults = Faults()
+    shape = faults.each(lambda expr: size(scope.evaluate(expr), "a size"), statement.sizes)
+    output = faults.each(partial(_index, scope), statement.indices)
+    tensors = faults.each(lambda access: _tensor(scope, access), statement.inputs)
+    accesses = faults.each(lambda access: faults.each(partial(_index, scope), access.indices), statement.inputs)
+    constraints = faults.each(partial(_constraint, scope), statement.constraints)
+    default = faults.each(lambda name: tensor(scope.emission, scope.lookup(name.name, name.span)), _default(statement))
+    faults.done()
+    if len(output) != len(shape):
+        message = f"{statement.name!r} has {len(output)} indices but {len(shape)} sizes; write one size for each index"
+        raise fail("TIL208", message, statement.name_span or statement.span)
+    types = contraction_types(statement.aggregation, statement.combination, [t.dtype for t in tensors])
+    emission = scope.emission
+    draft = Contraction(
+        statement.name,
+        output,
+        tuple(Access(t.name, indices) for t, indices in zip(tensors, accesses, strict=True)),
+        statement.aggregation,
+        statement.combination,
+        types.operand,
+        types.accumulator,
+        types.result,
+        shape,
+        constraints,
+        _default_name(scope, statement, default, types.result, shape),
+        not statement.no_defract,
+        span=statement.span,
+    )
+    check_contraction(draft, [t.shape for t in tensors], statement)
+    return emission.add(draft)
+
+
+def check_contraction(node: Contraction, shapes: Sequence[Shape], statement: tile.Contraction) -> None:
+    """Refuse what index mathematics can tell to be wrong for these shapes.
+
+    Raises:
+        TileError: TIL401, TIL403, TIL404 and TIL407 underline the index variable, constraint or polynomial; TIL406, an
+            assignment that may write an element twice; TIL405, numbers out of range.
+
+    """
+    faults = list(_index_faults(node, statement))
+    if faults:
+        raise TileError(faults)
+    accesses = [node.output, *(access.indices for access in node.inputs)]
+    try:
+        domain = solve(accesses, [node.shape, *shapes], _pairs(node), node.reduce)
+        single = (
+            node.aggregation is not Aggregation.ASSIGN
+            or domain is None
+            or injective(domain.accesses[0], dict(domain.ranges), domain.constraints)
+        )
+    except TileError as error:
+        raise TileError(Diagnostic(d.code, d.message, statement.span, d.notes) for d in error.diagnostics) from None
+    if not single:
+        raise fail(
+            "TIL406",
+            f"several values may meet in one element of {statement.name!r}; write +, *, > or < to say what becomes "
+            "of them, or constrain the indices",
+            statement.span,
+        )
+
+
+def _index_faults(node: Contraction, statement: tile.Contraction) -> Iterator[Diagnostic]:
+    """Yield faults that do not depend on extents, each with the place where it was written."""
+    accesses = [node.output, *(access.indices for access in node.inputs)]
+    polynomials = [*(p for access in accesses for p in access), *(c.polynomial for c in node.constraints)]
+    places = {name.name: name.span for name in reversed(tuple(_index_variables(statement)))}
+    used = {index for polynomial in polynomials for index in polynomial.indices}
+    unbounded = dict.fromkeys((*unbounded_indices(accesses, _pairs(node)), *sorted(places.keys() - used)))
+    for name in unbounded:
+        message = f"index {name!r} has no bounds: use it alone in some access, or add a constraint such as '{name} < N'"
+        yield Diagnostic("TIL401", message, places.get(name))
+    for name in constraint_only_indices(accesses, _pairs(node)):
+        message = f"index {name!r} stands only in constraints: use it in some access, or remove it"
+        yield Diagnostic("TIL403", message, places.get(name))
+    for constraint, written in zip(node.constraints, statement.constraints, strict=True):
+        if constraint.polynomial.is_constant and not 0 <= constraint.polynomial.offset < constraint.bound:
+            value = f"0 <= {constraint.polynomial} < {constraint.bound}"
+            message = f"the constraint {value} is false whatever the indices are, so nothing would be computed"
+            yield Diagnostic("TIL404", message, written.span)
+    written_accesses = [statement.indices, *(access.indices for access in statement.inputs)]
+    for access, expressions_ in zip(accesses, written_accesses, strict=True):
+        for polynomial, expr in zip(access, expressions_, strict=True):
+            if type(polynomial.offset) is not int and all(type(c) is int for _, c in polynomial.terms):
+                message = f"{polynomial} is never an integer; division is exact here, so round in a statement before"
+                yield Diagnostic("TIL407", message, expr.span)
+
+
+def _index_variables(statement: tile.Contraction) -> Iterator[tile.IndexName]:
+    for place, root in expressions(statement):
+        if place is Place.POLYNOMIAL:
+            yield from index_names(root)
+
+
+def _pairs(node: Contraction) -> tuple[tuple[Affine, int], ...]:
+    return tuple((c.polynomial, c.bound) for c in node.constraints)
+
+
+def _tensor(scope: Scope, access: tile.Access) -> Tensor:
+    value = tensor(scope.emission, scope.lookup(access.tensor, access.span))
+    if len(value.shape) != len(access.indices):
+        message = f"{access.tensor!r} has shape {list(value.shape)}, but is read with {len(access.indices)} indices"
+        raise fail("TIL209", message, access.span)
+    return value
+
+
+def _constraint(scope: Scope, constraint: tile.Constraint) -> Constraint:
+    bound = known_integer(scope.evaluate(constraint.bound), "a bound")
+    return Constraint(_index(scope, constraint.polynomial), bound)
+
+
+def _default(statement: tile.Contraction) -> tuple[tile.Name, ...]:
+    return () if statement.default is None else (statement.default,)
+
+
+def _default_name(
+    scope: Scope, statement: tile.Contraction, default: Sequence[Tensor], dtype: DType, shape: Shape
+) -> str | None:
+    """Return the default tensor in the dtype of the result; it takes no part in promotion."""
+    if statement.default is None:
+        return None
+    (value,) = default
+    if value.shape != shape:
+        message = f"default {statement.default.name!r} has shape {list(value.shape)}, but the result has {list(shape)}"
+        raise fail("TIL310", message, statement.default.span)
+    return scope.emission.cast(value, dtype, statement.default.span).name
+
+
+def _index(scope: Scope, polynomial: Expr) -> Affine:
+    """Return an index polynomial with dimensions put in; division is exact."""
+
+    def combine(node: Expr, operands: Sequence[Affine]) -> Affine:
+        match node:
+            case tile.IndexName(name=name):
+                return Affine.index(name)
+            case tile.IntLiteral(value=value):
+                return Affine.constant(value)
+            case tile.Name(name=name):
+                return Affine.constant(known_integer(scope.lookup(name, node.span), f"{name!r} in an index polynomial"))
+            case tile.Unary(operator=UnaryOperator.NEG):
+                return -operands[0]
+            case tile.Binary(operator=operator):
+                return _binary(operator, operands[0], operands[1], node.span)
+            case _:
+                message = "an index polynomial has only integers, dimensions, indices and + - * /"
+                raise fail("TIL214", message, node.span)
+
+    return bottom_up(polynomial, combine)
+
+
+def _binary(operator: BinaryOperator, left: Affine, right: Affine, span: Span | None) -> Affine:
+    match operator:
+        case BinaryOperator.ADD:
+            return left + right
+        case BinaryOperator.SUB:
+            return left - right
+        case BinaryOperator.MUL if left.is_constant:
+            return right * left.offset
+        case BinaryOperator.MUL if right.is_constant:
+            return left * right.offset
+        case BinaryOperator.DIV if right.is_constant and right.offset != 0:
+            return left / right.offset
+        case BinaryOperator.MUL | BinaryOperator.DIV:
+            raise fail(
+                "TIL402", "an index polynomial can be multiplied and divided by constants other than 0 only", span
+            )
+        case _:
+            message = "an index polynomial has only integers, dimensions, indices and + - * /"
+            raise fail("TIL214", message, span)

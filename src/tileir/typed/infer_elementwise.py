@@ -1,0 +1,149 @@
+"""Promotion, broadcasting and emission of elementwise operations: one function for all rows of the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.arithmetic import fits
+from tileir.core.dtype import DType, float_for, promote_all
+from tileir.core.errors import fail
+from tileir.core.ops import Domain, Op
+from tileir.typed.dims import fold
+from tileir.typed.emission import adapt, broadcast_shape
+from tileir.typed.values import Group, Known, Operand, Stream, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.core.errors import TileError
+    from tileir.core.span import Span
+    from tileir.typed.emission import Emission
+    from tileir.typed.ir import Shape
+    from tileir.typed.values import Scalar
+
+_SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
+
+
+def apply(emission: Emission, op: Op, operands: Sequence[Operand], span: Span | None) -> Scalar:
+    """Type and emit ``op``; on constants alone, compute it.
+
+    Operands are cast to their common dtype by :func:`tileir.core.dtype.promote`, to which literals adapt.
+
+    Raises:
+        TileError: TIL301, shapes that do not broadcast; TIL302, a dtype outside the operation's domain;
+            TIL303, a literal that does not fit; TIL308, a constant without a result; TIL309, not a tensor.
+
+    """
+    values = [scalar(operand) for operand in operands]
+    if op is Op.IDENT:
+        return values[0]
+    typed = values[1:] if op is Op.COND else values
+    spans = [operand.span for operand in operands][len(values) - len(typed) :]
+    dtype = _operand_dtype(op, common_dtype(typed), span)
+    known = [value for value in values if isinstance(value, Known)]
+    if len(known) == len(values):
+        literal = all(value.dtype is None for value in typed)
+        if not literal:
+            adapted = [adapt(v, dtype, s) for v, s in zip(known[-len(typed) :], spans, strict=True)]
+            known[-len(typed) :] = adapted
+        return fold(op, known, None if literal else dtype, span)
+    inputs = [_operand(emission, v, dtype, s) for v, s in zip(typed, spans, strict=True)]
+    if op is Op.COND:
+        inputs.insert(0, truth(emission, operands[0]))
+    try:
+        return emission.elementwise(op, *inputs, span=span)
+    except ValueError:
+        raise _mismatch(operands, values, span) from None
+
+
+def scalar(operand: Operand) -> Scalar:
+    """Return a value that elementwise operations accept.
+
+    Raises:
+        TileError: TIL309, ``operand`` is a tuple or a stream of random numbers.
+
+    """
+    value = operand.value
+    if isinstance(value, Group):
+        raise fail("TIL309", f"{operand.label} is a tuple; take a part of it with element(…, position)", operand.span)
+    if isinstance(value, Stream):
+        raise fail("TIL309", f"{operand.label} is a prng_step; read it with prng_value or prng_state", operand.span)
+    return value
+
+
+def tensor(emission: Emission, operand: Operand) -> Tensor:
+    """Return ``operand`` as a tensor; a constant becomes one of rank 0."""
+    return emission.tensor(scalar(operand), operand.span)
+
+
+def common_dtype(values: Sequence[Scalar]) -> DType:
+    """Return the dtype that ``values`` are computed in.
+
+    Those that have a dtype are promoted, left to right. Integer literals adapt to the result, and stay i32 or
+    i64 beside bool; float literals adapt to a float, and make f32 of anything else.
+    """
+    typed = [value.dtype for value in values if value.dtype is not None]
+    result = promote_all(typed) if typed else None
+    literals = [v.value for v in values if isinstance(v, Known) and v.dtype is None]
+    if result is not None and result.is_float:
+        return result
+    if any(isinstance(literal, float) for literal in literals):
+        return DType.F32
+    if literals and (result is None or result.is_bool):
+        return DType.I32 if all(fits(literal, DType.I32) for literal in literals) else DType.I64
+    return DType.I32 if result is None else result
+
+
+def truth(emission: Emission, operand: Operand) -> Tensor:
+    """Return the bool tensor ``operand != 0``."""
+    value = scalar(operand)
+    if isinstance(value, Known):
+        return emission.constant(value.value != 0, DType.BOOL, operand.span)
+    if value.dtype.is_bool:
+        return value
+    zero = emission.constant(0.0 if value.dtype.is_float else 0, value.dtype, operand.span)
+    return emission.elementwise(Op.CMP_NE, value, zero, span=operand.span)
+
+
+def _mismatch(operands: Sequence[Operand], values: Sequence[Scalar], span: Span | None) -> TileError:
+    """Name the first two operands whose shapes do not broadcast together."""
+    rows = list(zip(operands, values, strict=True))
+    left, right = next(
+        (left, right)
+        for position, right in enumerate(rows)
+        for left in rows[:position]
+        if not _broadcasts(left[1].shape, right[1].shape)
+    )
+    return fail(
+        "TIL301",
+        f"{left[0].label} of shape {list(left[1].shape)} does not go with {right[0].label} of shape "
+        f"{list(right[1].shape)}; aligned at the right, two sizes must be equal, or one of them 1",
+        span,
+    )
+
+
+def _broadcasts(*shapes: Shape) -> bool:
+    try:
+        broadcast_shape(shapes)
+    except ValueError:
+        return False
+    return True
+
+
+def _operand_dtype(op: Op, dtype: DType, span: Span | None) -> DType:
+    """Return the dtype in which ``op`` works on operands whose common dtype is ``dtype``."""
+    match op.info.domain:
+        case Domain.ANY:
+            return dtype
+        case Domain.NUMBER:
+            return DType.I32 if dtype.is_bool else dtype
+        case Domain.FLOAT:
+            return float_for(dtype)
+        case Domain.BITS:
+            if dtype.is_float:
+                raise fail("TIL302", f"{op.value} works on integers and bool, not on {dtype.value}", span)
+            return DType.I32 if dtype.is_bool and op in _SHIFTS else dtype
+
+
+def _operand(emission: Emission, value: Scalar, dtype: DType, span: Span | None) -> Tensor:
+    return emission.cast(adapt(value, dtype, span) if isinstance(value, Known) else value, dtype, span)

@@ -1,0 +1,219 @@
+"""From what was written to dtypes and shapes: a Tile function and the types of its arguments become typed operations.
+
+Literals and dimensions have no dtype of their own and adapt to the other operand. Nested expressions become one
+operation for each operator, macros the operations that they stand for, and plain aliases nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, assert_never
+
+import attrs
+
+from tileir.core.errors import Diagnostic, fail
+from tileir.core.names import NameScope
+from tileir.core.ops import Op
+from tileir.tile import ir as tile
+from tileir.tile.functions import builtin
+from tileir.typed.emission import Emission
+from tileir.typed.expressions import bottom_up
+from tileir.typed.faults import Faults
+from tileir.typed.infer_builtins import handler
+from tileir.typed.infer_contraction import contract
+from tileir.typed.infer_elementwise import apply, scalar
+from tileir.typed.ir import Elementwise, Function, Value
+from tileir.typed.values import Known, Operand, PoisonedError, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tileir.core.span import Span
+    from tileir.tile.ir import Expr
+    from tileir.typed.ir import TensorType
+    from tileir.typed.values import Result
+
+_PROGRAM_ID: Final = "pid"
+_LABEL_LENGTH: Final = 40
+
+
+def infer(function: tile.Function, arguments: Mapping[str, TensorType]) -> Function:
+    """Return the typed form of ``function`` for arguments of these dtypes and shapes.
+
+    Args:
+        function: One that :func:`tileir.tile.verifier.verify` accepts.
+        arguments: The type of each input, by name.
+
+    Raises:
+        TileError: One diagnostic for each fault; statements that use the name of a faulty one are not reported again.
+
+    """
+    inference = _Inference(Emission(NameScope.of(_names(function))), arguments)
+    faults = Faults(list(_unknown(function, arguments)))
+    faults.each(inference.bind, function.inputs)
+    faults.each(inference.statement, function.statements)
+    outputs = faults.each(inference.output, function.outputs)
+    faults.done()
+    inputs = tuple(
+        Value(i.name, arguments[i.name].dtype, arguments[i.name].shape, span=i.span) for i in function.inputs
+    )
+    return Function(inputs, outputs, tuple(inference.emission.operations), tuple(inference.labels))
+
+
+def _names(function: tile.Function) -> Iterator[str]:
+    for parameter in function.inputs:
+        yield parameter.name
+        yield from (dim.name for dim in parameter.dims or ())
+    yield from (statement.name for statement in function.statements)
+
+
+def _unknown(function: tile.Function, arguments: Mapping[str, TensorType]) -> Iterator[Diagnostic]:
+    """Yield arguments that no input takes."""
+    known = sorted({parameter.name for parameter in function.inputs})
+    for name in arguments:
+        if name not in known:
+            message = f"there is no input {name!r}; the inputs are: {', '.join(known) or 'none'}"
+            yield Diagnostic("TIL311", message, function.span)
+
+
+@attrs.define
+class _Inference:
+    """What the names of one function are bound to; None stands for a name whose statement is faulty."""
+
+    emission: Emission
+    arguments: Mapping[str, TensorType]
+    labels: list[tuple[str, str]] = attrs.field(factory=list, init=False)
+    _bound: dict[str, Result | None] = attrs.field(factory=dict, init=False)
+    _places: dict[str, str] = attrs.field(factory=dict, init=False)
+    _taken: set[str] = attrs.field(factory=set, init=False)
+
+    def bind(self, parameter: tile.Input) -> None:
+        """Bind an input and its dimensions."""
+        self._bound[parameter.name] = None
+        for dim in parameter.dims or ():
+            self._bound.setdefault(dim.name, None)
+        given = self.arguments.get(parameter.name)
+        if given is None:
+            raise fail("TIL311", f"input {parameter.name!r} has no argument", parameter.span)
+        self._taken.add(parameter.name)
+        if parameter.dims is not None and len(parameter.dims) != len(given.shape):
+            message = f"input {parameter.name!r} has rank {len(parameter.dims)}, but its argument is {given}"
+            raise fail("TIL305", message, parameter.span)
+        if parameter.dims is not None:
+            faults = Faults()
+            sizes = enumerate(zip(parameter.dims, given.shape, strict=True))
+            faults.each(lambda axis: self._bind_dim(parameter, *axis), sizes)
+            faults.done()
+        self._bound[parameter.name] = Tensor(parameter.name, given.dtype, given.shape)
+
+    def _bind_dim(self, parameter: tile.Input, axis: int, dim: tuple[tile.Name, int]) -> None:
+        name, extent = dim
+        place = f"axis {axis} of {parameter.name!r}"
+        bound = self._bound[name.name]
+        if bound is None:
+            self._bound[name.name] = Known(extent)
+            self._places[name.name] = place
+        elif not isinstance(bound, Known):
+            message = f"{name.name!r} is an input, so no dimension can have that name"
+            raise fail("TIL202", message, name.span)
+        elif bound.value != extent:
+            message = f"{name.name!r} is {bound.value} on {self._places[name.name]}, but {extent} on {place}"
+            raise fail("TIL304", message, name.span)
+
+    def statement(self, statement: tile.Statement) -> None:
+        """Emit one statement and bind its name."""
+        if statement.name in self._bound:
+            raise fail("TIL202", f"{statement.name!r} is defined twice", statement.name_span or statement.span)
+        self._bound[statement.name] = None
+        self.emission.stem = statement.name
+        result: Result
+        match statement:
+            case tile.Assignment():
+                result = self._assign(statement)
+            case tile.Contraction():
+                result = contract(self, statement)
+            case _:
+                assert_never(statement)
+        self._bound[statement.name] = result
+        if isinstance(result, Tensor):
+            ids = (a.parameters[0] for a in statement.attributes if a.name == _PROGRAM_ID and a.parameters)
+            self.labels.extend((result.name, label) for label in ids)
+
+    def _assign(self, statement: tile.Assignment) -> Result:
+        before = len(self.emission.operations)
+        result = self.evaluate(statement.value).value
+        operations = self.emission.operations
+        if len(operations) > before and isinstance(result, Tensor) and operations[-1].name == result.name:
+            return self.emission.rename_last(result, statement.name)
+        return result
+
+    def output(self, output: tile.Output) -> str:
+        """Return the name of the operation whose value is an output; make one for aliases and constants."""
+        operand = self.lookup(output.name, output.span)
+        value = scalar(operand)
+        free = output.name not in self._taken
+        if free and isinstance(value, Tensor) and value.name == output.name:
+            self._taken.add(value.name)
+            return value.name
+        self.emission.stem = output.name
+        name = output.name if free else self.emission.fresh()
+        self._taken.add(name)
+        source = self.emission.tensor(value, output.span)
+        self.emission.add(Elementwise(name, Op.IDENT, (source.name,), source.dtype, source.shape, span=output.span))
+        return name
+
+    def lookup(self, name: str, span: Span | None) -> Operand:
+        """Return what ``name`` is bound to.
+
+        Raises:
+            TileError: TIL201, it is not defined.
+            PoisonedError: Its own statement is faulty.
+
+        """
+        if name not in self._bound:
+            raise fail("TIL201", f"{name!r} is not defined", span)
+        value = self._bound[name]
+        if value is None:
+            raise PoisonedError
+        return Operand(value, span, repr(name))
+
+    def evaluate(self, expr: Expr) -> Operand:
+        """Emit an elementwise expression; errors are those of its operations."""
+        return bottom_up(expr, self._combine)
+
+    def _combine(self, node: Expr, operands: Sequence[Operand]) -> Operand:
+        span = node.span
+        match node:
+            case tile.IntLiteral(value=value) | tile.FloatLiteral(value=value):
+                return Operand(Known(value), span, str(value))
+            case tile.Name(name=name):
+                return self.lookup(name, span)
+            case tile.IndexName(name=name):
+                raise fail("TIL203", f"{name!r} is an index variable, which stands only in index polynomials", span)
+            case tile.Unary(operator=operator):
+                result: Result = apply(self.emission, Op[operator.name], operands, span)
+            case tile.Binary(operator=infix):
+                result = apply(self.emission, Op[infix.name], operands, span)
+            case tile.Conditional():
+                result = apply(self.emission, Op.COND, operands, span)
+            case tile.Call(function=function):
+                result = self._call(function, operands, span)
+            case _:
+                assert_never(node)
+        return Operand(result, span, _label(span))
+
+    def _call(self, name: str, operands: Sequence[Operand], span: Span | None) -> Result:
+        row = builtin(name)
+        if row is None:
+            raise fail("TIL206", f"there is no function {name!r}", span)
+        if not row.takes(len(operands)):
+            raise fail("TIL207", f"{name!r} takes {row.arity}, not {len(operands)}", span)
+        if row.op is not None:
+            return apply(self.emission, row.op, operands, span)
+        return handler(name)(self.emission, operands, span)
+
+
+def _label(span: Span | None) -> str:
+    """Name an expression in messages by its text, where that is short."""
+    if span is None or span.stop - span.start > _LABEL_LENGTH or "\n" in span.text:
+        return "an operand"
+    return f"'{span.text}'"

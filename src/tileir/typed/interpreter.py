@@ -1,0 +1,159 @@
+"""What a typed function means: the oracle that every later stage is tested against.
+
+Contractions follow the definition and share nothing with :mod:`tileir.poly.bounds`: all candidate points are
+enumerated and tested.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+
+import numpy as np
+
+from tileir.core import arithmetic
+from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.ops import Aggregation, Combination, Op
+from tileir.typed.ir import (
+    Cast,
+    Constant,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Gather,
+    Reshape,
+    Scatter,
+    ShapeOf,
+    TensorType,
+)
+from tileir.typed.points import valid_points
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.typed.ir import Function, Operation
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+
+def interpret(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the outputs of ``function`` by name, in its order.
+
+    Raises:
+        ArgumentError: TIL701, an input is missing, or has another dtype or shape than its parameter.
+
+    """
+    faults = tuple(_faults(function, inputs))
+    if faults:
+        raise ArgumentError(faults)
+    values: dict[str, Array] = {value.name: np.asarray(inputs[value.name]) for value in function.inputs}
+    for operation in function.operations:
+        values[operation.name] = _evaluate(operation, values)
+    return {name: values[name] for name in function.outputs}
+
+
+def _faults(function: Function, inputs: Mapping[str, Array]) -> Iterator[Diagnostic]:
+    for value in function.inputs:
+        given = inputs.get(value.name)
+        if given is None:
+            yield Diagnostic("TIL701", f"input {value.name!r} has no array", value.span)
+        elif DType.of(given.dtype) is not value.dtype or given.shape != value.shape:
+            type_ = TensorType(value.dtype, value.shape)
+            message = f"input {value.name!r} is {given.dtype}{list(given.shape)}, but its parameter is {type_}"
+            yield Diagnostic("TIL701", message, value.span)
+
+
+def _evaluate(operation: Operation, values: Mapping[str, Array]) -> Array:
+    match operation:
+        case Constant(dtype=dtype, value=value):
+            return arithmetic.constant(value, dtype)
+        case Elementwise(op=op, inputs=names, shape=shape):
+            return np.broadcast_to(arithmetic.apply(op, *(values[name] for name in names)), shape)
+        case Cast(input=name, dtype=dtype):
+            return arithmetic.cast(values[name], dtype)
+        case Coordinate(axis=axis, dtype=dtype, shape=shape):
+            along = [1] * len(shape)
+            along[axis] = shape[axis]
+            return np.broadcast_to(np.arange(shape[axis], dtype=dtype.numpy).reshape(along), shape)
+        case ShapeOf(dims=dims, dtype=dtype):
+            return np.array(dims, dtype.numpy)
+        case Reshape(input=name, shape=shape):
+            return values[name].reshape(shape)
+        case Gather(data=data, indices=indices):
+            return _gather(values[data], values[indices])
+        case Scatter():
+            return _scatter(operation, values[operation.updates], values[operation.indices])
+        case Contraction():
+            return _contract(operation, values)
+        case _:
+            assert_never(operation)
+
+
+def _gather(data: Array, indices: Array) -> Array:
+    if indices.size == 0 or data.size == 0:
+        return np.zeros(indices.shape + data.shape[1:], data.dtype)
+    return np.asarray(data[np.clip(indices, 0, data.shape[0] - 1)])
+
+
+def _scatter(operation: Scatter, updates: Array, indices: Array) -> Array:
+    out = np.zeros(operation.shape, operation.accumulator.numpy)
+    if updates.size > 0:
+        with np.errstate(all="ignore"):
+            place = np.clip(indices, 0, operation.shape[0] - 1)
+            np.add.at(out, place, arithmetic.cast(updates, operation.accumulator))
+    return arithmetic.cast(out, operation.dtype)
+
+
+def _contract(operation: Contraction, values: Mapping[str, Array]) -> Array:
+    """Aggregate over the valid points; elements without any come from the default, or are 0."""
+    inputs = [values[access.tensor] for access in operation.inputs]
+    size = int(np.prod(operation.shape, dtype=np.int64))
+    aggregate = np.full(size, operation.aggregation.identity(operation.accumulator), operation.accumulator.numpy)
+    written = np.zeros(size, np.bool_)
+    accesses = [operation.output, *(access.indices for access in operation.inputs)]
+    shapes = [operation.shape, *(array.shape for array in inputs)]
+    constraints = [(c.polynomial, c.bound) for c in operation.constraints]
+    for target, *sources in valid_points(accesses, shapes, constraints):
+        elements = [array.reshape(-1)[place] for array, place in zip(inputs, sources, strict=True)]
+        combined = arithmetic.cast(_combine(operation, elements), operation.accumulator)
+        _aggregate(operation.aggregation, aggregate, target, combined)
+        written[target] = True
+    result = arithmetic.cast(aggregate, operation.dtype)
+    rest = np.zeros(size, result.dtype) if operation.default is None else values[operation.default].reshape(-1)
+    return np.where(written, result, rest).reshape(operation.shape)
+
+
+def _combine(operation: Contraction, elements: list[Array]) -> Array:
+    operand = operation.operand_dtype
+    match operation.combination:
+        case Combination.NONE:
+            return elements[0]
+        case Combination.ADD:
+            return arithmetic.apply(Op.ADD, *(arithmetic.cast(e, operand) for e in elements))
+        case Combination.MUL:
+            return arithmetic.apply(Op.MUL, *(arithmetic.cast(e, operand) for e in elements))
+        case Combination.EQ:
+            return arithmetic.apply(Op.CMP_EQ, *(arithmetic.cast(e, operand) for e in elements))
+        case Combination.COND:
+            same = arithmetic.apply(Op.CMP_EQ, *(arithmetic.cast(e, operand) for e in elements[:2]))
+            return np.where(same, elements[2], np.zeros_like(elements[2]))
+        case _:
+            assert_never(operation.combination)
+
+
+def _aggregate(aggregation: Aggregation, out: Array, place: Array, values: Array) -> None:
+    """Merge ``values`` into the elements of ``out`` at ``place``, in order."""
+    with np.errstate(all="ignore"):
+        match aggregation:
+            case Aggregation.SUM:
+                np.add.at(out, place, values)
+            case Aggregation.PROD:
+                np.multiply.at(out, place, values)
+            case Aggregation.MAX:
+                np.maximum.at(out, place, values)
+            case Aggregation.MIN:
+                np.minimum.at(out, place, values)
+            case Aggregation.ASSIGN:
+                out[place] = values
+            case _:
+                assert_never(aggregation)

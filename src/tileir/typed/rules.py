@@ -1,0 +1,56 @@
+"""The dtype rules of contractions: one place for inference, verifier and whoever builds contractions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.dtype import DType, promote, promote_all
+from tileir.core.dtype import accumulator as accumulator_of
+from tileir.core.ops import Aggregation, Combination
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@attrs.frozen
+class ContractionTypes:
+    """The dtypes of a contraction.
+
+    Attributes:
+        operand: In which the inputs are combined; for ``COND``, in which the first two are compared.
+        accumulator: In which values are aggregated.
+        result: Of the contraction.
+
+    """
+
+    operand: DType
+    accumulator: DType
+    result: DType
+
+
+def contraction_types(aggregation: Aggregation, combination: Combination, inputs: Sequence[DType]) -> ContractionTypes:
+    """Return the dtypes of a contraction over inputs of these dtypes, as many as ``combination.arity``.
+
+    Sums and products, of elements or in the combination, turn bool into i32. f16 and bf16 are multiplied, added
+    and compared for order in f32; an assignment, which computes nothing, keeps the dtype throughout.
+    """
+    match combination:
+        case Combination.NONE:
+            operand = value = inputs[0]
+        case Combination.EQ:
+            operand, value = promote(inputs[0], inputs[1]), DType.BOOL
+        case Combination.COND:
+            operand, value = promote(inputs[0], inputs[1]), inputs[2]
+        case Combination.ADD | Combination.MUL:
+            value = _number(promote_all(inputs))
+            operand = accumulator_of(value)
+    if aggregation in (Aggregation.SUM, Aggregation.PROD):
+        value = _number(value)
+    computes = aggregation is not Aggregation.ASSIGN
+    return ContractionTypes(operand, accumulator_of(value) if computes else value, value)
+
+
+def _number(dtype: DType) -> DType:
+    return DType.I32 if dtype.is_bool else dtype

@@ -1,0 +1,72 @@
+"""What an expression can be while a function is inferred."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+if TYPE_CHECKING:
+    from tileir.core.dtype import DType
+    from tileir.core.span import Span
+    from tileir.typed.ir import Shape
+
+
+@attrs.frozen
+class Known:
+    """A scalar known when compiling.
+
+    A literal, a dimension, and what arithmetic makes of them have no dtype and adapt to the other
+    operand; a cast gives one. A bool without a dtype does not exist.
+    """
+
+    value: bool | int | float
+    dtype: DType | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of a scalar."""
+        return ()
+
+
+@attrs.frozen
+class Tensor:
+    """The value that an operation or a parameter defines."""
+
+    name: str
+    dtype: DType
+    shape: Shape
+
+
+@attrs.frozen
+class Group:
+    """Several values that ``tuple`` put together; only ``element`` reads it."""
+
+    items: tuple[Result, ...]
+
+
+@attrs.frozen
+class Stream:
+    """Random numbers of the shape ``sizes`` that follow ``state``; only ``prng_value`` and ``prng_state`` read it."""
+
+    state: Tensor
+    sizes: Shape
+
+
+Scalar: TypeAlias = Known | Tensor
+"""What elementwise operations work on."""
+
+Result: TypeAlias = Known | Tensor | Group | Stream
+
+
+@attrs.frozen
+class Operand:
+    """A value together with the expression that it came from; ``label`` names it in messages."""
+
+    value: Result
+    span: Span | None
+    label: str
+
+
+class PoisonedError(Exception):
+    """A statement uses a name whose own statement is wrong: there is nothing to add to that."""
