@@ -1,1 +1,46 @@
-"""The LLVM back end: kernels compiled in process for the host's CPU."""
+"""The LLVM back end: kernels compiled in process for the host's processor, and run on a pool of threads.
+
+llvmlite is imported when devices are listed or something is compiled, not before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.interface import Backend
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.runtime.interface import DeviceInfo, Options
+    from tileir_llvm.compiler import LLVMCompiler
+    from tileir_llvm.executor import LLVMExecutor
+    from tileir_llvm.library import LLVMLibrary
+
+__all__ = ["BACKEND"]
+
+
+def _devices() -> Sequence[DeviceInfo]:
+    try:
+        from tileir_llvm.host import device  # importing this package must not load llvmlite
+    except (ImportError, OSError) as error:
+        message = f"llvmlite cannot be loaded ({error}); install tileir[llvm]"
+        raise BackendError((Diagnostic("TIL802", message),)) from error
+    return (device(),)
+
+
+def _compiler(device: DeviceInfo, options: Options) -> LLVMCompiler:
+    from tileir_llvm.compiler import LLVMCompiler
+
+    return LLVMCompiler(device, options)
+
+
+def _executor(device: DeviceInfo, options: Options) -> LLVMExecutor:
+    from tileir_llvm.executor import LLVMExecutor
+
+    return LLVMExecutor(device, options)
+
+
+BACKEND: Final[Backend[LLVMLibrary]] = Backend("llvm", _devices, _compiler, _executor, forms=("llvm", "asm"))
+"""What the entry point of the group ``tileir.backends`` names."""

@@ -1,0 +1,119 @@
+"""Kernels to object code for the host's processor."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
+import llvmlite
+import llvmlite.binding as llvm
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir_llvm.emitter import emit
+from tileir_llvm.library import LLVMLibrary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tileir.runtime.interface import DeviceInfo, Options
+    from tileir.semtree.ir import KernelFunction
+
+T = TypeVar("T")
+
+OPTIMISATION: Final = 3
+"""Speed level of LLVM's pass pipeline. Levels 2 and 3 take the same time for kernels."""
+
+
+@attrs.frozen
+class LLVMCompiler:
+    """Compiles for one device; may be used from several threads."""
+
+    device: DeviceInfo
+    options: Options
+
+    @property
+    def identity(self) -> str:
+        """Versions, processor, features and options: everything beside the kernels that object code depends on."""
+        versions = ".".join(map(str, llvm.llvm_version_info))
+        target = self.device.target
+        parts = (
+            f"tileir-{version('tileir')}",
+            f"llvmlite-{llvmlite.__version__}",
+            f"llvm-{versions}",
+            llvm.get_default_triple(),
+            target.name,
+            f"{target.vector_bytes * 8}-bit",
+            ",".join(self.device.features),
+            "fast-math" if self.options.fast_math else "precise",
+        )
+        return " ".join(parts)
+
+    def build(self, kernels: Sequence[KernelFunction]) -> LLVMLibrary:
+        """Expand, emit, optimise and assemble verified kernels.
+
+        Raises:
+            BackendError: TIL804, a kernel needs what processors lack; TIL805, LLVM refused the code.
+
+        """
+        target = self.device.target
+        text = emit(kernels, vector_bits=target.vector_bytes * 8, fast_math=self.options.fast_math)
+        return LLVMLibrary(tuple(kernels), text, object_code(text, self.device.features), self._assembly)
+
+    def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> LLVMLibrary:
+        """Undo :meth:`LLVMLibrary.save`.
+
+        Raises:
+            BackendError: TIL806, a part is missing or is not text.
+
+        """
+        try:
+            text, code = parts["llvm"].decode(), bytes(parts["object"])
+        except (KeyError, UnicodeDecodeError) as error:
+            message = f"the saved parts {sorted(parts)} are not those of an LLVM library; compile again"
+            raise BackendError((Diagnostic("TIL806", message),)) from error
+        return LLVMLibrary(tuple(kernels), text, code, self._assembly)
+
+    def _assembly(self, text: str) -> str:
+        machine = target_machine(self.device.features)
+        return _translated(text, machine, machine.emit_assembly)
+
+
+def object_code(text: str, features: tuple[str, ...]) -> bytes:
+    """Optimise a module and return relocatable object code for the host's processor with these features."""
+    machine = target_machine(features)
+    return _translated(text, machine, machine.emit_object)
+
+
+@cache
+def target_machine(features: tuple[str, ...]) -> llvm.TargetMachine:
+    """Return LLVM's code generator for the host; llvmlite lets one thread at a time use it."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=",".join(f"+{feature}" for feature in features),
+        opt=OPTIMISATION,
+        reloc="pic",
+        codemodel="default",
+        jit=True,
+    )
+
+
+def _translated(text: str, machine: llvm.TargetMachine, finish: Callable[[llvm.ModuleRef], T]) -> T:
+    """Parse, verify and optimise a module, and return what ``finish`` makes of it."""
+    try:
+        with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
+            module.triple = llvm.get_default_triple()
+            module.data_layout = str(machine.target_data)
+            module.verify()
+            tuning = llvm.create_pipeline_tuning_options(OPTIMISATION)
+            tuning.loop_vectorization = True
+            tuning.slp_vectorization = True
+            builder = llvm.create_pass_builder(machine, tuning)
+            builder.getModulePassManager().run(module, builder)
+            return finish(module)
+    except RuntimeError as error:
+        message = f"LLVM refused the code, which is a defect of tileir: {error}"
+        raise BackendError((Diagnostic("TIL805", message),)) from error

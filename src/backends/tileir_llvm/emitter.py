@@ -1,0 +1,186 @@
+"""Kernels as LLVM IR text.
+
+Every kernel becomes ``void @name(ptr args, ptr scratch, i64 begin, i64 end)``, which runs the groups ``begin`` to
+``end`` (exclusive) of the grid in order, axis 0 fastest. ``args`` points to the parameters' addresses, and
+``scratch`` to :attr:`tileir_llvm.layout.Layout.scratch_bytes` bytes that no other thread uses meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.dtype import DType
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.names import NameScope
+from tileir.core.ops import Op
+from tileir.semtree.ir import Barrier, Cast, Const, For, GridIndex, GridLevel, ParamAccess, Type, Var
+from tileir.semtree.rewrite import kernel_names, map_expr, map_stmts, statements
+from tileir_llvm.conversions import integer
+from tileir_llvm.expressions import Environment
+from tileir_llvm.integers import apply_integer
+from tileir_llvm.layout import ALIGNMENT, layout
+from tileir_llvm.memory import Place
+from tileir_llvm.statements import Statements, assigned_variables
+from tileir_llvm.text import FunctionText, ModuleText, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.semtree.ir import Expr, KernelFunction, Param, Stmt
+
+FAST_MATH: Final = "reassoc nsz arcp contract afn "
+"""Flags of float operations where :attr:`tileir.runtime.interface.Options.fast_math` allows them; infinities and NaNs
+keep their meaning, since maxima and minima start from infinities."""
+
+_INDEX: Final = Type(DType.I64)
+
+
+def emit(kernels: Sequence[KernelFunction], *, vector_bits: int = 256, fast_math: bool = False) -> str:
+    """Return one module with a function for each kernel, under the names of :func:`symbol`.
+
+    Args:
+        kernels: Verified kernels whose float operations are all in :data:`tileir_llvm.floats.NATIVE`.
+        vector_bits: Width of the vector registers that LLVM shall prefer.
+        fast_math: Whether to add :data:`FAST_MATH`.
+
+    Raises:
+        BackendError: TIL804 for a kernel whose threads meet at a barrier, or an operation that is not native.
+
+    """
+    module = ModuleText(FAST_MATH if fast_math else "")
+    for number, kernel in enumerate(kernels):
+        _kernel(module, kernel, symbol(number, kernel))
+    attributes = f'nounwind willreturn mustprogress norecurse "prefer-vector-width"="{vector_bits}"'
+    module.functions.append(f"attributes #0 = {{ {attributes} }}")
+    return module.text()
+
+
+def symbol(number: int, kernel: KernelFunction) -> str:
+    """Return the name of the function of kernel ``number`` of a module."""
+    return f"k{number}_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in kernel.name)
+
+
+def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> None:
+    """Write the entry, and the function that it calls with the addresses as parameters.
+
+    Only parameters of functions can carry the promise that they overlap nothing, so the second function must
+    not be inlined.
+    """
+    types = ["ptr"] * len(kernel.params)
+    lines = [f"define void @{name}(ptr %args, ptr %scratch, i64 %begin, i64 %end) #0 {{"]
+    for number in range(len(types)):
+        lines.append(f"  %p{number} = getelementptr inbounds ptr, ptr %args, i64 {number}")
+        lines.append(f"  %a{number} = load ptr, ptr %p{number}")
+    operands = "".join(f"ptr %a{number}, " for number in range(len(types)))
+    call = f"  call void @{name}.groups({operands}ptr %scratch, i64 %begin, i64 %end)"
+    module.functions.append("\n".join((*lines, call, "  ret void", "}", "")))
+    module.functions.append(_groups(module, kernel, name))
+
+
+def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
+    """Return the function that runs a range of groups."""
+    out = FunctionText(module)
+    env = Environment(out)
+    for number, param in enumerate(kernel.params):
+        env.arrays[param.name] = Place(f"%a{number}", param.dtype, max(param.alignment, param.dtype.itemsize))
+    writer = Statements(env, layout(kernel), assigned_variables(kernel))
+    body = one_thread(kernel)
+    out.branch_if(out.pure("icmp slt i64 %begin, %end"), "first", "finished")
+    out.start("first")
+    starts = coordinates(out, kernel.grid, Value("%begin", _INDEX))
+    out.branch("group")
+    out.start("group")
+    position = len(out.lines)
+    varying = [axis for axis, start in enumerate(starts) if start.known is None]
+    for axis, start in enumerate(starts):
+        env.coordinates[GridLevel.GROUP, axis] = Value(f"%g{axis}", _INDEX) if axis in varying else start
+    for axis in range(len(kernel.group)):
+        env.coordinates[GridLevel.LOCAL, axis] = integer(0, _INDEX)
+    with out.scope():
+        writer.write(body)
+        following = out.pure("add nsw i64 %number, 1")
+        nexts = _advanced(out, kernel.grid, varying, following)
+        again = out.pure(f"icmp slt i64 {following}, %end")
+        out.branch_if(again, "group", "finished")
+    phis = [f"  %number = phi i64 [ %begin, %first ], [ {following}, %{out.block} ]"]
+    for axis, after in zip(varying, nexts, strict=True):
+        phis.append(f"  %g{axis} = phi i64 [ {starts[axis].text}, %first ], [ {after}, %{out.block} ]")
+    out.lines[position:position] = phis
+    out.start("finished")
+    out.effect("ret void")
+    params = "".join(f"ptr {_promises(param)}%a{number}, " for number, param in enumerate(kernel.params))
+    tail = f"ptr noalias align {ALIGNMENT} %scratch, i64 %begin, i64 %end"
+    return out.text(f"define internal void @{name}.groups({params}{tail}) noinline #0")
+
+
+def _promises(param: Param) -> str:
+    """Return the attributes of a parameter, each followed by a blank."""
+    nbytes = param.size * param.dtype.itemsize
+    access = {ParamAccess.READ: "readonly ", ParamAccess.WRITE: "writeonly ", ParamAccess.READ_WRITE: ""}
+    return "".join(
+        (
+            "noalias " if param.no_alias else "",
+            access[param.access],
+            f"align {max(param.alignment, param.dtype.itemsize)} ",
+            f"dereferenceable({nbytes}) " if nbytes else "",
+        )
+    )
+
+
+def coordinates(out: FunctionText, extents: tuple[int, ...], linear: Value) -> list[Value]:
+    """Return the coordinates of group number ``linear``; axis 0 varies fastest."""
+    wide = [axis for axis, extent in enumerate(extents) if extent != 1]
+    result = [integer(0, _INDEX) for _ in extents]
+    for axis in wide:
+        result[axis] = linear
+        if axis != wide[-1]:
+            extent = integer(extents[axis], _INDEX)
+            result[axis] = apply_integer(out, Op.MOD, (linear, extent), index=True)
+            linear = apply_integer(out, Op.DIV, (linear, extent), index=True)
+    return result
+
+
+def _advanced(out: FunctionText, extents: tuple[int, ...], varying: list[int], following: str) -> list[str]:
+    """Return the next group's coordinates along the axes that vary: a carry is cheaper than a division."""
+    if len(varying) == 1:
+        return [following]
+    result = []
+    carry = "true"
+    for axis in varying:
+        step = out.pure(f"zext i1 {carry} to i64")
+        moved = out.pure(f"add nsw i64 %g{axis}, {step}")
+        carry = out.pure(f"icmp eq i64 {moved}, {extents[axis]}")
+        result.append(out.pure(f"select i1 {carry}, i64 0, i64 {moved}"))
+    return result
+
+
+def one_thread(kernel: KernelFunction) -> tuple[Stmt, ...]:
+    """Return the body for one thread that does the work of all threads of a group in turn.
+
+    Raises:
+        BackendError: TIL804, there are several threads, and they meet at a barrier.
+
+    """
+    body = kernel.body
+    threads = math.prod(kernel.group)
+    if threads == 1:
+        return body
+    if any(isinstance(stmt, Barrier) for stmt in statements(body)):
+        message = (
+            f"kernel {kernel.name} has barriers between its {threads} threads; give groups one thread for this device"
+        )
+        raise BackendError((Diagnostic("TIL804", message),))
+    index = Type(kernel.index)
+    names = NameScope.of(kernel_names(kernel))
+    counters = tuple(Var(names.fresh(f"thread{axis}"), index) for axis in range(len(kernel.group)))
+
+    def counted(expr: Expr) -> Expr:
+        if isinstance(expr, GridIndex) and expr.level is GridLevel.LOCAL:
+            return Cast(counters[expr.axis], expr.type)
+        return expr
+
+    body = map_stmts(lambda expr: map_expr(counted, expr), body)
+    for counter, extent in zip(counters, kernel.group, strict=True):
+        body = (For(counter, Const(0, index), Const(extent, index), 1, body),)
+    return body

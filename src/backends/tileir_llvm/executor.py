@@ -1,0 +1,207 @@
+"""Launches of compiled kernels on the host's threads."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections import deque
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+
+from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.runtime.events import Scheduler
+from tileir_llvm.buffers import HostBuffer, allocate, wrap
+from tileir_llvm.loader import Code, load_code
+from tileir_llvm.pool import ThreadPool
+from tileir_llvm.team import KERNEL_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tileir.runtime.events import PendingEvent
+    from tileir.runtime.interface import DeviceInfo, Event, Options
+    from tileir.semtree.ir import KernelFunction
+    from tileir_llvm.library import LLVMLibrary
+
+SPLIT_OPERATIONS: Final = 100_000
+"""Kernels that estimate fewer operations run on the calling thread alone: to share them out would cost more."""
+
+
+@attrs.define(eq=False)
+class LLVMExecutor:
+    """Runs kernels in the calling thread and, where they are large, in a pool of threads beside it.
+
+    It may be used from several threads. A launch that finds the pool taken runs on its own thread.
+    """
+
+    device: DeviceInfo
+    options: Options
+    pool: ThreadPool = attrs.field(init=False)
+    scheduler: Scheduler = attrs.field(factory=lambda: Scheduler("tileir-llvm"), init=False)
+    closed: bool = attrs.field(default=False, init=False)
+    _spare: deque[HostBuffer] = attrs.field(factory=deque, init=False)
+    _codes: weakref.WeakKeyDictionary[LLVMLibrary, Code] = attrs.field(factory=weakref.WeakKeyDictionary, init=False)
+
+    @pool.default
+    def _make_pool(self) -> ThreadPool:
+        available = self.device.target.threads
+        return ThreadPool(min(self.options.threads or available, available), self.device.features)
+
+    def allocate(self, nbytes: int) -> HostBuffer:
+        """Return fresh memory with undefined content, aligned to 64 bytes."""
+        return allocate(nbytes)
+
+    def wrap(self, array: np.ndarray[Any, Any]) -> HostBuffer | None:
+        """Return a buffer over an array's own memory; None where that has gaps or is not aligned."""
+        flags = array.flags
+        return wrap(array) if flags.c_contiguous and flags.aligned else None
+
+    def prepare(self, library: LLVMLibrary, index: int) -> LLVMKernel:
+        """Load a library, once, and ready kernel number ``index``.
+
+        Raises:
+            BackendError: TIL806, its object code is broken; TIL807, the executor was closed.
+
+        """
+        self.check_open()
+        code = self._codes.get(library)
+        if code is None:
+            code = load_code(library.code, library.symbols, self.device.features)
+            self._codes[library] = code
+        return LLVMKernel.of(self, library.kernels[index], code, index, library.scratch_bytes[index])
+
+    def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> PendingEvent:
+        """Copy as many bytes as both have, between buffers or contiguous arrays.
+
+        Raises:
+            ArgumentError: TIL706, an array has gaps, or the destination cannot be written.
+
+        """
+        self.check_open()
+        read, write = _bytes_of(source), _bytes_of(destination)
+        if not write.flags.writeable:
+            raise ArgumentError((Diagnostic("TIL706", "the destination of a copy is read-only"),))
+        count = min(len(read), len(write))
+        return self.scheduler.submit(partial(np.copyto, write[:count], read[:count]), after)
+
+    def close(self) -> None:
+        """Wait for all work and stop all threads."""
+        self.closed = True
+        self.scheduler.close()
+        self.pool.close()
+        self._spare.clear()
+
+    def check_open(self) -> None:
+        """Raise TIL807 after :meth:`close`."""
+        if self.closed:
+            raise BackendError((Diagnostic("TIL807", "this executor was closed; open another one"),))
+
+    def take_scratch(self, nbytes: int) -> HostBuffer:
+        """Return scratch memory for one launch on one thread; :meth:`give_scratch` takes it back."""
+        try:
+            scratch = self._spare.pop()
+        except IndexError:
+            return allocate(nbytes)
+        return scratch if scratch.nbytes >= nbytes else allocate(nbytes)
+
+    def give_scratch(self, scratch: HostBuffer) -> None:
+        """Keep scratch memory for the next launch."""
+        self._spare.append(scratch)
+
+
+@attrs.frozen(eq=False)
+class LLVMKernel:
+    """One kernel in executable memory.
+
+    Attributes:
+        kernel: What was compiled.
+        address: Its function.
+        splits: Whether it is large enough to be shared out to several threads.
+
+    """
+
+    kernel: KernelFunction
+    address: int
+    splits: bool
+    _executor: LLVMExecutor = attrs.field(repr=False)
+    _code: Code = attrs.field(repr=False)
+    _function: Callable[[bytes, int, int, int], None] = attrs.field(repr=False)
+    _pack: Callable[..., bytes] = attrs.field(repr=False)
+    _sizes: tuple[int, ...] = attrs.field(repr=False)
+    _groups: int
+    _scratch_bytes: int
+
+    @classmethod
+    def of(
+        cls, executor: LLVMExecutor, kernel: KernelFunction, code: Code, index: int, scratch_bytes: int
+    ) -> LLVMKernel:
+        """Ready kernel number ``index`` of loaded code."""
+        groups = math.prod(kernel.grid)
+        address = code.addresses[index]
+        return cls(
+            kernel,
+            address,
+            kernel.operations >= SPLIT_OPERATIONS and groups > 1 and executor.pool.threads > 1,
+            executor,
+            code,
+            KERNEL_TYPE(address),
+            Struct(f"{len(kernel.params)}P").pack,
+            tuple(param.size * param.dtype.itemsize for param in kernel.params),
+            groups,
+            scratch_bytes,
+        )
+
+    def launch(self, buffers: Sequence[HostBuffer]) -> None:
+        """Run now, and return when the outputs are written.
+
+        Raises:
+            ArgumentError: TIL706, the buffers do not fit the parameters.
+            BackendError: TIL807, the executor was closed.
+
+        """
+        self._start(self._packed(buffers))
+
+    def bind(self, buffers: Sequence[HostBuffer]) -> Callable[[], None]:
+        """Return :meth:`launch` on these buffers, which the result keeps alive, checked and packed once."""
+        arguments = self._packed(buffers)
+        held = tuple(buffers)
+
+        def start() -> None:
+            self._start(arguments, held)
+
+        return start
+
+    def run(self, buffers: Sequence[HostBuffer], after: Sequence[Event] = ()) -> PendingEvent:
+        """Run in another thread once all of ``after`` have completed; the errors are those of :meth:`launch`."""
+        return self._executor.scheduler.submit(self.bind(buffers), after)
+
+    def _packed(self, buffers: Sequence[HostBuffer]) -> bytes:
+        self._executor.check_open()
+        sizes = [buffer.nbytes for buffer in buffers]
+        if len(sizes) != len(self._sizes) or any(map(int.__lt__, sizes, self._sizes)):
+            message = f"kernel {self.kernel.name} takes buffers of {list(self._sizes)} bytes, not {sizes}"
+            raise ArgumentError((Diagnostic("TIL706", message),))
+        return self._pack(*[buffer.address for buffer in buffers])
+
+    def _start(self, arguments: bytes, _held: object = None) -> None:
+        if self.splits and self._executor.pool.launch(self.address, arguments, self._groups, self._scratch_bytes):
+            return
+        if not self._scratch_bytes:
+            self._function(arguments, 0, 0, self._groups)
+            return
+        scratch = self._executor.take_scratch(self._scratch_bytes)
+        self._function(arguments, scratch.address, 0, self._groups)
+        self._executor.give_scratch(scratch)
+
+
+def _bytes_of(memory: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    if isinstance(memory, HostBuffer):
+        return memory.host()
+    array = np.asarray(memory)
+    if not array.flags.c_contiguous:
+        raise ArgumentError((Diagnostic("TIL706", "an array with gaps cannot be copied; pass a contiguous one"),))
+    return array.reshape(-1).view(np.uint8)

@@ -1,0 +1,170 @@
+"""Expressions of kernels as LLVM instructions."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, assert_never
+
+import attrs
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.ops import Op
+from tileir.semtree.ir import (
+    Apply,
+    Bitcast,
+    Broadcast,
+    Cast,
+    Const,
+    GridIndex,
+    Ramp,
+    Reduce,
+    Subscript,
+    Type,
+    Var,
+)
+from tileir_llvm.conversions import cast, convert, integer, wrapped
+from tileir_llvm.floats import NATIVE, apply_float
+from tileir_llvm.integers import apply_integer, select
+from tileir_llvm.memory import Place, broadcast, lane_of, load
+from tileir_llvm.spelling import HALVES, REGISTER, constant, register, suffix
+from tileir_llvm.text import FunctionText, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.dtype import DType
+    from tileir.semtree.ir import Expr, GridLevel
+
+_EXACT: Final = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG})
+"""Operations that pass on the promise that an offset does not overflow."""
+
+
+@attrs.frozen
+class Cell:
+    """A variable that is assigned to: it lives in memory until LLVM's ``mem2reg``."""
+
+    pointer: str
+    type: Type
+
+
+@attrs.define
+class Environment:
+    """What names mean at one point of a kernel."""
+
+    out: FunctionText
+    variables: dict[str, Value | Cell] = attrs.field(factory=dict)
+    arrays: dict[str, Place] = attrs.field(factory=dict)
+    coordinates: dict[tuple[GridLevel, int], Value] = attrs.field(factory=dict)
+
+
+def evaluate(env: Environment, expr: Expr, *, index: bool = False) -> Value:
+    """Write the instructions that compute ``expr``; ``index`` says that it is part of an offset."""
+    match expr:
+        case Const(value=value, type=kind):
+            return _constant(value, kind)
+        case Var():
+            return _variable(env, expr)
+        case GridIndex(level=level, axis=axis, type=kind):
+            return cast(env.out, env.coordinates[level, axis], kind.dtype)
+        case Apply():
+            return _apply(env, expr, index=index)
+        case Cast(operand=operand, type=kind):
+            return cast(env.out, evaluate(env, operand), kind.dtype)
+        case Bitcast(operand=operand, type=kind):
+            return _bitcast(env.out, evaluate(env, operand), kind)
+        case Broadcast(operand=operand, lanes=lanes):
+            return broadcast(env.out, evaluate(env, operand, index=index), lanes)
+        case Ramp(base=base, stride=stride, lanes=lanes):
+            return _ramp(env.out, evaluate(env, base, index=index), stride, lanes, index=index)
+        case Reduce(op=op, operand=operand):
+            return _reduce(env.out, op, evaluate(env, operand))
+        case Subscript(array=array, offset=offset, type=kind):
+            return load(env.out, env.arrays[array], evaluate(env, offset, index=True), kind)
+        case _:
+            assert_never(expr)
+
+
+def _constant(value: bool | int | float, kind: Type) -> Value:
+    if kind.dtype.is_float:
+        return Value(constant(value, kind), kind)
+    return integer(int(value), kind)
+
+
+def _variable(env: Environment, variable: Var) -> Value:
+    meaning = env.variables[variable.name]
+    if isinstance(meaning, Value):
+        return meaning
+    return Value(env.out.result(f"load {register(meaning.type)}, ptr {meaning.pointer}"), meaning.type)
+
+
+def _apply(env: Environment, expr: Apply, *, index: bool) -> Value:
+    op = expr.op
+    index = index and op in _EXACT
+    args = tuple([evaluate(env, arg, index=index) for arg in expr.args])
+    if op is Op.COND:
+        return select(env.out, *args)
+    if not args[0].type.dtype.is_float:
+        return apply_integer(env.out, op, args, index=index)
+    if op not in NATIVE:
+        message = f"the LLVM back end has no {op.value}; expand it before"
+        raise BackendError((Diagnostic("TIL804", message),))
+    return apply_float(env.out, op, args)
+
+
+def _bitcast(out: FunctionText, value: Value, kind: Type) -> Value:
+    if register(value.type) == register(kind):
+        return Value(value.text, kind)
+    return convert(out, "bitcast", value, kind)
+
+
+def _ramp(out: FunctionText, base: Value, stride: int, lanes: int, *, index: bool) -> Value:
+    kind = Type(base.type.dtype, lanes)
+    if lanes == 1:
+        return base
+    element = REGISTER[kind.dtype]
+    first = 0 if base.known is None else base.known
+    steps = ", ".join(f"{element} {wrapped(first + stride * lane, kind.dtype)}" for lane in range(lanes))
+    text = f"<{steps}>"
+    if base.known is None:
+        text = out.pure(f"add {register(kind)} {broadcast(out, base, lanes).text}, {text}")
+    return Value(text, kind, ramp=(base, stride) if index else None)
+
+
+def _reduce(out: FunctionText, op: Op, value: Value) -> Value:
+    kind, result = value.type, Type(value.type.dtype)
+    if kind.lanes == 1:
+        return value
+    if kind.dtype in HALVES:
+        return _reduce_in_turn(out, op, value)
+    vector = (register(kind), value.text)
+    if not kind.dtype.is_float:
+        name = f"llvm.vector.reduce.{_integer_reduction(op, kind.dtype)}.{suffix(kind)}"
+        return Value(out.call(register(result), name, vector), result)
+    name = f"llvm.vector.reduce.{_FLOAT_REDUCTIONS[op]}.{suffix(kind)}"
+    if op in _NEUTRAL:
+        first = (register(result), constant(_NEUTRAL[op], result))
+        return Value(out.call(register(result), name, first, vector, flags="reassoc "), result)
+    return Value(out.call(register(result), name, vector), result)
+
+
+def _reduce_in_turn(out: FunctionText, op: Op, value: Value) -> Value:
+    """Merge f16 or bf16 lanes one after the other, so that each result is rounded."""
+    total = lane_of(out, value, 0)
+    for lane in range(1, value.type.lanes):
+        total = apply_float(out, op, (total, lane_of(out, value, lane)))
+    return total
+
+
+def _integer_reduction(op: Op, dtype: DType) -> str:
+    name: str = op.value
+    if op in (Op.ADD, Op.MUL):
+        return name
+    if dtype.is_bool:
+        return "or" if op is Op.MAX else "and"
+    return ("s" if dtype.is_signed else "u") + name
+
+
+_FLOAT_REDUCTIONS: Final[Mapping[Op, str]] = MappingProxyType(
+    {Op.ADD: "fadd", Op.MUL: "fmul", Op.MAX: "fmaximum", Op.MIN: "fminimum"}
+)
+_NEUTRAL: Final[Mapping[Op, float]] = MappingProxyType({Op.ADD: -0.0, Op.MUL: 1.0})

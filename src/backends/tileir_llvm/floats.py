@@ -1,0 +1,72 @@
+"""Operations on floats, as :mod:`tileir.core.arithmetic` defines them; f16 and bf16 are computed in f32."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir_llvm.conversions import narrowed, widened
+from tileir_llvm.spelling import FLOAT_COMPARISON, register, suffix
+from tileir_llvm.text import FunctionText, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_INSTRUCTIONS: Final[Mapping[Op, str]] = MappingProxyType(
+    {Op.NEG: "fneg", Op.ADD: "fadd", Op.SUB: "fsub", Op.MUL: "fmul", Op.DIV: "fdiv", Op.MOD: "frem"}
+)
+
+_INTRINSICS: Final[Mapping[Op, str]] = MappingProxyType(
+    {
+        Op.ABS: "fabs",
+        Op.SQRT: "sqrt",
+        Op.FLOOR: "floor",
+        Op.CEIL: "ceil",
+        Op.ROUND: "roundeven",
+        Op.TRUNC: "trunc",
+        Op.FMA: "fma",
+    }
+)
+
+NATIVE: Final = frozenset({*_INSTRUCTIONS, *_INTRINSICS, *FLOAT_COMPARISON, Op.IDENT, Op.MAX, Op.MIN, Op.COND})
+"""The float operations that :func:`apply_float` knows; all others are expanded before."""
+
+
+def apply_float(out: FunctionText, op: Op, args: tuple[Value, ...]) -> Value:
+    """Compute an operation of :data:`NATIVE` on floats of one type."""
+    if op is Op.IDENT:
+        return args[0]
+    wide = tuple(widened(out, arg) for arg in args)
+    if op in FLOAT_COMPARISON:
+        kind = args[0].type.with_dtype(DType.BOOL)
+        comparison = f"fcmp {FLOAT_COMPARISON[op]} {register(wide[0].type)} {wide[0].text}, {wide[1].text}"
+        return Value(out.pure(comparison), kind)
+    return narrowed(out, _compute(out, op, wide), args[0].type.dtype)
+
+
+def _compute(out: FunctionText, op: Op, args: tuple[Value, ...]) -> Value:
+    kind = args[0].type
+    spelt = register(kind)
+    if op in (Op.MAX, Op.MIN):
+        return _extremum(out, op, *args)
+    if op in _INSTRUCTIONS:
+        instruction = f"{_INSTRUCTIONS[op]} {out.module.float_flags}{spelt}"
+        return Value(out.pure(f"{instruction} {', '.join(arg.text for arg in args)}"), kind)
+    function = f"llvm.{_INTRINSICS[op]}.{suffix(kind)}"
+    operands = tuple((spelt, arg.text) for arg in args)
+    return Value(out.call(spelt, function, *operands, flags=out.module.float_flags), kind)
+
+
+def _extremum(out: FunctionText, op: Op, left: Value, right: Value) -> Value:
+    """Return the larger or smaller operand, or the one that is NaN: the left one where that is, else the right.
+
+    A comparison with a NaN is false, which chooses the right operand, so that only the left needs a test.
+    """
+    kind = register(left.type)
+    bools = register(left.type.with_dtype(DType.BOOL))
+    better = out.pure(f"fcmp {'ogt' if op is Op.MAX else 'olt'} {kind} {left.text}, {right.text}")
+    chosen = out.pure(f"select {bools} {better}, {kind} {left.text}, {kind} {right.text}")
+    is_nan = out.pure(f"fcmp uno {kind} {left.text}, {left.text}")
+    return Value(out.pure(f"select {bools} {is_nan}, {kind} {left.text}, {kind} {chosen}"), left.type)

@@ -1,0 +1,65 @@
+"""Object code for some kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir_llvm.emitter import symbol
+from tileir_llvm.layout import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.semtree.ir import KernelFunction
+
+
+@attrs.frozen(eq=False)
+class LLVMLibrary:
+    """Kernels, the LLVM IR text that they became, and the object code that LLVM made of it.
+
+    Attributes:
+        kernels: What was compiled.
+        text: LLVM IR before optimisation.
+        code: Relocatable object code for the processor that the compiler was made for.
+        symbols: Name of each kernel's function.
+        scratch_bytes: Scratch memory that each kernel needs for one thread.
+
+    """
+
+    kernels: tuple[KernelFunction, ...]
+    text: str = attrs.field(repr=False)
+    code: bytes = attrs.field(repr=False)
+    _assemble: Callable[[str], str] = attrs.field(repr=False)
+    symbols: tuple[str, ...] = attrs.field(init=False)
+    scratch_bytes: tuple[int, ...] = attrs.field(init=False)
+
+    @symbols.default
+    def _name_symbols(self) -> tuple[str, ...]:
+        return tuple(symbol(number, kernel) for number, kernel in enumerate(self.kernels))
+
+    @scratch_bytes.default
+    def _measure_scratch(self) -> tuple[int, ...]:
+        return tuple(layout(kernel).scratch_bytes for kernel in self.kernels)
+
+    def save(self) -> Mapping[str, bytes]:
+        """Return the parts ``llvm`` and ``object``."""
+        return {"llvm": self.text.encode(), "object": self.code}
+
+    def listing(self, form: str) -> str:
+        """Return LLVM IR (``"llvm"``, before optimisation) or the processor's assembly (``"asm"``).
+
+        Raises:
+            BackendError: TIL806, the form is another one.
+
+        """
+        match form:
+            case "llvm":
+                return self.text
+            case "asm":
+                return self._assemble(self.text)
+            case _:
+                message = f"the LLVM back end lists llvm or asm, not {form!r}"
+                raise BackendError((Diagnostic("TIL806", message),))

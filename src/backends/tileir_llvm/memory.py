@@ -1,0 +1,158 @@
+"""Reading and writing array elements."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.semtree.ir import Type
+from tileir_llvm.conversions import cast, convert, integer
+from tileir_llvm.integers import apply_integer, as_ramp
+from tileir_llvm.spelling import memory, memory_element, register, suffix
+from tileir_llvm.text import FunctionText, Value
+
+
+@attrs.frozen
+class Place:
+    """An array in memory: the pointer to its first element, and the alignment in bytes of that."""
+
+    pointer: str
+    dtype: DType
+    alignment: int
+
+
+def load(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
+    """Read ``kind.lanes`` neighbours from a scalar offset, or the element of each lane of a vector offset."""
+    if offset.type.lanes == 1:
+        return _load_run(out, place, offset, kind)
+    ramp = as_ramp(offset)
+    if ramp is None:
+        return _gather(out, place, offset, kind)
+    base, step = ramp
+    if step == 1:
+        return _load_run(out, place, base, kind)
+    if step == 0:
+        return broadcast(out, _load_run(out, place, base, Type(kind.dtype)), kind.lanes)
+    elements = [_load_run(out, place, _moved(out, base, step * lane), Type(kind.dtype)) for lane in range(kind.lanes)]
+    return joined(out, elements)
+
+
+def store(out: FunctionText, place: Place, offset: Value, value: Value) -> None:
+    """Write neighbours from a scalar offset on, or the element of each lane of a vector offset, lane 0 first."""
+    if offset.type.lanes == 1:
+        _store_run(out, place, offset, value)
+        return
+    ramp = as_ramp(offset)
+    if ramp is None:
+        _scatter(out, place, offset, value)
+        return
+    base, step = ramp
+    if step == 1:
+        _store_run(out, place, base, value)
+        return
+    for lane in range(value.type.lanes):
+        _store_run(out, place, _moved(out, base, step * lane), lane_of(out, value, lane))
+
+
+def broadcast(out: FunctionText, value: Value, lanes: int) -> Value:
+    """Return a scalar in every lane."""
+    if lanes == 1:
+        return value
+    kind = Type(value.type.dtype, lanes)
+    if value.known is not None:
+        return integer(value.known, kind)
+    spelt = register(kind)
+    first = out.pure(f"insertelement {spelt} poison, {register(value.type)} {value.text}, i64 0")
+    text = out.pure(f"shufflevector {spelt} {first}, {spelt} poison, <{lanes} x i32> zeroinitializer")
+    return Value(text, kind, ramp=(value, 0) if value.type.dtype.is_integer else None)
+
+
+def lane_of(out: FunctionText, value: Value, lane: int) -> Value:
+    """Return one lane of a vector."""
+    return Value(out.pure(f"extractelement {register(value.type)} {value.text}, i64 {lane}"), Type(value.type.dtype))
+
+
+def joined(out: FunctionText, elements: list[Value]) -> Value:
+    """Return the vector of scalars."""
+    kind = Type(elements[0].type.dtype, len(elements))
+    text = "poison"
+    for lane, element in enumerate(elements):
+        operand = f"{register(element.type)} {element.text}"
+        text = out.pure(f"insertelement {register(kind)} {text}, {operand}, i64 {lane}")
+    return Value(text, kind)
+
+
+def _moved(out: FunctionText, base: Value, distance: int) -> Value:
+    return apply_integer(out, Op.ADD, (base, integer(distance, base.type)), index=True)
+
+
+def _pointer(out: FunctionText, place: Place, offset: Value) -> tuple[str, int]:
+    """Return the pointer to the element at a scalar offset, and its alignment."""
+    size = place.dtype.itemsize
+    if offset.known == 0:
+        return place.pointer, place.alignment
+    index = cast(out, offset, DType.I64)
+    element = memory_element(place.dtype)
+    text = out.pure(f"getelementptr inbounds {element}, ptr {place.pointer}, {register(index.type)} {index.text}")
+    return text, size if offset.known is None else math.gcd(place.alignment, offset.known * size)
+
+
+def _load_run(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
+    pointer, alignment = _pointer(out, place, offset)
+    return _from_memory(out, out.result(f"load {memory(kind)}, ptr {pointer}, align {alignment}"), kind)
+
+
+def _store_run(out: FunctionText, place: Place, offset: Value, value: Value) -> None:
+    pointer, alignment = _pointer(out, place, offset)
+    out.effect(f"store {memory(value.type)} {_to_memory(out, value)}, ptr {pointer}, align {alignment}")
+
+
+def _from_memory(out: FunctionText, text: str, kind: Type) -> Value:
+    """Return loaded memory as a register value; any byte but 0 is true."""
+    if not kind.dtype.is_bool:
+        return Value(text, kind)
+    return Value(out.pure(f"icmp ne {memory(kind)} {text}, zeroinitializer"), kind)
+
+
+def _to_memory(out: FunctionText, value: Value) -> str:
+    if not value.type.dtype.is_bool:
+        return value.text
+    return convert(out, "zext", value, value.type.with_dtype(DType.U8)).text
+
+
+def _pointers(out: FunctionText, place: Place, offset: Value) -> str:
+    index = cast(out, offset, DType.I64)
+    element = memory_element(place.dtype)
+    return out.pure(f"getelementptr inbounds {element}, ptr {place.pointer}, {register(index.type)} {index.text}")
+
+
+def _gather(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
+    pointers = _pointers(out, place, offset)
+    lanes, spelt, size = kind.lanes, memory(kind), place.dtype.itemsize
+    name = f"llvm.masked.gather.{suffix(_memory_type(kind))}.v{lanes}p0"
+    out.module.declarations[f"declare {spelt} @{name}(<{lanes} x ptr>, i32, <{lanes} x i1>, {spelt})"] = None
+    operands = f"<{lanes} x ptr> {pointers}, i32 {size}, <{lanes} x i1> splat (i1 true), {spelt} poison"
+    return _from_memory(out, out.result(f"call {spelt} @{name}({operands})"), kind)
+
+
+def _scatter(out: FunctionText, place: Place, offset: Value, value: Value) -> None:
+    pointers = _pointers(out, place, offset)
+    lanes, spelt, size = value.type.lanes, memory(value.type), place.dtype.itemsize
+    name = f"llvm.masked.scatter.{suffix(_memory_type(value.type))}.v{lanes}p0"
+    out.module.declarations[f"declare void @{name}({spelt}, <{lanes} x ptr>, i32, <{lanes} x i1>)"] = None
+    stored = f"{spelt} {_to_memory(out, value)}"
+    out.effect(f"call void @{name}({stored}, <{lanes} x ptr> {pointers}, i32 {size}, <{lanes} x i1> splat (i1 true))")
+
+
+def _memory_type(kind: Type) -> Type:
+    """Return the integer type of as many bits where registers and memory differ."""
+    match kind.dtype:
+        case DType.BOOL:
+            return kind.with_dtype(DType.U8)
+        case DType.BF16:
+            return kind.with_dtype(DType.U16)
+        case _:
+            return kind

@@ -1,0 +1,286 @@
+"""The native half of the thread pool, as LLVM IR: launches and workers meet without Python.
+
+All state is one block of :data:`POOL_BYTES` bytes, zero at first and then initialised by ``setup``. Its word
+``state`` holds the number of the latest job, whether that job is open, and how many workers joined it. The
+launching thread writes the job, opens it, works, closes it, and then waits only for the workers that joined: one
+that wakes up too late costs nothing. A worker joins by compare-and-swap, so it never reads a job that is being
+written. Groups are handed out in chunks by an atomic counter.
+
+Idle threads spin for a while, then sleep on a condition variable. Each side announces what it did before it
+looks at the other, both sequentially consistent, so that no wake-up is lost (Dekker's pattern).
+"""
+
+from __future__ import annotations
+
+import platform
+from string import Template
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+POOL_BYTES: Final = 1024
+"""Size of a pool's memory; aligned to a cache line of 64 bytes. Mutexes and conditions have 128 bytes each, more than
+any system needs."""
+
+CHUNKS_PER_THREAD: Final = 4
+"""Chunks that a launch is cut into for each of its threads: enough to even out threads that are late."""
+
+_X86: Final = ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()")
+_ARM: Final = ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)")
+_PAUSES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {"x86_64": _X86, "amd64": _X86, "aarch64": _ARM, "arm64": _ARM}
+)
+"""Declaration and call of the instruction that tells a processor that a thread spins."""
+
+
+def pool_code() -> str:
+    """Return the module with the functions ``setup``, ``launch``, ``work`` and ``stop``."""
+    declaration, pause = _PAUSES.get(platform.machine().lower(), ("", ""))
+    return _CODE.substitute(declaration=declaration, pause=pause, chunks=CHUNKS_PER_THREAD)
+
+
+_CODE: Final = Template("""\
+%pool = type {
+  i64, [56 x i8],                  ; 0: state = job number << 16 | open << 15 | joined
+  i64, [56 x i8],                  ; 2: next group
+  i64, [56 x i8],                  ; 4: finished workers
+  i64, [56 x i8],                  ; 6: sleeping workers
+  i64, [56 x i8],                  ; 8: the launching thread sleeps
+  i64, [56 x i8],                  ; 10: stop
+  ptr, ptr, ptr, i64, i64, i64, i64, [8 x i8],  ; 12: function, arguments, scratch, its stride, groups, chunk, workers
+  [128 x i8], [128 x i8], [128 x i8]  ; 20: mutex, 21: condition of workers, 22: condition of the launching thread
+}
+
+declare i32 @pthread_mutex_init(ptr, ptr)
+declare i32 @pthread_cond_init(ptr, ptr)
+declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @pthread_cond_wait(ptr, ptr)
+declare i32 @pthread_cond_broadcast(ptr)
+$declaration
+
+define void @setup(ptr %pool) nounwind {
+  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 20
+  %work = getelementptr %pool, ptr %pool, i64 0, i32 21
+  %done = getelementptr %pool, ptr %pool, i64 0, i32 22
+  %a = call i32 @pthread_mutex_init(ptr %mutex, ptr null)
+  %b = call i32 @pthread_cond_init(ptr %work, ptr null)
+  %c = call i32 @pthread_cond_init(ptr %done, ptr null)
+  ret void
+}
+
+define internal void @wake(ptr %pool, i32 %which) nounwind {
+  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 20
+  %a = call i32 @pthread_mutex_lock(ptr %mutex)
+  %is_work = icmp eq i32 %which, 0
+  %work = getelementptr %pool, ptr %pool, i64 0, i32 21
+  %done = getelementptr %pool, ptr %pool, i64 0, i32 22
+  %condition = select i1 %is_work, ptr %work, ptr %done
+  %b = call i32 @pthread_cond_broadcast(ptr %condition)
+  %c = call i32 @pthread_mutex_unlock(ptr %mutex)
+  ret void
+}
+
+; Run chunks of the current job until none is left; thread 0 is the launching one.
+define internal void @run_chunks(ptr %pool, i64 %thread) nounwind {
+entry:
+  %function_place = getelementptr %pool, ptr %pool, i64 0, i32 12
+  %function = load ptr, ptr %function_place
+  %arguments_place = getelementptr %pool, ptr %pool, i64 0, i32 13
+  %arguments = load ptr, ptr %arguments_place
+  %scratch_place = getelementptr %pool, ptr %pool, i64 0, i32 14
+  %scratch = load ptr, ptr %scratch_place
+  %stride_place = getelementptr %pool, ptr %pool, i64 0, i32 15
+  %stride = load i64, ptr %stride_place
+  %groups_place = getelementptr %pool, ptr %pool, i64 0, i32 16
+  %groups = load i64, ptr %groups_place
+  %chunk_place = getelementptr %pool, ptr %pool, i64 0, i32 17
+  %chunk = load i64, ptr %chunk_place
+  %next_place = getelementptr %pool, ptr %pool, i64 0, i32 2
+  %offset = mul i64 %thread, %stride
+  %own_scratch = getelementptr i8, ptr %scratch, i64 %offset
+  br label %take
+take:
+  %begin = atomicrmw add ptr %next_place, i64 %chunk monotonic
+  %left = icmp slt i64 %begin, %groups
+  br i1 %left, label %run, label %finished
+run:
+  %full = add i64 %begin, %chunk
+  %end = call i64 @llvm.smin.i64(i64 %full, i64 %groups)
+  call void %function(ptr %arguments, ptr %own_scratch, i64 %begin, i64 %end)
+  br label %take
+finished:
+  ret void
+}
+declare i64 @llvm.smin.i64(i64, i64)
+
+; Run a job on this thread and on up to %workers others. One thread at a time may be in here.
+define void @launch(
+  ptr %pool, ptr %function, ptr %arguments, ptr %scratch, i64 %stride, i64 %groups, i64 %workers, i64 %spins
+) nounwind {
+entry:
+  %function_place = getelementptr %pool, ptr %pool, i64 0, i32 12
+  store ptr %function, ptr %function_place
+  %arguments_place = getelementptr %pool, ptr %pool, i64 0, i32 13
+  store ptr %arguments, ptr %arguments_place
+  %scratch_place = getelementptr %pool, ptr %pool, i64 0, i32 14
+  store ptr %scratch, ptr %scratch_place
+  %stride_place = getelementptr %pool, ptr %pool, i64 0, i32 15
+  store i64 %stride, ptr %stride_place
+  %groups_place = getelementptr %pool, ptr %pool, i64 0, i32 16
+  store i64 %groups, ptr %groups_place
+  %threads = add i64 %workers, 1
+  %parts = mul i64 %threads, $chunks
+  %share = udiv i64 %groups, %parts
+  %chunk = call i64 @llvm.smax.i64(i64 %share, i64 1)
+  %chunk_place = getelementptr %pool, ptr %pool, i64 0, i32 17
+  store i64 %chunk, ptr %chunk_place
+  %workers_place = getelementptr %pool, ptr %pool, i64 0, i32 18
+  store atomic i64 %workers, ptr %workers_place monotonic, align 8
+  %next_place = getelementptr %pool, ptr %pool, i64 0, i32 2
+  store atomic i64 0, ptr %next_place monotonic, align 64
+  %finished_place = getelementptr %pool, ptr %pool, i64 0, i32 4
+  store atomic i64 0, ptr %finished_place monotonic, align 64
+  %old = load atomic i64, ptr %pool monotonic, align 64
+  %old_number = lshr i64 %old, 16
+  %number = add i64 %old_number, 1
+  %shifted = shl i64 %number, 16
+  %opened = or i64 %shifted, 32768
+  store atomic i64 %opened, ptr %pool seq_cst, align 64
+  %sleepers_place = getelementptr %pool, ptr %pool, i64 0, i32 6
+  %sleepers = load atomic i64, ptr %sleepers_place seq_cst, align 64
+  %asleep = icmp ne i64 %sleepers, 0
+  br i1 %asleep, label %rouse, label %work
+rouse:
+  call void @wake(ptr %pool, i32 0)
+  br label %work
+work:
+  call void @run_chunks(ptr %pool, i64 0)
+  %closing = atomicrmw and ptr %pool, i64 -32769 acq_rel
+  %joined = and i64 %closing, 32767
+  br label %spin
+spin:
+  %turn = phi i64 [ 0, %work ], [ %turn_next, %again ]
+  %finished = load atomic i64, ptr %finished_place acquire, align 64
+  %all = icmp eq i64 %finished, %joined
+  br i1 %all, label %done, label %again
+again:
+  $pause
+  %turn_next = add i64 %turn, 1
+  %patient = icmp ult i64 %turn_next, %spins
+  br i1 %patient, label %spin, label %sleep
+sleep:
+  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 20
+  %condition = getelementptr %pool, ptr %pool, i64 0, i32 22
+  %waiting_place = getelementptr %pool, ptr %pool, i64 0, i32 8
+  %locked = call i32 @pthread_mutex_lock(ptr %mutex)
+  store atomic i64 1, ptr %waiting_place seq_cst, align 64
+  br label %look
+look:
+  %finished_now = load atomic i64, ptr %finished_place seq_cst, align 64
+  %all_now = icmp eq i64 %finished_now, %joined
+  br i1 %all_now, label %awake, label %wait
+wait:
+  %woken = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
+  br label %look
+awake:
+  store atomic i64 0, ptr %waiting_place seq_cst, align 64
+  %unlocked = call i32 @pthread_mutex_unlock(ptr %mutex)
+  br label %done
+done:
+  ret void
+}
+declare i64 @llvm.smax.i64(i64, i64)
+
+; The life of a worker: it returns after @stop only.
+define void @work(ptr %pool, i64 %spins) nounwind {
+entry:
+  %next_place = getelementptr %pool, ptr %pool, i64 0, i32 2
+  %finished_place = getelementptr %pool, ptr %pool, i64 0, i32 4
+  %sleepers_place = getelementptr %pool, ptr %pool, i64 0, i32 6
+  %waiting_place = getelementptr %pool, ptr %pool, i64 0, i32 8
+  %stop_place = getelementptr %pool, ptr %pool, i64 0, i32 10
+  %workers_place = getelementptr %pool, ptr %pool, i64 0, i32 18
+  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 20
+  %condition = getelementptr %pool, ptr %pool, i64 0, i32 21
+  br label %spin
+spin:
+  %last = phi i64 [ 0, %entry ], [ %last, %pause ], [ %number, %crowded ], [ %last, %lost ],
+    [ %number, %worked ], [ %last, %rested ]
+  %turn = phi i64 [ 0, %entry ], [ %turn_next, %pause ], [ %turn, %crowded ], [ %turn, %lost ],
+    [ 0, %worked ], [ 0, %rested ]
+  %stop = load atomic i64, ptr %stop_place acquire, align 64
+  %stopped = icmp ne i64 %stop, 0
+  br i1 %stopped, label %leave, label %look
+look:
+  %state = load atomic i64, ptr %pool acquire, align 64
+  %number = lshr i64 %state, 16
+  %is_new = icmp ne i64 %number, %last
+  %open_bit = and i64 %state, 32768
+  %is_open = icmp ne i64 %open_bit, 0
+  %wanted = and i1 %is_new, %is_open
+  br i1 %wanted, label %try, label %pause
+pause:
+  $pause
+  %turn_next = add i64 %turn, 1
+  %patient = icmp ult i64 %turn_next, %spins
+  br i1 %patient, label %spin, label %sleep
+try:
+  %joined = and i64 %state, 32767
+  %workers = load atomic i64, ptr %workers_place monotonic, align 8
+  %room = icmp ult i64 %joined, %workers
+  br i1 %room, label %join, label %crowded
+crowded:
+  br label %spin
+join:
+  %more = add i64 %state, 1
+  %exchange = cmpxchg ptr %pool, i64 %state, i64 %more acq_rel monotonic
+  %won = extractvalue { i64, i1 } %exchange, 1
+  br i1 %won, label %run, label %lost
+lost:
+  br label %spin
+run:
+  %thread = add i64 %joined, 1
+  call void @run_chunks(ptr %pool, i64 %thread)
+  %finished = atomicrmw add ptr %finished_place, i64 1 seq_cst
+  %waiting = load atomic i64, ptr %waiting_place seq_cst, align 64
+  %is_awaited = icmp ne i64 %waiting, 0
+  br i1 %is_awaited, label %tell, label %worked
+tell:
+  call void @wake(ptr %pool, i32 1)
+  br label %worked
+worked:
+  br label %spin
+sleep:
+  %locked = call i32 @pthread_mutex_lock(ptr %mutex)
+  %sleepers = atomicrmw add ptr %sleepers_place, i64 1 seq_cst
+  %state_now = load atomic i64, ptr %pool seq_cst, align 64
+  %number_now = lshr i64 %state_now, 16
+  %is_new_now = icmp ne i64 %number_now, %last
+  %open_bit_now = and i64 %state_now, 32768
+  %is_open_now = icmp ne i64 %open_bit_now, 0
+  %wanted_now = and i1 %is_new_now, %is_open_now
+  %stop_now = load atomic i64, ptr %stop_place seq_cst, align 64
+  %stopped_now = icmp ne i64 %stop_now, 0
+  %busy = or i1 %wanted_now, %stopped_now
+  br i1 %busy, label %rested, label %wait
+wait:
+  %woken = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
+  br label %rested
+rested:
+  %fewer = atomicrmw sub ptr %sleepers_place, i64 1 seq_cst
+  %unlocked = call i32 @pthread_mutex_unlock(ptr %mutex)
+  br label %spin
+leave:
+  ret void
+}
+
+define void @stop(ptr %pool) nounwind {
+  %stop_place = getelementptr %pool, ptr %pool, i64 0, i32 10
+  store atomic i64 1, ptr %stop_place seq_cst, align 64
+  call void @wake(ptr %pool, i32 0)
+  ret void
+}
+""")

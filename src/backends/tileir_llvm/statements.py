@@ -1,0 +1,165 @@
+"""Statements of kernels as LLVM basic blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
+
+from tileir.semtree.ir import Assign, Barrier, Declare, DeclareArray, For, If, LoopKind, Var
+from tileir.semtree.rewrite import statements
+from tileir_llvm.conversions import integer
+from tileir_llvm.expressions import Cell, Environment, evaluate
+from tileir_llvm.layout import ALIGNMENT
+from tileir_llvm.memory import Place, store
+from tileir_llvm.spelling import memory_element, register
+from tileir_llvm.text import Value
+
+if TYPE_CHECKING:
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+    from tileir_llvm.layout import Layout
+
+
+@attrs.define
+class Statements:
+    """Writes the statements of one kernel.
+
+    Attributes:
+        env: What names mean where the text is written.
+        layout: Where arrays live.
+        assigned: Names of the variables that are assigned to somewhere in the kernel.
+
+    """
+
+    env: Environment
+    layout: Layout
+    assigned: frozenset[str]
+    _cells: dict[Var, Cell] = attrs.field(factory=dict, init=False)
+    _places: dict[DeclareArray, Place] = attrs.field(factory=dict, init=False)
+
+    def write(self, stmts: tuple[Stmt, ...]) -> None:
+        """Write statements, one after the other."""
+        for stmt in stmts:
+            self._write(stmt)
+
+    def _write(self, stmt: Stmt) -> None:
+        match stmt:
+            case Declare(variable=variable, value=value):
+                self._declare(variable, value)
+            case DeclareArray():
+                self.env.arrays[stmt.name] = self._place(stmt)
+            case Assign():
+                self._assign(stmt)
+            case For():
+                self._loop(stmt)
+            case If():
+                self._branch(stmt)
+            case Barrier():
+                pass  # the emitter refuses groups of several threads that have one
+            case _:
+                assert_never(stmt)
+
+    def _declare(self, variable: Var, expr: Expr) -> None:
+        value = evaluate(self.env, expr)
+        if variable.name not in self.assigned:
+            self.env.variables[variable.name] = value
+            return
+        cell = self._cells.get(variable)
+        if cell is None:
+            cell = Cell(self.env.out.alloca(register(variable.type), ALIGNMENT), variable.type)
+            self._cells[variable] = cell
+        self.env.variables[variable.name] = cell
+        self._set(cell, value)
+
+    def _set(self, cell: Cell, value: Value) -> None:
+        self.env.out.effect(f"store {register(value.type)} {value.text}, ptr {cell.pointer}")
+
+    def _place(self, array: DeclareArray) -> Place:
+        place = self._places.get(array)
+        if place is not None:
+            return place
+        out = self.env.out
+        if array in self.layout.offsets:
+            offset = self.layout.offsets[array]
+            pointer = out.pure(f"getelementptr inbounds i8, ptr %scratch, i64 {offset}") if offset else "%scratch"
+            return Place(pointer, array.dtype, ALIGNMENT)
+        alignment = max(array.dtype.itemsize, min(array.alignment, ALIGNMENT))
+        kind = f"[{array.size} x {memory_element(array.dtype)}]"
+        place = Place(out.alloca(kind, alignment), array.dtype, alignment)
+        self._places[array] = place
+        return place
+
+    def _assign(self, stmt: Assign) -> None:
+        target = stmt.target
+        value = evaluate(self.env, stmt.value)
+        if not isinstance(target, Var):
+            offset = evaluate(self.env, target.offset, index=True)
+            store(self.env.out, self.env.arrays[target.array], offset, value)
+            return
+        cell = self.env.variables[target.name]
+        if isinstance(cell, Cell):
+            self._set(cell, value)
+
+    def _loop(self, loop: For) -> None:
+        begin = evaluate(self.env, loop.begin, index=True)
+        end = evaluate(self.env, loop.end, index=True)
+        if begin.known is not None and end.known is not None:
+            values = range(begin.known, end.known, loop.step)
+            if len(values) <= 1 or loop.kind is LoopKind.UNROLL:
+                for value in values:
+                    self.env.variables[loop.counter.name] = integer(value, loop.counter.type)
+                    self.write(loop.body)
+                return
+        self._counted_loop(loop, begin, end)
+
+    def _counted_loop(self, loop: For, begin: Value, end: Value) -> None:
+        """Write a loop that tests at its end, behind a test whether it runs at all."""
+        out, kind = self.env.out, register(begin.type)
+        body, done = out.fresh_label("loop"), out.fresh_label("done")
+        signed = "s" if begin.type.dtype.is_signed else "u"
+        if begin.known is not None and end.known is not None:
+            out.branch(body)
+        else:
+            out.branch_if(out.pure(f"icmp {signed}lt {kind} {begin.text}, {end.text}"), body, done)
+        entered_from = out.block
+        out.start(body)
+        counter, following = out.register(), out.register()
+        position = len(out.lines)
+        with out.scope():
+            self.env.variables[loop.counter.name] = Value(counter, loop.counter.type)
+            self.write(loop.body)
+            out.lines.append(f"  {following} = add {'nsw' if signed == 's' else 'nuw'} {kind} {counter}, {loop.step}")
+            again = out.pure(f"icmp {signed}lt {kind} {following}, {end.text}")
+            out.loop_back(again, body, done, vectorise=loop.kind is LoopKind.VECTOR)
+        phi = f"  {counter} = phi {kind} [ {begin.text}, %{entered_from} ], [ {following}, %{out.block} ]"
+        out.lines.insert(position, phi)
+        out.start(done)
+
+    def _branch(self, stmt: If) -> None:
+        condition = evaluate(self.env, stmt.condition)
+        if condition.known is not None:
+            self.write(stmt.then if condition.known else stmt.otherwise)
+            return
+        out = self.env.out
+        then, done = out.fresh_label("then"), out.fresh_label("endif")
+        otherwise = out.fresh_label("else") if stmt.otherwise else done
+        out.branch_if(condition.text, then, otherwise)
+        out.start(then)
+        with out.scope():
+            self.write(stmt.then)
+        out.branch(done)
+        if stmt.otherwise:
+            out.start(otherwise)
+            with out.scope():
+                self.write(stmt.otherwise)
+            out.branch(done)
+        out.start(done)
+
+
+def assigned_variables(kernel: KernelFunction) -> frozenset[str]:
+    """Return the names of all variables that the kernel assigns to."""
+    return frozenset(
+        stmt.target.name
+        for stmt in statements(kernel.body)
+        if isinstance(stmt, Assign) and isinstance(stmt.target, Var)
+    )
