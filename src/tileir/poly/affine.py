@@ -96,12 +96,14 @@ class Affine:
     def __mul__(self, factor: Rational) -> Affine:
         if factor == 0:
             return Affine()
+        if factor == 1:
+            return self
         return Affine(tuple((i, exact(c * factor)) for i, c in self.terms), exact(self.offset * factor))
 
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: Rational) -> Affine:
-        return self * exact(Fraction(1) / divisor)
+        return self if divisor == 1 else self * exact(Fraction(1) / divisor)
 
     def evaluate(self, values: Mapping[str, int]) -> Rational:
         """Return the value at an index point that binds every index of the expression."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from tileir.poly.affine import Rational, exact
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tileir.poly.affine import Rational
-
 IntegerRows: TypeAlias = tuple[tuple[int, ...], ...]
-FractionRows: TypeAlias = tuple[tuple[Fraction, ...], ...]
+RationalRows: TypeAlias = tuple[tuple[Rational, ...], ...]
 
 
 @attrs.frozen
@@ -97,40 +97,51 @@ def kernel(rows: Sequence[Sequence[int]], width: int) -> IntegerRows:
     return hermite([[row[k] for row in rows] for k in range(width)]).relations
 
 
-def inverse(matrix: Sequence[Sequence[Rational]]) -> FractionRows | None:
-    """Return the inverse of a square rational matrix; None when it is singular."""
+def inverse(matrix: Sequence[Sequence[Rational]]) -> RationalRows | None:
+    """Return the inverse of a square rational matrix; None when it is singular.
+
+    Works without fractions (E. Bareiss, "Sylvester's identity and multistep integer-preserving Gaussian
+    elimination", 1968): after each step all pivots found so far have the same value.
+    """
     size = len(matrix)
-    work = [[Fraction(x) for x in row] + [Fraction(int(i == k)) for k in range(size)] for i, row in enumerate(matrix)]
+    scales = [common_denominator((row,)) for row in matrix]
+    work = [
+        [*(int(x * scale) for x in row), *(scale if i == k else 0 for k in range(size))]
+        for i, (row, scale) in enumerate(zip(matrix, scales, strict=True))
+    ]
+    divisor = 1
     for column in range(size):
         found = next((r for r in range(column, size) if work[r][column] != 0), None)
         if found is None:
             return None
         work[column], work[found] = work[found], work[column]
-        pivot = work[column][column]
-        work[column] = [x / pivot for x in work[column]]
+        lead = work[column]
+        pivot = lead[column]
         for r in range(size):
-            factor = work[r][column]
-            if r != column and factor != 0:
-                work[r] = [x - factor * y for x, y in zip(work[r], work[column], strict=True)]
-    return tuple(tuple(row[size:]) for row in work)
+            if r != column:
+                factor = work[r][column]
+                work[r] = [(pivot * x - factor * y) // divisor for x, y in zip(work[r], lead, strict=True)]
+        divisor = pivot
+    return tuple(tuple(exact(Fraction(x, divisor)) if x else 0 for x in row[size:]) for row in work)
 
 
 def independent(rows: Iterable[Sequence[Rational]], wanted: int) -> tuple[int, ...]:
     """Return the numbers of the first rows that are linearly independent, at most ``wanted`` of them."""
     chosen: list[int] = []
-    reduced: list[tuple[int, list[Rational]]] = []
+    reduced: list[tuple[int, list[int]]] = []
     for number, row in enumerate(rows):
         if len(chosen) == wanted:
             break
-        rest = list(row)
+        scale = common_denominator((row,))
+        rest = [int(x * scale) for x in row]
         for column, other in reduced:
-            factor = rest[column]
+            factor, lead = rest[column], other[column]
             if factor != 0:
-                rest = [x - factor * y for x, y in zip(rest, other, strict=True)]
-        lead = next((k for k, x in enumerate(rest) if x != 0), None)
-        if lead is not None:
-            scale = Fraction(1) / rest[lead]
-            reduced.append((lead, [x * scale for x in rest]))
+                rest = [lead * x - factor * y for x, y in zip(rest, other, strict=True)]
+        divisor = gcd(*rest)
+        if divisor != 0:
+            rest = [x // divisor for x in rest]
+            reduced.append((next(k for k, x in enumerate(rest) if x != 0), rest))
             chosen.append(number)
     return tuple(chosen)
 
@@ -147,24 +158,24 @@ def common_denominator(rows: Iterable[Iterable[Rational]]) -> int:
     return lcm(*(x.denominator for row in rows for x in row))
 
 
-def dual(rows: Sequence[Sequence[Rational]]) -> FractionRows:
+def dual(rows: Sequence[Sequence[Rational]]) -> RationalRows:
     """Return the dual of the lattice that ``rows`` span: a basis of the vectors ``v`` with ``row · v`` integral.
 
     ``rows`` must have full column rank. The basis is upper triangular and in Hermite normal form.
     """
     spanned = _rational_hermite(rows)
-    inverted = inverse(spanned)
+    inverted = inverse(spanned) if len(spanned) == len(rows[0]) else None
     if inverted is None:
         raise ValueError("the rows of a dual lattice must have full column rank")
     return _rational_hermite(tuple(zip(*inverted, strict=True)))
 
 
-def _rational_hermite(rows: Sequence[Sequence[Rational]]) -> FractionRows:
+def _rational_hermite(rows: Sequence[Sequence[Rational]]) -> RationalRows:
     """Return the non-zero rows of the Hermite normal form of a rational matrix."""
     scale = common_denominator(rows)
     work = [[int(x * scale) for x in row] for row in rows]
     pivots = _eliminate(work, len(rows[0]))
-    return tuple(tuple(Fraction(x, scale) for x in row) for row in work[: len(pivots)])
+    return tuple(tuple(exact(Fraction(x, scale)) if x else 0 for x in row) for row in work[: len(pivots)])
 
 
 @attrs.frozen
@@ -174,8 +185,8 @@ class Coset:
     ``periods[j]`` is the least ``m > 0`` for which ``m · basis[j][j]`` along axis j leads from point to point.
     """
 
-    origin: tuple[Fraction, ...]
-    basis: FractionRows
+    origin: tuple[Rational, ...]
+    basis: RationalRows
     periods: tuple[int, ...]
 
 

@@ -85,7 +85,7 @@ def _basis(names: Sequence[str], output: Sequence[Affine], constraints: Sequence
         raise ValueError("the constraints do not determine every index")
     basis = [Affine.index(f"v{k}") - candidates[number].offset for k, number in enumerate(chosen)]
     return {
-        name: total(polynomial * factor for polynomial, factor in zip(basis, row, strict=True))
+        name: total(polynomial * factor for polynomial, factor in zip(basis, row, strict=True) if factor != 0)
         for name, row in zip(names, inverted, strict=True)
     }
 

@@ -222,15 +222,21 @@ class _Tableau:
         return values
 
     def branches(self) -> tuple[_Tableau, _Tableau] | None:
-        """Split at an index with a fractional value; the nearer side comes last. None when all are integral."""
-        indices = len(self.nonbasic)
+        """Split at the fractional index of the narrowest span; the nearer side comes last. None when there is none."""
+        found: tuple[int, int, int] | None = None  # index, value rounded down, numerator of the rest
+        width: int | None = None
         for r, variable in enumerate(self.basic):
-            if variable >= indices:
+            if variable >= len(self.nonbasic):
                 continue
             value = sum(x * v for x, v in zip(self.matrix[r], self.at, strict=True))
             whole, rest = divmod(value, self.denominator)
-            if rest != 0:
-                down, up = self.copy(), self.copy()
-                down.high[variable], up.low[variable] = whole, whole + 1
-                return (up, down) if 2 * rest <= self.denominator else (down, up)
-        return None
+            low, high = self.low[variable], self.high[variable]
+            extent = None if low is None or high is None else high - low
+            if rest != 0 and (found is None or (extent is not None and (width is None or extent < width))):
+                found, width = (variable, whole, rest), extent
+        if found is None:
+            return None
+        variable, whole, rest = found
+        down, up = self.copy(), self.copy()
+        down.high[variable], up.low[variable] = whole, whole + 1
+        return (up, down) if 2 * rest <= self.denominator else (down, up)
