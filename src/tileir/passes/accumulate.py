@@ -10,10 +10,11 @@ from tileir.core.dtype import DType
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Op
 from tileir.core.rewrite import rewritten
-from tileir.passes.analysis.accesses import always_reached, injective, known_ranges
+from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges
 from tileir.passes.base import selected, with_kernels
 from tileir.passes.schedule import REGISTER
 from tileir.poly.affine import Affine
+from tileir.poly.coverage import injective
 from tileir.stripe.ir import (
     Block,
     Constant,
@@ -132,7 +133,8 @@ class _Split:
         if any(used - fixed != written[0] - fixed for used in written) or any(i.affine is not None for i in inner):
             return None
         ranges = {index.name: index.range for index in outer}
-        if not all(injective(r.access, r.shape.strides, ranges) and r.shape.elements == 1 for r in scoped):
+        apart = tuple(c for c in block.constraints if all(name in ranges for name in c.indices))
+        if not all(is_element(r) and injective(r.access, ranges, apart) for r in scoped):
             return None
         return cls(block, scoped, outer, inner)
 

@@ -1,0 +1,84 @@
+"""Rewriting the indices and names of a block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.rewrite import rewritten
+from tileir.stripe.ir import Block, Constant, Convert, Intrinsic, Load, LoadIndex, Special, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.poly.affine import Affine
+    from tileir.stripe.ir import Device, Index, Location, Refinement, Statement
+
+
+def reindexed(block: Block, indices: tuple[Index, ...], values: Mapping[str, Affine]) -> Block:
+    """Return ``block`` over other indices: each old one that ``values`` holds is replaced by its affine of new ones."""
+    return attrs.evolve(
+        block,
+        indices=indices,
+        constraints=tuple(constraint.substitute(values) for constraint in block.constraints),
+        refinements=tuple(moved(refinement, values) for refinement in block.refinements),
+        statements=rewritten(block.statements, lambda statement: (_with_values(statement, values),)),
+        location=_located(block.location, values),
+    )
+
+
+def moved(refinement: Refinement, values: Mapping[str, Affine]) -> Refinement:
+    """Return a refinement with the indices of its block replaced."""
+    access = tuple(affine.substitute(values) for affine in refinement.access)
+    location = _located(refinement.location, values)
+    unit = None if refinement.cache_unit is None else refinement.cache_unit.substitute(values)
+    return attrs.evolve(refinement, access=access, location=location, cache_unit=unit)
+
+
+def _located(location: Location, values: Mapping[str, Affine]) -> Location:
+    if not any(device.units for device in location):
+        return location
+    return tuple(_device(device, values) for device in location)
+
+
+def _device(device: Device, values: Mapping[str, Affine]) -> Device:
+    return attrs.evolve(device, units=tuple(unit.substitute(values) for unit in device.units))
+
+
+def _with_values(statement: Statement, values: Mapping[str, Affine]) -> Statement:
+    match statement:
+        case LoadIndex(affine=affine):
+            new = affine.substitute(values)
+            return statement if new is affine else attrs.evolve(statement, affine=new)
+        case Block(indices=indices) if any(i.affine is not None for i in indices):
+            passed = tuple(
+                i if i.affine is None else attrs.evolve(i, affine=i.affine.substitute(values)) for i in indices
+            )
+            return attrs.evolve(statement, indices=passed)
+        case _:
+            return statement
+
+
+def renamed(statement: Statement, scalars: Mapping[str, str], views: Mapping[str, str]) -> Statement:
+    """Return a statement with the scalars and refinements of its block renamed; its dependencies are dropped."""
+    match statement:
+        case Load(source=source, into=into, index=index):
+            place = None if index is None else scalars.get(index, index)
+            return Load(views.get(source, source), scalars.get(into, into), place, statement.tags)
+        case Store(source=source, into=into, index=index):
+            place = None if index is None else scalars.get(index, index)
+            return Store(scalars.get(source, source), views.get(into, into), place, statement.tags)
+        case Intrinsic(inputs=inputs, into=into):
+            names = tuple(scalars.get(name, name) for name in inputs)
+            return attrs.evolve(statement, inputs=names, into=scalars.get(into, into), deps=())
+        case Convert(input=value, into=into):
+            return attrs.evolve(statement, input=scalars.get(value, value), into=scalars.get(into, into), deps=())
+        case LoadIndex(into=into) | Constant(into=into):
+            return attrs.evolve(statement, into=scalars.get(into, into), deps=())
+        case Special(inputs=inputs, outputs=outputs):
+            read, written = (tuple(views.get(name, name) for name in names) for names in (inputs, outputs))
+            return attrs.evolve(statement, inputs=read, outputs=written, deps=())
+        case Block(refinements=refinements):
+            sourced = tuple(attrs.evolve(r, source=views[r.source]) if r.source in views else r for r in refinements)
+            return attrs.evolve(statement, refinements=sourced, deps=())

@@ -1,0 +1,253 @@
+"""Small Stripe programs with every shape of kernel that passes must know, and arrays to run them on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+import numpy as np
+from hypothesis import strategies as st
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Combination, Op
+from tileir.poly.affine import Affine
+from tileir.stripe.interpreter import interpret
+from tileir.stripe.ir import Block, Direction, Program, Refinement, Tags, TensorShape
+from tileir.stripe.lowering import lower
+from tileir.stripe.parser import parse_block
+from tileir.typed.ir import (
+    Access,
+    Cast,
+    Constant,
+    Constraint,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Function,
+    Gather,
+    Reshape,
+    Scatter,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tileir.typed.ir import Operation, Shape
+
+    Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+
+SHAPES: tuple[Shape, ...] = ((), (4,), (1, 4), (3, 1), (3, 4), (4, 3), (2, 6), (12,), (2, 3, 2))
+"""Shapes that broadcast with each other, reshape into each other, or fit a product or a window."""
+
+
+@attrs.define
+class _Functions:
+    """Draws one operation after the other; values are i32, so that no result depends on an order of sums."""
+
+    draw: st.DrawFn
+    values: dict[str, Shape]
+    operations: list[Operation] = attrs.field(factory=list)
+
+    def pick(self) -> str:
+        return self.draw(st.sampled_from(list(self.values)))
+
+    def name(self) -> str:
+        return f"v{len(self.operations)}"
+
+    def add(self, operation: Operation) -> None:
+        self.operations.append(operation)
+        if operation.dtype is DType.I32:
+            self.values[operation.name] = operation.shape
+
+    def elementwise(self) -> None:
+        left, right = self.pick(), self.pick()
+        try:
+            shape = np.broadcast_shapes(self.values[left], self.values[right])
+        except ValueError:
+            right, shape = left, self.values[left]
+        op = self.draw(st.sampled_from((Op.ADD, Op.MUL, Op.MAX, Op.SUB)))
+        self.add(Elementwise(self.name(), op, (left, right), DType.I32, shape))
+
+    def choice(self) -> None:
+        value = self.pick()
+        shape = self.values[value]
+        zero = Constant(self.name(), DType.I32, 0)
+        self.add(zero)
+        self.values.pop(zero.name)
+        positive = Elementwise(self.name(), Op.CMP_GT, (value, zero.name), DType.BOOL, shape)
+        self.add(positive)
+        self.add(Elementwise(self.name(), Op.COND, (positive.name, value, zero.name), DType.I32, shape))
+
+    def cast(self) -> None:
+        value = self.pick()
+        shape = self.values[value]
+        narrow = Cast(self.name(), value, DType.I8, shape)
+        self.add(narrow)
+        self.add(Cast(self.name(), narrow.name, DType.I32, shape))
+
+    def reshape(self) -> None:
+        value = self.pick()
+        count = int(np.prod(self.values[value]))
+        shapes = [shape for shape in SHAPES if int(np.prod(shape)) == count]
+        self.add(Reshape(self.name(), value, DType.I32, self.draw(st.sampled_from(shapes or [self.values[value]]))))
+
+    def coordinate(self) -> None:
+        shape = self.values[self.pick()]
+        if shape:
+            self.add(Coordinate(self.name(), self.draw(st.integers(0, len(shape) - 1)), DType.I32, shape))
+
+    def gather(self) -> None:
+        data, indices = self.pick(), self.pick()
+        if self.values[data]:
+            shape = (*self.values[indices], *self.values[data][1:])
+            self.add(Gather(self.name(), data, indices, DType.I32, shape))
+
+    def scatter(self) -> None:
+        indices = self.pick()
+        shape = self.values[indices]
+        if shape:
+            self.add(Scatter(self.name(), indices, indices, DType.I32, DType.I32, (5,)))
+
+    def reduce(self) -> None:
+        """Aggregate along some axes, or move axes about."""
+        value = self.pick()
+        shape = self.values[value]
+        kept = self.draw(st.permutations(range(len(shape))))[: self.draw(st.integers(0, len(shape)))]
+        names = [f"i{axis}" for axis in range(len(shape))]
+        output = tuple(Affine.index(names[axis]) for axis in kept)
+        result = tuple(shape[axis] for axis in kept)
+        unique = len(kept) == len(shape)
+        how = self.draw(st.sampled_from(tuple(Aggregation)[: None if unique else -1]))
+        inputs = (Access(value, tuple(map(Affine.index, names))),)
+        self._contract(output, inputs, how, Combination.NONE, result)
+
+    def product(self) -> None:
+        pairs = [
+            (a, b)
+            for a, one in self.values.items()
+            for b, other in self.values.items()
+            if len(one) == len(other) == 2 and one[1] == other[0]
+        ]
+        if not pairs:
+            return
+        left, right = self.draw(st.sampled_from(pairs))
+        i, j, k = map(Affine.index, "ijk")
+        inputs = (Access(left, (i, k)), Access(right, (k, j)))
+        how = self.draw(st.sampled_from((Aggregation.SUM, Aggregation.MAX)))
+        shape = (self.values[left][0], self.values[right][1])
+        self._contract((i, j), inputs, how, Combination.MUL, shape)
+
+    def window(self) -> None:
+        """Slide a window over a vector: with padding, gaps, partial results or all at once."""
+        value = self.pick()
+        if len(self.values[value]) != 1:
+            return
+        x, k = Affine.index("x"), Affine.index("k")
+        step, offset = self.draw(st.integers(1, 2)), self.draw(st.integers(-2, 1))
+        inputs = (Access(value, (x + k + offset,)),)
+        width = Constraint(k, self.draw(st.integers(1, 3)))
+        size = self.draw(st.integers(1, 6))
+        defaults = [name for name, shape in self.values.items() if shape == (size,)]
+        default = self.draw(st.sampled_from([None, *defaults]))
+        how = self.draw(st.sampled_from((Aggregation.SUM, Aggregation.MAX, Aggregation.MIN, Aggregation.PROD)))
+        self._contract((x * step,), inputs, how, Combination.NONE, (size,), (width,), default)
+
+    def overlap(self) -> None:
+        """Add up what falls on one element from several output points."""
+        value = self.pick()
+        shape = self.values[value]
+        if len(shape) != 2:
+            return
+        i, j = Affine.index("i"), Affine.index("j")
+        self._contract(
+            (i + j,), (Access(value, (i, j)),), Aggregation.SUM, Combination.NONE, (sum(shape) - 1,), reduce=False
+        )
+
+    def _contract(
+        self,
+        output: tuple[Affine, ...],
+        inputs: tuple[Access, ...],
+        how: Aggregation,
+        combination: Combination,
+        shape: Shape,
+        constraints: tuple[Constraint, ...] = (),
+        default: str | None = None,
+        *,
+        reduce: bool = True,
+    ) -> None:
+        dtype = DType.I32
+        self.add(
+            Contraction(
+                self.name(), output, inputs, how, combination, dtype, dtype, dtype, shape, constraints, default, reduce
+            )
+        )
+
+
+KINDS = ("elementwise",) * 4 + (
+    "choice", "cast", "reshape", "coordinate", "gather", "scatter", "reduce", "product", "window", "overlap",
+)  # fmt: skip
+
+
+@st.composite
+def functions(draw: st.DrawFn, most: int = 8, kinds: tuple[str, ...] = KINDS) -> Function:
+    """Typed functions of up to ``most`` steps over small i32 tensors."""
+    shapes = draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=3))
+    inputs = tuple(Value(f"in{number}", DType.I32, shape) for number, shape in enumerate(shapes))
+    build = _Functions(draw, {value.name: value.shape for value in inputs})
+    for kind in draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=most)):
+        getattr(build, kind)()
+    if not build.operations:
+        build.elementwise()
+    made = [operation.name for operation in build.operations]
+    last = made[-1]
+    outputs = draw(st.lists(st.sampled_from(made), max_size=2, unique=True).filter(lambda names: last not in names))
+    return Function(inputs, (*outputs, last), tuple(build.operations))
+
+
+def programs(most: int = 8, kinds: tuple[str, ...] = KINDS) -> st.SearchStrategy[Program]:
+    """Stripe programs as lowering makes them."""
+    return functions(most, kinds).map(lower)
+
+
+def arrays_for(program: Program, seed: int = 0) -> dict[str, Array]:
+    """Return small random integers for each parameter."""
+    random = np.random.default_rng(seed)
+    shapes = {name: program.entry.refinement(name).shape for name in program.inputs}
+    return {name: random.integers(-4, 5, shape.sizes).astype(shape.dtype.numpy) for name, shape in shapes.items()}
+
+
+def assert_same_meaning(before: Program, after: Program, arrays: Mapping[str, Array] | None = None) -> None:
+    """Run both programs, the second one also with shuffled points, and compare the results."""
+    given = arrays_for(before) if arrays is None else arrays
+    expected = interpret(before, given)
+    for seed in (None, 7):
+        actual = interpret(after, given, seed=seed)
+        assert actual.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_array_equal(actual[name], value, err_msg=name)
+
+
+def program_of(
+    kernels: Iterable[str],
+    sizes: Mapping[str, Shape],
+    outputs: tuple[str, ...] = ("O",),
+    inputs: tuple[str, ...] | None = None,
+    dtype: DType = DType.F32,
+) -> Program:
+    """Return a program of kernels in Stripe text over dense tensors; by default what no kernel writes is an input."""
+    parsed = [parse_block(f"0: {text.strip()}") for text in kernels]
+    blocks = tuple(attrs.evolve(block, tags=block.tags.add("kernel")) for block in parsed)
+    written = {r.source for block in blocks for r in block.refinements if r.direction.writes}
+    given = tuple(name for name in sizes if name not in written) if inputs is None else inputs
+    allocations, views = [], []
+    for name, extents in sizes.items():
+        shape = TensorShape.dense(dtype, extents)
+        zero = (Affine(),) * len(extents)
+        tags = Tags.of("user" if name in given or name in outputs else "tmp")
+        allocations.append(Refinement(name, Direction.NONE, "", zero, shape, tags=tags))
+        direction = Direction.IN if name in given else Direction.OUT
+        views.append(Refinement(name, direction, name, zero, shape))
+    main = Block("main", refinements=tuple(views), statements=blocks, tags=Tags.of("main"))
+    entry = Block("test", refinements=tuple(allocations), statements=(main,), tags=Tags.of("program"))
+    return Program(entry, given, outputs)
