@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import attrs
@@ -23,8 +24,9 @@ from tileir.stripe.ir import (
     Refinement,
     Store,
     Tags,
+    TensorShape,
 )
-from tileir.stripe.storage import ZERO
+from tileir.stripe.storage import NO_TAGS, ZERO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,11 +52,11 @@ class KernelBuilder:
 
     indices: tuple[Index, ...] = ()
     constraints: tuple[Affine, ...] = ()
-    _views: dict[str, Refinement] = attrs.field(factory=dict, init=False)
+    _views: list[Refinement] = attrs.field(factory=list, init=False)
     _statements: list[Statement] = attrs.field(factory=list, init=False)
     _scalars: NameScope = attrs.field(factory=NameScope, init=False)
     _view_names: NameScope = attrs.field(factory=NameScope, init=False)
-    _loaded: dict[tuple[str, tuple[Affine, ...], Shape], Scalar] = attrs.field(factory=dict, init=False)
+    _loaded: dict[tuple[str, tuple[Affine, ...], TensorShape], Scalar] = attrs.field(factory=dict, init=False)
     _read: dict[str, None] = attrs.field(factory=dict, init=False)
 
     @classmethod
@@ -62,19 +64,18 @@ class KernelBuilder:
         """Return a builder whose points are the elements of a tensor: index ``iN`` for the Nth axis, from 1."""
         return cls(tuple(Index(f"i{axis + 1}", size) for axis, size in enumerate(sizes) if size > 1))
 
-    def load(self, value: str, tensor: Tensor, access: tuple[Affine, ...], *tags: str) -> Scalar:
+    def load(self, value: str, tensor: Tensor, access: tuple[Affine, ...], tags: Tags = NO_TAGS) -> Scalar:
         """Load the element of ``tensor``, called ``value``, at ``access``."""
-        key = (tensor.buffer, access, tensor.sizes)
+        key = (tensor.buffer, access, tensor.shape)
         if key not in self._loaded:
-            name = self._add_view(value, tensor, Direction.IN, access, tags=tags)
+            name = self._add_view(value, tensor, Direction.IN, access, tensor.element_shape(), tags=tags)
             self._loaded[key] = self._define(value, tensor.dtype, lambda into: Load(name, into))
         self._read[value] = None
         return self._loaded[key]
 
     def load_at(self, value: str, tensor: Tensor, index: Scalar, access: tuple[Affine, ...]) -> Scalar:
         """Load an element displaced by ``index`` along axis 0, where ``access`` must be 0."""
-        interior = (tensor.sizes[0], *(1 for _ in tensor.sizes[1:]))
-        name = self._add_view(value, tensor, Direction.IN, access, interior)
+        name = self._add_view(value, tensor, Direction.IN, access, tensor.column_shape())
         self._read[value] = None
         return self._define(value, tensor.dtype, lambda into: Load(name, into, index.name))
 
@@ -87,15 +88,14 @@ class KernelBuilder:
         aggregation: Aggregation | None = None,
     ) -> None:
         """Store ``scalar`` to the element of ``tensor``, called ``value``, at ``access``."""
-        name = self._add_view(value, tensor, Direction.OUT, access, aggregation=aggregation)
+        name = self._add_view(value, tensor, Direction.OUT, access, tensor.element_shape(), aggregation)
         self._statements.append(Store(scalar.name, name))
 
     def merge_at(
         self, value: str, scalar: Scalar, tensor: Tensor, index: Scalar, access: tuple[Affine, ...], how: Aggregation
     ) -> None:
         """Merge ``scalar`` with what is at an element displaced by ``index`` along axis 0, where ``access`` is 0."""
-        interior = (tensor.sizes[0], *(1 for _ in tensor.sizes[1:]))
-        name = self._add_view(value, tensor, Direction.INOUT, access, interior, how)
+        name = self._add_view(value, tensor, Direction.INOUT, access, tensor.column_shape(), how)
         self._statements.append(Store(scalar.name, name, index.name))
 
     def constant(self, stem: str, dtype: DType, value: bool | int | float) -> Scalar:
@@ -128,7 +128,7 @@ class KernelBuilder:
             name.replace("{}", ",".join(self._read)),
             self.indices,
             self.constraints,
-            tuple(self._views.values()),
+            tuple(self._views),
             tuple(self._statements),
             (comment,) if comment else (),
             (),
@@ -141,13 +141,13 @@ class KernelBuilder:
         tensor: Tensor,
         direction: Direction,
         access: tuple[Affine, ...],
-        interior: Shape | None = None,
+        shape: TensorShape,
         aggregation: Aggregation | None = None,
-        tags: tuple[str, ...] = (),
+        tags: Tags = NO_TAGS,
     ) -> str:
         name = self._view_names.fresh(value)
-        view = tensor.view(name, direction, access, interior)
-        self._views[name] = attrs.evolve(view, aggregation=aggregation, tags=Tags.of(*tags))
+        view = Refinement(name, direction, tensor.buffer, access, shape, aggregation, tags=tags)
+        self._views.append(view)
         return name
 
     def _define(self, stem: str, dtype: DType, statement: Callable[[str], Statement]) -> Scalar:
@@ -156,6 +156,7 @@ class KernelBuilder:
         return Scalar(into, dtype)
 
 
+@cache
 def axis_index(axis: int) -> Affine:
     """Return the index of a kernel over the elements of a tensor that runs along ``axis``."""
     return Affine.index(f"i{axis + 1}")
@@ -164,4 +165,4 @@ def axis_index(axis: int) -> Affine:
 def element(sizes: Shape, target: Shape) -> tuple[Affine, ...]:
     """Return the access of a tensor of ``sizes``, broadcast to the kernel over the elements of ``target``."""
     missing = len(target) - len(sizes)
-    return tuple(ZERO if size == 1 else axis_index(missing + axis) for axis, size in enumerate(sizes))
+    return tuple([ZERO if size == 1 else axis_index(missing + axis) for axis, size in enumerate(sizes)])

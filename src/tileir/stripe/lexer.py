@@ -80,10 +80,12 @@ class Lexer:
         """Return the token behind the next one."""
         return self._match(self.token.stop)
 
-    def next_line(self) -> None:
-        """Skip what is left of the line on which the next token starts."""
-        end = self.source.text.find("\n", self.token.start)
-        self.token = self._match(len(self.source.text) if end < 0 else end)
+    def next_line(self, token: Token) -> None:
+        """Skip what is left of the line on which ``token`` starts."""
+        end = self.source.text.find("\n", token.start)
+        end = len(self.source.text) if end < 0 else end
+        if self.token.start < end:
+            self.token = self._match(end)
 
     def span(self, token: Token) -> Span:
         """Return where ``token`` is written."""

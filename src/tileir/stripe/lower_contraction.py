@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.bounds import solve
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tileir.stripe.lowering import Lowering
     from tileir.stripe.storage import Tensor
     from tileir.typed.ir import Contraction
+
+
+_INPUT: Final = Tags.of("contraction")
 
 
 def lower_contraction(lowering: Lowering, contraction: Contraction) -> None:
@@ -74,7 +77,7 @@ def _load(lowering: Lowering, kernel: KernelBuilder, name: str, access: tuple[Af
     constant = lowering.storage.constants.get(name)
     if constant is not None:
         return kernel.constant(name, constant.dtype, constant.value)
-    return kernel.load(name, lowering.storage.tensors[name], access, "contraction")
+    return kernel.load(name, lowering.storage.tensors[name], access, _INPUT)
 
 
 def _combine(kernel: KernelBuilder, contraction: Contraction, loaded: list[Scalar]) -> Scalar:

@@ -17,7 +17,7 @@ from tileir.stripe.comments import tile_text
 from tileir.stripe.ir import Block, Direction, Program, Tags
 from tileir.stripe.kernel_builder import KernelBuilder, axis_index, element
 from tileir.stripe.lower_contraction import lower_contraction
-from tileir.stripe.storage import ZERO, Storage, allocation, whole
+from tileir.stripe.storage import ZERO, Storage
 from tileir.typed.ir import (
     Cast,
     Constant,
@@ -71,7 +71,7 @@ class Lowering:
     def operation(self, operation: Operation) -> None:
         """Add the kernels of one operation."""
         name = operation.name
-        in_memory = name in self.storage.tensors or name in self.function.outputs
+        in_memory = name in self.storage.tensors or name in self.storage.allocations
         if not in_memory or 0 in operation.shape:
             return
         match operation:
@@ -146,8 +146,7 @@ class Lowering:
 
     def _needs_copy(self, operation: Reshape) -> bool:
         """Tell whether a reshaped value has memory of its own; others are views."""
-        in_constant = operation.name in self.storage.constants and operation.name in self.function.outputs
-        return in_constant or operation.name in self.storage.copied
+        return operation.name in self.storage.copied or operation.name in self.storage.constants
 
     def _reshaped(self, kernel: KernelBuilder, operation: Reshape) -> Scalar:
         """Load an element of what is reshaped, seen under the new shape."""
@@ -169,7 +168,7 @@ class Lowering:
     def _gather(self, operation: Gather) -> None:
         data, shape = self.storage.tensors[operation.data], operation.shape
         target = self.storage.result(operation.name)
-        if data.elements == 0:
+        if 0 in data.sizes:
             self.fill(operation, target, None)
             return
         kernel = KernelBuilder.over(shape)
@@ -210,20 +209,18 @@ class Lowering:
 
     def program(self, name: str) -> Program:
         """Return the program of the kernels so far."""
-        function = self.function
-        tensors = {value.name: self.storage.tensors[value.name] for value in function.inputs}
+        tensors = {value.name: self.storage.tensors[value.name] for value in self.function.inputs}
+        outputs = frozenset(self.function.outputs)
         used = {view.source for kernel in self._kernels for view in kernel.refinements}
         views: list[Refinement] = []
+        allocations: list[Refinement] = []
+        user, temporary = Tags.of("user"), Tags.of("tmp")
         for buffer, tensor in (*tensors.items(), *self.storage.allocations.items()):
+            tags = user if buffer in tensors or buffer in outputs else temporary
+            allocations.append(tensor.whole(buffer, Direction.NONE, "", tags))
             if buffer in used:
-                direction = Direction.IN if buffer in tensors else Direction.OUT
-                views.append(tensor.view(buffer, direction, whole(tensor), tensor.sizes))
+                views.append(tensor.whole(buffer, Direction.IN if buffer in tensors else Direction.OUT, buffer))
         main = Block(name, refinements=tuple(views), statements=tuple(self._kernels), tags=Tags.of("main"))
-        users = {*tensors, *function.outputs}
-        allocations = tuple(
-            allocation(tensor, "user" if buffer in users else "tmp")
-            for buffer, tensor in (*tensors.items(), *self.storage.allocations.items())
-        )
         tags = Tags.of("program", total_macs=self.macs)
-        entry = Block(name, refinements=allocations, statements=(main,), tags=tags)
-        return Program(entry, tuple(tensors), function.outputs)
+        entry = Block(name, refinements=tuple(allocations), statements=(main,), tags=tags)
+        return Program(entry, tuple(tensors), self.function.outputs)

@@ -89,10 +89,14 @@ class _Parser(HeaderParser):
     def _block(self, tags: Tags, deps: tuple[int, ...], depth: int) -> Block:
         """Read a block from the word ``block`` on."""
         start = self.lexer.advance()
-        if depth >= MAX_DEPTH:
+        if depth > MAX_DEPTH:
             raise self.fault(start, f"blocks are nested deeper than {MAX_DEPTH}: flatten some", "TIL103", fatal=True)
-        header = self.header()
-        self.expect("{")
+        try:
+            header = self.header()
+            self.expect("{")
+        except LineError as fault:
+            fault.fatal = True  # what follows belongs to a block that is not known
+            raise
         views = {refinement.name: refinement.shape.dtype for refinement in header.refinements}
         scalars: dict[str, DType | None] = {}
         statements: list[Statement] = []
@@ -204,10 +208,10 @@ class _Parser(HeaderParser):
         if operation not in _OPS:
             raise self.fault(token, f"{operation[:MAX_SHOWN]!r} is no operation: see the names of tileir.core.ops.Op")
         op = _OPS[operation]
-        dtype_or_none = suffix if suffix is not None else intrinsic_dtype(op, [scalars.get(name) for name in operands])
-        if dtype_or_none is None:
+        result = suffix if suffix is not None else intrinsic_dtype(op, [scalars.get(name) for name in operands])
+        if result is None and not self.diagnostics:  # after a fault an operand may be missing for that reason
             raise self.fault(token, f"the operands do not tell the dtype: write it, as in {operation}:fp32(…)")
-        return Intrinsic(op, operands, into, dtype_or_none)
+        return Intrinsic(op, operands, into, DTYPES["fp32"] if result is None else result)
 
     def _load(self, into: str) -> Load:
         self.expect("(")

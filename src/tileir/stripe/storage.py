@@ -8,7 +8,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Direction, Refinement, Tags, TensorShape
+from tileir.stripe.ir import Dim, Direction, Refinement, Tags, TensorShape
 from tileir.typed.ir import Constant, Reshape
 
 if TYPE_CHECKING:
@@ -19,37 +19,44 @@ if TYPE_CHECKING:
 ZERO: Final = Affine()
 """The access of an axis along which a view does not move."""
 
+NO_TAGS: Final = Tags()
+
 
 @attrs.frozen
 class Tensor:
-    """A value in memory: row-major elements of ``sizes`` in the allocation ``buffer`` of the program."""
+    """A value in memory: the dense ``shape`` from the start of the allocation ``buffer`` of the program."""
 
     buffer: str
-    dtype: DType
-    sizes: Shape
+    shape: TensorShape
+
+    @classmethod
+    def of(cls, buffer: str, dtype: DType, sizes: Shape) -> Tensor:
+        """Return the row-major tensor of ``sizes``."""
+        return cls(buffer, TensorShape.dense(dtype, sizes))
 
     @property
-    def elements(self) -> int:
-        """Number of elements."""
-        return self.shape.elements
+    def dtype(self) -> DType:
+        """Type of its elements."""
+        return self.shape.dtype
 
     @property
-    def shape(self) -> TensorShape:
-        """The dense shape."""
-        return TensorShape.dense(self.dtype, self.sizes)
+    def sizes(self) -> Shape:
+        """Extent of each axis."""
+        return self.shape.sizes
 
-    def view(
-        self,
-        name: str,
-        direction: Direction,
-        access: tuple[Affine, ...],
-        interior: Shape | None = None,
-    ) -> Refinement:
-        """Return a refinement of this tensor that touches ``interior`` elements at each point; one by default."""
-        shape = self.shape
-        sizes = (1,) * len(shape.dims) if interior is None else interior
-        dims = tuple(attrs.evolve(dim, size=size) for dim, size in zip(shape.dims, sizes, strict=True))
-        return Refinement(name, direction, self.buffer, access, TensorShape(self.dtype, dims))
+    def whole(self, name: str, direction: Direction, source: str, tags: Tags = NO_TAGS) -> Refinement:
+        """Return a refinement of ``source`` that covers the tensor."""
+        access = (ZERO,) * len(self.shape.dims)
+        return Refinement(name, direction, source, access, self.shape, tags=tags)
+
+    def element_shape(self) -> TensorShape:
+        """Return the shape of one element."""
+        return TensorShape(self.dtype, tuple(Dim(1, dim.stride) for dim in self.shape.dims))
+
+    def column_shape(self) -> TensorShape:
+        """Return the shape of one element, extended along the whole of axis 0."""
+        first, *others = self.shape.dims
+        return TensorShape(self.dtype, (first, *(Dim(1, dim.stride) for dim in others)))
 
 
 @attrs.define
@@ -73,7 +80,7 @@ class Storage:
     @classmethod
     def of(cls, function: Function) -> Storage:
         """Assign memory to every value of ``function``."""
-        inputs = {value.name: Tensor(value.name, value.dtype, value.shape) for value in function.inputs}
+        inputs = {value.name: Tensor.of(value.name, value.dtype, value.shape) for value in function.inputs}
         outputs = frozenset(function.outputs)
         constants: dict[str, Constant] = {}
         roots = dict(zip(inputs, inputs, strict=True))
@@ -89,11 +96,12 @@ class Storage:
             root = roots[op.name] = roots[op.input] if isinstance(op, Reshape) else op.name
             if op.name in outputs and holders.setdefault(root, op.name) != op.name:
                 copied.append(op.name)
-        results = {op.name: Tensor(op.name, op.dtype, op.shape) for op in function.operations if op.name in outputs}
+        results = {op.name: Tensor.of(op.name, op.dtype, op.shape) for op in function.operations if op.name in outputs}
         tensors = dict(inputs)
         for op in function.operations:
             if op.name in roots:
-                tensors[op.name] = Tensor(holders.get(roots[op.name], roots[op.name]), op.dtype, op.shape)
+                root = roots[op.name]
+                tensors[op.name] = Tensor.of(holders.get(root, root), op.dtype, op.shape)
         allocations = {name: results[name] for name in function.outputs}
         names = NameScope.of((*inputs, *(op.name for op in function.operations)))
         return cls(tensors, constants, frozenset(copied), allocations, names)
@@ -108,17 +116,6 @@ class Storage:
 
     def temporary(self, stem: str, dtype: DType, sizes: Shape) -> Tensor:
         """Allocate memory for an intermediate that is no value of the function."""
-        tensor = Tensor(self._names.fresh(stem), dtype, sizes)
+        tensor = Tensor.of(self._names.fresh(stem), dtype, sizes)
         self.allocations[tensor.buffer] = tensor
         return tensor
-
-
-def allocation(tensor: Tensor, tag: str) -> Refinement:
-    """Return the allocation of a tensor in the entry block."""
-    view = tensor.view(tensor.buffer, Direction.NONE, whole(tensor), tensor.sizes)
-    return attrs.evolve(view, source="", tags=Tags.of(tag))
-
-
-def whole(tensor: Tensor) -> tuple[Affine, ...]:
-    """Return the access of a view of the whole tensor."""
-    return (ZERO,) * len(tensor.sizes)

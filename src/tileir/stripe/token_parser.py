@@ -92,7 +92,7 @@ class TokenParser:
         if fault.fatal or len(self.diagnostics) >= MAX_FAULTS:
             raise fault
         self.report(fault)
-        self.lexer.next_line()
+        self.lexer.next_line(fault.token)
 
     # --- tokens ---
 
