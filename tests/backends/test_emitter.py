@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from strategies.semtree import ALL_DTYPES, allowed_ops, kernel_cases, same_content
 
+from strategies.devices import buffers, compiler, executor, launch
+from strategies.semtree import ALL_DTYPES, allowed_ops, kernel_cases, same_content
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.runtime.interface import Options
 from tileir.semtree import interpreter
 from tileir.semtree.ir import (
     Apply,
@@ -29,30 +28,11 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir_llvm import BACKEND
 from tileir_llvm.floats import NATIVE
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase
-
     from tileir.semtree.ir import Expr
-    from tileir_llvm.compiler import LLVMCompiler
-    from tileir_llvm.executor import LLVMExecutor
-
-
-@cache
-def compiler() -> LLVMCompiler:
-    return BACKEND.compiler(BACKEND.devices()[0], Options())
-
-
-@cache
-def executor() -> LLVMExecutor:
-    return BACKEND.executor(BACKEND.devices()[0], Options())
-
-
-def launch(kernel: KernelFunction, arrays: list[np.ndarray[Any, Any]]) -> None:
-    loaded = executor().prepare(compiler().build([kernel]), 0)
-    loaded.launch([executor().wrap(array) for array in arrays])
 
 
 def check(case: KernelCase) -> None:
@@ -133,7 +113,7 @@ def test_operations_on_special_values(dtype: DType) -> None:
         inputs = (left, right, third)[: op.info.arity]
         expected = np.ascontiguousarray(arithmetic.apply(op, *inputs))
         actual = np.empty_like(expected)
-        executor().prepare(library, number).launch([executor().wrap(array) for array in (*inputs, actual)])
+        executor().prepare(library, number).launch(buffers((*inputs, actual)))
         assert_same(actual, expected, f"{op.value} of {dtype.value}x{lanes}")
 
 
@@ -149,7 +129,7 @@ def test_casts_of_special_values(source: DType) -> None:
     for number, (target, lanes) in enumerate(cases):
         expected = np.ascontiguousarray(arithmetic.cast(values, target))
         actual = np.empty_like(expected)
-        executor().prepare(library, number).launch([executor().wrap(array) for array in (values, actual)])
+        executor().prepare(library, number).launch(buffers((values, actual)))
         assert_same(actual, expected, f"{source.value}x{lanes} to {target.value}")
 
 
