@@ -18,6 +18,7 @@ from tileir.semtree.interpreter import run_program
 from tileir.semtree.lowering import lower
 from tileir.semtree.verifier import verify_program
 from tileir.stripe.interpreter import interpret
+from tileir.stripe.ir import Block, Device
 from tileir.typed.interpreter import interpret as interpret_typed
 
 SCHEDULES: dict[str, tuple[Pass, ...]] = {
@@ -71,17 +72,11 @@ def test_a_matrix_product_is_packed_tiled_and_vectorised() -> None:
     assert {"REGISTER", "SCRATCH"} <= locations
 
 
-def _tags(block: object) -> set[str]:
-    from tileir.stripe.ir import Block
-
-    assert isinstance(block, Block)
+def _tags(block: Block) -> set[str]:
     own = {tag for index in block.indices for tag, _ in index.tags.items}
     return own.union(*(_tags(inner) for inner in block.blocks))
 
 
-def _locations(block: object) -> set[object]:
-    from tileir.stripe.ir import Block
-
-    assert isinstance(block, Block)
-    own: set[object] = {device for r in block.refinements for device in r.location}
+def _locations(block: Block) -> set[Device]:
+    own = {device for r in block.refinements for device in r.location}
     return own.union(*(_locations(inner) for inner in block.blocks))

@@ -57,6 +57,7 @@ PROGRAMS: Final[dict[str, tuple[str, dict[str, tuple[int, ...]]]]] = {
     ),
     "cumulative sum": ("function (I[N]) -> (O) { O[i : N] = +(I[k]), i - k < N; }", {"I": (21,)}),
     "transpose": ("function (A[M, N]) -> (O) { O[j, i : N, M] = =(A[i, j]); }", {"A": (9, 18)}),
+    "blocked transpose": ("function (A[M, N]) -> (O) { O[j, i : N, M] = =(A[i, j]); }", {"A": (37, 24)}),
     "chain": ("function (A, B) -> (O) { T = A * B + 1.0; O = T > 0.0 ? T : -T; }", {"A": (3, 41), "B": (41,)}),
     "only even elements": ("function (A[N]) -> (O) { O[2*i : N] = +(A[2*i]); }", {"A": (37,)}),
     "default": (

@@ -10,9 +10,11 @@ from tileir.core.names import NameScope
 from tileir.passes import schedule as sch
 from tileir.passes.base import expand_kernels
 from tileir.passes.nest import Nest, Node, analyse, emit, leaf, product
+from tileir.poly.affine import Affine
 
 if TYPE_CHECKING:
-    from tileir.poly.affine import Affine
+    from collections.abc import Mapping
+
     from tileir.stripe import ir as stripe
 
 
@@ -63,27 +65,43 @@ class Vectorise:
         lanes = min(max(1, self.vector_bytes // sch.widest_itemsize(nest)), sch.power_of_two_below(vector.range))
         names = NameScope.of([i.name for i in nest.indices] + [u.name for u in nest.uses])
         others = [i for i in nest.indices if i.name != vector.name]
-        rest = product(i.range for i in others)
-        vectors = vector.range // lanes
-        # One group takes whole rows while rows are short, else a part of one row.
-        per_group = max(1, self.chunk // lanes) if rest == 1 or vector.range > self.chunk else vectors
-        groups, left = divmod(vectors, per_group)
+        vectors, left = divmod(vector.range, lanes)
+        shape = _Shape(vector, lanes, names)
+        crossed = _crossed_index(nest, vector)
+        if crossed is not None:
+            others, shape = self._blocked(others, crossed, shape)
+            per_group = max(1, crossed.size // lanes)
+        elif not others or vector.range > self.chunk:
+            # One group takes whole rows while rows are short, else a part of one row.
+            per_group = max(1, self.chunk // lanes)
+        else:
+            per_group = vectors
+        groups, rest = divmod(vectors, per_group)
         grid = self._grid_of_rows(others, vector.range)
         nodes = []
-        tail = _Run(groups * per_group * lanes, left, lanes), vector.range - vectors * lanes
-        if groups > 1 or (groups == 1 and left == 0 and not tail[1]):
+        runs = [_Run(groups * per_group * lanes, rest, lanes)]
+        if groups > 1 or (rest == 0 and not left):
             block = sch.index(names.fresh(f"{vector.name}_chunk"), groups, sch.GRID)
-            child = self._vectors(nest, vector, names, _Run(0, per_group, lanes), sch.part(block, per_group * lanes))
-            nodes.append(_rows(grid, sch.present((block,)), (child,)))
-            runs = [tail[0]]
+            inside = shape.node(nest, _Run(0, per_group, lanes), sch.part(block, per_group * lanes))
+            nodes.append(Node((*grid, *sch.present((block,))), children=(inside,)))
         else:
             runs = [_Run(0, vectors, lanes)]
-        children = [self._vectors(nest, vector, names, run, None) for run in runs if run.count]
-        if tail[1]:
-            children.append(self._vectors(nest, vector, names, _Run(vectors * lanes, tail[1], 1), None))
+        runs.append(_Run(vectors * lanes, left, 1))
+        children = tuple(shape.node(nest, run, Affine()) for run in runs if run.count)
         if children:
-            nodes.append(_rows(grid, (), tuple(children)))
+            nodes.append(Node(tuple(grid), children=children))
         return nodes
+
+    def _blocked(
+        self, others: list[stripe.Index], crossed: _Crossed, shape: _Shape
+    ) -> tuple[list[stripe.Index], _Shape]:
+        """Cut the index along which an input is contiguous, so that its cache lines are used whole."""
+        index = crossed.index
+        block = sch.index(shape.names.fresh(f"{index.name}_block"), index.range // crossed.size)
+        inner = sch.index(shape.names.fresh(f"{index.name}_in"), crossed.size)
+        value = sch.part(block, crossed.size) + sch.part(inner)
+        others = [block if i.name == index.name else i for i in others]
+        return list(sch.present(others)), attrs.evolve(shape, inner=(inner,), mapping={index.name: value})
 
     def _grid_of_rows(self, others: list[stripe.Index], row: int) -> list[stripe.Index]:
         """Mark outer indices as grid axes until a group has about ``chunk`` points; at most two of them."""
@@ -95,17 +113,6 @@ class Vectorise:
             result.append(attrs.evolve(index, tags=index.tags.add("grid")) if marked else index)
         return result
 
-    def _vectors(self, nest: Nest, vector: stripe.Index, names: NameScope, run: _Run, base: Affine | None) -> Node:
-        """Return the loop over one run of vectors, with the leaf that it repeats."""
-        step = sch.index(names.fresh(f"{vector.name}_vector"), run.count)
-        lane = sch.index(names.fresh(f"{vector.name}_lane"), run.lanes, sch.VECTOR)
-        value = sch.part(step, run.lanes) + sch.part(lane) + run.start
-        if base is not None:
-            value = value + base
-        inner = leaf(nest.segments[0], {vector.name: value}, sch.present((lane,)))
-        inside = attrs.evolve(inner, constraints=())
-        return Node(sch.present((step,)), children=(inside,), constraints=inner.constraints)
-
 
 @attrs.frozen
 class _Run:
@@ -116,5 +123,46 @@ class _Run:
     lanes: int
 
 
-def _rows(grid: list[stripe.Index], blocks: tuple[stripe.Index, ...], children: tuple[Node, ...]) -> Node:
-    return Node((*grid, *blocks), children=children)
+@attrs.frozen
+class _Crossed:
+    """An index along which an input is contiguous while the vector index strides through it, and its block size."""
+
+    index: stripe.Index
+    size: int
+
+
+def _crossed_index(nest: Nest, vector: stripe.Index) -> _Crossed | None:
+    """Return the index to block for a transposed input; None where no input is transposed."""
+    constrained = sch.constrained_indices(nest)
+    for use in sch.read_uses(nest):
+        if use.stride(vector.name) in (0, 1):
+            continue
+        for index in nest.indices:
+            if use.stride(index.name) == 1 and index.name not in constrained:
+                sizes = [d for d in range(8, 65) if index.range % d == 0]
+                return _Crossed(index, min(sizes, key=lambda d: abs(d - _CROSSED_BLOCK))) if sizes else None
+    return None
+
+
+_CROSSED_BLOCK = 32
+"""Rows and columns of a transposed block: two cache lines of f32 each way, well within the first-level cache."""
+
+
+@attrs.frozen
+class _Shape:
+    """How the loops below the grid look: ``inner`` loops around the vectors of one run."""
+
+    vector: stripe.Index
+    lanes: int
+    names: NameScope
+    inner: tuple[stripe.Index, ...] = ()
+    mapping: Mapping[str, Affine] = attrs.field(factory=dict)
+
+    def node(self, nest: Nest, run: _Run, base: Affine) -> Node:
+        """Return the loops over one run of vectors from ``base`` on, with the leaf that they repeat."""
+        step = sch.index(self.names.fresh(f"{self.vector.name}_vector"), run.count)
+        lane = sch.index(self.names.fresh(f"{self.vector.name}_lane"), run.lanes, sch.VECTOR)
+        value = sch.part(step, run.lanes) + sch.part(lane) + run.start + base
+        inside = leaf(nest.segments[0], {**self.mapping, self.vector.name: value}, sch.present((lane,)))
+        loops = (*self.inner, *sch.present((step,)))
+        return Node(loops, children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints)
