@@ -1,0 +1,73 @@
+"""Which programs give the same values by every means of computing them, and how far others may differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Combination, Domain, Op
+from tileir.typed.ir import Contraction, Elementwise, operands
+
+if TYPE_CHECKING:
+    from tileir.typed import ir as typed
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+LARGEST = 64.0
+
+
+def dtype_of(array: Array) -> DType:
+    found = DType.of(array.dtype)
+    assert found is not None
+    return found
+
+
+def tolerance(function: typed.Function, rough: set[str]) -> float:
+    """Return the relative error that results may have: 0 for exact programs, else some units of the coarsest dtype."""
+    return LARGEST * max((_EPSILON[o.dtype] for o in function.operations if o.name in rough), default=0.0)
+
+
+def rough_values(function: typed.Function) -> set[str] | None:
+    """Return the values that are rounded differently by different means; None if something exact depends on one."""
+    rough: set[str] = set()
+    for operation in function.operations:
+        tainted = any(name in rough for name in operands(operation))
+        inexact = isinstance(operation, Elementwise) and operation.op.info.domain is Domain.FLOAT
+        if tainted and not (_is_smooth(operation) and operation.dtype.is_float):
+            return None
+        if tainted or inexact:
+            rough.add(operation.name)
+    return rough
+
+
+def _is_smooth(operation: typed.Operation) -> bool:
+    """Return whether a small change of the operands makes a change of the result that is not much larger."""
+    match operation:
+        case Elementwise(op=op):
+            return op in _SMOOTH
+        case Contraction(aggregation=aggregation, combination=combination):
+            return aggregation is not Aggregation.PROD and combination not in (Combination.EQ, Combination.COND)
+        case _:
+            return True
+
+
+def allowed(value: Array, rough: bool, special: bool) -> bool:
+    """Return whether all elements are values that a program may have."""
+    if not dtype_of(value).is_float:
+        return True
+    wide = value.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    if finite.size < wide.size and not special:
+        return False
+    return bool(np.all(np.abs(finite) <= LARGEST) and (rough or np.all(finite * 2 == np.round(finite * 2))))
+
+
+_EPSILON = {DType.F16: 2.0**-10, DType.BF16: 2.0**-7, DType.F32: 2.0**-23, DType.F64: 2.0**-50}
+_SMOOTH = frozenset(
+    {
+        Op.IDENT, Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, Op.COND,
+        Op.TANH, Op.SIGMOID, Op.SIN, Op.COS, Op.ERF, Op.ATAN,
+    }
+)  # fmt: skip
