@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies.poly import NAMES, affines
 from tileir.poly.affine import Affine
 from tileir.poly.constraint import Row, Span, System, Terms, system
-from tileir.poly.simplex import Optimum, minimise
+from tileir.poly.simplex import Budget, Optimum, minimise
 
 x, y = Affine.index("x"), Affine.index("y")
 
@@ -71,7 +71,7 @@ def test_fractional_vertices_are_cut_off() -> None:
 def test_the_budget_ends_a_search_with_a_bound() -> None:
     row = Row((("x", 2), ("y", 2)), 3, 3)
     box: dict[str, Span] = {"x": (0, 10**6), "y": (-(10**6), 10**6)}
-    assert minimise((("x", 1),), [row], box, budget=20) == Optimum(0, None)
+    assert minimise((("x", 1),), [row], box, Budget(200)) == Optimum(0, None)
 
 
 @pytest.mark.parametrize("objective", [(), (("x", 1),), (("x", -1), ("y", 3))])

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.poly.simplex import minimise
+from tileir.poly.simplex import Budget, Optimum, minimise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.poly.constraint import Row, Span, System
+    from tileir.poly.constraint import Row, Span, System, Terms
 
 _ROUNDS = 12  # propagation that converges slowly is left to the integer programs
 
@@ -44,8 +44,9 @@ def enclose(given: System) -> Bounded | None:
     rows = propagate(box, given.rows)
     if rows is None:
         return None
+    budget = Budget()
     for names, linked in _components(rows):
-        if not _sharpen(box, names, linked):
+        if not _sharpen(box, names, linked, budget):
             return None
     exact = {name: (low, high) for name, (low, high) in box.items() if low is not None and high is not None}
     if len(exact) != len(box):
@@ -65,11 +66,12 @@ def feasible(given: System) -> bool | None:
     if rows is None:
         return False
     answer: bool | None = True
+    budget = Budget()
     for names, linked in _components(rows):
         part = {name: box[name] for name in names}
-        if _dive(dict(part), linked) is not None:
+        if _dive(dict(part), linked, 0) is not None:
             continue
-        optimum = minimise(linked[0].terms, linked, part)
+        optimum = _minimum(linked[0].terms, linked, part, budget)
         if optimum is None:
             return False
         if optimum.point is None:
@@ -198,20 +200,20 @@ def _components(rows: Sequence[Row]) -> list[tuple[tuple[str, ...], tuple[Row, .
     return [(tuple(own), tuple(members[number])) for number, own in names.items()]
 
 
-def _sharpen(box: dict[str, Span], names: Sequence[str], rows: Sequence[Row]) -> bool:
+def _sharpen(box: dict[str, Span], names: Sequence[str], rows: Sequence[Row], budget: Budget) -> bool:
     """Make the spans of one component exact in place; False when it has no integer point."""
     witnesses: list[Mapping[str, int]] = []
-    for name in names:
-        for end, sign in ((0, 1), (1, -1)):
+    for end, sign in ((0, 1), (1, -1)):
+        for name in names:
             limit = box[name][end]
             if limit is not None:
                 if any(point[name] == limit for point in witnesses):
                     continue
-                point = _dive({n: box[n] for n in names} | {name: (limit, limit)}, rows)
+                point = _dive({n: box[n] for n in names} | {name: (limit, limit)}, rows, end)
                 if point is not None:
                     witnesses.append(point)
                     continue
-            optimum = minimise(((name, sign),), rows, {n: box[n] for n in names})
+            optimum = _minimum(((name, sign),), rows, {n: box[n] for n in names}, budget)
             if optimum is None:
                 return False
             low, high = box[name]
@@ -221,20 +223,32 @@ def _sharpen(box: dict[str, Span], names: Sequence[str], rows: Sequence[Row]) ->
     return True
 
 
-def _dive(box: dict[str, Span], rows: Sequence[Row]) -> Mapping[str, int] | None:
-    """Look for an integer point by fixing one index after the other; None when that fails. Changes ``box``."""
+def _minimum(objective: Terms, rows: Sequence[Row], box: Mapping[str, Span], budget: Budget) -> Optimum | None:
+    """Solve one integer program out of a budget that several share."""
+    share = budget.share()
+    optimum = minimise(objective, rows, box, share)
+    budget.left += max(0, share.left)
+    return optimum
+
+
+def _dive(box: dict[str, Span], rows: Sequence[Row], end: int) -> Mapping[str, int] | None:
+    """Look for an integer point by fixing one index after the other, if possible at ``end`` of its span.
+
+    None when that fails; ``box`` is changed.
+    """
     live = propagate(box, rows)
     for name in tuple(box):
         if not live:
             break
-        live = _fix(box, live, name)
-    point = {name: low for name, (low, _) in box.items() if low is not None}
-    return point if live is not None and not live and len(point) == len(box) else None
+        live = _fix(box, live, name, end)
+    point = {name: span[end] for name, span in box.items()}
+    found = {name: value for name, value in point.items() if value is not None}
+    return found if live is not None and not live and len(found) == len(point) else None
 
 
-def _fix(box: dict[str, Span], rows: Sequence[Row], name: str) -> tuple[Row, ...] | None:
+def _fix(box: dict[str, Span], rows: Sequence[Row], name: str, end: int) -> tuple[Row, ...] | None:
     """Set an index to one end of its span in place; return the rows that remain, or None when no end will do."""
-    for value in dict.fromkeys(box[name]):
+    for value in dict.fromkeys((box[name][end], box[name][1 - end])):
         if value is not None:
             trial = box | {name: (value, value)}
             rest = propagate(trial, rows)

@@ -18,8 +18,20 @@ if TYPE_CHECKING:
 
     from tileir.poly.constraint import Row, Span, Terms
 
-BUDGET = 2000
-"""Linear programs that one search may solve before it settles for a bound."""
+_WORK = 1_000_000  # roughly a quarter of a second
+
+
+@attrs.define
+class Budget:
+    """How many tableau entries a family of searches may still compute; each search gets a quarter of what is left."""
+
+    left: int = _WORK
+
+    def share(self) -> Budget:
+        """Set a part aside for one search; what it does not use should be given back."""
+        part = self.left // 4
+        self.left -= part
+        return Budget(part)
 
 
 @attrs.frozen
@@ -34,14 +46,16 @@ class Optimum:
     point: tuple[tuple[str, int], ...] | None
 
 
-def minimise(objective: Terms, rows: Iterable[Row], box: Mapping[str, Span], budget: int = BUDGET) -> Optimum | None:
+def minimise(
+    objective: Terms, rows: Iterable[Row], box: Mapping[str, Span], budget: Budget | None = None
+) -> Optimum | None:
     """Return the least value of ``objective`` over the integer points of ``box`` and ``rows``; None if there are none.
 
     Args:
         objective: The linear form to minimise; its indices are keys of ``box``.
         rows: Constraints on the indices.
         box: The span of every index.
-        budget: Linear programs to solve at most.
+        budget: Work that may be done, and is taken from it.
 
     Raises:
         ValueError: The spans and rows that have two limits do not confine every index.
@@ -51,25 +65,22 @@ def minimise(objective: Terms, rows: Iterable[Row], box: Mapping[str, Span], bud
     rows = tuple(rows)
     if any(_crossed(span) for span in box.values()) or any(_crossed((row.low, row.high)) for row in rows):
         return None
-    root = _tableau(names, box, rows, objective)
+    budget = Budget() if budget is None else budget
     best: Optimum | None = None
-    bound: int | None = None
-    nodes = [root]
+    nodes = [_tableau(names, box, rows, objective)]
     while nodes:
-        if budget == 0:
-            floor = min(node.floor for node in nodes)
-            return Optimum(floor if best is None else min(floor, best.value), None)
-        budget -= 1
         node = nodes.pop()
-        if bound is not None and node.floor >= bound:
+        if best is not None and node.floor >= best.value:
             continue
-        if not node.optimise() or (bound is not None and node.floor >= bound):
+        if not node.optimise(budget):
+            continue
+        if budget.left <= 0:
+            return Optimum(min(n.floor for n in (node, *nodes)), None)
+        if best is not None and node.floor >= best.value:
             continue
         branches = node.branches()
         if branches is None:
-            values = node.values()
-            best = Optimum(node.floor, tuple(zip(names, values[: len(names)], strict=True)))
-            bound = best.value
+            best = Optimum(node.floor, tuple(zip(names, node.values()[: len(names)], strict=True)))
         else:
             nodes.extend(branches)
     return best
@@ -140,8 +151,12 @@ class _Tableau:
         for variable, cost in zip(self.nonbasic, self.matrix[-1], strict=True):
             limit = self.low[variable] if cost >= 0 else self.high[variable]
             self.at.append(limit if limit is not None else 0)
-        least = sum(cost * value for cost, value in zip(self.matrix[-1], self.at, strict=True))
-        self.floor = -(-least // self.denominator)
+        self.floor = self.least()
+
+    def least(self) -> int:
+        """Return the objective rounded up: no integer point is below it, as every tableau is dual feasible."""
+        value = sum(cost * at for cost, at in zip(self.matrix[-1], self.at, strict=True))
+        return -(-value // self.denominator)
 
     def pivot(self, row: int, column: int) -> None:
         """Exchange a basic and a non-basic variable; rows are replaced, never changed, so copies may share them."""
@@ -161,13 +176,17 @@ class _Tableau:
         self.denominator = abs(pivot)
         self.basic[row], self.nonbasic[column] = self.nonbasic[column], self.basic[row]
 
-    def optimise(self) -> bool:
-        """Restore primal feasibility by dual simplex steps, and set ``floor``; False when there is no solution."""
+    def optimise(self, budget: Budget) -> bool:
+        """Take dual simplex steps until no limit is violated or the budget ends, and set ``floor``.
+
+        False says that there is no solution. The budget pays for the first look as well.
+        """
+        cost = len(self.matrix) * len(self.nonbasic)
         while True:
-            leaving = self.leaving()
+            budget.left -= cost
+            leaving = self.leaving() if budget.left > 0 else None
             if leaving is None:
-                least = sum(cost * value for cost, value in zip(self.matrix[-1], self.at, strict=True))
-                self.floor = -(-least // self.denominator)
+                self.floor = self.least()
                 return True
             row, limit, rises = leaving
             column = self.entering(row, rises)
