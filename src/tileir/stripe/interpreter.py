@@ -57,7 +57,7 @@ def interpret(program: Program, inputs: Mapping[str, Array], *, seed: int | None
         if refinement.name in content:
             view.memory.data[view.offsets()] = content[refinement.name]
     machine.run(plan_block(program.main, program.entry, count()), {}, views)
-    return {name: views[name].memory.data[views[name].offsets()] for name in program.outputs}
+    return {name: np.asarray(views[name].memory.data[views[name].offsets()]) for name in program.outputs}
 
 
 def _check_inputs(program: Program, inputs: Mapping[str, Array]) -> None:
