@@ -1,0 +1,134 @@
+"""Drop what no result depends on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.passes.analysis.accesses import is_element
+from tileir.passes.base import with_main
+from tileir.stripe.ir import (
+    Block,
+    Direction,
+    Special,
+    Store,
+    scalar_inputs,
+    scalar_output,
+    views_read,
+    views_written,
+)
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Program, Refinement, Statement
+
+
+@attrs.frozen
+class DeadCode:
+    """Drop kernels, blocks, stores, scalars, refinements and temporaries that have no effect on the results.
+
+    What stays gets the narrowest direction: an INOUT view whose old content is not read becomes OUT, one that is no
+    longer written becomes IN.
+    """
+
+    name: ClassVar[str] = "dead_code"
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program without what no result depends on."""
+        kept = frozenset(program.outputs)
+        live = {r.name for r in program.main.refinements if r.source in kept}
+        return _without_temporaries(with_main(program, pruned(program.main, live)))
+
+
+def pruned(block: Block, live: set[str]) -> Block:
+    """Return ``block`` without what does not reach its views ``live``; itself when all of it does."""
+    statements = _needed(block, live)
+    same = len(statements) == len(block.statements) and all(
+        new is old for new, old in zip(statements, block.statements, strict=True)
+    )
+    refinements = _narrowed(block, statements)
+    if same and refinements == block.refinements:
+        return block
+    kept = block.statements if same else tuple(attrs.evolve(s, deps=()) if s.deps else s for s in statements)
+    return attrs.evolve(block, statements=kept, refinements=refinements)
+
+
+def _needed(block: Block, live: set[str]) -> tuple[Statement, ...]:
+    """Return the statements that reach the views ``live``, those inside blocks included."""
+    views = set(live)
+    scalars: set[str] = set()
+    kept: list[Statement] = []
+    aliases = _aliases(block)
+    for statement in reversed(block.statements):
+        output = scalar_output(statement)
+        if output is not None:
+            if output not in scalars:
+                continue
+        elif isinstance(statement, Block):
+            written = {r.name for r in statement.refinements if r.direction.writes and r.source in views}
+            if not written:
+                continue
+            statement = pruned(statement, written)
+            if not statement.statements:
+                continue
+        elif isinstance(statement, Store | Special) and _is_dead(statement, views):
+            continue
+        kept.append(statement)
+        scalars.update(scalar_inputs(statement))
+        for name in views_read(statement):
+            views.update(aliases.get(name, (name,)))
+    return tuple(reversed(kept))
+
+
+def _is_dead(statement: Store | Special, live: set[str]) -> bool:
+    """Return whether nothing reads what ``statement`` writes; one that writes no view is for a back end to judge."""
+    written = views_written(statement)
+    return bool(written) and live.isdisjoint(written)
+
+
+def _aliases(block: Block) -> dict[str, tuple[str, ...]]:
+    """Return for each view with others of the same source the names of all of them."""
+    by_source: dict[str, list[str]] = {}
+    for refinement in block.refinements:
+        if refinement.direction is not Direction.NONE:
+            by_source.setdefault(refinement.source, []).append(refinement.name)
+    return {name: tuple(names) for names in by_source.values() if len(names) > 1 for name in names}
+
+
+def _narrowed(block: Block, statements: tuple[Statement, ...]) -> tuple[Refinement, ...]:
+    """Return the refinements that ``statements`` use, each with the narrowest direction."""
+    elements = {r.name for r in block.refinements if is_element(r)}
+    defined: set[str] = set()
+    old_read: set[str] = set()
+    written: set[str] = set()
+    used: set[str] = set()
+    for statement in statements:
+        reads, writes = views_read(statement), views_written(statement)
+        old_read.update(name for name in reads if name not in defined)
+        used.update(reads, writes)
+        written.update(writes)
+        if isinstance(statement, Store) and statement.into in elements:
+            defined.add(statement.into)
+    return tuple(_directed(r, r.name in old_read, r.name in written) for r in block.refinements if r.name in used)
+
+
+def _directed(refinement: Refinement, reads: bool, writes: bool) -> Refinement:
+    if refinement.direction is not Direction.INOUT:
+        return refinement
+    if not writes:
+        return attrs.evolve(refinement, direction=Direction.IN, aggregation=None)
+    merges = refinement.aggregation is not None and refinement.aggregation.op is not None
+    if merges or reads:
+        return refinement
+    return attrs.evolve(refinement, direction=Direction.OUT)
+
+
+def _without_temporaries(program: Program) -> Program:
+    """Drop allocations that ``main`` no longer views, with their content if they are constants."""
+    used = {r.source for r in program.main.refinements}
+    used.update(program.inputs, program.outputs)
+    refinements = tuple(r for r in program.entry.refinements if r.name in used)
+    if len(refinements) == len(program.entry.refinements):
+        return program
+    buffers = tuple(buffer for buffer in program.buffers if buffer.name in used)
+    return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=refinements), buffers=buffers)

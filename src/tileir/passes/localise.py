@@ -1,0 +1,140 @@
+"""Move temporaries into the one kernel that uses them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.ops import Aggregation
+from tileir.passes.analysis.accesses import is_element
+from tileir.passes.analysis.dependences import roots
+from tileir.passes.base import selected, with_main
+from tileir.passes.schedule import REGISTER
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import Block, Dim, Direction, TensorShape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.stripe.ir import Program, Refinement, Statement
+
+
+@attrs.frozen
+class Localise:
+    """Allocate a temporary inside a kernel when no other uses it, as large as what one point touches.
+
+    The kernel must see it through one view of direction OUT: then a point reads only what it has written itself.
+    Temporaries of one element go to registers.
+    """
+
+    name: ClassVar[str] = "localise"
+    reqs: tuple[str, ...] = ()
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with temporaries moved into the kernels that carry all tags of ``reqs``."""
+        owned = _owned(program)
+        kernels: list[Block] = []
+        gone: set[str] = set()
+        for number, kernel in enumerate(program.main.blocks):
+            mine = owned.get(number, frozenset())
+            local = _localisable(kernel, mine) if selected(kernel, self.reqs) else {}
+            gone.update(kernel.refinement(name).source for name in local)
+            kernels.append(_allocating(kernel, local) if local else kernel)
+        return _without(program, tuple(kernels), gone) if gone else program
+
+
+def _owned(program: Program) -> dict[int, frozenset[str]]:
+    """Return by the number of a kernel which views of ``main`` show temporaries that no other kernel uses."""
+    behind = roots(program)
+    shared = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
+    if len(set(behind.values())) < len(behind):
+        counts = Counter(behind.values())
+        shared.update(root for root, count in counts.items() if count > 1)
+    owner: dict[str, int] = {}
+    for number, kernel in enumerate(program.main.blocks):
+        for refinement in kernel.refinements:
+            if refinement.direction is not Direction.NONE and owner.setdefault(refinement.source, number) != number:
+                shared.add(behind[refinement.source])
+    owned: dict[int, set[str]] = {}
+    for source, number in owner.items():
+        if behind[source] not in shared:
+            owned.setdefault(number, set()).add(source)
+    return {number: frozenset(sources) for number, sources in owned.items()}
+
+
+def _localisable(kernel: Block, temporaries: frozenset[str]) -> dict[str, Refinement]:
+    """Return the allocations that can take the place of views of ``temporaries``, by name."""
+    views = Counter(r.source for r in kernel.refinements if r.direction is not Direction.NONE)
+    return {
+        r.name: _allocation(r)
+        for r in kernel.refinements
+        if r.source in temporaries and views[r.source] == 1 and _is_private(r) and _same_rank(kernel, r)
+    }
+
+
+def _is_private(refinement: Refinement) -> bool:
+    return refinement.direction is Direction.OUT and refinement.aggregation in (None, Aggregation.ASSIGN)
+
+
+def _allocation(view: Refinement) -> Refinement:
+    """Return an allocation of what one point sees through ``view``."""
+    shape = view.shape if is_element(view) else TensorShape.dense(view.shape.dtype, view.shape.sizes)
+    return attrs.evolve(
+        view,
+        direction=Direction.NONE,
+        source="",
+        access=(Affine(),) * len(shape.dims),
+        shape=shape,
+        aggregation=None,
+        location=REGISTER if is_element(view) else (),
+    )
+
+
+def _same_rank(block: Block, view: Refinement) -> bool:
+    """Return whether all views below ``view`` have its axes, so that its strides can change."""
+    return all(
+        len(r.shape.dims) == len(view.shape.dims) and _same_rank(inner, r)
+        for inner in block.blocks
+        for r in inner.refinements
+        if r.direction is not Direction.NONE and r.source == view.name
+    )
+
+
+def _allocating(block: Block, local: Mapping[str, Refinement]) -> Block:
+    """Return ``block`` with allocations in place of views, and views below them fitted to their strides."""
+    refinements = tuple(local.get(r.name, r) for r in block.refinements)
+    return _restrided(attrs.evolve(block, refinements=refinements), local)
+
+
+def _restrided(block: Block, parents: Mapping[str, Refinement]) -> Block:
+    """Give the views inside ``block`` of its refinements ``parents`` the strides that those have."""
+    statements: list[Statement] = []
+    for statement in block.statements:
+        if isinstance(statement, Block):
+            fitted = {
+                r.name: attrs.evolve(r, shape=_with_strides(r.shape, parents[r.source].shape))
+                for r in statement.refinements
+                if r.direction is not Direction.NONE and r.source in parents
+            }
+            views = tuple(fitted.get(r.name, r) for r in statement.refinements)
+            statements.append(_restrided(attrs.evolve(statement, refinements=views), fitted) if fitted else statement)
+        else:
+            statements.append(statement)
+    return attrs.evolve(block, statements=tuple(statements))
+
+
+def _with_strides(shape: TensorShape, outer: TensorShape) -> TensorShape:
+    dims = tuple(Dim(own.size, of.stride) for own, of in zip(shape.dims, outer.dims, strict=True))
+    return attrs.evolve(shape, dims=dims)
+
+
+def _without(program: Program, kernels: tuple[Block, ...], gone: set[str]) -> Program:
+    """Return the program with other kernels, and without the temporaries behind the views ``gone`` of ``main``."""
+    main = program.main
+    behind = {r.source for r in main.refinements if r.name in gone}
+    views = tuple(r for r in main.refinements if r.name not in gone)
+    program = with_main(program, attrs.evolve(main, refinements=views, statements=kernels))
+    allocations = tuple(r for r in program.entry.refinements if r.name not in behind)
+    return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=allocations))
