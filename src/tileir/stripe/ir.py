@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Op
+from tileir.poly.affine import Affine
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from tileir.core.dtype import DType
-    from tileir.core.ops import Aggregation, Op
-    from tileir.poly.affine import Affine
 
 TagValue: TypeAlias = bool | int | float | str | None
 
