@@ -79,7 +79,7 @@ def aligned_copy(array: np.ndarray[Any, Any], alignment: int = 64) -> np.ndarray
     """Return a copy whose first element lies at a multiple of ``alignment`` bytes."""
     raw = np.empty(array.nbytes + alignment, np.uint8)
     start = -raw.ctypes.data % alignment
-    copy = raw[start : start + array.nbytes].view(array.dtype)
+    copy: np.ndarray[Any, Any] = raw[start : start + array.nbytes].view(array.dtype)
     copy[:] = array
     return copy
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, KernelFunction
 
 MAX_LANES: Final = 1024
-MAX_DEPTH: Final = 200
+MAX_DEPTH: Final = 128
 MAX_NESTING: Final = 64
 
 REDUCTIONS: Final = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN})

@@ -1,0 +1,246 @@
+"""Expressions of kernel text, by precedence climbing. The types of operands are checked where they are read."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.arithmetic import fits
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.semtree.ir import (
+    Apply,
+    Bitcast,
+    Broadcast,
+    Cast,
+    Const,
+    GridIndex,
+    Ramp,
+    Reduce,
+    Subscript,
+    Type,
+    Var,
+)
+from tileir.semtree.lexer import TokenKind
+from tileir.semtree.syntax import CALLS, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, type_of
+from tileir.semtree.type_rules import MAX_DEPTH, REDUCTIONS, expression_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.span import Span
+    from tileir.semtree.cursor import Cursor
+    from tileir.semtree.ir import Expr, KernelFunction
+    from tileir.semtree.lexer import Token
+
+_MAX_WEIGHT: Final = 2 * MAX_DEPTH + 2
+"""Where reading stops to descend: one for each bracket or right operand, two for each operand in brackets."""
+_INFIX_OPS: Final[Mapping[str, tuple[Op, int]]] = MappingProxyType(
+    {sign: (op, rank) for op, (sign, rank) in INFIX.items()}
+)
+_PREFIX_OPS: Final[Mapping[str, Op]] = MappingProxyType({sign: op for op, sign in PREFIX.items()})
+_FORMS: Final = frozenset({"cast", "bitcast", "broadcast", "ramp", "reduce"})
+_GRID_LEVELS: Final = MappingProxyType({name: level for level, name in GRID_FUNCTIONS.items()})
+_REDUCTION_OPS: Final = MappingProxyType({op.value: op for op in sorted(REDUCTIONS, key=lambda op: op.value)})
+
+
+@attrs.frozen
+class Parsed:
+    """An expression, where it stands, and how deep it is nested."""
+
+    expr: Expr
+    span: Span
+    depth: int
+
+
+@attrs.define
+class ExpressionParser:
+    """Reads the expressions of one kernel, whose header ``kernel`` tells the index type and the grid."""
+
+    cursor: Cursor
+    kernel: KernelFunction
+    _weight: int = attrs.field(default=0, init=False)
+
+    def expression(self, rank: int = 0, weight: int = 1) -> Parsed:
+        """Read an expression whose infix operations bind at least as tight as ``rank``."""
+        self._weight += weight
+        if self._weight > _MAX_WEIGHT:
+            self.cursor.fail("TIL103", "this expression is nested too deeply: declare a part of it")
+        left = self._operand()
+        while self.cursor.token.kind is TokenKind.SIGN and self.cursor.token.text in _INFIX_OPS:
+            op, found = _INFIX_OPS[self.cursor.token.text]
+            if found < rank:
+                break
+            self.cursor.advance()
+            left = self._apply(op, (left, self.expression(found + 1)))
+        if rank <= TERNARY_RANK and self.cursor.accept("?"):
+            then = self.expression(TERNARY_RANK, 2)
+            self.cursor.expect(":")
+            left = self._apply(Op.COND, (left, then, self.expression(TERNARY_RANK, 2)))
+        self._weight -= weight
+        return left
+
+    def restart(self) -> None:
+        """Forget how deep the expression was in which a fault was found."""
+        self._weight = 0
+
+    def of_type(self, parsed: Parsed, kind: Type) -> Expr:
+        """Return the expression, which must have this type."""
+        if parsed.expr.type != kind:
+            self.cursor.fail("TIL552", f"this is {parsed.expr.type}, and should be {kind}: cast it", parsed.span)
+        return parsed.expr
+
+    def _operand(self) -> Parsed:
+        """Read prefix signs and what they stand before."""
+        cursor = self.cursor
+        signs: list[Token] = []
+        while cursor.token.kind is TokenKind.SIGN and cursor.token.text in _PREFIX_OPS:
+            signs.append(cursor.advance())
+        token = cursor.token
+        if token.kind is TokenKind.NUMBER:
+            result = self._number(signs.pop() if signs and signs[-1].text == "-" else None)
+        elif cursor.accept("("):
+            inner = self.expression()
+            result = attrs.evolve(inner, span=token.span.to(cursor.expect(")").span))
+        elif token.kind is TokenKind.WORD and token.text in _FORMS:
+            result = self._form()
+        elif token.kind is TokenKind.WORD and self._starts_constant(token.text):
+            result = self._constant()
+        elif token.kind in (TokenKind.WORD, TokenKind.NAME):
+            result = self.reference()
+        else:
+            cursor.unexpected("an expression")
+        for sign in reversed(signs):
+            operand = attrs.evolve(result, span=sign.span.to(result.span))
+            result = self._apply(_PREFIX_OPS[sign.text], (operand,))
+        return result
+
+    def reference(self) -> Parsed:
+        """Read a name: a variable, an element or elements of an array, or a call of an operation."""
+        cursor = self.cursor
+        name = cursor.name()
+        if cursor.at("(") and name.text in CALLS:
+            op = CALLS[name.text]
+            args: list[Parsed] = []
+            while cursor.accept("," if args else "("):
+                args.append(self.expression(0, 2))
+            span = name.span.to(cursor.expect(")").span)
+            if len(args) != op.info.arity:
+                cursor.fail("TIL552", f"{op.value} takes {op.info.arity} operands, not {len(args)}", span)
+            return self._made(Apply(op, tuple(arg.expr for arg in args)), span, tuple(args))
+        known = cursor.known.get(name.text)
+        if known is None:
+            cursor.fail("TIL201", f"{name.text!r} is not declared here", name.span)
+        if isinstance(known, Type):
+            if cursor.at("["):
+                cursor.fail("TIL552", f"{name.text!r} is a variable, and has no subscripts")
+            return self._made(Var(name.text, known), name.span)
+        cursor.expect("[")
+        offset = self.expression(0, 2)
+        lanes = cursor.integer() if cursor.accept(":") else offset.expr.type.lanes
+        span = name.span.to(cursor.expect("]").span)
+        return self._made(Subscript(name.text, offset.expr, Type(known, lanes)), span, (offset,))
+
+    def _apply(self, op: Op, args: tuple[Parsed, ...]) -> Parsed:
+        span = args[0].span.to(args[-1].span)
+        return self._made(Apply(op, tuple(arg.expr for arg in args)), span, args)
+
+    def _made(self, expr: Expr, span: Span, operands: tuple[Parsed, ...] = ()) -> Parsed:
+        depth = 1 + max((operand.depth for operand in operands), default=0)
+        if depth > MAX_DEPTH:
+            self.cursor.fail("TIL103", f"this expression is nested more than {MAX_DEPTH} deep: declare a part", span)
+        for message in expression_faults(expr, self.kernel):
+            self.cursor.fail("TIL552", message, span)
+        return Parsed(expr, span, depth)
+
+    # constants
+
+    def _number(self, sign: Token | None) -> Parsed:
+        """Read a bare number: an integer of the index type, or a float of f32."""
+        text = self.cursor.token.text
+        return self._literal(sign, Type(self.kernel.index if text.isdigit() else DType.F32))
+
+    def _literal(self, sign: Token | None, kind: Type) -> Parsed:
+        """Read a number as a constant of a type."""
+        token = self.cursor.advance()
+        span = token.span if sign is None else sign.span.to(token.span)
+        value: int | float
+        if kind.dtype.is_float:
+            value = float(token.text) * (-1 if sign else 1)
+            if not fits(value, kind.dtype) or math.isinf(value):
+                self.cursor.fail("TIL104", f"this number is out of the range of {kind.dtype.value}", span)
+            return self._made(Const.of(value, kind), span)
+        if kind.dtype.is_bool or not token.text.isdigit():
+            self.cursor.fail("TIL102", f"this is not a value of {kind.dtype.value}", span)
+        value = self.cursor.digits(token) * (-1 if sign else 1)
+        if not fits(value, kind.dtype):
+            self.cursor.fail("TIL104", f"this number is out of the range of {kind.dtype.value}", span)
+        return self._made(Const(value, kind), span)
+
+    def _starts_constant(self, word: str) -> bool:
+        return word in ("true", "false") or word in _GRID_LEVELS or type_of(word) is not None
+
+    def _constant(self) -> Parsed:
+        """Read a truth value, a grid coordinate, or a constant such as ``f32x16(-0.5)``."""
+        cursor = self.cursor
+        token = cursor.token
+        if token.text in _GRID_LEVELS:
+            return self._grid_index()
+        if token.text in ("true", "false"):
+            cursor.advance()
+            return self._made(Const(token.text == "true", Type(DType.BOOL)), token.span)
+        kind = cursor.kind()
+        cursor.expect("(")
+        sign = cursor.advance() if cursor.at("-") else None
+        word = cursor.token.text
+        if cursor.token.kind is TokenKind.NUMBER:
+            value = self._literal(sign, kind).expr
+        elif word in ("nan", "inf") and kind.dtype.is_float:
+            cursor.advance()
+            value = Const(-float(word) if sign else float(word), kind)
+        elif word in ("true", "false") and kind.dtype.is_bool and sign is None:
+            cursor.advance()
+            value = Const(word == "true", kind)
+        else:
+            cursor.unexpected(f"a value of {kind.dtype.value}, or cast<{kind}>( ) around an expression")
+        return self._made(value, token.span.to(cursor.expect(")").span))
+
+    def _grid_index(self) -> Parsed:
+        token = self.cursor.advance()
+        self.cursor.expect("(")
+        axis = self.cursor.integer()
+        span = token.span.to(self.cursor.expect(")").span)
+        return self._made(GridIndex(_GRID_LEVELS[token.text], axis, Type(self.kernel.index)), span)
+
+    def _form(self) -> Parsed:
+        """Read one of the forms with an argument in angle brackets."""
+        cursor = self.cursor
+        word = cursor.advance()
+        cursor.expect("<")
+        kind = cursor.kind() if word.text in ("cast", "bitcast") else None
+        op = self._reduction() if word.text == "reduce" else None
+        lanes = cursor.integer() if kind is None and op is None else 1
+        cursor.expect(">")
+        cursor.expect("(")
+        operand = self.expression(0, 2)
+        stride = cursor.integer() if word.text == "ramp" and cursor.accept(",") else 1
+        span = word.span.to(cursor.expect(")").span)
+        expr: Expr
+        if kind is not None:
+            expr = Cast(operand.expr, kind) if word.text == "cast" else Bitcast(operand.expr, kind)
+        elif op is not None:
+            expr = Reduce(op, operand.expr)
+        elif word.text == "ramp":
+            expr = Ramp(operand.expr, stride, lanes)
+        else:
+            expr = Broadcast(operand.expr, lanes)
+        return self._made(expr, span, (operand,))
+
+    def _reduction(self) -> Op:
+        word = self.cursor.advance()
+        if word.text not in _REDUCTION_OPS:
+            self.cursor.fail("TIL102", f"expected one of {', '.join(_REDUCTION_OPS)}", word.span)
+        return _REDUCTION_OPS[word.text]
