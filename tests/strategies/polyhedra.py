@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from strategies.poly import Problem
-    from tileir.poly.affine import Affine
+    from tileir.poly.affine import Affine, Rational
     from tileir.poly.bounds import Domain
 
 
@@ -67,6 +67,6 @@ def domain_points(domain: Domain) -> Iterator[dict[str, int]]:
             yield point
 
 
-def elements(accesses: Iterable[Iterable[Affine]], point: Mapping[str, int]) -> tuple[tuple[object, ...], ...]:
+def elements(accesses: Iterable[Iterable[Affine]], point: Mapping[str, int]) -> tuple[tuple[Rational, ...], ...]:
     """Return which element of each tensor a point reaches."""
     return tuple(tuple(p.evaluate(point) for p in access) for access in accesses)
