@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import enum
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
-
-if TYPE_CHECKING:
-    from tileir.core.ops import Op
+from tileir.core.ops import Op
 
 
 @attrs.frozen(cache_hash=True)

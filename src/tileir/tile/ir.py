@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
-if TYPE_CHECKING:
-    from tileir.core.ops import Aggregation, Combination
-    from tileir.core.span import Span
+from tileir.core.ops import Aggregation, Combination
+from tileir.core.span import Span
 
 
 def _span() -> Span | None:

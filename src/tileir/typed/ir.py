@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Combination, Op
+from tileir.core.span import Span
+from tileir.poly.affine import Affine
+
 if TYPE_CHECKING:
     import networkx as nx
-
-    from tileir.core.dtype import DType
-    from tileir.core.ops import Aggregation, Combination, Op
-    from tileir.core.span import Span
-    from tileir.poly.affine import Affine
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -54,7 +54,7 @@ class Constant:
 
     name: str
     dtype: DType
-    value: bool | int | float
+    value: bool | int | float = attrs.field(eq=repr)  # 0.0 and -0.0 differ, NaN equals itself
     span: Span | None = _span()
 
     @property
