@@ -116,3 +116,9 @@ def test_propagation_keeps_what_it_cannot_bound() -> None:
     rows = (Row((("x", 1), ("y", -1)), None, 3),)
     assert propagate(box, rows) == rows
     assert box == {"x": (0, 7), "y": (-3, 4)}
+
+
+def test_crossed_spans_are_empty() -> None:
+    crossed = System({"x": (1, 0), "y": (0, 1)}, ())
+    assert enclose(crossed) is None
+    assert feasible(crossed) is False

@@ -60,7 +60,7 @@ def test_incomplete_outputs_are_seen(output: list[Affine], sizes: list[int], inp
     assert not covered(output, sizes, *inputs)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problem=problems(largest=4))
 def test_coverage_is_never_claimed_wrongly(problem: Problem) -> None:
     domain = solve(problem.accesses, problem.sizes, problem.constraints)
@@ -71,7 +71,7 @@ def test_coverage_is_never_claimed_wrongly(problem: Problem) -> None:
     assert covers(domain, problem.sizes[0]) <= complete
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problem=problems(largest=4), data=st.data())
 def test_always_hit_is_never_claimed_wrongly(problem: Problem, data: st.DataObject) -> None:
     domain = solve(problem.accesses, problem.sizes, problem.constraints)
@@ -83,7 +83,7 @@ def test_always_hit_is_never_claimed_wrongly(problem: Problem, data: st.DataObje
     assert always_hit(domain, names) <= (hit == set(product(*(range(ranges[name]) for name in names))))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     polynomials=st.lists(affines(denominators=(1,)), max_size=2),
     extents=st.lists(st.integers(1, 5), min_size=3, max_size=3),

@@ -95,3 +95,8 @@ def test_every_pair_of_residue_and_step_is_one_point() -> None:
     wanted = [(a, b) for a, b in product(range(12), repeat=2) if (2 * a + b) % 6 == 0 and 2 * a + b < 54]
     assert sorted(found) == wanted
     assert periods
+
+
+def test_indices_without_bounds_are_a_defect_of_the_caller() -> None:
+    with pytest.raises(ValueError, match="do not determine every index"):
+        rewrite("ij", [[i + j]], gather([[i + j]], [[4]], []), change_basis=True)
