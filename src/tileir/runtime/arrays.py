@@ -1,0 +1,204 @@
+"""What callers pass as tensors: arrays of NumPy, or anything that shares its memory with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import attrs
+import numpy as np
+
+from tileir.core.arithmetic import constant, fits
+from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError, Diagnostic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+class Tensor(Protocol):
+    """What an array must fit; :class:`tileir.semtree.ir.Buffer` and :class:`TensorSpec` do."""
+
+    @property
+    def name(self) -> str:
+        """What the program calls it."""
+        ...
+
+    @property
+    def dtype(self) -> DType:
+        """Its element type."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its extents."""
+        ...
+
+
+@attrs.frozen
+class TensorSpec:
+    """Name, element type and shape of a tensor."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+def to_array(name: str, value: object) -> Array:
+    """Return ``value`` as a NumPy array of native byte order, without a copy where that is possible.
+
+    Accepted are NumPy arrays and scalars, Python numbers, and objects with ``__array_interface__`` or
+    ``__dlpack__`` whose memory the host can read.
+
+    Raises:
+        ArgumentError: TIL702, it is none of these, or its elements are of a type that tileir does not have.
+
+    """
+    array = _imported(name, value)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if DType.of(array.dtype) is None:
+        names = ", ".join(dtype.value for dtype in DType)
+        raise _error("TIL702", f"{name!r} has elements of type {array.dtype}; convert it to one of {names}")
+    return array
+
+
+def _imported(name: str, value: object) -> Array:
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, bool | int | float | np.generic):
+        return _scalar(name, value)
+    try:
+        if hasattr(value, "__array_interface__"):
+            return np.asarray(value)
+        if hasattr(value, "__dlpack__"):
+            return np.from_dlpack(value)
+    except (TypeError, ValueError, BufferError, RuntimeError) as error:
+        reason = f"{type(value).__name__} cannot be shared with NumPy ({error})"
+        raise _error("TIL702", f"{name!r}: {reason}; move it to the host's memory first") from error
+    kind = type(value).__name__
+    raise _error("TIL702", f"{name!r} is of type {kind}; pass a NumPy array, for instance numpy.asarray(...)")
+
+
+def _scalar(name: str, value: bool | int | float | np.generic) -> Array:
+    """Return a number as an array without axes; Python's integers are i32 or i64, its floats f32."""
+    if isinstance(value, float) and not isinstance(value, np.generic):
+        return np.asarray(value, np.float32)
+    if isinstance(value, bool | np.generic):
+        return np.asarray(value)
+    for dtype in (np.int32, np.int64):
+        if np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+            return np.asarray(value, dtype)
+    raise _error("TIL702", f"{name!r} is {value}, which no integer type holds")
+
+
+def check_inputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[Array]:
+    """Return the arrays of all inputs, contiguous.
+
+    A Python number is converted to the tensor's type, an array is not; arrays with gaps are copied.
+
+    Raises:
+        ArgumentError: with an entry for each value that does not fit: TIL701, TIL702, TIL705.
+
+    """
+    _check_count("input", tensors, values)
+    arrays: list[Array] = []
+    faults: list[Diagnostic] = []
+    for tensor, value in zip(tensors, values, strict=True):
+        try:
+            array = to_array(tensor.name, value)
+        except ArgumentError as error:
+            faults.extend(error.diagnostics)
+            continue
+        if isinstance(value, bool | int | float) and not isinstance(value, np.generic):
+            if not fits(value, tensor.dtype):
+                message = f"input {tensor.name!r} is {value}, which {tensor.dtype.value} cannot hold"
+                faults.append(Diagnostic("TIL701", message))
+                continue
+            array = constant(value, tensor.dtype)
+        faults.extend(_misfits("input", tensor, array))
+        arrays.append(np.ascontiguousarray(array).reshape(array.shape))
+    if faults:
+        raise ArgumentError(faults)
+    return arrays
+
+
+def check_outputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[Array]:
+    """Return the arrays that outputs are written to; each is used in place.
+
+    Raises:
+        ArgumentError: with an entry for each one that cannot be: TIL701, TIL703, TIL704, TIL705.
+
+    """
+    _check_count("output", tensors, values)
+    faults: list[Diagnostic] = []
+    arrays: list[Array] = []
+    for tensor, value in zip(tensors, values, strict=True):
+        if not isinstance(value, np.ndarray):
+            kind = type(value).__name__
+            faults.append(Diagnostic("TIL703", f"output {tensor.name!r} must be a NumPy array, not {kind}"))
+            continue
+        faults.extend(_misfits("output", tensor, value))
+        faults.extend(_obstacles(tensor, value))
+        arrays.append(value)
+    faults = faults or list(_overlaps(tensors, arrays))
+    if faults:
+        raise ArgumentError(faults)
+    return arrays
+
+
+def separated(inputs: Sequence[Array], outputs: Sequence[Array]) -> list[Array]:
+    """Return the inputs, with a copy of each one that shares memory with an output.
+
+    All arrays are contiguous, so that comparing the ends of their memory is exact.
+    """
+    return [
+        array.copy() if any(np.may_share_memory(array, output) for output in outputs) else array for array in inputs
+    ]
+
+
+def allocate_outputs(tensors: Sequence[Tensor]) -> list[Array]:
+    """Return fresh arrays with undefined content."""
+    return [np.empty(tensor.shape, tensor.dtype.numpy) for tensor in tensors]
+
+
+def _check_count(kind: str, tensors: Sequence[Tensor], values: Sequence[object]) -> None:
+    if len(tensors) != len(values):
+        names = ", ".join(tensor.name for tensor in tensors)
+        raise _error("TIL705", f"{len(values)} {kind}s were passed; there are {len(tensors)}: {names}")
+
+
+def _misfits(kind: str, tensor: Tensor, array: Array) -> Iterator[Diagnostic]:
+    if array.dtype != tensor.dtype.numpy:
+        found = DType.of(array.dtype)
+        spelt = array.dtype.str if found is None else found.value
+        wanted = f"{tensor.dtype.value} is needed; convert it with astype({str(tensor.dtype.numpy)!r})"
+        yield Diagnostic("TIL701", f"{kind} {tensor.name!r} has elements of type {spelt}, where {wanted}")
+    if array.shape != tensor.shape:
+        if array.ndim != len(tensor.shape):
+            has = f"has {array.ndim} dimensions, shape {array.shape}, where {len(tensor.shape)} are needed"
+        else:
+            has = f"has shape {array.shape}"
+        yield Diagnostic("TIL701", f"{kind} {tensor.name!r} {has}; it must be {tensor.shape}")
+
+
+def _obstacles(tensor: Tensor, array: Array) -> Iterator[Diagnostic]:
+    if not array.flags.writeable:
+        yield Diagnostic("TIL703", f"output {tensor.name!r} is read-only; pass an array that can be written")
+    if not array.flags.c_contiguous:
+        yield Diagnostic("TIL703", f"output {tensor.name!r} has gaps; pass a C-contiguous array")
+    if not array.flags.aligned:
+        yield Diagnostic("TIL703", f"output {tensor.name!r} is not aligned to its elements; pass a fresh array")
+
+
+def _overlaps(tensors: Sequence[Tensor], arrays: Sequence[Array]) -> Iterator[Diagnostic]:
+    for later in range(len(arrays)):
+        for earlier in range(later):
+            if np.may_share_memory(arrays[later], arrays[earlier]):
+                both = f"{tensors[earlier].name!r} and {tensors[later].name!r}"
+                yield Diagnostic("TIL704", f"outputs {both} share memory; pass separate arrays")
+
+
+def _error(code: str, message: str) -> ArgumentError:
+    return ArgumentError((Diagnostic(code, message),))

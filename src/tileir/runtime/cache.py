@@ -1,0 +1,58 @@
+"""A bounded cache whose values are made once, however many threads ask."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+K = TypeVar("K", bound="Hashable")
+V = TypeVar("V")
+
+
+@attrs.define(eq=False)
+class _Slot(Generic[V]):
+    """A value that one thread makes while others wait for the lock."""
+
+    lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    value: tuple[V] | None = attrs.field(default=None, init=False)
+
+
+@attrs.define(eq=False)
+class Cache(Generic[K, V]):
+    """At most ``size`` values, the least recently used dropped first. Thread safe."""
+
+    size: int
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _slots: OrderedDict[K, _Slot[V]] = attrs.field(factory=OrderedDict, init=False)
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """Return the value of ``key``, calling ``make`` for it if need be; what ``make`` raises is not kept."""
+        with self._lock:
+            slot = self._slots.get(key)
+            if slot is None:
+                slot = self._slots[key] = _Slot()
+                while len(self._slots) > self.size:
+                    self._slots.popitem(last=False)
+            else:
+                self._slots.move_to_end(key)
+        found = slot.value
+        if found is None:
+            with slot.lock:
+                if slot.value is None:
+                    slot.value = (make(),)
+                found = slot.value
+        return found[0]
+
+    def clear(self) -> None:
+        """Forget all values."""
+        with self._lock:
+            self._slots.clear()
+
+    def __len__(self) -> int:
+        return len(self._slots)

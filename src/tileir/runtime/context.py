@@ -1,0 +1,142 @@
+"""What owns devices, compilers, executors and options. Nothing of it is global but the default context."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import attrs
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.discovery import Registry
+from tileir.runtime.interface import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from tileir.runtime.interface import Compiler, DeviceInfo, Executor
+
+DEVICE_VARIABLE: Final = "TILEIR_DEVICE"
+"""Environment variable with the id of the device to use where neither the caller nor the context names one."""
+
+
+@attrs.define(eq=False)
+class Context:
+    """Devices and what runs on them. Thread safe.
+
+    Attributes:
+        device_id: What :meth:`device` chooses where its caller does not.
+        options: How to compile where the caller does not say.
+        registry: Where back ends come from.
+
+    """
+
+    device_id: str | None = None
+    options: Options = attrs.field(factory=Options)
+    registry: Registry = attrs.field(factory=Registry)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _compilers: dict[tuple[str, Options], Compiler[Any]] = attrs.field(factory=dict, init=False)
+    _executors: dict[tuple[str, Options], Executor[Any]] = attrs.field(factory=dict, init=False)
+
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        """Return the devices of all back ends that work; :meth:`failures` has the others."""
+        found: list[DeviceInfo] = []
+        for name in self.registry.names():
+            try:
+                found.extend(self.registry.devices(name))
+            except BackendError:
+                continue
+        return tuple(found)
+
+    def failures(self) -> Mapping[str, BackendError]:
+        """Return why a back end offers no devices, for each one that fails."""
+        failed: dict[str, BackendError] = {}
+        for name in self.registry.names():
+            try:
+                self.registry.devices(name)
+            except BackendError as error:
+                failed[name] = error
+        return MappingProxyType(failed)
+
+    def device(self, device_id: str | None = None) -> DeviceInfo:
+        """Return the device of that id, or the first one of the back end of that name.
+
+        Without an id the context's decides, then the environment variable ``TILEIR_DEVICE``, then the first device.
+
+        Raises:
+            BackendError: TIL801, there is no such device; the notes say which there are, and what failed.
+
+        """
+        wanted = device_id or self.device_id or os.environ.get(DEVICE_VARIABLE) or None
+        if wanted is None:
+            for name in self.registry.names():
+                try:
+                    found = self.registry.devices(name)
+                except BackendError:
+                    continue
+                if found:
+                    return found[0]
+            raise self._no_device("no back end offers a device; install tileir[llvm]")
+        backend = wanted.partition(".")[0]
+        if backend in self.registry.names():
+            for device in self.registry.devices(backend):
+                if wanted in (device.id, backend):
+                    return device
+        raise self._no_device(f"there is no device {wanted!r}")
+
+    def compiler(self, device: DeviceInfo, options: Options | None = None) -> Compiler[Any]:
+        """Return the compiler for a device, made once."""
+        chosen = self.options if options is None else options
+        with self._lock:
+            key = (device.id, chosen)
+            if key not in self._compilers:
+                self._compilers[key] = self.registry.backend(device.backend).compiler(device, chosen)
+            return self._compilers[key]
+
+    def executor(self, device: DeviceInfo, options: Options | None = None) -> Executor[Any]:
+        """Return the executor of a device, made once."""
+        chosen = self.options if options is None else options
+        with self._lock:
+            key = (device.id, chosen)
+            if key not in self._executors:
+                self._executors[key] = self.registry.backend(device.backend).executor(device, chosen)
+            return self._executors[key]
+
+    def close(self) -> None:
+        """Close all executors, which waits for their work; the context can be used again afterwards."""
+        with self._lock:
+            executors = tuple(self._executors.values())
+            self._executors.clear()
+            self._compilers.clear()
+        for executor in executors:
+            executor.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _no_device(self, message: str) -> BackendError:
+        listed = ", ".join(device.id for device in self.devices())
+        notes = [f"devices are {listed}"] if listed else []
+        for failure in self.failures().values():
+            notes.extend(diagnostic.message for diagnostic in failure.diagnostics)
+        return BackendError((Diagnostic("TIL801", message, notes=tuple(notes)),))
+
+
+_default: list[Context] = []
+_default_lock: Final = threading.Lock()
+
+
+def default_context() -> Context:
+    """Return the context that is used where the caller has none, made on first use."""
+    with _default_lock:
+        if not _default:
+            _default.append(Context())
+        return _default[0]
