@@ -80,7 +80,7 @@ def _basis(names: Sequence[str], output: Sequence[Affine], constraints: Sequence
     candidates = [*output, *(constraint.polynomial for constraint in ordered)]
     rows = [[p.coefficient(name) for name in names] for p in candidates]
     chosen = independent(rows, len(names))
-    inverted = inverse([rows[k] for k in chosen])
+    inverted = inverse([rows[k] for k in chosen]) if len(chosen) == len(names) else None
     if inverted is None:
         raise ValueError("the constraints do not determine every index")
     basis = [Affine.index(f"v{k}") - candidates[number].offset for k, number in enumerate(chosen)]
