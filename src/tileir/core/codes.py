@@ -71,6 +71,7 @@ _REPRESENTATIONS: Final = {
     "TIL510": "Stripe blocks are nested too deeply",
     "TIL511": "an access of a Stripe program is out of bounds",
     "TIL512": "a special of a Stripe block does not fit its views",
+    "TIL531": "a typed function breaks a rule",
     "TIL541": "a pass that does not exist",
     "TIL542": "an option that a pass does not have",
     "TIL543": "a value that an option of a pass cannot take",

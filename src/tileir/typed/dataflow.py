@@ -1,10 +1,23 @@
-"""Views of a typed function: its graph, its users, and how long its values live. The last two need no networkx."""
+"""Views of a typed function: its graph, its users, how long its values live. Only the graph needs networkx."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from tileir.typed.ir import operands
+import attrs
+
+from tileir.typed.ir import (
+    Cast,
+    Constant,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Gather,
+    Reshape,
+    Scatter,
+    ShapeOf,
+    operands,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,3 +95,29 @@ def alive(function: Function) -> frozenset[str]:
         if operation.name in needed:
             needed.update(operands(operation))
     return frozenset(needed)
+
+
+def with_operands(operation: Operation, names: Mapping[str, str]) -> Operation:
+    """Return ``operation`` reading other values; ``operation`` itself where no operand is in ``names``."""
+    if not any(name in names for name in operands(operation)):
+        return operation
+
+    def new(name: str) -> str:
+        return names.get(name, name)
+
+    match operation:
+        case Elementwise(inputs=inputs):
+            return attrs.evolve(operation, inputs=tuple(map(new, inputs)))
+        case Cast(input=name) | Reshape(input=name):
+            return attrs.evolve(operation, input=new(name))
+        case Gather(data=data, indices=indices):
+            return attrs.evolve(operation, data=new(data), indices=new(indices))
+        case Scatter(updates=updates, indices=indices):
+            return attrs.evolve(operation, updates=new(updates), indices=new(indices))
+        case Contraction(inputs=accesses, default=default):
+            read = tuple(attrs.evolve(access, tensor=new(access.tensor)) for access in accesses)
+            return attrs.evolve(operation, inputs=read, default=None if default is None else new(default))
+        case Constant() | Coordinate() | ShapeOf():
+            return operation
+        case _:
+            assert_never(operation)

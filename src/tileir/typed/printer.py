@@ -1,0 +1,96 @@
+"""Typed functions as text, for dumps, golden files and people. There is no parser: Tile text is the way in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from tileir.core.ops import Combination
+from tileir.core.text import Writer
+from tileir.typed.ir import (
+    Cast,
+    Constant,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Gather,
+    Reshape,
+    Scatter,
+    ShapeOf,
+    TensorType,
+)
+
+if TYPE_CHECKING:
+    from tileir.poly.affine import Affine
+    from tileir.typed.ir import Access, Function, Operation, Value
+
+_AGGREGATIONS = {"add": "+", "mul": "*", "max": ">", "min": "<", "assign": "="}
+_COMBINATIONS = {Combination.ADD: " + ", Combination.MUL: " * ", Combination.EQ: " == "}
+
+
+def to_text(function: Function) -> str:
+    """Return the function with the type of every value, one operation a line."""
+    writer = Writer()
+    writer.line("function (")
+    with writer.indented():
+        for value in function.inputs:
+            writer.line(f"{_typed(value)},")
+    writer.line(f") -> ({', '.join(function.outputs)}) {{")
+    labels = dict(function.labels)
+    with writer.indented():
+        for operation in function.operations:
+            label = f"[[pid({labels[operation.name]})]] " if operation.name in labels else ""
+            writer.line(f"{label}{_typed(operation)} = {_definition(operation)}")
+    writer.line("}")
+    return writer.text()
+
+
+def _typed(value: Value | Operation) -> str:
+    return f"{value.name}: {TensorType(value.dtype, value.shape)}"
+
+
+def _definition(operation: Operation) -> str:
+    match operation:
+        case Constant(value=value):
+            return f"constant({str(value).lower()})"
+        case Elementwise(op=op, inputs=inputs):
+            return f"{op.value}({', '.join(inputs)})"
+        case Cast(input=name):
+            return f"cast({name})"
+        case Coordinate(axis=axis):
+            return f"coordinate({axis})"
+        case ShapeOf(dims=dims):
+            return f"shape({', '.join(map(str, dims))})"
+        case Reshape(input=name):
+            return f"reshape({name})"
+        case Gather(data=data, indices=indices):
+            return f"gather({data}, {indices})"
+        case Scatter(updates=updates, indices=indices, accumulator=accumulator):
+            return f"scatter({updates}, {indices}) in {accumulator.value}"
+        case Contraction():
+            return _contraction(operation)
+        case _:
+            assert_never(operation)
+
+
+def _contraction(operation: Contraction) -> str:
+    accesses = [_access(access) for access in operation.inputs]
+    if operation.combination is Combination.COND:
+        inner = f"{accesses[0]} == {accesses[1]} ? {accesses[2]}"
+    else:
+        inner = _COMBINATIONS.get(operation.combination, "").join(accesses)
+    parts = [f"[{_indices(operation.output)}] {_AGGREGATIONS[operation.aggregation.value]}({inner})"]
+    parts += [f"{constraint.polynomial} < {constraint.bound}" for constraint in operation.constraints]
+    text = ", ".join(parts)
+    if {operation.operand_dtype, operation.accumulator} != {operation.dtype}:
+        text += f" combine {operation.operand_dtype.value} aggregate {operation.accumulator.value}"
+    if not operation.reduce:
+        text += " no_defract"
+    return text if operation.default is None else f"{text} default {operation.default}"
+
+
+def _access(access: Access) -> str:
+    return f"{access.tensor}[{_indices(access.indices)}]"
+
+
+def _indices(polynomials: tuple[Affine, ...]) -> str:
+    return ", ".join(map(str, polynomials))

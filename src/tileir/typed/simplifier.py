@@ -1,0 +1,128 @@
+"""Simplification of typed functions: the rules of the table, common subexpressions, forwarding, and dead values.
+
+One walk in program order does nearly all of it, since each operation meets operands that are simple already; the cost
+is linear. Outputs keep their names.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.ops import Op
+from tileir.core.rewrite import fixpoint
+from tileir.typed.dataflow import alive, with_operands
+from tileir.typed.ir import Elementwise, Function
+from tileir.typed.simplifier_rules import RULES, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.typed.ir import Operation, Value
+
+
+def simplify(function: Function) -> Function:
+    """Return an equivalent function that does no more work; ``function`` itself where nothing is to be gained."""
+    return fixpoint(_pass, function)
+
+
+def _pass(function: Function) -> Function:
+    walk = _Walk(frozenset(function.outputs), {value.name: value for value in function.inputs})
+    for operation in function.operations:
+        walk.visit(operation)
+    new = attrs.evolve(
+        function,
+        operations=tuple(walk.operations),
+        labels=tuple((walk.forwarded.get(name, name), label) for name, label in function.labels),
+    )
+    new = _without_dead(_named_by_outputs(new))
+    same = len(new.operations) == len(function.operations) and all(
+        map(operator.is_, new.operations, function.operations)
+    )
+    return function if same and new.labels == function.labels else new
+
+
+@attrs.define
+class _Walk:
+    """The operations so far, and which value to read instead of one that went away or became a copy."""
+
+    outputs: frozenset[str]
+    definitions: dict[str, Value | Operation]
+    operations: list[Operation] = attrs.field(factory=list, init=False)
+    forwarded: dict[str, str] = attrs.field(factory=dict, init=False)
+    _seen: dict[Operation, str] = attrs.field(factory=dict, init=False)
+
+    def visit(self, operation: Operation) -> None:
+        """Simplify one operation and keep it, unless its value exists already."""
+        operation = _apply_rules(Site(with_operands(operation, self.forwarded), self.definitions))
+        name = operation.name
+        source = _copied(operation)
+        if source is None:
+            source = self._seen.setdefault(_key(operation), name)
+            if source != name and name in self.outputs:
+                shape = operation.shape
+                operation = Elementwise(name, Op.IDENT, (source,), operation.dtype, shape, span=operation.span)
+        if source != name:
+            self.forwarded[name] = source
+        if source == name or name in self.outputs:
+            self.definitions[name] = operation
+            self.operations.append(operation)
+
+
+def _apply_rules(site: Site) -> Operation:
+    """Apply the first rule that fits, again and again; every rule leaves fewer or cheaper operations to read."""
+    changed: Site | None = site
+    while changed is not None:
+        site = changed
+        changed = next((after for rule in RULES if (after := rule(site)) is not None), None)
+    return site.operation
+
+
+def _copied(operation: Operation) -> str | None:
+    """Return the value that ``operation`` only repeats, or None."""
+    if isinstance(operation, Elementwise) and operation.op is Op.IDENT:
+        return operation.inputs[0]
+    return None
+
+
+def _key(operation: Operation) -> Operation:
+    """Return what two operations have in common exactly if they compute the same."""
+    if isinstance(operation, Elementwise) and operation.op.info.commutes:
+        return attrs.evolve(operation, name="", inputs=tuple(sorted(operation.inputs)))
+    return attrs.evolve(operation, name="")
+
+
+def _named_by_outputs(function: Function) -> Function:
+    """Let an output that is a copy be what it copies, where that has no other name to keep."""
+    positions = {operation.name: position for position, operation in enumerate(function.operations)}
+    names: dict[str, str] = {}
+    for output in function.outputs:
+        source = _copied(function.operations[positions[output]])
+        if source is not None and source in positions and source not in names and source not in function.outputs:
+            names[source] = output
+    if not names:
+        return function
+    dropped = frozenset(names.values())
+    kept = (operation for operation in function.operations if operation.name not in dropped)
+    return attrs.evolve(
+        function,
+        operations=tuple(_renamed(operation, names) for operation in kept),
+        labels=tuple((names.get(name, name), label) for name, label in function.labels),
+    )
+
+
+def _renamed(operation: Operation, names: Mapping[str, str]) -> Operation:
+    operation = with_operands(operation, names)
+    name = names.get(operation.name)
+    return operation if name is None else attrs.evolve(operation, name=name)
+
+
+def _without_dead(function: Function) -> Function:
+    """Drop operations on which no output depends, and labels of what is gone."""
+    needed = alive(function)
+    operations = tuple(operation for operation in function.operations if operation.name in needed)
+    defined = {operation.name for operation in operations}
+    labels = tuple(dict.fromkeys(pair for pair in function.labels if pair[0] in defined))
+    return attrs.evolve(function, operations=operations, labels=labels)

@@ -1,0 +1,300 @@
+"""Laws that keep every value to the bit (but for NaN payloads): the table that the simplifier applies.
+
+Each rule looks at one operation and at what defines its operands. Forwarding a value is written as ``IDENT``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core import arithmetic
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.core.rewrite import Rule, rule
+from tileir.typed.dims import read_constant
+from tileir.typed.ir import Cast, Constant, Elementwise, Operation, Reshape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.typed.ir import Value
+
+
+@attrs.frozen
+class Site:
+    """An operation together with the definitions that come before it."""
+
+    operation: Operation
+    definitions: Mapping[str, Value | Operation]
+
+    def constant(self, name: str) -> Constant | None:
+        """Return the constant that ``name`` is, or None."""
+        found = self.definitions[name]
+        return found if isinstance(found, Constant) else None
+
+    def becomes(self, operation: Operation) -> Site:
+        """Return the site after its operation is replaced."""
+        return attrs.evolve(self, operation=operation)
+
+    def forward(self, name: str) -> Site | None:
+        """Return the site with a copy of ``name``, unless broadcasting or a dtype is in the way."""
+        old, new = self.operation, self.definitions[name]
+        if (old.dtype, old.shape) != (new.dtype, new.shape):
+            return None
+        return self.becomes(Elementwise(old.name, Op.IDENT, (name,), old.dtype, old.shape, span=old.span))
+
+
+def _elementwise(site: Site, *ops: Op) -> Elementwise | None:
+    operation = site.operation
+    return operation if isinstance(operation, Elementwise) and operation.op in ops else None
+
+
+def _is_number(site: Site, name: str, number: float) -> bool:
+    """Return whether ``name`` is the constant ``number``; 0 and -0.0 are told apart for floats."""
+    constant = site.constant(name)
+    if constant is None or constant.value != number:
+        return False
+    if not constant.dtype.is_float:
+        return True
+    return math.copysign(1.0, constant.value) == math.copysign(1.0, number)
+
+
+@rule("op(constants) = constant")
+def fold_constants(site: Site) -> Site | None:
+    """Compute now what would be computed when running."""
+    operation = site.operation
+    if not isinstance(operation, Elementwise) or operation.op is Op.IDENT:
+        return None
+    constants = [constant for name in operation.inputs if (constant := site.constant(name)) is not None]
+    if len(constants) < len(operation.inputs):
+        return None
+    arrays = [arithmetic.constant(constant.value, constant.dtype) for constant in constants]
+    value = read_constant(arithmetic.apply(operation.op, *arrays), operation.dtype).value
+    return site.becomes(Constant(operation.name, operation.dtype, value, span=operation.span))
+
+
+@rule("cast(constant) = constant")
+def fold_cast(site: Site) -> Site | None:
+    """Convert a constant now."""
+    operation = site.operation
+    if not isinstance(operation, Cast) or (constant := site.constant(operation.input)) is None:
+        return None
+    value = arithmetic.rounded(constant.value, operation.dtype)
+    return site.becomes(Constant(operation.name, operation.dtype, value, span=operation.span))
+
+
+@rule("cast(x) = x if the dtype is the same")
+def same_cast(site: Site) -> Site | None:
+    """Drop a cast without effect."""
+    operation = site.operation
+    return site.forward(operation.input) if isinstance(operation, Cast) else None
+
+
+@rule("cast(cast(x)) = cast(x) if the inner one is exact")
+def cast_of_cast(site: Site) -> Site | None:
+    """Skip an intermediate dtype that holds every value of the first."""
+    outer = site.operation
+    if not isinstance(outer, Cast) or not isinstance(inner := site.definitions[outer.input], Cast):
+        return None
+    source = site.definitions[inner.input].dtype
+    if not is_exact(source, inner.dtype):
+        return None
+    # A float saturates where an integer wraps, unless every value fits.
+    if source.is_integer and inner.dtype.is_float and outer.dtype.is_integer and not is_exact(source, outer.dtype):
+        return None
+    return site.becomes(attrs.evolve(outer, input=inner.input))
+
+
+@rule("reshape(x) = x if the shape is the same")
+def same_reshape(site: Site) -> Site | None:
+    """Drop a reshape without effect."""
+    operation = site.operation
+    return site.forward(operation.input) if isinstance(operation, Reshape) else None
+
+
+@rule("reshape(reshape(x)) = reshape(x)")
+def reshape_of_reshape(site: Site) -> Site | None:
+    """Skip an intermediate shape."""
+    outer = site.operation
+    if not isinstance(outer, Reshape) or not isinstance(inner := site.definitions[outer.input], Reshape):
+        return None
+    return site.becomes(attrs.evolve(outer, input=inner.input))
+
+
+@rule("x * 1 = 1 * x = x")
+def multiply_by_one(site: Site) -> Site | None:
+    """Multiply by one."""
+    operation = _elementwise(site, Op.MUL)
+    if operation is None:
+        return None
+    left, right = operation.inputs
+    if _is_number(site, right, 1):
+        return site.forward(left)
+    return site.forward(right) if _is_number(site, left, 1) else None
+
+
+@rule("x / 1 = x")
+def divide_by_one(site: Site) -> Site | None:
+    """Divide by one."""
+    operation = _elementwise(site, Op.DIV)
+    if operation is None or not _is_number(site, operation.inputs[1], 1):
+        return None
+    return site.forward(operation.inputs[0])
+
+
+@rule("x + -0.0 = x for floats, x + 0 = 0 + x = x for integers")
+def add_zero(site: Site) -> Site | None:
+    """Add the neutral element: that of floats is -0.0, since -0.0 + 0.0 is 0.0."""
+    operation = _elementwise(site, Op.ADD)
+    if operation is None:
+        return None
+    neutral = -0.0 if operation.dtype.is_float else 0
+    left, right = operation.inputs
+    if _is_number(site, right, neutral):
+        return site.forward(left)
+    return site.forward(right) if _is_number(site, left, neutral) else None
+
+
+@rule("x - 0 = x, x << 0 = x, x >> 0 = x")
+def zero_on_the_right(site: Site) -> Site | None:
+    """Subtract or shift by zero."""
+    operation = _elementwise(site, Op.SUB, Op.BIT_LEFT, Op.BIT_RIGHT)
+    if operation is None or not _is_number(site, operation.inputs[1], 0):
+        return None
+    return site.forward(operation.inputs[0])
+
+
+@rule("x | 0 = 0 | x = x ^ 0 = 0 ^ x = x")
+def no_bits(site: Site) -> Site | None:
+    """Combine with a value that has no bits."""
+    operation = _elementwise(site, Op.BIT_OR, Op.BIT_XOR)
+    if operation is None:
+        return None
+    left, right = operation.inputs
+    if _is_number(site, right, 0):
+        return site.forward(left)
+    return site.forward(right) if _is_number(site, left, 0) else None
+
+
+@rule("max(x, x) = min(x, x) = x & x = x | x = x")
+def idempotent(site: Site) -> Site | None:
+    """Combine a value with itself."""
+    operation = _elementwise(site, Op.MAX, Op.MIN, Op.BIT_AND, Op.BIT_OR)
+    if operation is None or operation.inputs[0] != operation.inputs[1]:
+        return None
+    return site.forward(operation.inputs[0])
+
+
+@rule("-(-x) = ~(~x) = x")
+def involution(site: Site) -> Site | None:
+    """Undo what was done just before."""
+    operation = _elementwise(site, Op.NEG, Op.BIT_NOT)
+    if operation is None:
+        return None
+    inner = site.definitions[operation.inputs[0]]
+    if not isinstance(inner, Elementwise) or inner.op is not operation.op:
+        return None
+    return site.forward(inner.inputs[0])
+
+
+@rule("abs(-x) = abs(abs(x)) = abs(x)")
+def absolute_value(site: Site) -> Site | None:
+    """Ignore a sign that is lost anyway."""
+    operation = _elementwise(site, Op.ABS)
+    if operation is None:
+        return None
+    inner = site.definitions[operation.inputs[0]]
+    if not isinstance(inner, Elementwise) or inner.op not in (Op.NEG, Op.ABS):
+        return None
+    return site.becomes(attrs.evolve(operation, inputs=inner.inputs))
+
+
+@rule("floor(n) = ceil(n) = round(n) = trunc(n) = n for integers")
+def round_integer(site: Site) -> Site | None:
+    """Round what is integral."""
+    operation = _elementwise(site, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC)
+    if operation is None or operation.dtype.is_float:
+        return None
+    return site.forward(operation.inputs[0])
+
+
+@rule("true ? x : y = x, false ? x : y = y")
+def known_condition(site: Site) -> Site | None:
+    """Take the arm that a constant condition chooses."""
+    operation = _elementwise(site, Op.COND)
+    if operation is None or (condition := site.constant(operation.inputs[0])) is None:
+        return None
+    return site.forward(operation.inputs[1 if condition.value else 2])
+
+
+@rule("c ? x : x = x")
+def same_arms(site: Site) -> Site | None:
+    """Ignore a condition that decides nothing."""
+    operation = _elementwise(site, Op.COND)
+    if operation is None or operation.inputs[1] != operation.inputs[2]:
+        return None
+    return site.forward(operation.inputs[1])
+
+
+@rule("~c ? x : y = c ? y : x")
+def negated_condition(site: Site) -> Site | None:
+    """Swap the arms instead of negating the condition."""
+    operation = _elementwise(site, Op.COND)
+    if operation is None:
+        return None
+    condition, then, otherwise = operation.inputs
+    inner = site.definitions[condition]
+    if not isinstance(inner, Elementwise) or inner.op is not Op.BIT_NOT:
+        return None
+    return site.becomes(attrs.evolve(operation, inputs=(inner.inputs[0], otherwise, then)))
+
+
+@rule("(c != false) = (c == true) = c")
+def compare_bool(site: Site) -> Site | None:
+    """Compare a bool with the value that leaves it as it is."""
+    operation = _elementwise(site, Op.CMP_NE, Op.CMP_EQ)
+    if operation is None:
+        return None
+    left, right = operation.inputs
+    if not site.definitions[left].dtype.is_bool or not _is_number(site, right, operation.op is Op.CMP_EQ):
+        return None
+    return site.forward(left)
+
+
+@rule("pow(x, 1) = x, pow(x, 2) = x * x")
+def small_power(site: Site) -> Site | None:
+    """Multiply instead of raising to a power: the product is rounded once, as the power should be."""
+    operation = _elementwise(site, Op.POW)
+    if operation is None:
+        return None
+    base, exponent = operation.inputs
+    if _is_number(site, exponent, 1):
+        return site.forward(base)
+    if _is_number(site, exponent, 2) and site.definitions[base].shape == operation.shape:
+        return site.becomes(attrs.evolve(operation, op=Op.MUL, inputs=(base, base)))
+    return None
+
+
+def is_exact(source: DType, target: DType) -> bool:
+    """Return whether ``target`` holds every value of ``source``."""
+    if source is target or source.is_bool:
+        return True
+    if target.is_bool or (source.is_float and not target.is_float):
+        return False
+    if target.is_float:
+        if source.is_float:
+            return source.bits < target.bits
+        return source.bits - int(source.is_signed) <= _PRECISION[target]
+    return source.minimum >= target.minimum and source.maximum <= target.maximum
+
+
+_PRECISION: Final = {DType.BF16: 8, DType.F16: 11, DType.F32: 24, DType.F64: 53}
+
+RULES: Final[tuple[Rule[Site], ...]] = (
+    fold_constants, fold_cast, same_cast, cast_of_cast, same_reshape, reshape_of_reshape, multiply_by_one,
+    divide_by_one, add_zero, zero_on_the_right, no_bits, idempotent, involution, absolute_value, round_integer,
+    known_condition, same_arms, negated_condition, compare_bool, small_power,
+)  # fmt: skip

@@ -1,0 +1,223 @@
+"""The rules of a typed function, checked from scratch: names, dtypes, shapes, and bounds of indices."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, assert_never
+
+from tileir.core.arithmetic import rounded
+from tileir.core.dtype import DType, accumulator
+from tileir.core.errors import Diagnostic, VerifyError
+from tileir.core.ops import Domain, Op
+from tileir.poly.bounds import constraint_only_indices, unbounded_indices
+from tileir.typed.emission import broadcast_shape
+from tileir.typed.ir import (
+    Cast,
+    Constant,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Gather,
+    Reshape,
+    Scatter,
+    ShapeOf,
+    operands,
+)
+from tileir.typed.rules import contraction_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.typed.ir import Function, Operation, Value
+
+_SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
+
+
+def verify(function: Function) -> None:
+    """Check every rule of :mod:`tileir.typed.ir`.
+
+    Raises:
+        VerifyError: TIL531 for each fault.
+
+    """
+    faults = tuple(check_function(function))
+    if faults:
+        raise VerifyError(faults)
+
+
+def check_function(function: Function) -> Iterator[Diagnostic]:
+    """Yield what is wrong; an operation that reads an undefined value is not checked further."""
+    defined: dict[str, Value | Operation] = {}
+    for value in function.inputs:
+        if value.name in defined:
+            yield _fault(value, "is defined twice")
+        defined[value.name] = value
+    for operation in function.operations:
+        missing = [name for name in operands(operation) if name not in defined]
+        for name in missing:
+            yield _fault(operation, f"reads {name!r}, which is not defined before it")
+        if operation.name in defined:
+            yield _fault(operation, "is defined twice")
+        if not missing:
+            yield from (_fault(operation, message) for message in _check(operation, defined))
+        defined[operation.name] = operation
+    yield from _check_names(function)
+
+
+def _check_names(function: Function) -> Iterator[Diagnostic]:
+    made = {operation.name for operation in function.operations}
+    seen: set[str] = set()
+    for name in function.outputs:
+        if name not in made:
+            yield Diagnostic("TIL531", f"output {name!r} is not defined by an operation")
+        if name in seen:
+            yield Diagnostic("TIL531", f"output {name!r} is listed twice")
+        seen.add(name)
+    if not function.outputs:
+        yield Diagnostic("TIL531", "a function needs at least one output")
+    for name, label in function.labels:
+        if name not in made:
+            yield Diagnostic("TIL531", f"label {label!r} marks {name!r}, which no operation defines")
+
+
+def _fault(place: Value | Operation, message: str) -> Diagnostic:
+    return Diagnostic("TIL531", f"{place.name!r} {message}", place.span)
+
+
+def _check(operation: Operation, defined: Mapping[str, Value | Operation]) -> Iterator[str]:
+    if any(size < 0 for size in operation.shape):
+        yield "has a negative size"
+        return
+    match operation:
+        case Constant():
+            yield from _check_constant(operation)
+        case Elementwise():
+            yield from _check_elementwise(operation, [defined[name] for name in operation.inputs])
+        case Cast(input=name):
+            if defined[name].shape != operation.shape:
+                yield "is a cast, which keeps the shape"
+        case Coordinate(axis=axis, shape=shape):
+            if not 0 <= axis < len(shape):
+                yield f"is the coordinate on axis {axis} of a tensor of rank {len(shape)}"
+            elif operation.dtype is not _counting(shape[axis]):
+                yield f"counts in {operation.dtype.value}"
+        case ShapeOf(dims=dims):
+            if operation.shape != (len(dims),) or operation.dtype is not _counting(max(dims, default=0)):
+                yield f"does not have the type of a shape with {len(dims)} axes"
+        case Reshape(input=name):
+            source = defined[name]
+            if source.dtype is not operation.dtype or math.prod(source.shape) != math.prod(operation.shape):
+                yield "is a reshape, which keeps dtype and number of elements"
+        case Gather():
+            yield from _check_gather(operation, defined[operation.data], defined[operation.indices])
+        case Scatter():
+            yield from _check_scatter(operation, defined[operation.updates], defined[operation.indices])
+        case Contraction():
+            yield from _check_contraction(operation, defined)
+        case _:
+            assert_never(operation)
+
+
+def _counting(size: int) -> DType:
+    return DType.I32 if size <= DType.I32.maximum else DType.I64
+
+
+def _check_constant(operation: Constant) -> Iterator[str]:
+    dtype, value = operation.dtype, operation.value
+    kind = bool if dtype.is_bool else float if dtype.is_float else int
+    if type(value) is not kind or repr(rounded(value, dtype)) != repr(value):
+        yield f"is {value!r}, which is no value of {dtype.value}"
+
+
+def _check_elementwise(operation: Elementwise, inputs: list[Value | Operation]) -> Iterator[str]:
+    op = operation.op
+    if len(inputs) != op.info.arity:
+        yield f"has {len(inputs)} operands, but {op.value} takes {op.info.arity}"
+        return
+    typed = inputs
+    if op is Op.COND:
+        typed = inputs[1:]
+        if not inputs[0].dtype.is_bool:
+            yield f"has a condition of {inputs[0].dtype.value}"
+    dtype = typed[0].dtype
+    if any(value.dtype is not dtype for value in typed):
+        yield f"has operands of {', '.join(value.dtype.value for value in typed)}, which must be equal"
+    if not _works_on(op, dtype):
+        yield f"applies {op.value} to {dtype.value}"
+    result = DType.BOOL if op.info.compares else dtype
+    if operation.dtype is not result:
+        yield f"has dtype {operation.dtype.value}, not {result.value}"
+    try:
+        shape = broadcast_shape(tuple(value.shape for value in inputs))
+    except ValueError:
+        yield "has operands whose shapes do not broadcast"
+        return
+    if operation.shape != shape:
+        yield f"has shape {list(operation.shape)}, not {list(shape)}"
+
+
+def _works_on(op: Op, dtype: DType) -> bool:
+    match op.info.domain:
+        case Domain.ANY:
+            return True
+        case Domain.NUMBER:
+            return not dtype.is_bool
+        case Domain.FLOAT:
+            return dtype.is_float
+        case Domain.BITS:
+            return not dtype.is_float and not (dtype.is_bool and op in _SHIFTS)
+
+
+def _check_gather(operation: Gather, data: Value | Operation, indices: Value | Operation) -> Iterator[str]:
+    if indices.dtype not in (DType.I32, DType.I64):
+        yield f"has indices of {indices.dtype.value}"
+    if not data.shape or operation.shape != indices.shape + data.shape[1:]:
+        yield "does not have the shape of the indices followed by the rest of the data's"
+    elif data.shape[0] == 0 and math.prod(operation.shape) > 0:
+        yield "gathers from an empty axis"
+    if operation.dtype is not data.dtype:
+        yield f"has dtype {operation.dtype.value}, not that of its data, {data.dtype.value}"
+
+
+def _check_scatter(operation: Scatter, updates: Value | Operation, indices: Value | Operation) -> Iterator[str]:
+    rank = len(indices.shape)
+    if indices.dtype not in (DType.I32, DType.I64):
+        yield f"has indices of {indices.dtype.value}"
+    if updates.shape[:rank] != indices.shape or operation.shape[1:] != updates.shape[rank:] or not operation.shape:
+        yield "does not have the shape that its updates and indices give"
+    elif operation.shape[0] == 0 and math.prod(updates.shape) > 0:
+        yield "scatters to an empty axis"
+    if operation.dtype is not updates.dtype or operation.dtype.is_bool:
+        yield f"has dtype {operation.dtype.value}, but adds {updates.dtype.value}"
+    if operation.accumulator is not accumulator(operation.dtype):
+        yield f"accumulates in {operation.accumulator.value}"
+
+
+def _check_contraction(operation: Contraction, defined: Mapping[str, Value | Operation]) -> Iterator[str]:
+    inputs = [defined[access.tensor] for access in operation.inputs]
+    if len(inputs) != operation.combination.arity:
+        yield f"has {len(inputs)} inputs, but {operation.combination.value!r} combines {operation.combination.arity}"
+        return
+    if len(operation.output) != len(operation.shape):
+        yield f"is written with {len(operation.output)} indices, but has rank {len(operation.shape)}"
+    for access, value in zip(operation.inputs, inputs, strict=True):
+        if len(access.indices) != len(value.shape):
+            yield f"reads {access.tensor!r} with {len(access.indices)} indices, but its rank is {len(value.shape)}"
+    types = contraction_types(operation.aggregation, operation.combination, [value.dtype for value in inputs])
+    for name, actual, right in (
+        ("combines in", operation.operand_dtype, types.operand),
+        ("aggregates in", operation.accumulator, types.accumulator),
+        ("has dtype", operation.dtype, types.result),
+    ):
+        if actual is not right:
+            yield f"{name} {actual.value}, not {right.value}"
+    if operation.default is not None:
+        default = defined[operation.default]
+        if (default.dtype, default.shape) != (operation.dtype, operation.shape):
+            yield f"has a default {operation.default!r} of another dtype or shape"
+    accesses = [operation.output, *(access.indices for access in operation.inputs)]
+    constraints = [(constraint.polynomial, constraint.bound) for constraint in operation.constraints]
+    for index in dict.fromkeys(
+        (*unbounded_indices(accesses, constraints), *constraint_only_indices(accesses, constraints))
+    ):
+        yield f"has an index {index!r} without bounds"
