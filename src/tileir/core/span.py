@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 from bisect import bisect_right
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import attrs
@@ -87,8 +87,12 @@ def call_site() -> Span | None:
     return _line_span(name, number, text)
 
 
+@lru_cache(maxsize=4096)
 def _line_span(name: str, number: int, text: str) -> Span:
-    """Build a source in which only the wanted line is filled, so that its number stays true."""
+    """Build a source in which only the wanted line is filled, so that its number stays true.
+
+    Cached, because a program that is built in a loop asks for the same few lines again and again.
+    """
     padding = "\n" * (number - 1)
     indent = len(text) - len(text.lstrip())
     source = Source(padding + text, name)

@@ -1,0 +1,232 @@
+"""Build Tile functions in Python.
+
+>>> from tileir.tile.builder import FunctionBuilder
+>>> f = FunctionBuilder()
+>>> A = f.input("A", "M", "K")
+>>> B = f.input("B", "K", "N")
+>>> (M, K), (_, N) = A.dims, B.dims
+>>> i, j, k = f.indices("i j k")
+>>> C = f.tensor("C", M, N)
+>>> C[i, j] += A[i, k] * B[k, j]
+>>> function = f.build(C)
+
+A contraction is written onto a declared tensor: ``C[i] += …`` sums, ``*=`` multiplies, ``C[i] >= …``
+and ``C[i] <= …`` (as statements) keep the greatest and least value, and ``C[i] = …`` assigns.
+Operators on whole tensors, and the functions of :mod:`tileir.tile.builder_functions`, work on
+elements. What one line did wrong raises :class:`tileir.core.errors.TileError` at that line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
+
+import attrs
+
+from tileir.core.errors import Diagnostic, TileError
+from tileir.core.ops import Aggregation
+from tileir.core.span import call_site
+from tileir.tile.building.assembly import assemble
+from tileir.tile.building.contractions import Access, Combined, combined_of, write
+from tileir.tile.building.indices import Dim, Index, Polynomial, polynomial_of, size_of
+from tileir.tile.building.recording import (
+    Recorder,
+    Target,
+    check_index_name,
+    check_tensor_name,
+    mistake,
+    same,
+)
+from tileir.tile.building.tensors import Operand, Tensor, value_of
+from tileir.tile.ir import Attribute, Constraint, IndexName, Input, Name
+from tileir.tile.verifier import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from tileir.tile.ir import Function
+
+__all__ = ["Access", "Combined", "Constraint", "Dim", "FunctionBuilder", "Index", "Operand", "Polynomial", "Tensor"]
+
+Indices: TypeAlias = "Sequence[Polynomial | Dim | int]"
+Sizes: TypeAlias = "Sequence[Dim | int]"
+
+
+class ContractionOptions(TypedDict, total=False):
+    """What a contraction may be given besides its indices and sizes; see :meth:`FunctionBuilder.tensor`."""
+
+    name: str | None
+    default: Tensor | None
+    no_defract: bool
+
+
+@attrs.frozen(eq=False, init=False)
+class FunctionBuilder:
+    """Records one function. Statements keep the order in which they were written."""
+
+    _recorder: Recorder = attrs.field(factory=Recorder, init=False)
+
+    def input(self, name: str, *dims: str | Dim) -> Tensor:
+        """Declare an input: of any rank without ``dims``, else with one dimension name for each axis.
+
+        A dimension that comes again, here or in another input, means the same size.
+        """
+        return self._input(name, tuple(self._dimension(dim) for dim in dims) if dims else None)
+
+    def scalar(self, name: str) -> Tensor:
+        """Declare an input of rank 0."""
+        return self._input(name, ())
+
+    def index(self, name: str) -> Index:
+        """Make an index variable. It means something new in every contraction."""
+        check_index_name(name)
+        return Index(IndexName(name, span=call_site()), self._recorder)
+
+    def indices(self, names: str) -> tuple[Index, ...]:
+        """Make index variables from names with blanks between them."""
+        return tuple(self.index(name) for name in names.split())
+
+    def tensor(self, name: str, *sizes: Dim | int, default: Tensor | None = None, no_defract: bool = False) -> Tensor:
+        """Declare a tensor that one contraction is to define; without ``sizes`` it has rank 0.
+
+        Elements that the contraction leaves out are those of ``default``, else 0. ``no_defract`` keeps
+        its index variables as they are written.
+        """
+        target = self._target(sizes, default, no_defract)
+        self._recorder.claim(name)
+        self._recorder.targets[name] = target
+        self._recorder.ranks[name] = len(sizes)
+        return Tensor(self._recorder, name, self._dims(target))
+
+    def sum(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
+        """Add ``value`` up into a new tensor of the given sizes, at the given output indices."""
+        return self._contraction(Aggregation.SUM, value, indices, sizes, **options)
+
+    def prod(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
+        """Multiply ``value`` up into a new tensor; arguments as in :meth:`sum`."""
+        return self._contraction(Aggregation.PROD, value, indices, sizes, **options)
+
+    def max(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
+        """Keep the greatest ``value`` in a new tensor; arguments as in :meth:`sum`."""
+        return self._contraction(Aggregation.MAX, value, indices, sizes, **options)
+
+    def min(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
+        """Keep the least ``value`` in a new tensor; arguments as in :meth:`sum`."""
+        return self._contraction(Aggregation.MIN, value, indices, sizes, **options)
+
+    def assign(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
+        """Write ``value``, at most one for each element, into a new tensor; arguments as in :meth:`sum`."""
+        return self._contraction(Aggregation.ASSIGN, value, indices, sizes, **options)
+
+    def let(self, name: str, value: Operand) -> Tensor:
+        """Give an elementwise value a name that the text keeps."""
+        recorder = self._recorder
+        expr = value_of(recorder, value)
+        recorder.check_open()
+        recorder.claim(name)
+        step = recorder.steps.get(value.reference) if isinstance(value, Tensor) else None
+        if isinstance(value, Tensor) and step is not None and step.name is None:
+            step.name = name
+            return value
+        return Tensor(recorder, recorder.record(expr, name), value.sizes if isinstance(value, Tensor) else None)
+
+    def attribute(self, name: str, *parameters: str) -> AbstractContextManager[None]:
+        """Return a context in which every statement gets ``[[name(parameters…)]]``."""
+        check_index_name(name)
+        for parameter in parameters:
+            check_tensor_name(parameter)
+        return self._recorder.attributed(Attribute(name, parameters, span=call_site()))
+
+    def label(self, name: str) -> AbstractContextManager[None]:
+        """Return a context in which every statement is labelled ``[[pid(name)]]``."""
+        return self.attribute("pid", name)
+
+    def build(self, *outputs: Tensor, **named: Operand) -> Function:
+        """Finish the function: its outputs, then those that get their names here.
+
+        Raises:
+            TileError: No output, or one that was never defined; or the builder is finished.
+            VerifyError: The function breaks a rule that no single line broke.
+
+        """
+        recorder = self._recorder
+        recorder.check_open()
+        results = (*outputs, *(self.let(name, value) for name, value in named.items()))
+        references: list[str] = []
+        for result in results:
+            if not isinstance(result, Tensor):
+                raise mistake(
+                    "TIL205", "an output is a tensor; give a dimension or number a name with let(name, value)"
+                )
+            expr = value_of(recorder, result)
+            repeated = result.reference in references
+            references.append(recorder.record(expr) if repeated else result.reference)
+        for name, target in recorder.targets.items():
+            message = f"{name!r} was declared, but no contraction defines it"
+            raise TileError((Diagnostic("TIL201", message, target.span),))
+        function = assemble(recorder, references, call_site())
+        verify(function)
+        recorder.finished = True
+        return function
+
+    def _input(self, name: str, dims: tuple[Name, ...] | None) -> Tensor:
+        recorder = self._recorder
+        recorder.check_open()
+        recorder.claim(name)
+        recorder.inputs.append(Input(name, dims, span=call_site()))
+        if dims is None:
+            return Tensor(recorder, name)
+        recorder.ranks[name] = len(dims)
+        return Tensor(recorder, name, tuple(Dim(dim, recorder) for dim in dims))
+
+    def _dimension(self, dim: str | Dim) -> Name:
+        """Return the name of a dimension, which is new or that of another input."""
+        recorder = self._recorder
+        if isinstance(dim, Dim):
+            same(recorder, dim.recorder)
+            if not isinstance(dim.expr, Name) or dim.expr.name not in recorder.dims:
+                raise mistake("TIL215", "a dimension of an input is a name, not arithmetic")
+            return dim.expr
+        check_tensor_name(dim)
+        if dim not in recorder.dims:
+            recorder.claim(dim)
+            recorder.dims[dim] = None
+        return Name(dim, span=call_site())
+
+    def _target(self, sizes: Sizes, default: Tensor | None, no_defract: bool) -> Target:
+        recorder = self._recorder
+        recorder.check_open()
+        exprs = tuple(size_of(recorder, size) for size in sizes)
+        if default is None:
+            return Target(exprs, None, no_defract, call_site())
+        if not isinstance(default, Tensor):
+            raise mistake("TIL205", "a default is a tensor of the same sizes")
+        value_of(recorder, default)
+        rank = recorder.ranks.get(default.reference, len(exprs))
+        if rank != len(exprs):
+            raise mistake("TIL209", f"the default has rank {rank}, but there are {len(exprs)} sizes")
+        return Target(exprs, default.reference, no_defract, call_site())
+
+    def _dims(self, target: Target) -> tuple[Dim, ...]:
+        return tuple(Dim(size, self._recorder) for size in target.sizes)
+
+    def _contraction(
+        self,
+        aggregation: Aggregation,
+        value: Combined,
+        indices: Indices,
+        sizes: Sizes,
+        *,
+        name: str | None = None,
+        default: Tensor | None = None,
+        no_defract: bool = False,
+    ) -> Tensor:
+        recorder = self._recorder
+        target = self._target(sizes, default, no_defract)
+        combined = combined_of(recorder, value)
+        exprs = tuple(polynomial_of(recorder, index).expr for index in indices)
+        if len(exprs) != len(target.sizes):
+            raise mistake("TIL208", f"there are {len(exprs)} indices but {len(target.sizes)} sizes")
+        if name is not None:
+            recorder.claim(name)
+        return Tensor(recorder, write(recorder, name, target, exprs, aggregation, combined), self._dims(target))

@@ -1,0 +1,257 @@
+"""The functions of Tile for the Python builder, under their names in Tile.
+
+All work on elements and broadcast, unless they say otherwise. At least one argument is a tensor or a
+dimension. Some names hide Python's, so import the module: ``from tileir.tile import builder_functions as tf``.
+"""
+# ruff: noqa: A001
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, overload
+
+from tileir.core.dtype import DType
+from tileir.tile.building.contractions import Access, Combined, conditional
+from tileir.tile.building.recording import mistake
+from tileir.tile.building.tensors import Tensor, call
+
+if TYPE_CHECKING:
+    from tileir.tile.building.indices import Dim
+    from tileir.tile.building.tensors import Operand
+
+
+@overload
+def where(condition: Combined, then: Access) -> Combined: ...
+@overload
+def where(condition: Operand, then: Operand, otherwise: Operand) -> Tensor: ...
+def where(condition: Operand | Combined, then: Operand | Access, otherwise: Operand | None = None) -> Tensor | Combined:
+    """Return ``condition ? then : otherwise``.
+
+    Inside a contraction the condition is ``A[i] == B[j]``, ``then`` is an element, and where the
+    condition is false the contraction gets 0.
+    """
+    if isinstance(condition, Combined):
+        if otherwise is not None:
+            raise mistake("TIL210", "inside a contraction there is no third argument: it is 0")
+        return conditional(condition, then)
+    if otherwise is None or isinstance(then, Access):
+        raise mistake("TIL207", "elementwise, 'where' takes 3 arguments: where(condition, then, otherwise)")
+    return call("cond", condition, then, otherwise)
+
+
+def cast(x: Operand, dtype: DType | str) -> Tensor:
+    """Convert every element to another type, such as ``DType.BF16`` or ``"bf16"``."""
+    try:
+        return call(f"as_{DType(dtype).value}", x)
+    except ValueError:
+        raise mistake("TIL206", f"there is no element type {dtype!r}") from None
+
+
+def abs(x: Operand) -> Tensor:
+    """Return the absolute value."""
+    return call("abs", x)
+
+
+def sqrt(x: Operand) -> Tensor:
+    """Return the square root."""
+    return call("sqrt", x)
+
+
+def rsqrt(x: Operand) -> Tensor:
+    """Return 1 / sqrt(x)."""
+    return call("rsqrt", x)
+
+
+def recip(x: Operand) -> Tensor:
+    """Return 1 / x."""
+    return call("recip", x)
+
+
+def exp(x: Operand) -> Tensor:
+    """Return the exponential."""
+    return call("exp", x)
+
+
+def log(x: Operand) -> Tensor:
+    """Return the natural logarithm."""
+    return call("log", x)
+
+
+def sin(x: Operand) -> Tensor:
+    """Return the sine."""
+    return call("sin", x)
+
+
+def cos(x: Operand) -> Tensor:
+    """Return the cosine."""
+    return call("cos", x)
+
+
+def tan(x: Operand) -> Tensor:
+    """Return the tangent."""
+    return call("tan", x)
+
+
+def asin(x: Operand) -> Tensor:
+    """Return the inverse sine."""
+    return call("asin", x)
+
+
+def acos(x: Operand) -> Tensor:
+    """Return the inverse cosine."""
+    return call("acos", x)
+
+
+def atan(x: Operand) -> Tensor:
+    """Return the inverse tangent."""
+    return call("atan", x)
+
+
+def sinh(x: Operand) -> Tensor:
+    """Return the hyperbolic sine."""
+    return call("sinh", x)
+
+
+def cosh(x: Operand) -> Tensor:
+    """Return the hyperbolic cosine."""
+    return call("cosh", x)
+
+
+def tanh(x: Operand) -> Tensor:
+    """Return the hyperbolic tangent."""
+    return call("tanh", x)
+
+
+def sigmoid(x: Operand) -> Tensor:
+    """Return 1 / (1 + exp(-x))."""
+    return call("sigmoid", x)
+
+
+def erf(x: Operand) -> Tensor:
+    """Return the error function."""
+    return call("erf", x)
+
+
+def relu(x: Operand) -> Tensor:
+    """Return x where it is positive, else 0."""
+    return call("relu", x)
+
+
+def sign(x: Operand) -> Tensor:
+    """Return -1, 0 or 1."""
+    return call("sign", x)
+
+
+def floor(x: Operand) -> Tensor:
+    """Return the greatest integer that is not above x."""
+    return call("floor", x)
+
+
+def ceil(x: Operand) -> Tensor:
+    """Return the least integer that is not below x."""
+    return call("ceil", x)
+
+
+def round(x: Operand) -> Tensor:
+    """Return the nearest integer, the even one of two."""
+    return call("round", x)
+
+
+def trunc(x: Operand) -> Tensor:
+    """Return x without its fraction."""
+    return call("trunc", x)
+
+
+def ident(x: Operand) -> Tensor:
+    """Return x itself."""
+    return call("ident", x)
+
+
+def logical_not(x: Operand) -> Tensor:
+    """Return whether x is 0."""
+    return call("logical_not", x)
+
+
+def max(x: Operand, y: Operand) -> Tensor:
+    """Return the greater of two."""
+    return call("max", x, y)
+
+
+def min(x: Operand, y: Operand) -> Tensor:
+    """Return the lesser of two."""
+    return call("min", x, y)
+
+
+def pow(x: Operand, y: Operand) -> Tensor:
+    """Return x to the power of y."""
+    return call("pow", x, y)
+
+
+def mod(x: Operand, y: Operand) -> Tensor:
+    """Return the remainder of x / y, with the sign of x."""
+    return call("mod", x, y)
+
+
+def logical_and(x: Operand, y: Operand) -> Tensor:
+    """Return whether neither is 0."""
+    return call("logical_and", x, y)
+
+
+def logical_or(x: Operand, y: Operand) -> Tensor:
+    """Return whether not both are 0."""
+    return call("logical_or", x, y)
+
+
+def index(x: Tensor, axis: int) -> Tensor:
+    """Return the coordinate of each element of ``x`` along an axis, as a tensor of its shape."""
+    return call("index", x, axis)
+
+
+def shape(x: Tensor) -> Tensor:
+    """Return the sizes of ``x`` as a vector."""
+    return call("shape", x)
+
+
+def reshape(x: Tensor, *sizes: Dim | int) -> Tensor:
+    """Return the same elements, in row-major order, under other sizes."""
+    return call("reshape", x, *sizes)
+
+
+def gather(data: Tensor, indices: Tensor) -> Tensor:
+    """Return ``data[indices]`` along the first axis; indices outside of it are clamped."""
+    return call("gather", data, indices)
+
+
+def scatter(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
+    """Add ``updates`` up at ``indices`` of the first axis of zeros; only the first size of ``like`` counts."""
+    return call("scatter", updates, indices, like)
+
+
+def softmax(x: Tensor) -> Tensor:
+    """Return the softmax over the last axis of a tensor of rank 2."""
+    return call("builtin_softmax", x)
+
+
+def logsoftmax(x: Tensor) -> Tensor:
+    """Return the logarithm of the softmax over the last axis of a tensor of rank 2."""
+    return call("builtin_logsoftmax", x)
+
+
+def binary_crossentropy(prediction: Tensor, target: Operand, scale: Operand) -> Tensor:
+    """Return ``-t * log(p) - (1 - t) * log(1 - p)``; ``scale`` divides its gradient."""
+    return call("builtin_binary_crossentropy", prediction, target, scale)
+
+
+def reverse_grad(x: Tensor, scale: Operand) -> Tensor:
+    """Return ``x``, whose gradient is multiplied by ``-scale``."""
+    return call("reverse_grad", x, scale)
+
+
+def simple_reduce(x: Tensor, *sizes: Dim | int) -> Tensor:
+    """Sum ``x`` down to ``sizes``, which are aligned with its last axes."""
+    return call("simple_reduce", x, *sizes)
+
+
+def prng(state: Tensor, *sizes: Dim | int) -> tuple[Tensor, Tensor]:
+    """Return uniform random numbers of the given sizes in [0, 1), and the next state."""
+    step = call("prng_step", state, *sizes)
+    return call("prng_value", step), call("prng_state", step)

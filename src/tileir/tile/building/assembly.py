@@ -1,0 +1,144 @@
+"""Recorded steps to a function: drop what nothing reads, nest what is read once, name the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final, assert_never
+
+import attrs
+
+from tileir.tile.ir import (
+    Access,
+    Assignment,
+    Binary,
+    Call,
+    Conditional,
+    Constraint,
+    Contraction,
+    FloatLiteral,
+    Function,
+    IndexName,
+    IntLiteral,
+    Name,
+    Output,
+    Unary,
+)
+from tileir.tile.traversal import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.core.span import Span
+    from tileir.tile.building.recording import Recorder, Step
+    from tileir.tile.ir import Expr, Statement
+
+_MOST_NODES: Final = 12  # of an expression that is nested into another; longer ones are hard to read
+_STEM: Final = "T"  # of the names of temporaries
+
+
+def assemble(recorder: Recorder, outputs: Sequence[str], span: Span | None) -> Function:
+    """Make the function whose outputs are the steps or inputs with these references."""
+    steps = _live(recorder, outputs)
+    values = Counter(name for step in steps for name in _value_reads(step))
+    others = {*outputs, *(name for step in steps for name in _other_reads(step))}
+    exprs: dict[str, Expr] = {}  # what to read instead of a reference
+    statements: list[Statement] = []
+    for step in steps:
+        body = step.body if isinstance(step.body, Contraction) else substitute(step.body, exprs)
+        once = values[step.reference] == 1 and step.reference not in others
+        plain = once and step.name is None and not step.attributes
+        if plain and not isinstance(body, Contraction) and sum(1 for _ in walk(body)) <= _MOST_NODES:
+            exprs[step.reference] = body
+            continue
+        name = recorder.names.fresh(_STEM) if step.name is None else step.name
+        exprs[step.reference] = Name(name, span=step.span)
+        statements.append(_statement(step, name, body, exprs))
+    results = tuple(Output(_renamed(output, exprs), span=span) for output in outputs)
+    return Function(tuple(recorder.inputs), results, tuple(statements), span=span)
+
+
+def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
+    """Replace names in an expression whose depth is bounded."""
+    match expr:
+        case IntLiteral() | FloatLiteral() | IndexName():
+            return expr
+        case Name(name=name):
+            replacement = replacements.get(name, expr)
+            return Name(replacement.name, span=expr.span) if isinstance(replacement, Name) else replacement
+        case Unary(operand=operand):
+            return attrs.evolve(expr, operand=substitute(operand, replacements))
+        case Binary(lhs=lhs, rhs=rhs):
+            return attrs.evolve(expr, lhs=substitute(lhs, replacements), rhs=substitute(rhs, replacements))
+        case Conditional():
+            return Conditional(
+                substitute(expr.condition, replacements),
+                substitute(expr.then, replacements),
+                substitute(expr.otherwise, replacements),
+                span=expr.span,
+            )
+        case Call(arguments=arguments):
+            return attrs.evolve(expr, arguments=_substitute_all(arguments, replacements))
+        case _:
+            assert_never(expr)
+
+
+def _substitute_all(exprs: tuple[Expr, ...], replacements: Mapping[str, Expr]) -> tuple[Expr, ...]:
+    return tuple(substitute(expr, replacements) for expr in exprs)
+
+
+def _renamed(reference: str, replacements: Mapping[str, Expr]) -> str:
+    """Return the name of a tensor that is a statement or an input."""
+    replacement = replacements.get(reference)
+    return replacement.name if isinstance(replacement, Name) else reference
+
+
+def _live(recorder: Recorder, outputs: Sequence[str]) -> list[Step]:
+    """Return the steps that an output needs, directly or not, and those that the user named or marked."""
+    read = set(outputs)
+    live = []
+    for step in reversed(recorder.steps.values()):
+        if step.reference in read or step.name is not None or step.attributes:
+            live.append(step)
+            read.update(_value_reads(step))
+            read.update(_other_reads(step))
+    return live[::-1]
+
+
+def _value_reads(step: Step) -> list[str]:
+    """Return the names in an elementwise value, into which other values can be nested."""
+    if isinstance(step.body, Contraction):
+        return []
+    return [node.name for node in walk(step.body) if isinstance(node, Name)]
+
+
+def _other_reads(step: Step) -> list[str]:
+    """Return the names that a contraction reads, which have to be statements."""
+    body = step.body
+    if not isinstance(body, Contraction):
+        return []
+    roots = [*body.indices, *body.sizes, *(index for access in body.inputs for index in access.indices)]
+    roots += [root for constraint in body.constraints for root in (constraint.polynomial, constraint.bound)]
+    names = [node.name for root in roots for node in walk(root) if isinstance(node, Name)]
+    names += [access.tensor for access in body.inputs]
+    return names if body.default is None else [*names, body.default.name]
+
+
+def _statement(step: Step, name: str, body: Expr | Contraction, exprs: Mapping[str, Expr]) -> Statement:
+    if not isinstance(body, Contraction):
+        return Assignment(name, body, step.attributes, span=step.span, name_span=step.span)
+    default = body.default
+    return attrs.evolve(
+        body,
+        name=name,
+        indices=_substitute_all(body.indices, exprs),
+        sizes=_substitute_all(body.sizes, exprs),
+        inputs=tuple(
+            Access(_renamed(a.tensor, exprs), _substitute_all(a.indices, exprs), span=a.span) for a in body.inputs
+        ),
+        constraints=tuple(
+            Constraint(substitute(c.polynomial, exprs), substitute(c.bound, exprs), span=c.span)
+            for c in body.constraints
+        ),
+        default=None if default is None else Name(_renamed(default.name, exprs), span=default.span),
+        attributes=step.attributes,
+    )

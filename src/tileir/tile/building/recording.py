@@ -1,0 +1,162 @@
+"""What one builder has recorded so far: the only mutable state of the builder's objects."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+import attrs
+import numpy as np
+
+from tileir.core.errors import TileError, fail
+from tileir.core.names import NameScope
+from tileir.core.span import call_site
+from tileir.tile.grammar import MAX_INTEGER, is_index_name, is_tensor_name
+from tileir.tile.ir import Attribute, Call, Contraction, FloatLiteral, Input, IntLiteral, Name, Unary, UnaryOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.core.span import Span
+    from tileir.tile.ir import Expr
+
+
+def mistake(code: str, message: str, *notes: str) -> TileError:
+    """Build the error for a mistake at the user's line, to be raised by the caller."""
+    return fail(code, message, call_site(), *notes)
+
+
+@attrs.define
+class Step:
+    """One statement. Without a ``name`` it goes by its ``reference``, which no text can spell."""
+
+    reference: str
+    body: Expr | Contraction
+    name: str | None
+    attributes: tuple[Attribute, ...]
+    span: Span | None
+
+
+@attrs.frozen
+class Target:
+    """What was declared of a tensor that its contraction has still to define."""
+
+    sizes: tuple[Expr, ...]
+    default: str | None  # by reference
+    no_defract: bool
+    span: Span | None
+
+
+@attrs.define(eq=False)
+class Recorder:
+    """The inputs and statements of one function, in order."""
+
+    inputs: list[Input] = attrs.field(factory=list, init=False)
+    dims: dict[str, None] = attrs.field(factory=dict, init=False)
+    steps: dict[str, Step] = attrs.field(factory=dict, init=False)  # by reference
+    targets: dict[str, Target] = attrs.field(factory=dict, init=False)  # by reference
+    names: NameScope = attrs.field(factory=NameScope, init=False)
+    ranks: dict[str, int] = attrs.field(factory=dict, init=False)  # by reference, where it is known
+    finished: bool = attrs.field(default=False, init=False)
+    _attributes: list[Attribute] = attrs.field(factory=list, init=False)
+    _count: int = attrs.field(default=0, init=False)
+
+    def check_open(self) -> None:
+        """Refuse to go on after the function was built."""
+        if self.finished:
+            raise mistake("TIL216", "this builder is finished: its function was built; start a new one")
+
+    def claim(self, name: str) -> None:
+        """Take a name for a tensor that was not taken before."""
+        check_tensor_name(name)
+        if name in self.names:
+            raise mistake("TIL202", f"{name!r} is defined before; tensors never change, so choose a new name")
+        self.names.add(name)
+
+    def record(self, body: Expr | Contraction, name: str | None = None) -> str:
+        """Append a statement and return how expressions refer to its result."""
+        self.check_open()
+        reference = f"%{self._count}" if name is None else name
+        self._count += 1
+        self.steps[reference] = Step(reference, body, name, tuple(self._attributes), call_site())
+        return reference
+
+    @contextmanager
+    def attributed(self, attribute: Attribute) -> Iterator[None]:
+        """Put ``attribute`` in front of each statement that is recorded inside."""
+        self._attributes.append(attribute)
+        try:
+            yield
+        finally:
+            self._attributes.pop()
+
+
+def check_tensor_name(name: object) -> None:
+    """Refuse what no text can spell as a tensor or dimension."""
+    if not isinstance(name, str) or not is_tensor_name(name):
+        raise mistake("TIL211", f"{name!r} is no name: one has letters, digits and _, and begins with no digit")
+
+
+def check_index_name(name: object) -> None:
+    """Refuse what no text can spell as an index variable."""
+    if not isinstance(name, str) or not is_index_name(name):
+        raise mistake("TIL211", f"{name!r} is no name: one has letters, digits and _, and begins with no digit")
+
+
+def literal(value: object) -> Expr | None:
+    """Return the expression that a Python or NumPy number is, or None for anything else."""
+    span = call_site()
+    if isinstance(value, bool | np.bool_):
+        return Call("as_bool", (IntLiteral(int(value), span=span),), span=span)
+    if isinstance(value, numbers.Integral):
+        return _signed(IntLiteral(_bounded(abs(int(value))), span=span), int(value) < 0)
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational):
+        number = float(value)
+        if math.isnan(number):
+            raise mistake("TIL212", "NaN has no literal; write 0.0 / 0.0")
+        return _signed(FloatLiteral(abs(number), span=span), math.copysign(1, number) < 0)
+    return None
+
+
+def _signed(expr: IntLiteral | FloatLiteral, negative: bool) -> Expr:
+    return Unary(UnaryOperator.NEG, expr, span=expr.span) if negative else expr
+
+
+def _bounded(value: int) -> int:
+    if value > MAX_INTEGER:
+        raise mistake("TIL104", "an integer has at most 64 bits")
+    return value
+
+
+def named(reference: str) -> Name:
+    """Return the expression that reads a tensor, with the user's line as its span."""
+    return Name(reference, span=call_site())
+
+
+class Recorded:
+    """What the objects of a builder have in common.
+
+    An operator between two kinds of them that the left one does not know is left to the right one.
+    """
+
+    __slots__ = ()
+    # NumPy's scalars and arrays leave the operators to these classes.
+    __array_ufunc__ = None
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        raise mistake("TIL215", "this stands for a tensor of a program and has no values; run the function for those")
+
+
+def foreign(value: object) -> TileError:
+    """Build the error for a Python object that no expression can hold, to be raised by the caller."""
+    if isinstance(value, np.ndarray):
+        return mistake("TIL215", "an array is no constant; make it an input, and pass it when the function runs")
+    return mistake("TIL215", f"a {type(value).__name__} cannot stand here: {value!r:.60}")
+
+
+def same(recorder: Recorder, other: Recorder) -> None:
+    """Refuse an object of another builder."""
+    if recorder is not other:
+        raise mistake("TIL216", "this belongs to another builder; a function is made of what one builder gave")

@@ -1,0 +1,253 @@
+"""Tensors and their elementwise operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+import attrs
+
+from tileir.core.ops import Aggregation, Combination
+from tileir.core.span import call_site
+from tileir.tile import ir
+from tileir.tile.building.contractions import Access, Aggregated, Combined, contract
+from tileir.tile.building.indices import Dim, Polynomial, dim_of, polynomial_of, size_of
+from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, named, same
+from tileir.tile.functions import builtin, near
+from tileir.tile.ir import BinaryOperator, UnaryOperator
+
+if TYPE_CHECKING:
+    from tileir.tile.ir import Expr
+
+Key: TypeAlias = Polynomial | Dim | int | tuple[Polynomial | Dim | int, ...]
+
+
+@attrs.frozen(eq=False)
+class Tensor(Recorded):
+    """A tensor of the function that is being built.
+
+    All operators work on elements, ``==`` and ``!=`` too; hashing is by identity. ``/`` of integers
+    truncates towards zero, and ``%`` has the sign of the dividend.
+    """
+
+    recorder: Recorder = attrs.field(repr=False)
+    reference: str
+    sizes: tuple[Dim, ...] | None = attrs.field(default=None, repr=False)
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The sizes, where they were declared: of sized inputs, and of results of contractions."""
+        if self.sizes is None:
+            raise mistake("TIL209", "the sizes of this tensor were not declared; they are known when it is compiled")
+        return self.sizes
+
+    def __getitem__(self, key: Key) -> Access:
+        indices = self._indices(key)
+        return Access(self.recorder, Combination.NONE, (ir.Access(self.reference, indices, span=call_site()),))
+
+    def __setitem__(self, key: Key, value: Combined | Aggregated) -> None:
+        if not isinstance(value, Aggregated):
+            contract(self[key], Aggregation.ASSIGN, value)
+        elif value.target.access.tensor != self.reference:
+            raise mistake("TIL215", "this aggregation was written for another tensor")
+        else:
+            contract(value.target, value.aggregation, value.value)
+
+    def _indices(self, key: object) -> tuple[Expr, ...]:
+        keys = key if isinstance(key, tuple) else (key,)
+        for part in keys:
+            if isinstance(part, slice) or part is ... or part is None:
+                raise mistake("TIL215", "tensors have no slices; write a contraction, as in B[i] = A[i + 2]")
+            if isinstance(part, Tensor | Combined):
+                raise mistake("TIL204", "a tensor is no index polynomial; use gather(data, indices)")
+        indices = tuple(polynomial_of(self.recorder, part).expr for part in keys)
+        rank = self.recorder.ranks.setdefault(self.reference, len(indices))
+        if rank != len(indices):
+            raise mistake("TIL209", f"this tensor has rank {rank}, but there are {len(indices)} indices")
+        return indices
+
+    def __add__(self, other: Operand) -> Tensor:
+        return self._binary(BinaryOperator.ADD, other)
+
+    def __radd__(self, other: Operand) -> Tensor:
+        return self._reflected(BinaryOperator.ADD, other)
+
+    def __sub__(self, other: Operand) -> Tensor:
+        return self._binary(BinaryOperator.SUB, other)
+
+    def __rsub__(self, other: Operand) -> Tensor:
+        return self._reflected(BinaryOperator.SUB, other)
+
+    def __mul__(self, other: Operand) -> Tensor:
+        return self._binary(BinaryOperator.MUL, other)
+
+    def __rmul__(self, other: Operand) -> Tensor:
+        return self._reflected(BinaryOperator.MUL, other)
+
+    def __truediv__(self, other: Operand) -> Tensor:
+        return self._binary(BinaryOperator.DIV, other)
+
+    def __rtruediv__(self, other: Operand) -> Tensor:
+        return self._reflected(BinaryOperator.DIV, other)
+
+    def __mod__(self, other: Operand) -> Tensor:
+        return call("mod", self, other)
+
+    def __rmod__(self, other: Operand) -> Tensor:
+        return call("mod", other, self)
+
+    def __pow__(self, other: Operand) -> Tensor:
+        return call("pow", self, other)
+
+    def __rpow__(self, other: Operand) -> Tensor:
+        return call("pow", other, self)
+
+    def __and__(self, other: Operand) -> Tensor:
+        return self._binary(BinaryOperator.BIT_AND, other)
+
+    def __rand__(self, other: Operand) -> Tensor:
+        return self._reflected(BinaryOperator.BIT_AND, other)
+
+    def __or__(self, other: Operand) -> Tensor:
+        return self._binary(BinaryOperator.BIT_OR, other)
+
+    def __ror__(self, other: Operand) -> Tensor:
+        return self._reflected(BinaryOperator.BIT_OR, other)
+
+    def __xor__(self, other: Operand) -> Tensor:
+        return self._binary(BinaryOperator.BIT_XOR, other)
+
+    def __rxor__(self, other: Operand) -> Tensor:
+        return self._reflected(BinaryOperator.BIT_XOR, other)
+
+    def __lshift__(self, other: Operand) -> Tensor:
+        return self._binary(BinaryOperator.BIT_LEFT, other)
+
+    def __rlshift__(self, other: Operand) -> Tensor:
+        return self._reflected(BinaryOperator.BIT_LEFT, other)
+
+    def __rshift__(self, other: Operand) -> Tensor:
+        return self._binary(BinaryOperator.BIT_RIGHT, other)
+
+    def __rrshift__(self, other: Operand) -> Tensor:
+        return self._reflected(BinaryOperator.BIT_RIGHT, other)
+
+    def __lt__(self, other: Operand) -> Tensor:
+        return self._binary(BinaryOperator.CMP_LT, other)
+
+    def __le__(self, other: Operand) -> Tensor:
+        return self._binary(BinaryOperator.CMP_LE, other)
+
+    def __gt__(self, other: Operand) -> Tensor:
+        return self._binary(BinaryOperator.CMP_GT, other)
+
+    def __ge__(self, other: Operand) -> Tensor:
+        return self._binary(BinaryOperator.CMP_GE, other)
+
+    def __eq__(self, other: Operand) -> Tensor:  # type: ignore[override]  # elementwise, as in NumPy
+        return self._binary(BinaryOperator.CMP_EQ, other)
+
+    def __ne__(self, other: Operand) -> Tensor:  # type: ignore[override]
+        return self._binary(BinaryOperator.CMP_NE, other)
+
+    __hash__ = object.__hash__
+
+    def __neg__(self) -> Tensor:
+        return self._unary(UnaryOperator.NEG)
+
+    def __invert__(self) -> Tensor:
+        return self._unary(UnaryOperator.BIT_NOT)
+
+    def __pos__(self) -> Tensor:
+        return self
+
+    def __abs__(self) -> Tensor:
+        return call("abs", self)
+
+    def __floordiv__(self, _: object) -> NoReturn:
+        raise mistake("TIL215", "tensors have no operator //; write a / b, which truncates integers, or floor(a / b)")
+
+    __rfloordiv__ = __floordiv__
+
+    def __bool__(self) -> NoReturn:
+        raise mistake("TIL215", "a tensor has no truth value while a function is built; use where(c, t, e), & and |")
+
+    def __iter__(self) -> NoReturn:
+        raise mistake("TIL215", "a tensor cannot be iterated while a function is built; write a contraction")
+
+    def __len__(self) -> NoReturn:
+        raise mistake("TIL215", "a tensor has no length while a function is built; use its dims")
+
+    def _unary(self, operator: UnaryOperator) -> Tensor:
+        operand = value_of(self.recorder, self)
+        return computed(self.recorder, ir.Unary(operator, operand, span=call_site()))
+
+    def _binary(self, operator: BinaryOperator, other: object) -> Tensor:
+        lhs, rhs = value_of(self.recorder, self), value_of(self.recorder, other)
+        return computed(self.recorder, ir.Binary(operator, lhs, rhs, span=call_site()))
+
+    def _reflected(self, operator: BinaryOperator, other: object) -> Tensor:
+        lhs, rhs = value_of(self.recorder, other), value_of(self.recorder, self)
+        return computed(self.recorder, ir.Binary(operator, lhs, rhs, span=call_site()))
+
+
+Operand: TypeAlias = Tensor | Dim | int | float
+
+
+def computed(recorder: Recorder, expr: Expr) -> Tensor:
+    """Record an elementwise value and return it as a tensor."""
+    return Tensor(recorder, recorder.record(expr))
+
+
+def value_of(recorder: Recorder, value: object) -> Expr:
+    """Return the expression of an operand: a tensor that is defined, a dimension or a number.
+
+    Raises:
+        TileError: It is something else, or belongs to another builder.
+
+    """
+    if isinstance(value, Tensor):
+        same(recorder, value.recorder)
+        if value.reference in recorder.targets:
+            raise mistake("TIL201", f"{value.reference!r} is read before a contraction defined it")
+        return named(value.reference)
+    if isinstance(value, Dim):
+        return dim_of(recorder, value).expr
+    if isinstance(value, Polynomial):
+        raise mistake("TIL203", "an index variable stands only between brackets; index(T, axis) is a tensor of indices")
+    if isinstance(value, Combined):
+        raise mistake("TIL215", "elements such as A[i] stand only inside contractions; operators take whole tensors")
+    expr = literal(value)
+    if expr is None:
+        raise foreign(value)
+    return expr
+
+
+def call(function: str, *arguments: Operand) -> Tensor:
+    """Apply any builtin function by name; at least one argument is a tensor or a dimension.
+
+    Raises:
+        TileError: There is no such function, or it takes other arguments.
+
+    """
+    row = builtin(function)
+    if row is None:
+        similar = near(function)
+        notes = () if similar is None else (f"did you mean {similar!r}?",)
+        raise mistake("TIL206", f"there is no function {function!r}", *notes)
+    if not row.takes(len(arguments)):
+        raise mistake("TIL207", f"{function!r} takes {row.arity}, not {len(arguments)}")
+    recorder = recorder_of(arguments)
+    first = len(arguments) if row.constants is None else row.constants
+    values = (
+        *(value_of(recorder, argument) for argument in arguments[:first]),
+        *(size_of(recorder, argument) for argument in arguments[first:]),
+    )
+    return computed(recorder, ir.Call(function, values, span=call_site()))
+
+
+def recorder_of(arguments: tuple[object, ...]) -> Recorder:
+    """Return the builder that the arguments belong to."""
+    for argument in arguments:
+        if isinstance(argument, Tensor | Dim | Polynomial | Combined):
+            return argument.recorder
+    raise mistake("TIL215", "at least one argument is a tensor or dimension; compute numbers in Python")
