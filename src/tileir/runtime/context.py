@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.cache import Cache
 from tileir.runtime.discovery import Registry
 from tileir.runtime.interface import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
     from types import TracebackType
 
     from tileir.runtime.interface import Compiler, DeviceInfo, Executor
 
 DEVICE_VARIABLE: Final = "TILEIR_DEVICE"
 """Environment variable with the id of the device to use where neither the caller nor the context names one."""
+
+PROGRAMS: Final = 256
+"""How many compiled programs a context keeps."""
 
 
 @attrs.define(eq=False)
@@ -31,12 +35,14 @@ class Context:
         device_id: What :meth:`device` chooses where its caller does not.
         options: How to compile where the caller does not say.
         registry: Where back ends come from.
+        programs: Compiled programs, the most recently used ones, by whatever key their owner chooses.
 
     """
 
     device_id: str | None = None
     options: Options = attrs.field(factory=Options)
     registry: Registry = attrs.field(factory=Registry)
+    programs: Cache[Hashable, Any] = attrs.field(factory=lambda: Cache(PROGRAMS), repr=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _compilers: dict[tuple[str, Options], Compiler[Any]] = attrs.field(factory=dict, init=False)
     _executors: dict[tuple[str, Options], Executor[Any]] = attrs.field(factory=dict, init=False)
@@ -107,6 +113,7 @@ class Context:
 
     def close(self) -> None:
         """Close all executors, which waits for their work; the context can be used again afterwards."""
+        self.programs.clear()
         with self._lock:
             executors = tuple(self._executors.values())
             self._executors.clear()

@@ -1,0 +1,97 @@
+"""What callers pass to a function: by position in declared order, or by tensor name."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.runtime.arrays import to_array
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str, object]) -> list[object]:
+    """Return one value for each of ``names``.
+
+    Raises:
+        ArgumentError: TIL705, values are missing, unknown, given twice or too many; all such faults at once.
+    """
+    if not named and len(positional) == len(names):
+        return list(positional)
+    faults: list[str] = []
+    listed = ", ".join(names) or "none"
+    if len(positional) > len(names):
+        faults.append(f"{len(positional)} values were passed by position; the inputs are {listed}")
+    values: dict[str, object] = dict(zip(names, positional, strict=False))
+    for name, value in named.items():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            faults.append(
+                f"there is no input {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"they are {listed}")
+            )
+        elif name in values:
+            faults.append(f"input {name!r} is given twice: by position and by name")
+        else:
+            values[name] = value
+    faults.extend(f"input {name!r} is missing" for name in names if name not in values)
+    if faults:
+        raise ArgumentError(Diagnostic("TIL705", fault) for fault in faults)
+    return [values[name] for name in names]
+
+
+def tensor_types(names: Sequence[str], description: object) -> dict[str, TensorType]:
+    """Return the type of each input from what a caller described it by.
+
+    ``description`` is a mapping by name, or a sequence in declared order, of arrays, of
+    :class:`~tileir.typed.ir.TensorType`, of (dtype, shape) pairs, or of bare shapes, which mean f32.
+
+    Raises:
+        ArgumentError: TIL705 as :func:`bind`; TIL702 for a description of no known form.
+    """
+    by_name = description if isinstance(description, dict) else {}
+    by_position: Iterable[Any] = () if isinstance(description, dict) else description  # type: ignore[assignment]
+    values = bind(names, tuple(by_position), by_name)
+    return {name: tensor_type(name, value) for name, value in zip(names, values, strict=True)}
+
+
+def tensor_type(name: str, value: object) -> TensorType:
+    """Return the type that one value describes; see :func:`tensor_types`."""
+    if isinstance(value, TensorType):
+        return value
+    if isinstance(value, tuple | list):
+        if _is_shape(value):
+            return TensorType(DType.F32, tuple(int(size) for size in value))
+        if len(value) == 2 and isinstance(value[1], tuple | list) and _is_shape(value[1]):
+            return TensorType(_dtype(name, value[0]), tuple(int(size) for size in value[1]))
+        raise ArgumentError(
+            (Diagnostic("TIL702", f"{name!r} is described by {value!r}; pass an array, a shape, or (dtype, shape)"),)
+        )
+    array = to_array(name, value)
+    dtype = DType.of(array.dtype)
+    assert dtype is not None  # to_array refuses the others
+    return TensorType(dtype, array.shape)
+
+
+def _is_shape(value: Sequence[object]) -> bool:
+    return all(isinstance(size, int | np.integer) and not isinstance(size, bool) and size >= 0 for size in value)
+
+
+def _dtype(name: str, value: object) -> DType:
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and value in (dtype.value for dtype in DType):
+        return DType(value)
+    try:
+        found = DType.of(np.dtype(value))  # type: ignore[call-overload]
+    except TypeError:
+        found = None
+    if found is None:
+        known = ", ".join(dtype.value for dtype in DType)
+        raise ArgumentError((Diagnostic("TIL702", f"{name!r}: {value!r} is not a dtype; write one of {known}"),))
+    return found

@@ -1,0 +1,165 @@
+"""The command line: arguments in, driver calls, exit codes out.
+
+Exit codes: 0 for success, 1 for a fault in a program or its data, 2 for wrong usage, 3 for a fault of a
+device or back end.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from tileir.core.errors import BackendError, TileError, fail
+from tileir.driver import cli_values
+from tileir.driver.stages import STAGES, listing, stage_text
+from tileir.tile.parser import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.core.errors import Diagnostic
+    from tileir.tile.ir import Function
+
+FAULT: Final = 1
+DEVICE_FAULT: Final = 3
+
+_file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+_device = click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
+_values = click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+
+
+def run() -> int:
+    """Run the command and return its exit code; faults are printed with their places."""
+    try:
+        code = commands.main(prog_name="tileir", standalone_mode=False)
+    except TileError as error:
+        _report(error.diagnostics)
+        return DEVICE_FAULT if isinstance(error, BackendError) else FAULT
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.exceptions.Abort:
+        return 130
+    return code if isinstance(code, int) else 0
+
+
+def _report(diagnostics: Iterable[Diagnostic]) -> None:
+    """Print diagnostics on the error stream, in colour where that is a terminal."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for diagnostic in diagnostics:
+        for line in diagnostic.render().splitlines():
+            style = "bold red" if "error[" in line else "red" if set(line) <= set(" |^") else ""
+            console.print(Text(line, style=style))
+
+
+def _read(file: Path) -> Function:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise fail("TIL901", f"cannot read {file}: {error}") from None
+    return parse(text, str(file))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tileir")
+def commands() -> None:
+    """Check, print, compile and run Tile programs."""
+
+
+@commands.command()
+def devices() -> None:
+    """List the devices of all back ends, and why others are missing."""
+    from tileir.runtime.context import default_context
+
+    context = default_context()
+    table = Table("id", "name", "back end", "features")
+    for device in context.devices():
+        table.add_row(device.id, device.name, device.backend, " ".join(device.features))
+    console = Console()
+    console.print(table)
+    for name, reason in context.missing():
+        console.print(Text(f"back end {name} is missing: {reason}", style="yellow"))
+
+
+@commands.command()
+@_file
+def check(file: Path) -> None:
+    """Parse FILE and verify it; print every fault with its place."""
+    function = _read(file)
+    names = ", ".join(output.name for output in function.outputs)
+    click.echo(f"{file}: {len(function.statements)} statements, results {names}")
+
+
+@commands.command("print")
+@_file
+@_values
+@click.option("--stage", type=click.Choice(STAGES), default="tile", show_default=True, help="What to print.")
+@click.option(
+    "--passes", metavar="PIPELINE", help="Stripe passes instead of the target's, such as `accumulate,thread`."
+)
+@_device
+def print_(file: Path, values: tuple[str, ...], stage: str, passes: str | None, device: str | None) -> None:
+    """Print FILE at one stage of its way down.
+
+    Stages after `tile` need the inputs: NAME=f32[3,4] says dtype and dims, NAME=array.npy takes them from a file.
+    """
+    function = _read(file)
+    types = cli_values.types(function, values)
+    click.echo(stage_text(function, types, stage, passes=passes, device=device), nl=False)
+
+
+@commands.command()
+@_file
+@_values
+@click.option("--target", "form", default="llvm", show_default=True, help="Form of the code, such as `llvm` or `asm`.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of printing.")
+@_device
+def emit(file: Path, values: tuple[str, ...], form: str, output: Path | None, device: str | None) -> None:
+    """Compile FILE for a device and print the generated code."""
+    function = _read(file)
+    text = listing(function, cli_values.types(function, values), form, device=device)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        cli_values.write_whole(output, text.encode("utf-8"))
+
+
+@commands.command("run")
+@_file
+@_values
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="[NAME=]FILE",
+    help="Write a result to a .npy or picture file; without NAME, the next one in declared order.",
+)
+@click.option("--interpret", is_flag=True, help="Run through the interpreter instead of a device.")
+@_device
+def run_(file: Path, values: tuple[str, ...], outputs: tuple[str, ...], interpret: bool, device: str | None) -> None:
+    """Run FILE on arrays, pictures and numbers: NAME=array.npy, NAME=picture.png, NAME=0.5."""
+    function = _read(file)
+    arrays = cli_values.arrays(function, values)
+    destinations = cli_values.destinations(function, outputs)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("compiling")
+        call = cli_values.callable_for(function, arrays, interpret=interpret, device=device)
+        progress.update(task, description="running")
+        results = call()
+        progress.update(task, description="writing")
+        for name, destination in destinations.items():
+            cli_values.save(destination, results[name])
+    for name, result in results.items():
+        if name in destinations:
+            click.echo(f"{name}: {result.dtype} {list(result.shape)} written to {destinations[name]}")
+        else:
+            click.echo(f"{name} = {cli_values.shown(result)}")

@@ -1,0 +1,160 @@
+"""Values of the command line: NAME=VALUE arguments in, arrays, pictures and numbers out."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.driver.pictures import is_picture, read_picture, write_picture
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.tile.ir import Function
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+_TYPE: Final = re.compile(r"(?P<dtype>\w+)\[(?P<dims>[\d\s,]*)\]")
+
+
+def _pairs(function: Function, values: Sequence[str]) -> dict[str, str]:
+    """Split NAME=VALUE arguments; report unknown, repeated and malformed ones together."""
+    known = [tensor.name for tensor in function.inputs]
+    found: dict[str, str] = {}
+    faults = []
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals:
+            faults.append(f"{value!r} is not of the form NAME=VALUE")
+        elif name not in known:
+            faults.append(f"there is no input {name!r}; the inputs are {', '.join(known) or 'none'}")
+        elif name in found:
+            faults.append(f"input {name!r} is given twice")
+        else:
+            found[name] = text
+    faults.extend(f"input {name!r} is missing; add {name}=VALUE" for name in known if name not in found)
+    if faults:
+        raise TileError(Diagnostic("TIL902", fault) for fault in faults)
+    return found
+
+
+def types(function: Function, values: Sequence[str]) -> dict[str, TensorType]:
+    """Return the type of each input; none at all where no value is given, for stages that need none."""
+    if not values:
+        return {}
+    result = {}
+    for name, text in _pairs(function, values).items():
+        match = _TYPE.fullmatch(text)
+        result[name] = _described(name, match) if match else type_of(load(name, text))
+    return result
+
+
+def _described(name: str, match: re.Match[str]) -> TensorType:
+    dtypes = {dtype.value: dtype for dtype in DType}
+    dtype = dtypes.get(match["dtype"])
+    if dtype is None:
+        raise fail("TIL902", f"input {name!r}: {match['dtype']!r} is not a dtype; write one of {', '.join(dtypes)}")
+    dims = [part.strip() for part in match["dims"].split(",")] if match["dims"].strip() else []
+    if not all(dims):
+        raise fail("TIL902", f"input {name!r}: write dims as in {dtype.value}[3, 4]")
+    return TensorType(dtype, tuple(int(part) for part in dims))
+
+
+def type_of(array: Array) -> TensorType:
+    """Return the dtype and shape of an array whose dtype tileir knows."""
+    dtype = DType.of(array.dtype)
+    if dtype is None:
+        raise fail("TIL703", f"dtype {array.dtype} has no equal in tileir; convert the array first")
+    return TensorType(dtype, tuple(array.shape))
+
+
+def arrays(function: Function, values: Sequence[str]) -> dict[str, Array]:
+    """Return the array for each input."""
+    return {name: load(name, text) for name, text in _pairs(function, values).items()}
+
+
+def load(name: str, text: str) -> Array:
+    """Return the array that VALUE means: a number, a ``.npy`` file or a picture."""
+    number = _number(text)
+    if number is not None:
+        return number
+    path = Path(text)
+    try:
+        if is_picture(path):
+            return read_picture(path)
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise fail("TIL901", f"input {name!r}: cannot read {path}: {error}") from None
+    if not isinstance(array, np.ndarray):
+        raise fail("TIL901", f"input {name!r}: {path} holds several arrays; save the one that you mean as .npy")
+    return array
+
+
+def _number(text: str) -> Array | None:
+    if text in ("true", "false"):
+        return np.array(text == "true")
+    try:
+        return np.array(int(text), np.int64 if abs(int(text)) >= 1 << 31 else np.int32)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return np.array(float(text), np.float32)
+    except ValueError:
+        return None
+
+
+def destinations(function: Function, outputs: Sequence[str]) -> dict[str, Path]:
+    """Return where each named result goes; those without a name go to results in declared order."""
+    names = [output.name for output in function.outputs]
+    result: dict[str, Path] = {}
+    for text in outputs:
+        name, equals, path = text.partition("=")
+        if not equals or name not in names:
+            free = [n for n in names if n not in result]
+            if not free:
+                raise fail("TIL902", f"there are {len(names)} results, so -o {text} has none left to write")
+            name, path = free[0], text
+        if Path(path).suffix != ".npy" and not is_picture(Path(path)):
+            raise fail("TIL902", f"-o {path}: the name must end in .npy or in that of a picture format, such as .png")
+        result[name] = Path(path)
+    return result
+
+
+def save(path: Path, array: Array) -> None:
+    """Write a result, whole or not at all."""
+    if is_picture(path):
+        write_whole(path, write_picture(path, array))
+        return
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    write_whole(path, buffer.getvalue())
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file through a temporary one beside it, so that no partial file is ever seen."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise fail("TIL901", f"cannot write {path}: {error}") from None
+
+
+def shown(array: Array) -> str:
+    """Return a result as text, shortened where it is long."""
+    return np.array2string(array, threshold=64, separator=", ")

@@ -1,0 +1,76 @@
+"""The compiler on one page: each line of :func:`compile_stages` is an arrow of the way down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.passes.base import run
+from tileir.passes.catalog import pipeline_for
+from tileir.semtree.lowering import lower as lower_to_semtree
+from tileir.semtree.simplifier import simplify as simplify_kernel
+from tileir.semtree.verifier import verify_program
+from tileir.stripe.lowering import lower as lower_to_stripe
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.simplifier import simplify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.core.target import Target
+    from tileir.passes.base import Pass
+    from tileir.semtree import ir as sem
+    from tileir.stripe import ir as stripe
+    from tileir.tile import ir as tile
+    from tileir.typed import ir as typed
+
+
+@attrs.frozen
+class Stages:
+    """One function at every stage of its way down to kernels."""
+
+    tile: tile.Function
+    typed: typed.Function
+    stripe: stripe.Program
+    scheduled: stripe.Program
+    sem: sem.Program
+
+
+def function_of(source: tile.Function | str, name: str = "<text>") -> tile.Function:
+    """Return ``source`` itself, or the function that it is the text of."""
+    return parse(source, name) if isinstance(source, str) else source
+
+
+def compile_stages(
+    source: tile.Function | str,
+    arguments: Mapping[str, typed.TensorType],
+    target: Target,
+    *,
+    passes: tuple[Pass, ...] | None = None,
+    dump: Callable[[str, stripe.Program], None] | None = None,
+) -> Stages:
+    """Take a function from text to kernels.
+
+    Args:
+        source: A function, or its text.
+        arguments: Dtype and shape of each input, by name.
+        target: Facts of the device.
+        passes: The Stripe passes to apply; by default those of the target's pipeline.
+        dump: Called after each pass with its name and the program.
+
+    Raises:
+        TileError: The function is wrong, or does not fit the arguments.
+    """
+    function = function_of(source)
+    graph = simplify(infer(function, arguments))
+    program = lower_to_stripe(graph)
+    scheduled = run(pipeline_for(target) if passes is None else passes, program, dump=dump)
+    kernels = _simplified(lower_to_semtree(scheduled, target))
+    verify_program(kernels)
+    return Stages(function, graph, program, scheduled, kernels)
+
+
+def _simplified(program: sem.Program) -> sem.Program:
+    return attrs.evolve(program, kernels=tuple(simplify_kernel(kernel) for kernel in program.kernels))

@@ -1,0 +1,170 @@
+"""A function that was compiled for one device and one signature of dtypes and shapes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.driver.arguments import bind, tensor_types
+from tileir.driver.compiler import Stages, compile_stages, function_of
+from tileir.runtime.arrays import allocate_outputs, check_inputs, check_outputs, separated
+from tileir.runtime.context import Context, default_context
+from tileir.runtime.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.passes.base import Pass
+    from tileir.runtime.interface import DeviceInfo, Library, Options
+    from tileir.semtree import ir as sem
+    from tileir.stripe import ir as stripe
+    from tileir.tile import ir as tile
+    from tileir.typed import ir as typed
+
+
+@attrs.frozen(eq=False)
+class Executable:
+    """Call it with arrays; or look at any stage of its way down.
+
+    Several threads may call one executable at the same time.
+    """
+
+    device: DeviceInfo
+    _stages: Stages
+    _library: Library
+    _plan: Plan
+
+    @property
+    def tile(self) -> tile.Function:
+        """The function as it was written."""
+        return self._stages.tile
+
+    @property
+    def typed(self) -> typed.Function:
+        """The function with dtypes and shapes, simplified."""
+        return self._stages.typed
+
+    @property
+    def stripe(self) -> stripe.Program:
+        """The nested polyhedral program before any pass."""
+        return self._stages.stripe
+
+    @property
+    def scheduled(self) -> stripe.Program:
+        """The nested polyhedral program after all passes."""
+        return self._stages.scheduled
+
+    @property
+    def sem(self) -> sem.Program:
+        """The kernels, their buffers and launches."""
+        return self._stages.sem
+
+    @property
+    def llvm(self) -> str:
+        """The LLVM IR of the kernels, where the back end makes it."""
+        return self.listing("llvm")
+
+    @property
+    def asm(self) -> str:
+        """The assembly of the kernels, where the back end makes it."""
+        return self.listing("asm")
+
+    def listing(self, form: str) -> str:
+        """Return generated code as text.
+
+        Raises:
+            BackendError: TIL806, the back end has no such form.
+        """
+        return self._library.listing(form)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs, in declared order."""
+        return tuple(tensor.name for tensor in self._stages.typed.inputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the results, in declared order."""
+        return tuple(output.name for output in self._stages.tile.outputs)
+
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+        """Run on arrays, in declared order or by tensor name.
+
+        Args:
+            arrays: NumPy arrays, numbers, or anything with ``__array_interface__`` or ``__dlpack__``.
+            out: An array to write to; for several results a sequence in declared order, or a mapping by name.
+            named: Inputs by tensor name.
+
+        Returns:
+            One array, or a tuple in declared order where there are several results.
+
+        Raises:
+            ArgumentError: A value does not fit; nothing was written.
+        """
+        values = check_inputs(self._plan.inputs, bind(self.inputs, arrays, named))
+        if out is None:
+            results = allocate_outputs(self._plan.outputs)
+        else:
+            results = check_outputs(self._plan.outputs, self._destinations(out))
+            values = separated(values, results)
+        self._plan.run(values, results)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _destinations(self, out: Any) -> Sequence[Any]:
+        names = self.outputs
+        if isinstance(out, dict):
+            wrong = [f"there is no result {name!r}; they are {', '.join(names)}" for name in out if name not in names]
+            wrong += [f"out has no array for result {name!r}" for name in names if name not in out]
+            if wrong:
+                raise ArgumentError(Diagnostic("TIL705", fault) for fault in wrong)
+            return [out[name] for name in names]
+        if isinstance(out, tuple | list):
+            return out
+        return (out,)
+
+
+def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
+    source: tile.Function | str,
+    arguments: Any = (),
+    *,
+    device: str | None = None,
+    context: Context | None = None,
+    options: Options | None = None,
+    passes: tuple[Pass, ...] | None = None,
+) -> Executable:
+    """Compile a function for one device and signature.
+
+    Args:
+        source: A function, or its text.
+        arguments: What describes the inputs, by name or in declared order: arrays, shapes (f32), (dtype, shape)
+            pairs or :class:`TensorType`.
+        device: A device id; by default what the context chooses.
+        context: Owner of devices and caches; by default the process-wide one.
+        options: How to compile.
+        passes: Stripe passes instead of those of the device's pipeline.
+
+    Raises:
+        TileError: The function is wrong or does not fit the arguments.
+        BackendError: There is no such device, or it refused a kernel.
+    """
+    function = function_of(source)
+    types = tensor_types([tensor.name for tensor in function.inputs], arguments)
+    return compile_for(function, types, context or default_context(), device, options, passes)
+
+
+def compile_for(
+    function: tile.Function,
+    types: Mapping[str, typed.TensorType],
+    context: Context,
+    device: str | None,
+    options: Options | None = None,
+    passes: tuple[Pass, ...] | None = None,
+) -> Executable:
+    """Compile a function whose inputs have known types."""
+    chosen = context.device(device)
+    stages = compile_stages(function, types, chosen.target, passes=passes)
+    library = context.compiler(chosen, options).build(stages.sem.kernels)
+    plan = Plan.of(stages.sem, library, context.executor(chosen, options))
+    return Executable(chosen, stages, library, plan)

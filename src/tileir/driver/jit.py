@@ -1,0 +1,108 @@
+"""Functions that compile themselves for the arrays they are called with; and the same by interpretation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from tileir.driver.arguments import bind, tensor_type
+from tileir.driver.compiler import function_of
+from tileir.driver.executable import Executable, compile_for
+from tileir.runtime.arrays import check_inputs, to_array
+from tileir.runtime.context import Context, default_context
+from tileir.typed.inference import infer
+from tileir.typed.interpreter import interpret
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.runtime.interface import Options
+    from tileir.tile import ir as tile
+
+
+@attrs.frozen(eq=False)
+class Jit:
+    """A callable that takes arrays in declared order or by tensor name.
+
+    It is compiled for each signature of dtypes and shapes; the context keeps the most recently used ones.
+    """
+
+    function: tile.Function
+    device: str | None
+    options: Options | None
+    _context: Context
+    _names: tuple[str, ...]
+
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+        """Run on arrays; see :meth:`tileir.Executable.__call__`."""
+        values = bind(self._names, arrays, named) if named or len(arrays) != len(self._names) else arrays
+        return self._specialised(values)(*values, out=out)
+
+    def specialise(self, *arrays: Any, **named: Any) -> Executable:
+        """Return the executable for the dtypes and shapes of these arrays."""
+        return self._specialised(bind(self._names, arrays, named))
+
+    def _specialised(self, values: Sequence[Any]) -> Executable:
+        signature = tuple(
+            (value.dtype, value.shape) if type(value) is np.ndarray else self._type(name, value)
+            for name, value in zip(self._names, values, strict=True)
+        )
+        key = (self.function, signature, self.device, self.options)
+
+        def make() -> Executable:
+            types = {name: tensor_type(name, value) for name, value in zip(self._names, values, strict=True)}
+            return compile_for(self.function, types, self._context, self.device, self.options)
+
+        return self._context.programs.get(key, make)
+
+    @staticmethod
+    def _type(name: str, value: object) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        array = to_array(name, value)
+        return array.dtype, array.shape
+
+
+def jit(
+    source: tile.Function | str,
+    device: str | None = None,
+    *,
+    context: Context | None = None,
+    options: Options | None = None,
+) -> Jit:
+    """Return a callable that compiles ``source``, a function or its text, for the arrays that it is called with.
+
+    Args:
+        source: A function, or its text.
+        device: A device id; by default what the context chooses.
+        context: Owner of devices and of the bounded cache of executables; by default the process-wide one.
+        options: How to compile.
+
+    Raises:
+        TileError: The text or function is wrong, whatever the arrays are.
+    """
+    function = function_of(source)
+    names = tuple(tensor.name for tensor in function.inputs)
+    return Jit(function, device, options, context or default_context(), names)
+
+
+def evaluate(source: tile.Function | str, arrays: Any = (), **named: Any) -> Any:
+    """Run a function through the interpreter, which defines its meaning; no device is used.
+
+    Args:
+        source: A function, or its text.
+        arrays: A mapping by tensor name, or a sequence in declared order.
+        named: Inputs by tensor name.
+
+    Returns:
+        One array, or a tuple in declared order where there are several results.
+    """
+    function = function_of(source)
+    names = [tensor.name for tensor in function.inputs]
+    positional, by_name = ((), {**arrays, **named}) if isinstance(arrays, dict) else (tuple(arrays), named)
+    values = bind(names, positional, by_name)
+    graph = infer(function, {name: tensor_type(name, value) for name, value in zip(names, values, strict=True)})
+    checked = check_inputs(graph.inputs, values)
+    results = interpret(graph, dict(zip(names, checked, strict=True)))
+    ordered = tuple(results[name] for name in graph.outputs)
+    return ordered[0] if len(ordered) == 1 else ordered
