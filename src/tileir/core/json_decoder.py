@@ -96,7 +96,7 @@ def _choice(hint: object) -> _Choice:
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return _Choice(_one_of(hint), {str: _enum_decoder(hint)}, {})
     if isinstance(hint, type) and attrs.has(hint):
-        return _Choice(hint.__name__, {}, {hint.__name__: _NodeDecoder(hint)})
+        return _Choice(hint.__name__, {}, {hint.__name__: _NodeDecoder(hint).decode})
     raise TypeError(f"{hint!r} has no JSON form")
 
 
@@ -177,7 +177,8 @@ class _NodeDecoder:
         hints = get_type_hints(self.cls)
         return tuple((name, decoder_of(hints[name])) for name in field_names(self.cls))
 
-    def __call__(self, data: object) -> object:
+    def decode(self, data: object) -> object:
+        """Return the node that ``data`` describes."""
         assert isinstance(data, dict)
         fields = self.fields
         if len(data) != len(fields) + 1 or any(name not in data for name, _ in fields):
