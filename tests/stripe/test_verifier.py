@@ -1,0 +1,242 @@
+"""Each rule of Stripe is broken once."""
+
+from __future__ import annotations
+
+import time
+
+import attrs
+import pytest
+from hypothesis import given, settings
+
+from strategies.stripe import programs
+from tileir.core.dtype import DType
+from tileir.core.errors import VerifyError
+from tileir.core.ops import Op
+from tileir.stripe.ir import Block, Buffer, Intrinsic, Load, Program, Tags
+from tileir.stripe.parser import parse
+from tileir.stripe.verifier import CHECKS, diagnose, diagnose_block, verify
+
+GOOD = """\
+program (A, B) -> (O)
+0: #program
+block []:1 ( // p
+    #user none new@0x00000000 A[0, 0] fp32:I(4, 6):(6, 1):96 B
+    #user none new@0x00000000 B[0] i32:I(6):(1):24 B
+    #user none new@0x00000000 O[0, 0] fp32:I(4, 6):(6, 1):96 B
+    #tmp none new@0x00000000 T[0, 0] fp32:I(4, 6):(6, 1):96 B
+    none const new@0x00000000 C[0] i8:I(2):(1):2 B
+) {
+  0: #main
+  block []:1 ( // p
+      in A[0, 0] fp32:I(4, 6):(6, 1):96 B
+      in B[0] i32:I(6):(1):24 B
+      in C[0] i8:I(2):(1):2 B
+      out T[0, 0] fp32:I(4, 6):(6, 1):96 B
+      out O[0, 0] fp32:I(4, 6):(6, 1):96 B
+  ) {
+    0: #kernel
+    block [i:4, j:6]:24 ( // first
+        in A[i, j] fp32:I(1, 1):(6, 1):4 B
+        in B[j] i32:I(1):(1):4 B
+        out T[i, j] fp32:I(1, 1):(6, 1):4 B
+    ) {
+      0: $a = load(A)
+      1: $b = load(B)
+      2: $i = load_index(i + 1)
+      3: $c = cmp_lt($b, $i)
+      4: $z = (fp32)0.5
+      5: $d = cond($c, $a, $z)
+      6: T = store($d)
+    }
+    1: [0] #kernel
+    block [i:2]:2 ( // second
+        in T[2*i, 0] fp32:I(2, 6):(6, 1):48 B
+        out O[2*i, 0]:add fp32:I(2, 6):(6, 1):48 B
+        none new@0x00000000 local[0] fp32:I(6):(1):24 B
+    ) {
+      0: (local) = zero()
+      1: [0]
+      block [o = i, j:6, k:2]:12 ( // inner
+          3 - 2*o - k >= 0
+          in T[k, j] fp32:I(1, 1):(6, 1):4 B
+          out O[k, j]:add fp32:I(1, 1):(6, 1):4 B
+          in local[j] fp32:I(1):(1):4 B
+      ) {
+        0: $t = load(T)
+        1: $l = load(local)
+        2: $s = add($t, $l)
+        3: O = store($s)
+      }
+    }
+  }
+}
+buffer C = "00ff"
+"""
+
+
+def codes(text: str) -> set[str]:
+    return {d.code for d in diagnose(parse(text))}
+
+
+def test_a_good_program_is_good() -> None:
+    verify(parse(GOOD))
+
+
+@settings(max_examples=100, deadline=None)
+@given(programs())
+def test_generated_programs_are_good(program: Program) -> None:
+    verify(program)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "code", "words"),
+    [
+        # the structure of a program
+        ("0: #program", "0: #prog", "TIL501", "tag program"),
+        ("0: #program\nblock []:1", "0: #program\nblock [x:2]:1", "TIL501", "no indices"),
+        ("0: #main", "0: #mane", "TIL501", "tag main"),
+        ("0: #main\n  block []:1", "0: #main\n  block [x:2]:1", "TIL501", "main block must have no indices"),
+        ("0: #kernel", "0: #colonel", "TIL501", "tag kernel"),
+        ("program (A, B)", "program (A, B, Q)", "TIL501", "no allocation for 'Q'"),
+        ("program (A, B)", "program (A, B, A)", "TIL501", "named twice"),
+        ("#user none new@0x00000000 A", "#used none new@0x00000000 A", "TIL501", "tag user"),
+        ('"00ff"', '"00"', "TIL501", "must hold 2 bytes"),
+        ('"00ff"', '"00FF"', "TIL501", "lower-case"),
+        ("buffer C", "buffer T", "TIL501", "constant allocation"),
+        ('buffer C = "00ff"\n', "", "TIL501", "no buffer"),
+        ("in A[0, 0]", "inout A[0, 0]", "TIL501", "must not write 'A'"),
+        ("out T[0, 0]", "inout T[0, 0]", "TIL501", "no content before"),
+        ("#tmp none new@0x00000000 T", "#tmp in T", "TIL501", "must be an allocation"),
+        # names
+        ("in B[j] i32:I(1):(1):4 B", "in A = B[j] i32:I(1):(1):4 B", "TIL503", "defined twice"),
+        ("[i:4, j:6]:24", "[i:4, i:6]:24", "TIL503", "defined twice"),
+        ("$b = load(B)", "$a = load(B)", "TIL503", "defined twice"),
+        ("$b = load(B)", "$b = load(Q)", "TIL503", "no refinement of the block"),
+        ("in B[j]", "in B = Q[j]", "TIL503", "does not have"),
+        # views
+        ("none new@0x00000000 local[0]", "none new@0x00000000 local[1]", "TIL504", "accesses 0 only"),
+        ("local[0] fp32:I(6):(1)", "local[0] fp32:I(6):(-1)", "TIL504", "negative strides"),
+        ("in B[j] i32", "in B[j] i64", "TIL504", "has dtype i64"),
+        ("in B[j] i32", "in B[j, 0] i32", "TIL504", "2 accesses for 1 dims"),
+        ("in B[j] i32:I(1)", "in B[j] i32:I(-1)", "TIL504", "negative size"),
+        ("in B[j] i32", "in B[1 + j] i32", "TIL504", "covers 1 to 7"),
+        ("in B[j] i32", "in B[2*i + j] i32", "TIL504", "covers 0 to 12"),
+        ("in B[j] i32", "in B[-1*j] i32", "TIL504", "covers -5 to 1"),
+        ("in A[i, j] fp32:I(1, 1):(6, 1)", "in A[7*i + j] fp32:I(1):(1)", "TIL504", "covers elements 0 to 27"),
+        ("in A[i, j] fp32:I(1, 1):(6, 1)", "in A[j, i] fp32:I(1, 1):(6, 1)", "TIL504", "covers 0 to 6 of axis 0"),
+        ("in T[k, j] fp32:I(1, 1):(6, 1)", "in T[k] fp32:I(1):(1)", "", ""),
+        ("in T[2*i, 0] fp32:I(2, 6):(6, 1)", "in T[i, 0] fp32:I(2, 5):(7, 1)", "", ""),
+        # indices and affines
+        ("[i:4, j:6]:24", "[i:0, j:6]:24", "TIL505", "drop blocks without points"),
+        ("o = i,", "o = q,", "TIL505", "no index of the block around it"),
+        ("o = i,", "o = 1/2*i,", "TIL505", "whole coefficients"),
+        ("3 - 2*o", "3 - 2*i", "TIL505", "no index of the block"),
+        ("in B[j]", "in B[k]", "TIL505", "no index of the block"),
+        ("in B[j]", "in B[1/2*j]", "TIL505", "whole coefficients"),
+        # directions
+        ("out T[i, j]", "in T[i, j]", "TIL506", "writes 'T'"),
+        ("0: (local) = zero()\n      1: [0]\n", "0:\n", "TIL506", "reads 'local'"),
+        ("in A[i, j] fp32", "in A = T[i, j] fp32", "TIL506", "reads 'T'"),
+        ("$a = load(A)", "$a = load(T)", "TIL506", "reads 'T'"),
+        # aggregations
+        ("out O[k, j]:add", "out O[k, j]:max", "TIL507", "must aggregate"),
+        ("out O[k, j]:add", "out O[k, j]", "TIL507", "must aggregate"),
+        ("out O[k, j]:add", "inout O[k, j]:add", "TIL507", "must aggregate"),
+        ("in T[k, j] fp32", "in T[k, j]:add fp32", "TIL507", "out or inout"),
+        ("$t = load(T)", "$t = load(O)", "TIL507", "cannot be loaded"),
+        # scalars
+        ("cmp_lt($b, $i)", "cmp_lt($b, $x)", "TIL508", "uses $x"),
+        ("cmp_lt($b, $i)", "cmp_lt($b)", "TIL508", "takes 2 operands"),
+        ("cmp_lt($b, $i)", "cmp_lt($b, $a)", "TIL508", "one dtype"),
+        ("cmp_lt($b, $i)", "cmp_lt:i32($b, $i)", "TIL508", "not i32"),
+        ("cmp_lt($b, $i)", "exp($b)", "TIL508", "does not work on i32"),
+        ("cond($c, $a, $z)", "cond($b, $a, $z)", "TIL508", "must be bool"),
+        ("cond($c, $a, $z)", "neg($c)", "TIL508", "does not work on bool"),
+        ("cond($c, $a, $z)", "bit_left($c, $c)", "TIL508", "does not work on bool"),
+        ("T = store($d)", "T = store($b)", "TIL508", "convert it"),
+        ("(fp32)0.5", "(i8)300", "TIL508", "does not fit"),
+        ("load_index(i + 1)", "load_index(k)", "TIL508", "block's indices"),
+        ("load_index(i + 1)", "load_index:bool(i)", "TIL508", "truth value"),
+        ("$l = load(local)", "$l = load(local[$t])", "TIL508", "must be an integer"),
+        # dependencies
+        ("1: [0] #kernel", "1: [1] #kernel", "TIL509", "not before it"),
+        # specials
+        ("(local) = zero()", "(local) = zero(value=1)", "TIL512", "copy and zero take none"),
+        ("(local) = zero()", "(local) = fill()", "TIL512", "takes the parameter"),
+        ("(local) = zero()", "(local) = fill(value=none)", "TIL512", "does not fit"),
+        ("(local) = zero()", "(local) = zero(T)", "TIL512", "no input"),
+        ("(local) = zero()", "(local) = copy(T)", "TIL512", "one shape"),
+        ("(local) = zero()", "(O) = zero()", "TIL512", "aggregates"),
+        ("(local) = zero()", "(Q) = zero()", "TIL503", "no refinement"),
+        # annotations
+        ("in B[j]", "in B<DRAM[k]>[j]", "TIL505", "no index of the block"),
+        ("in B[j] i32:I(1):(1):4 B", "in B[j] i32:I(1):(1):4 B, cache[k]", "TIL505", "no index of the block"),
+        ("none new@0x00000000 local", "none at@-1 local", "TIL504", "negative offset"),
+    ],
+)  # fmt: skip
+def test_each_rule(good: str, bad: str, code: str, words: str) -> None:
+    assert good in GOOD
+    found = diagnose(parse(GOOD.replace(good, bad, 1)))
+    if not code:
+        assert found == ()
+        return
+    assert code in {d.code for d in found}
+    assert any(words in d.message for d in found if d.code == code), found
+
+
+def test_what_only_python_can_build() -> None:
+    program = parse(GOOD)
+    names = Block("two\nlines", comments=(" blank",), tags=Tags((("b", None), ("a", None))))
+    assert {d.code for d in diagnose_block(names)} == {"TIL503"}
+    nothing = Block(statements=(Intrinsic(Op.ADD, (), "c d", DType.F32),))
+    assert {d.code for d in diagnose_block(nothing)} == {"TIL503", "TIL508"}
+    view = attrs.evolve(program.main.blocks[0].refinements[0], source="")
+    assert "TIL504" in {d.code for d in diagnose_block(Block(refinements=(view,)))}
+    kernel = attrs.evolve(program.entry, statements=(*program.entry.statements, Load("A", "a")))
+    assert "TIL501" in {d.code for d in diagnose(attrs.evolve(program, entry=kernel))}
+    twice = attrs.evolve(program, buffers=(*program.buffers, Buffer("C", "0000")))
+    assert "TIL501" in {d.code for d in diagnose(twice)}
+    bank = attrs.evolve(program.entry.refinements[0], bank_dim=2)
+    assert "TIL504" in {d.code for d in diagnose_block(Block(refinements=(bank,)))}
+
+
+def test_a_view_may_hang_over_where_constraints_guard_it() -> None:
+    wide = GOOD.replace("[i:2]:2", "[i:3]:3")
+    assert codes(wide) == set()
+    assert codes(wide.replace("3 - 2*o - k >= 0", "")) == {"TIL504"}
+
+
+def test_all_faults_are_reported_with_the_guilty_pass() -> None:
+    text = GOOD.replace("in A[i, j]", "in A = Q[i, j]").replace("1: [0] #kernel", "1: [9] #kernel")
+    with pytest.raises(VerifyError) as caught:
+        verify(parse(text), after="autotile")
+    assert {d.code for d in caught.value.diagnostics} >= {"TIL503", "TIL509"}
+    assert all("'autotile'" in d.notes[-1] for d in caught.value.diagnostics)
+    assert "p / p / first" in str(caught.value)
+
+
+def test_nesting_without_end_is_a_fault_and_not_a_crash() -> None:
+    block = Block()
+    for _ in range(10_000):
+        block = Block(statements=(block,))
+    assert [d.code for d in diagnose_block(block)] == ["TIL510"]
+
+
+def test_every_check_says_what_it_holds() -> None:
+    assert all(check.__doc__ for check in CHECKS)
+
+
+def test_verifying_is_linear() -> None:
+    program = parse(GOOD)
+    kernel = program.main.statements[0]
+    assert isinstance(kernel, Block)
+
+    def seconds(count: int) -> float:
+        many = attrs.evolve(program.main, statements=(kernel,) * count)
+        big = attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(many,)))
+        start = time.perf_counter()
+        verify(big)
+        return time.perf_counter() - start
+
+    small, large = (min(seconds(n) for _ in range(3)) for n in (500, 2000))
+    assert large < 8 * small
