@@ -60,7 +60,7 @@ class ContractionOptions(TypedDict, total=False):
     no_defract: bool
 
 
-@attrs.frozen(eq=False, init=False)
+@attrs.frozen(eq=False)
 class FunctionBuilder:
     """Records one function. Statements keep the order in which they were written."""
 
