@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from tileir.runtime.cache import Cache
+
+
+def test_values_are_kept_and_the_oldest_dropped() -> None:
+    cache: Cache[int, object] = Cache(2)
+    first = cache.get(1, object)
+    cache.get(2, object)
+    assert cache.get(1, object) is first
+    cache.get(3, object)
+    assert len(cache) == 2
+    assert cache.get(1, object) is first
+    cache.clear()
+    assert cache.get(1, object) is not first
+
+
+def test_a_failure_is_not_kept() -> None:
+    cache: Cache[str, int] = Cache(1)
+
+    def fail() -> int:
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        cache.get("a", fail)
+    assert cache.get("a", lambda: 1) == 1
+
+
+def test_concurrent_requests_share_one_making() -> None:
+    cache: Cache[str, int] = Cache(4)
+    calls = []
+
+    def make() -> int:
+        calls.append(1)
+        time.sleep(0.02)
+        return 7
+
+    threads = [threading.Thread(target=lambda: cache.get("a", make)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(calls) == 1

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tileir.core.errors import BackendError
+from tileir.runtime.context import Context, default_context
+from tileir.runtime.interface import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def context() -> Iterator[Context]:
+    with Context() as made:
+        yield made
+
+
+def test_devices_list_the_host(context: Context) -> None:
+    assert "llvm.0" in [device.id for device in context.devices()]
+
+
+@pytest.mark.parametrize("name", ["llvm.0", "llvm"])
+def test_a_device_is_chosen_by_id_or_back_end(context: Context, name: str) -> None:
+    assert context.device(name).id == "llvm.0"
+
+
+def test_the_argument_beats_the_context_and_that_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEIR_DEVICE", "nowhere.7")
+    assert Context(device_id="llvm.0").device().id == "llvm.0"
+    assert Context(device_id="nowhere").device("llvm.0").id == "llvm.0"
+    with pytest.raises(BackendError, match=r"no device 'nowhere\.7'"):
+        Context().device()
+    monkeypatch.setenv("TILEIR_DEVICE", "")
+    assert Context().device().backend
+
+
+def test_an_unknown_device_is_refused_with_those_that_exist(context: Context) -> None:
+    with pytest.raises(BackendError) as error:
+        context.device("llvm.9")
+    diagnostic = error.value.diagnostics[0]
+    assert diagnostic.code == "TIL801"
+    assert "llvm.0" in diagnostic.notes[0]
+
+
+def test_compilers_and_executors_are_made_once_for_their_options(context: Context) -> None:
+    device = context.device("llvm.0")
+    assert context.compiler(device) is context.compiler(device)
+    assert context.executor(device) is context.executor(device, Options())
+    assert context.compiler(device, Options(fast_math=True)) is not context.compiler(device)
+
+
+def test_a_closed_context_opens_again(context: Context) -> None:
+    device = context.device("llvm.0")
+    before = context.executor(device)
+    context.close()
+    assert context.executor(device) is not before
+
+
+def test_there_is_one_default_context() -> None:
+    assert default_context() is default_context()

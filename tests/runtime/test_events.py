@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import attrs
+import pytest
+
+from strategies.processes import in_forked_child
+from tileir.core.errors import BackendError
+from tileir.runtime import events
+from tileir.runtime.events import PendingEvent, Scheduler
+
+
+@attrs.define(eq=False)
+class ForeignEvent:
+    """An event of another executor, of which only the protocol is known."""
+
+    flag: threading.Event = attrs.field(factory=threading.Event)
+    error: Exception | None = None
+    duration: float | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.flag.is_set()
+
+    def wait(self) -> None:
+        self.flag.wait(10)
+        if self.error is not None:
+            raise self.error
+
+
+def test_an_event_completes_once() -> None:
+    event = PendingEvent()
+    seen: list[int] = []
+    event.then(lambda: seen.append(1))
+    assert not event.done
+    event.complete(0.5)
+    event.fail(ValueError())
+    event.then(lambda: seen.append(2))
+    event.wait()
+    assert (event.done, event.duration, seen) == (True, 0.5, [1, 2])
+
+
+def test_tasks_run_in_the_order_of_their_events() -> None:
+    scheduler = Scheduler("test")
+    gate = PendingEvent()
+    order: list[str] = []
+    last = scheduler.submit(lambda: order.append("last"), [gate])
+    first = scheduler.submit(lambda: order.append("first"))
+    first.wait()
+    assert order == ["first"]
+    assert not last.done
+    gate.complete()
+    last.wait()
+    assert order == ["first", "last"]
+    assert last.duration is not None
+    scheduler.close()
+
+
+def test_a_failure_reaches_all_that_depends_on_it() -> None:
+    scheduler = Scheduler("test")
+    error = ValueError("broken")
+
+    def fail() -> None:
+        raise error
+
+    ran: list[int] = []
+    failed = scheduler.submit(fail)
+    middle = scheduler.submit(lambda: ran.append(1), [failed])
+    end = scheduler.submit(lambda: ran.append(2), [middle, completed()])
+    for event in (failed, middle, end):
+        with pytest.raises(ValueError, match="broken") as caught:
+            event.wait()
+        assert caught.value is error
+    assert ran == []
+    assert end.duration is None
+    scheduler.close()
+
+
+def completed() -> PendingEvent:
+    event = PendingEvent()
+    event.complete()
+    return event
+
+
+def test_events_of_others_are_waited_for() -> None:
+    scheduler = Scheduler("test")
+    good, bad, done = ForeignEvent(), ForeignEvent(error=KeyError("theirs")), ForeignEvent()
+    done.flag.set()
+    after_good = scheduler.submit(lambda: None, [good, done])
+    after_bad = scheduler.submit(lambda: None, [bad])
+    time.sleep(0.02)
+    assert not after_good.done
+    good.flag.set()
+    bad.flag.set()
+    after_good.wait()
+    with pytest.raises(KeyError, match="theirs"):
+        after_bad.wait()
+    scheduler.close()
+
+
+def test_closing_waits_and_refuses_more() -> None:
+    scheduler = Scheduler("test")
+    ran: list[int] = []
+
+    def work() -> None:
+        time.sleep(0.02)
+        ran.append(1)
+
+    scheduler.submit(work)
+    scheduler.close()
+    assert ran == [1]
+    with pytest.raises(BackendError) as error:
+        scheduler.submit(lambda: None)
+    assert error.value.diagnostics[0].code == "TIL807"
+
+
+def test_an_idle_thread_ends_and_another_one_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "IDLE_SECONDS", 0.01)
+    scheduler = Scheduler("test-idle")
+    scheduler.submit(lambda: None).wait()
+    deadline = time.monotonic() + 5
+    while any(thread.name == "test-idle" for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    scheduler.submit(lambda: None).wait()
+    scheduler.close()
+
+
+def test_many_threads_submit_at_once() -> None:
+    scheduler = Scheduler("test")
+    total: list[int] = []
+
+    def submit() -> None:
+        previous: list[PendingEvent] = []
+        for _ in range(50):
+            previous = [scheduler.submit(lambda: total.append(1), previous)]
+        previous[0].wait()
+
+    threads = [threading.Thread(target=submit) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(total) == 200
+    scheduler.close()
+
+
+def test_a_forked_child_starts_anew() -> None:
+    scheduler = Scheduler("test")
+    gate = PendingEvent()
+    scheduler.submit(lambda: None).wait()
+    waiting = scheduler.submit(lambda: None, [gate])
+
+    def child() -> bool:
+        ran: list[int] = []
+        scheduler.submit(lambda: ran.append(1)).wait()
+        return ran == [1]
+
+    assert in_forked_child(child)
+    gate.complete()
+    waiting.wait()
+    scheduler.close()
