@@ -66,9 +66,13 @@ class TooManyFaultsError(Exception):
 
 @attrs.define
 class Faults:
-    """The faults of one text, in the order in which they were found."""
+    """The faults of one text, as they were found."""
 
     found: list[Diagnostic] = attrs.field(factory=list, init=False)
+
+    def in_order(self) -> tuple[Diagnostic, ...]:
+        """Return the faults in the order of the text; the lexer runs ahead of the parser by a token."""
+        return tuple(sorted(self.found, key=lambda fault: -1 if fault.span is None else fault.span.start))
 
     def report(self, code: str, message: str, span: Span, *notes: str) -> None:
         """Add a fault.

@@ -91,7 +91,7 @@ def _read(text: str, name: str, read: Callable[[_Parser], T]) -> T:
             return result
     except (AbandonError, TooManyFaultsError):
         pass  # each of them follows a report
-    raise ParseError(faults.found)
+    raise ParseError(faults.in_order())
 
 
 @attrs.frozen

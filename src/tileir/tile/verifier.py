@@ -236,7 +236,8 @@ def check_index_counts(checked: Checked) -> Iterator[Diagnostic]:
 
 def check_ranks(checked: Checked) -> Iterator[Diagnostic]:
     """Check that a tensor is read with as many indices as it has dimensions, and a default has its target's."""
-    ranks = {name: definition.rank for name, definition in checked.scope.definitions.items()}
+    definitions = checked.scope.definitions.items()
+    ranks = {name: definition.rank for name, definition in definitions if definition.kind is not Kind.DIMENSION}
     for statement in _contractions(checked.function):
         for access in statement.inputs:
             rank, count = ranks.get(access.tensor), len(access.indices)
