@@ -296,12 +296,9 @@ def test_specials_without_meaning_are_refused() -> None:
 
 def test_arrays_must_fit() -> None:
     program = kernel_program(f"[i:4] ( in A[i] {ONE} out O[i] {ONE} )", "0: $a = load(A) 1: O = store($a)")
-    for inputs in (
-        {},
-        {"A": np.ones(3, np.float32)},
-        {"A": np.ones(4)},
-        {"A": np.ones(4, np.float32), "B": np.ones(1)},
-    ):
+    good: Array = np.ones(4, np.float32)
+    wrong: list[dict[str, Array]] = [{}, {"A": good[:3]}, {"A": np.ones(4)}, {"A": good, "B": good}]
+    for inputs in wrong:
         with pytest.raises(ArgumentError) as caught:
             interpret(program, inputs)
         assert [d.code for d in caught.value.diagnostics] == ["TIL701"]
