@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tileir.core.dtype import DType
+from tileir_llvm import host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def unchanged_device() -> Iterator[None]:
+    host.device.cache_clear()
+    yield
+    host.device.cache_clear()
+
+
+def test_the_device_says_what_it_has() -> None:
+    device = host.device()
+    assert device.id == "llvm.0"
+    assert device.target.lanes(DType.F32) in (4, 8, 16)
+    assert device.target.threads >= 1
+    assert all(size > 0 for size in device.target.cache_bytes)
+    assert {"fma", "sqrt"} <= set(device.target.native)
+    assert device.memory_bytes is None or device.memory_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("features", "width"), [(("avx", "avx2"), 32), (("avx2", "avx512f"), 64), (("sse2",), 16), ((), 16)]
+)
+def test_vectors_are_as_wide_as_registers(
+    features: tuple[str, ...], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "enabled_features", lambda: features)
+    assert host.device().target.vector_bytes == width
+
+
+def test_cache_sizes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, (level, kind, size) in enumerate([(1, "Data", "48K"), (1, "Instruction", "32K"), (2, "Unified", "2M")]):
+        folder = tmp_path / f"index{number}"
+        folder.mkdir()
+        for name, text in (("level", str(level)), ("type", kind), ("size", size)):
+            (folder / name).write_text(f"{text}\n")
+    monkeypatch.setattr(host, "_CACHES", tmp_path)
+    assert host.cache_sizes() == (48 * 1024, 2 * 1024**2)
+    (tmp_path / "index2" / "size").write_text("large\n")
+    assert host.cache_sizes() == ()
+    (tmp_path / "index2" / "size").unlink()
+    assert host.cache_sizes() == ()
+    monkeypatch.setattr(host, "_CACHES", tmp_path / "nowhere")
+    assert host.cache_sizes() == ()
+    assert host.device().target.cache_bytes
+
+
+def test_without_affinity_all_processors_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    assert host.usable_threads() == 5
+
+
+def test_a_system_without_proc_and_sysconf(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> str:
+        raise OSError
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(os, "sysconf", refuse)
+    monkeypatch.setattr(platform, "processor", lambda: "")
+    assert host.memory_bytes() is None
+    assert host.processor_name() == ""
+    assert host.device().name
