@@ -104,6 +104,7 @@ class _Scan:
         needs = self._order.visit(number, kernel)
         group = FusionGroup.of(number, kernel, self._roots)
         group.needs = needs
+        group.shared = sum(self._is_shared(tensor, 1) for tensor in group.touched)
         self._groups[number] = group
         producers = {self._find(need) for need in needs}
         for producer in producers:
@@ -153,10 +154,10 @@ class _Scan:
         match = _match(base, added, sibling=sibling)
         if match is None or not _meet(first, second, base, match, before=before, sibling=sibling):
             return False
-        indices = tuple(Index(name, count) for name, count in match.ranges)
-        if indices != base.indices:
-            base.reindex(indices, match.first)
-        added.reindex(indices, match.second)
+        if dict(match.ranges) != base.block.ranges:
+            base.reindex(tuple(Index(name, count) for name, count in match.ranges), match.first)
+        added.reindex(base.indices, match.second)
+        base.shared = self._shared(first, second)
         base.absorb(added, before=before, tags=self.options.fused_set)
         base.position = position
         self._merge_numbers(*((other, one) if self._groups[one] is added else (one, other)))
@@ -177,13 +178,21 @@ class _Scan:
             return False
         return (
             first.computations + second.computations <= options.max_statements
-            and self._external(first, second) <= options.max_refinements
+            and self._shared(first, second) <= options.max_refinements
         )
 
-    def _external(self, first: FusionGroup, second: FusionGroup) -> int:
-        """Return how many tensors the joined group would touch that others need too."""
-        together = first.touched + second.touched
-        return sum(root not in self._temporary or count < self._touches[root] for root, count in together.items())
+    def _is_shared(self, tensor: str, members: int) -> bool:
+        """Return whether a tensor that ``members`` kernels of a group touch is needed outside it too."""
+        return tensor not in self._temporary or members < self._touches[tensor]
+
+    def _shared(self, first: FusionGroup, second: FusionGroup) -> int:
+        """Return how many tensors the joined group would touch that are needed outside it too."""
+        large, small = (first, second) if len(first.touched) >= len(second.touched) else (second, first)
+        count = large.shared
+        for tensor, members in small.touched.items():
+            mine = large.touched.get(tensor, 0)
+            count += self._is_shared(tensor, mine + members) - (mine > 0 and self._is_shared(tensor, mine))
+        return count
 
     def _common_position(self, first: FusionGroup, second: FusionGroup) -> int | None:
         """Return where both can stand as one; None where a group between them may have to stay between.
@@ -264,8 +273,9 @@ def _same_layout(
     first: FusionGroup, second: FusionGroup, values: tuple[Mapping[str, Affine], Mapping[str, Affine]]
 ) -> bool:
     """Return whether both write their results in the same order of elements."""
-    written = [
-        {address(view).substitute(value) for view in group.views.values() if view.direction.writes}
+    written = {
+        None if layout is None else layout.substitute(value)
         for group, value in zip((first, second), values, strict=True)
-    ]
-    return len(written[0] | written[1]) == 1
+        for layout in group.layouts
+    }
+    return len(written) == 1 and None not in written

@@ -44,6 +44,10 @@ class FusionGroup:
         needs: Numbers of the kernels on which members depend directly.
         users: Numbers of the kernels that depend directly on members.
         touched: How many members touch each tensor.
+        shared: How many of these tensors kernels outside the group touch too.
+        written: The tensors that are written.
+        layouts: The addresses at which elements are written; None for views that are no single elements.
+        read: The tensors whose content from before the group is read.
 
     """
 
@@ -56,9 +60,14 @@ class FusionGroup:
     needs: set[int] = attrs.field(factory=set)
     users: set[int] = attrs.field(factory=set)
     touched: Counter[str] = attrs.field(factory=Counter)
+    shared: int = 0
+    written: set[str] = attrs.field(init=False)
+    read: set[str] = attrs.field(init=False)
+    layouts: set[Affine | None] = attrs.field(init=False)
     head: int = attrs.field(init=False)
     computations: int = attrs.field(init=False)
     reductions: int = attrs.field(init=False)
+    _nested: list[Block] = attrs.field(init=False)
     _elements: dict[tuple[str, Affine], str] = attrs.field(init=False)
     _by_root: dict[str, list[str]] = attrs.field(init=False)
     _scalars: NameScope = attrs.field(init=False)
@@ -82,7 +91,8 @@ class FusionGroup:
         self.computations = sum(not isinstance(s, Load | Store | Constant) for s in self.statements)
         self._scalars = NameScope.of(filter(None, map(scalar_output, self.statements)))
         self._names = NameScope.of(self.views)
-        self._elements, self._by_root = {}, {}
+        self._elements, self._by_root, self._nested = {}, {}, [s for s in self.statements if isinstance(s, Block)]
+        self.written, self.read, self.layouts = set(), set(), set()
         for refinement in self.views.values():
             self._register(refinement)
 
@@ -90,18 +100,16 @@ class FusionGroup:
         if refinement.direction is Direction.NONE:
             return
         self._by_root.setdefault(self.roots[refinement.source], []).append(refinement.name)
+        self._count(refinement)
         if is_plain_element(refinement):
             self._elements.setdefault((refinement.source, address(refinement)), refinement.name)
 
-    @property
-    def written(self) -> set[str]:
-        """The tensors that the group writes."""
-        return {self.roots[v.source] for v in self.views.values() if v.direction.writes}
-
-    @property
-    def read(self) -> set[str]:
-        """The tensors that the group reads."""
-        return {self.roots[v.source] for v in self.views.values() if v.direction.reads}
+    def _count(self, refinement: Refinement) -> None:
+        if refinement.direction.writes:
+            self.written.add(self.roots[refinement.source])
+            self.layouts.add(address(refinement) if is_plain_element(refinement) else None)
+        if refinement.direction.reads:
+            self.read.add(self.roots[refinement.source])
 
     @property
     def indices(self) -> tuple[Index, ...]:
@@ -127,8 +135,7 @@ class FusionGroup:
 
     def nested_index_names(self) -> set[str]:
         """Return the names of indices that the nested blocks bring with them."""
-        blocks = [s for s in self.statements if isinstance(s, Block)]
-        return {i.name for block in blocks for i in block.indices if i.affine is None}
+        return {i.name for block in self._nested for i in block.indices if i.affine is None}
 
     def body(self) -> Block:
         """Return the group as a block."""
@@ -163,6 +170,7 @@ class FusionGroup:
         self.statements[at:at] = statements
         self.computations += other.computations
         self.reductions += other.reductions
+        self._nested += other._nested
         self.members += other.members
         self.needs, self.users = _union(self.needs, other.needs), _union(self.users, other.users)
         self.touched.update(other.touched)
@@ -183,7 +191,10 @@ class FusionGroup:
         if is_plain_element(view) and (known := self._elements.get((view.source, address(view)))) is not None:
             mine = self.views[known]
             first, second = (view, mine) if before else (mine, view)
-            self.views[known] = attrs.evolve(mine, direction=_in_sequence(first.direction, second.direction))
+            direction = _in_sequence(first.direction, second.direction)
+            if direction is not mine.direction:
+                self.views[known] = attrs.evolve(mine, direction=direction)
+                self._count(self.views[known])
             return known
         name = self._names.fresh(view.name)
         self.views[name] = attrs.evolve(view, name=name)

@@ -15,6 +15,8 @@ Rational: TypeAlias = int | Fraction
 
 def exact(value: Rational) -> Rational:
     """Return ``value`` in canonical form: an int where it is integral, else a Fraction."""
+    if type(value) is int:  # nearly always, and far cheaper than asking the abstract class behind Fraction
+        return value
     if isinstance(value, Fraction) and value.denominator == 1:
         return value.numerator
     return value

@@ -11,15 +11,19 @@ from tileir.poly.coverage import always_hit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tileir.poly.affine import Rational
     from tileir.stripe.ir import Block, Refinement
 
 
 def address(refinement: Refinement) -> Affine:
     """Return the displacement of a view from that of its source, in elements."""
-    result = Affine()
+    offset: Rational = 0
+    terms: dict[str, Rational] = {}
     for access, dim in zip(refinement.access, refinement.shape.dims, strict=True):
-        result = result + access * dim.stride
-    return result
+        offset += access.offset * dim.stride
+        for name, coefficient in access.terms:
+            terms[name] = terms.get(name, 0) + coefficient * dim.stride
+    return Affine.of(terms, offset)
 
 
 def is_element(refinement: Refinement) -> bool:
