@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program
 
 F32 = DType.F32
+Array = np.ndarray[Any, Any]
 
 
 def lowered(text: str, name: str = "program", **types: typed.TensorType) -> Program:
@@ -147,6 +149,62 @@ def test_one_tensor_at_two_places_has_two_views() -> None:
     assert [r.source for r in program.main.blocks[0].refinements] == ["A", "A", "O"]
     twice = lowered("function (A[N]) -> (O) { O = A * A; }", A=f32(4))
     assert [r.source for r in twice.main.blocks[0].refinements] == ["A", "O"]
+
+
+def results(program: Program, **inputs: Array) -> list[list[float]]:
+    return [array.reshape(-1).tolist() for array in interpret(program, inputs).values()]
+
+
+def test_constants_can_be_results_under_any_shape() -> None:
+    one = typed.Constant("C", F32, 1.5)
+    shaped = typed.Reshape("R", "C", F32, (1, 1))
+    program = lower(typed.Function((), ("C", "R"), (one, shaped)))
+    assert [r.shape.sizes for r in program.entry.refinements] == [(), (1, 1)]
+    assert results(program) == [[1.5], [1.5]]
+
+
+def test_constants_can_be_inputs_defaults_indices_and_updates() -> None:
+    i32 = DType.I32
+    two, index = typed.Constant("two", F32, 2.0), typed.Constant("k", i32, -1)
+    none = (Aggregation.SUM, Combination.NONE, F32, F32, F32)
+    operations = (
+        two,
+        index,
+        typed.Contraction("P", (Affine.index("i"),), (typed.Access("two", ()),), *none, (3,)),
+        typed.Contraction("Q", (), (typed.Access("A", (Affine.constant(9),)),), *none, (), (), "two"),
+        typed.Gather("G", "A", "k", F32, ()),
+        typed.Scatter("S", "two", "k", F32, F32, (3,)),
+    )
+    program = lower(typed.Function((typed.Value("A", F32, (3,)),), ("P", "Q", "G", "S"), operations))
+    array = np.array([5, 6, 7], np.float32)
+    assert results(program, A=array) == [[2, 2, 2], [2], [5], [2, 0, 0]]
+
+
+def test_scattered_halves_add_up_in_single() -> None:
+    half, i32 = DType.F16, DType.I32
+    scatter = typed.Scatter("S", "U", "I", F32, half, (2,))
+    inputs = (typed.Value("U", half, (3,)), typed.Value("I", i32, (3,)))
+    program = lower(typed.Function(inputs, ("S",), (scatter,)))
+    updates = np.array([2048, 1, 1], np.float16)
+    assert results(program, U=updates, I=np.zeros(3, np.int32)) == [[2050, 0]]
+
+
+def test_nothing_to_gather_from_and_nothing_to_scatter_give_zeros() -> None:
+    operations = (
+        typed.Gather("G", "E", "I", F32, (2,)),
+        typed.Scatter("S", "E", "N", F32, F32, (2,)),
+    )
+    inputs = (typed.Value("E", F32, (0,)), typed.Value("I", DType.I32, (2,)), typed.Value("N", DType.I32, (0,)))
+    program = lower(typed.Function(inputs, ("G", "S"), operations))
+    empty = np.zeros(0, np.float32)
+    assert results(program, E=empty, I=np.zeros(2, np.int32), N=np.zeros(0, np.int32)) == [[0, 0], [0, 0]]
+
+
+def test_equality_gives_bool() -> None:
+    text = "function (A[N], B[N]) -> (O) { O[i : N] = =(A[i] == B[i]); }"
+    program = lowered(text, A=f32(3), B=f32(3))
+    result = interpret(program, {"A": np.array([1, 2, 3], np.float32), "B": np.array([1, 0, 3], np.float32)})["O"]
+    assert (result.dtype, result.tolist()) == (np.dtype(bool), [True, False, True])
 
 
 def test_indices_without_bounds_are_reported_together() -> None:

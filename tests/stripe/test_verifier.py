@@ -8,7 +8,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 
-from strategies.stripe import programs
+from strategies.stripe import blocks, programs
 from tileir.core.dtype import DType
 from tileir.core.errors import VerifyError
 from tileir.core.ops import Op
@@ -86,6 +86,14 @@ def test_a_good_program_is_good() -> None:
 @given(programs())
 def test_generated_programs_are_good(program: Program) -> None:
     verify(program)
+
+
+@settings(max_examples=150, deadline=None)
+@given(blocks())
+def test_nonsense_gives_diagnostics_and_no_crash(block: Block) -> None:
+    assert all(d.code.startswith("TIL5") and d.message for d in diagnose_block(block))
+    nothing = Program(block, ("A",), ("B",), (Buffer("C", "0"),))
+    assert any(d.code == "TIL501" for d in diagnose(nothing))
 
 
 @pytest.mark.parametrize(
