@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tileir.passes import pipeline
@@ -17,6 +18,8 @@ from tileir.passes.vectorise import Vectorise
 from tileir.passes.vectorise_reduction import VectoriseReduction
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from tileir.core.target import Target
     from tileir.passes.base import Pass
 
@@ -35,15 +38,29 @@ PASSES: Final[tuple[type[Pass], ...]] = (
 """The catalogue, by name."""
 
 
-def pipeline_for(target: Target) -> tuple[Pass, ...]:
-    """Return the passes that take a lowered program to kernels for a processor."""
+def plain(_: Target) -> tuple[Pass, ...]:
+    """Return the one pass without which nothing can be lowered: kernels stay loops as they were written."""
+    return (Accumulate(),)
+
+
+def fused(_: Target) -> tuple[Pass, ...]:
+    """Return the passes that no device decides: kernels are joined and cleaned up, but not scheduled."""
     return (
-        Canonicalise(),
+        Canonicalise(merge=False),  # boxes are compared index by index
         Accumulate(),
+        DeadCode(),
         Fuse(),
         Localise(),
         Scalarise(),
         DeadCode(),
+        Canonicalise(),
+    )
+
+
+def cpu(target: Target) -> tuple[Pass, ...]:
+    """Return the passes that take a lowered program to kernels for a processor."""
+    return (
+        *fused(target),
         RegisterTile(
             vector_bytes=target.vector_bytes,
             registers=target.vector_registers,
@@ -56,6 +73,17 @@ def pipeline_for(target: Target) -> tuple[Pass, ...]:
     )
 
 
+PIPELINES: Final[Mapping[str, Callable[[Target], tuple[Pass, ...]]]] = MappingProxyType(
+    {"cpu": cpu, "fused": fused, "plain": plain}
+)
+"""The pipelines that have a name."""
+
+
+def pipeline_for(target: Target) -> tuple[Pass, ...]:
+    """Return the passes that a target gets when nobody asks for others."""
+    return cpu(target)
+
+
 def parse_pipeline(text: str) -> tuple[Pass, ...]:
     """Return the passes that a text names, such as ``fuse{max_statements=64},localise``.
 
@@ -63,3 +91,13 @@ def parse_pipeline(text: str) -> tuple[Pass, ...]:
         ParseError: The text names no passes of the catalogue, or options that they do not have.
     """
     return pipeline.parse(text, PASSES)
+
+
+def load_pipeline(text: str) -> tuple[Pass, ...]:
+    """Return the passes that a JSON list of names and options describes.
+
+    Raises:
+        TileError: The text is not JSON, no such list, or names no passes of the catalogue.
+
+    """
+    return pipeline.from_json(text, PASSES)
