@@ -1,0 +1,29 @@
+"""Every row of the conformance table, inferred and interpreted, and again after simplification."""
+
+import pytest
+
+from strategies.conformance import CASES
+from strategies.conformance_case import Conformance
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.interpreter import interpret
+from tileir.typed.simplifier import simplify
+from tileir.typed.verifier import verify
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_interpreter_agrees_with_numpy(case: Conformance) -> None:
+    function = infer(parse(case.text), case.types)
+    verify(function)
+    case.check(interpret(function, case.inputs))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_simplified_functions_agree_with_numpy(case: Conformance) -> None:
+    function = simplify(infer(parse(case.text), case.types))
+    verify(function)
+    case.check(interpret(function, case.inputs))
+
+
+def test_names_are_unique() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
