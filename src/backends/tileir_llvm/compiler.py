@@ -80,10 +80,15 @@ class LLVMCompiler:
         return _translated(text, machine, machine.emit_assembly)
 
 
-def object_code(text: str, features: tuple[str, ...]) -> bytes:
-    """Optimise a module and return relocatable object code for the host's processor with these features."""
+def object_code(text: str, features: tuple[str, ...], *, optimise: bool = True) -> bytes:
+    """Return relocatable object code of a module for the host's processor with these features.
+
+    Raises:
+        BackendError: TIL805, LLVM refused the code.
+
+    """
     machine = target_machine(features)
-    return _translated(text, machine, machine.emit_object)
+    return _translated(text, machine, machine.emit_object, optimise=optimise)
 
 
 @cache
@@ -101,19 +106,26 @@ def target_machine(features: tuple[str, ...]) -> llvm.TargetMachine:
     )
 
 
-def _translated(text: str, machine: llvm.TargetMachine, finish: Callable[[llvm.ModuleRef], T]) -> T:
+def _translated(
+    text: str, machine: llvm.TargetMachine, finish: Callable[[llvm.ModuleRef], T], *, optimise: bool = True
+) -> T:
     """Parse, verify and optimise a module, and return what ``finish`` makes of it."""
     try:
         with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
             module.triple = llvm.get_default_triple()
             module.data_layout = str(machine.target_data)
             module.verify()
-            tuning = llvm.create_pipeline_tuning_options(OPTIMISATION)
-            tuning.loop_vectorization = True
-            tuning.slp_vectorization = True
-            builder = llvm.create_pass_builder(machine, tuning)
-            builder.getModulePassManager().run(module, builder)
+            if optimise:
+                _optimise(module, machine)
             return finish(module)
     except RuntimeError as error:
         message = f"LLVM refused the code, which is a defect of tileir: {error}"
         raise BackendError((Diagnostic("TIL805", message),)) from error
+
+
+def _optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+    tuning = llvm.create_pipeline_tuning_options(OPTIMISATION)
+    tuning.loop_vectorization = True
+    tuning.slp_vectorization = True
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
