@@ -1,1 +1,52 @@
-"""Tensor programs as immutable data: the Tile language, the Stripe IR, the semtree, and back ends as plug-ins."""
+"""Tensor programs as immutable data: the Tile language, the Stripe IR, the semtree, and back ends as plug-ins.
+
+Importing this package touches no driver, starts no thread, writes no file and loads no plug-in.
+"""
+
+from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError, BackendError, Diagnostic, ParseError, TileError, VerifyError
+from tileir.core.span import Source, Span
+from tileir.core.target import Target
+from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
+from tileir.driver.jit import Jit, evaluate, jit
+from tileir.runtime.context import Context, default_context
+from tileir.runtime.interface import Backend, DeviceInfo, Options
+from tileir.tile.builder import FunctionBuilder
+from tileir.tile.ir import Function
+from tileir.tile.parser import parse
+from tileir.tile.printer import to_text
+from tileir.typed.ir import TensorType
+
+__all__ = [
+    "ArgumentError",
+    "Backend",
+    "BackendError",
+    "Context",
+    "DType",
+    "DeviceInfo",
+    "Diagnostic",
+    "Executable",
+    "Function",
+    "FunctionBuilder",
+    "Jit",
+    "Options",
+    "ParseError",
+    "Source",
+    "Span",
+    "Target",
+    "TensorType",
+    "TileError",
+    "VerifyError",
+    "compile",
+    "default_context",
+    "devices",
+    "evaluate",
+    "jit",
+    "parse",
+    "to_text",
+]
+
+
+def devices() -> tuple[DeviceInfo, ...]:
+    """Return the devices of all back ends that can be loaded; ``default_context().failures()`` has the others."""
+    return default_context().devices()

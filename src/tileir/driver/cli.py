@@ -84,8 +84,9 @@ def devices() -> None:
         table.add_row(device.id, device.name, device.backend, " ".join(device.features))
     console = Console()
     console.print(table)
-    for name, reason in context.missing():
-        console.print(Text(f"back end {name} is missing: {reason}", style="yellow"))
+    for name, failure in context.failures().items():
+        for diagnostic in failure.diagnostics:
+            console.print(Text(f"back end {name} is missing: {diagnostic.message}", style="yellow"))
 
 
 @commands.command()

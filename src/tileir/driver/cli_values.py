@@ -13,11 +13,12 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.driver.jit import evaluate, jit
 from tileir.driver.pictures import is_picture, read_picture, write_picture
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tileir.tile.ir import Function
 
@@ -73,7 +74,7 @@ def type_of(array: Array) -> TensorType:
     """Return the dtype and shape of an array whose dtype tileir knows."""
     dtype = DType.of(array.dtype)
     if dtype is None:
-        raise fail("TIL703", f"dtype {array.dtype} has no equal in tileir; convert the array first")
+        raise fail("TIL702", f"dtype {array.dtype} has no equal in tileir; convert the array first")
     return TensorType(dtype, tuple(array.shape))
 
 
@@ -153,6 +154,21 @@ def write_whole(path: Path, data: bytes) -> None:
             raise
     except OSError as error:
         raise fail("TIL901", f"cannot write {path}: {error}") from None
+
+
+def callable_for(
+    function: Function, arrays: Mapping[str, Array], *, interpret: bool, device: str | None
+) -> Callable[[], dict[str, Array]]:
+    """Compile a function for these arrays; what is returned runs it and gives the results by name."""
+    names = [output.name for output in function.outputs]
+
+    def by_name(results: Any) -> dict[str, Array]:
+        return dict(zip(names, results if isinstance(results, tuple) else (results,), strict=True))
+
+    if interpret:
+        return lambda: by_name(evaluate(function, dict(arrays)))
+    executable = jit(function, device).specialise(**arrays)
+    return lambda: by_name(executable(**arrays))
 
 
 def shown(array: Array) -> str:

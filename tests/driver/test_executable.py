@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import tileir
+from strategies.kernels import PROGRAMS, inputs, typed_program
+from tileir.typed.interpreter import interpret
+
+MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+TWO = "function (A, B) -> (S, D) { D = A - B; S = A + B; }"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_device_agrees_with_the_definition(name: str) -> None:
+    values = inputs(name)
+    expected = interpret(typed_program(name), values)
+    found = tileir.jit(PROGRAMS[name][0])(**values)
+    results = found if isinstance(found, tuple) else (found,)
+    for result, output in zip(results, typed_program(name).outputs, strict=True):
+        np.testing.assert_array_equal(result, expected[output])
+
+
+def test_results_come_in_declared_order() -> None:
+    a, b = np.arange(4.0, dtype=np.float32), np.ones(4, np.float32)
+    total, difference = tileir.jit(TWO)(a, B=b)
+    np.testing.assert_array_equal(total, a + b)
+    np.testing.assert_array_equal(difference, a - b)
+
+
+@pytest.mark.parametrize("form", ["sequence", "mapping"])
+def test_results_are_written_to_out(form: str) -> None:
+    a, b = np.arange(4.0, dtype=np.float32), np.ones(4, np.float32)
+    total, difference = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    out = [total, difference] if form == "sequence" else {"D": difference, "S": total}
+    results = tileir.jit(TWO)(a, b, out=out)
+    assert results[0] is total
+    assert results[1] is difference
+    np.testing.assert_array_equal(total, a + b)
+    np.testing.assert_array_equal(difference, a - b)
+
+
+def test_out_may_be_an_input() -> None:
+    a = np.arange(12, dtype=np.float32).reshape(3, 4)
+    expected = a.T.copy().reshape(3, 4)
+    transpose = tileir.jit("function (A[M, N]) -> (O) { O[j, i : N, M] = =(A[i, j]); }")
+    transpose(a, out=a.reshape(4, 3))
+    np.testing.assert_array_equal(a, expected)
+
+
+@pytest.mark.parametrize(
+    ("out", "code"),
+    [
+        (np.zeros(3, np.float32), "TIL701"),
+        (np.zeros(4, np.float64), "TIL701"),
+        (np.zeros(8, np.float32)[::2], "TIL703"),
+        (np.broadcast_to(np.float32(0), (4,)), "TIL703"),
+        ([0.0] * 4, "TIL705"),
+        ({"S": np.zeros(4, np.float32)}, "TIL705"),
+        ({"O": np.zeros(4, np.float32), "P": 1}, "TIL705"),
+    ],
+    ids=["shape", "dtype", "gaps", "read-only", "list", "wrong name", "too many"],
+)
+def test_a_wrong_out_is_refused_before_anything_is_written(out: object, code: str) -> None:
+    add = tileir.jit("function (A) -> (O) { O = A + 1.0; }")
+    with pytest.raises(tileir.ArgumentError) as caught:
+        add(np.zeros(4, np.float32), out=out)
+    assert {d.code for d in caught.value.diagnostics} == {code}
+
+
+def test_one_array_for_two_results_is_refused() -> None:
+    a = np.zeros(4, np.float32)
+    out = np.zeros(4, np.float32)
+    with pytest.raises(tileir.ArgumentError) as caught:
+        tileir.jit(TWO)(a, a, out=(out, out))
+    assert caught.value.diagnostics[0].code == "TIL704"
+
+
+def test_an_executable_keeps_its_signature() -> None:
+    product = tileir.compile(MATMUL, {"A": (3, 4), "B": (4, 5)})
+    assert product.inputs == ("A", "B")
+    assert product.outputs == ("C",)
+    with pytest.raises(tileir.ArgumentError) as caught:
+        product(np.zeros((3, 4), np.float32), np.zeros((4, 6), np.float32))
+    assert [d.code for d in caught.value.diagnostics] == ["TIL701"]
+    with pytest.raises(tileir.ArgumentError) as caught:
+        product(np.zeros((3, 4)), np.zeros((4, 5), complex))
+    assert [d.code for d in caught.value.diagnostics] == ["TIL701", "TIL702"]
+
+
+def test_every_stage_can_be_looked_at() -> None:
+    product = tileir.compile(MATMUL, [(8, 8), (8, 32)])
+    assert product.tile == tileir.parse(MATMUL)
+    assert [operation.name for operation in product.typed.operations] == ["C"]
+    assert product.stripe != product.scheduled
+    assert len(product.sem.kernels) == len(product.scheduled.main.statements)
+    assert "define" in product.llvm
+    assert product.asm.strip()
+    with pytest.raises(tileir.BackendError) as caught:
+        product.listing("cuda")
+    assert caught.value.diagnostics[0].code == "TIL806"
+
+
+def test_a_signature_is_compiled_once_and_shared() -> None:
+    with tileir.Context() as context:
+        product = tileir.jit(MATMUL, context=context)
+        a, b = np.ones((3, 4), np.float32), np.ones((4, 5), np.float32)
+        first = product.specialise(a, b)
+        assert product.specialise(B=b, A=a) is first
+        assert tileir.jit(MATMUL, context=context).specialise(a, b) is first
+        assert product.specialise(a, np.ones((4, 6), np.float32)) is not first
+        assert product.specialise(a.astype(np.float64), b.astype(np.float64)) is not first
+
+
+def test_inputs_may_have_gaps_other_byte_order_or_be_numbers() -> None:
+    scale = tileir.jit("function (A, S) -> (O) { O = A * S; }")
+    a = np.arange(16, dtype=np.float32).reshape(4, 4)
+    np.testing.assert_array_equal(scale(a[::2, 1:], 2.0), a[::2, 1:] * 2)
+    np.testing.assert_array_equal(scale(a.astype(">f4"), 0.5), a * 0.5)
+    np.testing.assert_array_equal(scale(a, np.float32(3)), a * 3)
+
+
+def test_zero_sized_tensors_work() -> None:
+    product = tileir.jit(MATMUL)
+    assert product(np.ones((0, 3), np.float32), np.ones((3, 4), np.float32)).shape == (0, 4)
+    empty_sum = product(np.ones((2, 0), np.float32), np.ones((0, 4), np.float32))
+    np.testing.assert_array_equal(empty_sum, np.zeros((2, 4), np.float32))
+    assert tileir.jit("function (A) -> (O) { O = A + 1.0; }")(np.ones((0,), np.float32)).shape == (0,)
+
+
+def test_threads_share_an_executable() -> None:
+    chain = tileir.jit("function (A[M, N]) -> (O) { S[m : M] = +(A[m, n]); T = S * 2.0; O = T + 1.0; }")
+    start = threading.Barrier(4)
+
+    def work(number: int) -> bool:
+        a = np.full((64, 128), number, np.float32)
+        start.wait()
+        return all(bool((chain(a) == 256 * number + 1).all()) for _ in range(50))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(4)))
+
+
+def test_evaluate_needs_no_device() -> None:
+    a, b = np.arange(6.0, dtype=np.float32).reshape(2, 3), np.ones((3, 2), np.float32)
+    np.testing.assert_array_equal(tileir.evaluate(MATMUL, {"A": a, "B": b}), a @ b)
+    np.testing.assert_array_equal(tileir.evaluate(MATMUL, (a, b)), a @ b)
+    total, difference = tileir.evaluate(TWO, A=a, B=a)
+    np.testing.assert_array_equal(total, a + a)
+    np.testing.assert_array_equal(difference, a - a)
+
+
+def test_an_unknown_device_is_named() -> None:
+    with pytest.raises(tileir.BackendError) as caught:
+        tileir.jit(MATMUL, device="abacus.0")(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32))
+    assert caught.value.diagnostics[0].code == "TIL801"
+    assert "llvm.0" in caught.value.diagnostics[0].notes[0]
