@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Use:
-    """How the statements of one segment see a root: a refinement of the kernel, or one of its allocations."""
+    """How the statements of one segment see a root: a refinement of the kernel, or one of its allocations.
+
+    ``sizes`` holds what one point sees along each axis where that is more than an element, as in an indirect access.
+    """
 
     name: str
     root: str
@@ -34,6 +37,7 @@ class Use:
     dtype: DType
     direction: stripe.Direction
     aggregation: Aggregation | None = None
+    sizes: tuple[int, ...] = ()
 
     def stride(self, index: str) -> int:
         """Return how many elements the access moves when ``index`` grows by one."""
@@ -154,7 +158,9 @@ def _kernel_use(refinement: stripe.Refinement, statements: list[stripe.Statement
         reads = any(name in stripe.views_read(s) for s in statements)
         writes = any(name in stripe.views_written(s) for s in statements)
         direction = stripe.Direction.IN if not writes else stripe.Direction.INOUT if reads else stripe.Direction.OUT
-    return Use(name, name, refinement.access, shape.strides, shape.dtype, direction, refinement.aggregation)
+    return Use(
+        name, name, refinement.access, shape.strides, shape.dtype, direction, refinement.aggregation, shape.sizes
+    )
 
 
 def _inner_segment(kernel: stripe.Block, block: stripe.Block) -> Segment | None:
@@ -191,6 +197,7 @@ def _inner_segment(kernel: stripe.Block, block: stripe.Block) -> Segment | None:
                 shape.dtype,
                 refinement.direction,
                 refinement.aggregation,
+                shape.sizes,
             )
         )
     constraints = (*kernel.constraints, *(c.substitute(values) for c in block.constraints))
@@ -342,9 +349,10 @@ class _Emitter:
             for affine in use.access
         )
         dims = []
-        for affine, stride in zip(use.access, use.strides, strict=True):
+        sizes = use.sizes or (1,) * len(use.access)
+        for affine, size, stride in zip(use.access, sizes, use.strides, strict=True):
             reach = sum(abs(int(c)) * (self.ranges[i] - 1) for i, c in affine.terms if i not in seen)
-            dims.append(stripe.Dim(1 + reach, stride))
+            dims.append(stripe.Dim(size + reach, stride))
         shape = stripe.TensorShape(use.dtype, tuple(dims))
         return stripe.Refinement("", use.direction, source, access, shape, use.aggregation)
 
