@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
-from tileir.core.rewrite import rewritten
+from tileir.core.rewrite import Rule, rewritten
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -33,7 +33,7 @@ from tileir.semtree.ir import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     from tileir.core.names import NameScope
     from tileir.semtree.ir import Expr, KernelFunction, LValue, Stmt
@@ -92,6 +92,11 @@ def map_expr(function: Callable[[Expr], Expr], expr: Expr) -> Expr:
     if below:
         expr = with_children(expr, tuple(map_expr(function, child) for child in below))
     return function(expr)
+
+
+def law(text: str) -> Callable[[Callable[[Expr], Expr | None]], Rule[Expr]]:
+    """Turn a function of expressions into a rule, named by the law that it applies."""
+    return lambda function: Rule(text, function)
 
 
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
@@ -262,12 +267,12 @@ def kernel_names(kernel: KernelFunction) -> Iterator[str]:
     yield from declared_names(kernel.body)
 
 
-def freshened(stmts: tuple[Stmt, ...], scope: NameScope) -> tuple[Stmt, ...]:
-    """Rename everything that the statements introduce to names that ``scope`` has not seen yet.
+def freshened(stmts: tuple[Stmt, ...], scope: NameScope, keep: Container[str] = ()) -> tuple[Stmt, ...]:
+    """Rename what the statements introduce to names that ``scope`` has not seen yet, except those in ``keep``.
 
     This makes it legal to put the same statements several times into one list.
     """
-    names = dict.fromkeys(declared_names(stmts))
+    names = (name for name in dict.fromkeys(declared_names(stmts)) if name not in keep)
     fresh = {name: scope.fresh(name) for name in names}
     renamed = {old: new for old, new in fresh.items() if old != new}
     return _renamed(stmts, renamed) if renamed else stmts
