@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, overload
 from tileir.core.dtype import DType
 from tileir.tile.building.contractions import Access, Combined, conditional
 from tileir.tile.building.recording import mistake
-from tileir.tile.building.tensors import Tensor, call
+from tileir.tile.building.tensors import Tensor
+from tileir.tile.building.tensors import call as call  # any function by its name, assertions among them
 
 if TYPE_CHECKING:
     from tileir.tile.building.indices import Dim

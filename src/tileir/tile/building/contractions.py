@@ -107,24 +107,26 @@ class Access(Combined):
         """Write the one ``value`` of this element of a tensor that is not defined yet."""
         contract(self, Aggregation.ASSIGN, value)
 
-    def __iadd__(self, value: Combined) -> Aggregated:  # type: ignore[override]  # __setitem__ takes it
-        return Aggregated(self, Aggregation.SUM, value)
+    def __iadd__(self, value: Combined) -> Access:
+        return self._aggregated(Aggregation.SUM, value)
 
-    def __imul__(self, value: Combined) -> Aggregated:  # type: ignore[override]
-        return Aggregated(self, Aggregation.PROD, value)
+    def __imul__(self, value: Combined) -> Access:
+        return self._aggregated(Aggregation.PROD, value)
+
+    def _aggregated(self, aggregation: Aggregation, value: Combined) -> Aggregated:
+        return Aggregated(self.recorder, self.combination, self.inputs, aggregation=aggregation, value=value)
 
     def _write(self, aggregation: Aggregation, value: object) -> Written:
         contract(self, aggregation, value)
         return Written()
 
 
-@attrs.frozen(eq=False)
-class Aggregated:
-    """The right side of ``C[i] += …`` on its way back into ``C[i]``."""
+@attrs.frozen(eq=False, repr=False)
+class Aggregated(Access):
+    """``C[i]`` of the statement ``C[i] += value``, on its way back into the tensor."""
 
-    target: Access
-    aggregation: Aggregation
-    value: Combined
+    aggregation: Aggregation = attrs.field(kw_only=True)
+    value: Combined = attrs.field(kw_only=True)
 
 
 @attrs.frozen(eq=False)

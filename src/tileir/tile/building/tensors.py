@@ -44,13 +44,13 @@ class Tensor(Recorded):
         indices = self._indices(key)
         return Access(self.recorder, Combination.NONE, (ir.Access(self.reference, indices, span=call_site()),))
 
-    def __setitem__(self, key: Key, value: Combined | Aggregated) -> None:
+    def __setitem__(self, key: Key, value: Combined) -> None:
         if not isinstance(value, Aggregated):
             contract(self[key], Aggregation.ASSIGN, value)
-        elif value.target.access.tensor != self.reference:
+        elif value.access.tensor != self.reference:
             raise mistake("TIL215", "this aggregation was written for another tensor")
         else:
-            contract(value.target, value.aggregation, value.value)
+            contract(value, value.aggregation, value.value)
 
     def _indices(self, key: object) -> tuple[Expr, ...]:
         keys = key if isinstance(key, tuple) else (key,)
