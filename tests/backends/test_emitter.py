@@ -49,6 +49,12 @@ def test_random_kernels_compute_what_the_interpreter_does(case: KernelCase) -> N
     check(case)
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(case=kernel_cases(threads=True))
+def test_threads_of_a_group_meet_at_barriers(case: KernelCase) -> None:
+    check(case)
+
+
 INDEX = Type(DType.I64)
 COUNTER = Var("i", INDEX)
 COMPARISONS = tuple(op for op in Op if op.info.compares)

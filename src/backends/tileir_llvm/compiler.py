@@ -11,6 +11,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.semtree.verifier import verify
 from tileir_llvm.emitter import emit
 from tileir_llvm.library import LLVMLibrary
 
@@ -51,12 +52,15 @@ class LLVMCompiler:
         return " ".join(parts)
 
     def build(self, kernels: Sequence[KernelFunction]) -> LLVMLibrary:
-        """Expand, emit, optimise and assemble verified kernels.
+        """Verify, expand, emit, optimise and assemble kernels.
 
         Raises:
+            VerifyError: a kernel is not legal.
             BackendError: TIL804, a kernel needs what processors lack; TIL805, LLVM refused the code.
 
         """
+        for kernel in kernels:
+            verify(kernel)
         target = self.device.target
         text = emit(kernels, vector_bits=target.vector_bytes * 8, fast_math=self.options.fast_math)
         return LLVMLibrary(tuple(kernels), text, object_code(text, self.device.features), self._assembly)

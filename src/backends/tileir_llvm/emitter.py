@@ -7,15 +7,11 @@ Every kernel becomes ``void @name(ptr args, ptr scratch, i64 begin, i64 end)``, 
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
-from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.names import NameScope
 from tileir.core.ops import Op
-from tileir.semtree.ir import Barrier, Cast, Const, For, GridIndex, GridLevel, ParamAccess, Type, Var
-from tileir.semtree.rewrite import kernel_names, map_expr, map_stmts, statements
+from tileir.semtree.ir import GridLevel, ParamAccess, Type
 from tileir_llvm.conversions import integer
 from tileir_llvm.expressions import Environment
 from tileir_llvm.integers import apply_integer
@@ -23,11 +19,12 @@ from tileir_llvm.layout import ALIGNMENT, layout
 from tileir_llvm.memory import Place
 from tileir_llvm.statements import Statements, assigned_variables
 from tileir_llvm.text import FunctionText, ModuleText, Value
+from tileir_llvm.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.semtree.ir import Expr, KernelFunction, Param, Stmt
+    from tileir.semtree.ir import KernelFunction, Param
 
 FAST_MATH: Final = "reassoc nsz arcp contract afn "
 """Flags of float operations where :attr:`tileir.runtime.interface.Options.fast_math` allows them; infinities and NaNs
@@ -45,12 +42,12 @@ def emit(kernels: Sequence[KernelFunction], *, vector_bits: int = 256, fast_math
         fast_math: Whether to add :data:`FAST_MATH`.
 
     Raises:
-        BackendError: TIL804 for a kernel whose threads meet at a barrier, or an operation that is not native.
+        BackendError: TIL804, an operation is not native.
 
     """
     module = ModuleText(FAST_MATH if fast_math else "")
     for number, kernel in enumerate(kernels):
-        _kernel(module, kernel, symbol(number, kernel))
+        _kernel(module, one_thread(kernel), symbol(number, kernel))
     attributes = f'nounwind willreturn mustprogress norecurse "prefer-vector-width"="{vector_bits}"'
     module.functions.append(f"attributes #0 = {{ {attributes} }}")
     return module.text()
@@ -85,7 +82,6 @@ def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     for number, param in enumerate(kernel.params):
         env.arrays[param.name] = Place(f"%a{number}", param.dtype, max(param.alignment, param.dtype.itemsize))
     writer = Statements(env, layout(kernel), assigned_variables(kernel))
-    body = one_thread(kernel)
     out.branch_if(out.pure("icmp slt i64 %begin, %end"), "first", "finished")
     out.start("first")
     starts = coordinates(out, kernel.grid, Value("%begin", _INDEX))
@@ -98,7 +94,7 @@ def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     for axis in range(len(kernel.group)):
         env.coordinates[GridLevel.LOCAL, axis] = integer(0, _INDEX)
     with out.scope():
-        writer.write(body)
+        writer.write(kernel.body)
         following = out.pure("add nsw i64 %number, 1")
         nexts = _advanced(out, kernel.grid, varying, following)
         again = out.pure(f"icmp slt i64 {following}, %end")
@@ -153,34 +149,3 @@ def _advanced(out: FunctionText, extents: tuple[int, ...], varying: list[int], f
         carry = out.pure(f"icmp eq i64 {moved}, {extents[axis]}")
         result.append(out.pure(f"select i1 {carry}, i64 0, i64 {moved}"))
     return result
-
-
-def one_thread(kernel: KernelFunction) -> tuple[Stmt, ...]:
-    """Return the body for one thread that does the work of all threads of a group in turn.
-
-    Raises:
-        BackendError: TIL804, there are several threads, and they meet at a barrier.
-
-    """
-    body = kernel.body
-    threads = math.prod(kernel.group)
-    if threads == 1:
-        return body
-    if any(isinstance(stmt, Barrier) for stmt in statements(body)):
-        message = (
-            f"kernel {kernel.name} has barriers between its {threads} threads; give groups one thread for this device"
-        )
-        raise BackendError((Diagnostic("TIL804", message),))
-    index = Type(kernel.index)
-    names = NameScope.of(kernel_names(kernel))
-    counters = tuple(Var(names.fresh(f"thread{axis}"), index) for axis in range(len(kernel.group)))
-
-    def counted(expr: Expr) -> Expr:
-        if isinstance(expr, GridIndex) and expr.level is GridLevel.LOCAL:
-            return Cast(counters[expr.axis], expr.type)
-        return expr
-
-    body = map_stmts(lambda expr: map_expr(counted, expr), body)
-    for counter, extent in zip(counters, kernel.group, strict=True):
-        body = (For(counter, Const(0, index), Const(extent, index), 1, body),)
-    return body

@@ -9,6 +9,7 @@ import attrs
 from tileir.core.errors import BackendError, Diagnostic
 from tileir_llvm.emitter import symbol
 from tileir_llvm.layout import layout
+from tileir_llvm.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,7 +43,7 @@ class LLVMLibrary:
 
     @scratch_bytes.default
     def _measure_scratch(self) -> tuple[int, ...]:
-        return tuple(layout(kernel).scratch_bytes for kernel in self.kernels)
+        return tuple(layout(one_thread(kernel)).scratch_bytes for kernel in self.kernels)
 
     def save(self) -> Mapping[str, bytes]:
         """Return the parts ``llvm`` and ``object``."""

@@ -55,7 +55,7 @@ class Statements:
             case If():
                 self._branch(stmt)
             case Barrier():
-                pass  # the emitter refuses groups of several threads that have one
+                pass  # groups have one thread
             case _:
                 assert_never(stmt)
 
