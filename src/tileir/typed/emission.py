@@ -36,6 +36,7 @@ class Emission:
     stem: str = "value"
     _casts: dict[tuple[str, DType], Tensor] = attrs.field(factory=dict, init=False)
     _constants: dict[tuple[DType, str], Tensor] = attrs.field(factory=dict, init=False)
+    _literals: dict[tuple[DType, DType | None, str], Tensor] = attrs.field(factory=dict, init=False)
 
     def fresh(self) -> str:
         """Return an unused name derived from the statement at work."""
@@ -88,18 +89,29 @@ class Emission:
         """
         if isinstance(value, Tensor):
             return value
-        dtype = default_dtype(value)
-        return self.cast(adapt(value, dtype, span), dtype, span)
+        return self.literal(value, default_dtype(value), span)
+
+    def literal(self, value: Known, dtype: DType, span: Span | None = None) -> Tensor:
+        """Return a constant as a tensor of ``dtype``, to which it adapts or is converted.
+
+        Raises:
+            TileError: TIL303, a literal that does not fit.
+
+        """
+        key = (dtype, value.dtype, repr(value.value))
+        found = self._literals.get(key)
+        if found is None:
+            found = self.cast(adapt(value, dtype, span), dtype, span)
+            self._literals[key] = found
+        return found
 
     def rename_last(self, value: Tensor, name: str) -> Tensor:
-        """Give the last operation, which defines ``value``, its final name."""
+        """Give the last operation, which defines ``value`` and is not a constant, its final name."""
         last = self.operations[-1]
         self.operations[-1] = renamed = attrs.evolve(last, name=name)
         result = Tensor(name, value.dtype, value.shape)
         if isinstance(renamed, Cast):
             self._casts[(renamed.input, renamed.dtype)] = result
-        elif isinstance(renamed, Constant):
-            self._constants[(renamed.dtype, repr(renamed.value))] = result
         return result
 
 

@@ -37,8 +37,8 @@ def handler(name: str) -> Handler:
 
 def _call(emission: Emission, op: Op, span: Span | None, *values: Scalar) -> Operand:
     """Apply ``op`` inside an expansion; the faults that the user can make belong to the whole call."""
-    operands = [Operand(value, span, "an argument") for value in values]
-    return Operand(apply(emission, op, operands, span), span, "an argument")
+    operands = [Operand(value, span) for value in values]
+    return Operand(apply(emission, op, operands, span), span)
 
 
 def _as(dtype: DType) -> Handler:
@@ -68,14 +68,14 @@ def _convert(emission: Emission, operand: Operand, dtype: DType, span: Span | No
 
 
 def _recip(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    return apply(emission, Op.DIV, [Operand(Known(1), span, "1"), operands[0]], span)
+    return apply(emission, Op.DIV, [Operand(Known(1), span), operands[0]], span)
 
 
 def _relu(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     """Expand to ``x < 0 ? 0 : x``, which keeps NaN and is one instruction where maximum is not."""
     (x,) = operands
     negative = _call(emission, Op.CMP_LT, span, scalar(x), Known(0))
-    return apply(emission, Op.COND, [negative, Operand(Known(0), span, "0"), x], span)
+    return apply(emission, Op.COND, [negative, Operand(Known(0), span), x], span)
 
 
 def _sign(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -86,12 +86,12 @@ def _sign(emission: Emission, operands: Sequence[Operand], span: Span | None) ->
     if x.dtype is None or x.dtype.is_signed or x.dtype.is_bool:
         negative = _call(emission, Op.CMP_LT, span, x, Known(0))
         rest = _call(emission, Op.COND, span, scalar(negative), Known(-1), x)
-    return apply(emission, Op.COND, [positive, Operand(Known(1), span, "1"), rest], span)
+    return apply(emission, Op.COND, [positive, Operand(Known(1), span), rest], span)
 
 
 def _logical(op: Op) -> Handler:
     def combine(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-        left, right = (Operand(_truth(emission, operand), operand.span, operand.label) for operand in operands)
+        left, right = (Operand(_truth(emission, operand), operand.span, operand.name) for operand in operands)
         return apply(emission, op, [left, right], span)
 
     return combine
@@ -99,7 +99,7 @@ def _logical(op: Op) -> Handler:
 
 def _logical_not(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     operand = operands[0]
-    return apply(emission, Op.BIT_NOT, [Operand(_truth(emission, operand), operand.span, operand.label)], span)
+    return apply(emission, Op.BIT_NOT, [Operand(_truth(emission, operand), operand.span, operand.name)], span)
 
 
 def _truth(emission: Emission, operand: Operand) -> Scalar:

@@ -146,4 +146,6 @@ def _operand_dtype(op: Op, dtype: DType, span: Span | None) -> DType:
 
 
 def _operand(emission: Emission, value: Scalar, dtype: DType, span: Span | None) -> Tensor:
-    return emission.cast(adapt(value, dtype, span) if isinstance(value, Known) else value, dtype, span)
+    if isinstance(value, Tensor):
+        return emission.cast(value, dtype, span)
+    return emission.literal(value, dtype, span)

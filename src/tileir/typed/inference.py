@@ -21,7 +21,7 @@ from tileir.typed.faults import Faults
 from tileir.typed.infer_builtins import handler
 from tileir.typed.infer_contraction import contract
 from tileir.typed.infer_elementwise import apply, scalar
-from tileir.typed.ir import Elementwise, Function, Value
+from tileir.typed.ir import Constant, Elementwise, Function, Value
 from tileir.typed.values import Known, Operand, PoisonedError, Tensor
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from tileir.typed.values import Result
 
 _PROGRAM_ID: Final = "pid"
-_LABEL_LENGTH: Final = 40
 
 
 def infer(function: tile.Function, arguments: Mapping[str, TensorType]) -> Function:
@@ -139,12 +138,15 @@ class _Inference:
             self.labels.extend((result.name, label) for label in ids)
 
     def _assign(self, statement: tile.Assignment) -> Result:
-        before = len(self.emission.operations)
-        result = self.evaluate(statement.value).value
         operations = self.emission.operations
-        if len(operations) > before and isinstance(result, Tensor) and operations[-1].name == result.name:
-            return self.emission.rename_last(result, statement.name)
-        return result
+        before = len(operations)
+        result = self.evaluate(statement.value).value
+        if len(operations) == before or not isinstance(result, Tensor):
+            return result
+        last = operations[-1]
+        if last.name != result.name or isinstance(last, Constant):  # other literals may be this constant
+            return result
+        return self.emission.rename_last(result, statement.name)
 
     def output(self, output: tile.Output) -> str:
         """Return the name of the operation whose value is an output; make one for aliases and constants."""
@@ -174,7 +176,7 @@ class _Inference:
         value = self._bound[name]
         if value is None:
             raise PoisonedError
-        return Operand(value, span, repr(name))
+        return Operand(value, span, name)
 
     def evaluate(self, expr: Expr) -> Operand:
         """Emit an elementwise expression; errors are those of its operations."""
@@ -184,7 +186,7 @@ class _Inference:
         span = node.span
         match node:
             case tile.IntLiteral(value=value) | tile.FloatLiteral(value=value):
-                return Operand(Known(value), span, str(value))
+                return Operand(Known(value), span)
             case tile.Name(name=name):
                 return self.lookup(name, span)
             case tile.IndexName(name=name):
@@ -199,7 +201,7 @@ class _Inference:
                 result = self._call(function, operands, span)
             case _:
                 assert_never(node)
-        return Operand(result, span, _label(span))
+        return Operand(result, span)
 
     def _call(self, name: str, operands: Sequence[Operand], span: Span | None) -> Result:
         row = builtin(name)
@@ -210,10 +212,3 @@ class _Inference:
         if row.op is not None:
             return apply(self.emission, row.op, operands, span)
         return handler(name)(self.emission, operands, span)
-
-
-def _label(span: Span | None) -> str:
-    """Name an expression in messages by its text, where that is short."""
-    if span is None or span.stop - span.start > _LABEL_LENGTH or "\n" in span.text:
-        return "an operand"
-    return f"'{span.text}'"

@@ -15,7 +15,7 @@ from tileir.core.ops import Op
 from tileir.core.rewrite import fixpoint
 from tileir.typed.dataflow import alive, with_operands
 from tileir.typed.ir import Elementwise, Function
-from tileir.typed.simplifier_rules import RULES, Site
+from tileir.typed.simplifier_rules import Site, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ def _apply_rules(site: Site) -> Operation:
     changed: Site | None = site
     while changed is not None:
         site = changed
-        changed = next((after for rule in RULES if (after := rule(site)) is not None), None)
+        changed = next((after for rule in rules_of(site.operation) if (after := rule(site)) is not None), None)
     return site.operation
 
 

@@ -6,6 +6,7 @@ Each rule looks at one operation and at what defines its operands. Forwarding a 
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -293,8 +294,40 @@ def is_exact(source: DType, target: DType) -> bool:
 
 _PRECISION: Final = {DType.BF16: 8, DType.F16: 11, DType.F32: 24, DType.F64: 53}
 
-RULES: Final[tuple[Rule[Site], ...]] = (
-    fold_constants, fold_cast, same_cast, cast_of_cast, same_reshape, reshape_of_reshape, multiply_by_one,
-    divide_by_one, add_zero, zero_on_the_right, no_bits, idempotent, involution, absolute_value, round_integer,
-    known_condition, same_arms, negated_condition, compare_bool, small_power,
-)  # fmt: skip
+_OF_OP: Final[Mapping[Op, tuple[Rule[Site], ...]]] = MappingProxyType(
+    {
+        Op.IDENT: (),
+        Op.NEG: (fold_constants, involution),
+        Op.ABS: (fold_constants, absolute_value),
+        Op.BIT_NOT: (fold_constants, involution),
+        **dict.fromkeys((Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC), (fold_constants, round_integer)),
+        Op.ADD: (fold_constants, add_zero),
+        Op.SUB: (fold_constants, zero_on_the_right),
+        Op.MUL: (fold_constants, multiply_by_one),
+        Op.DIV: (fold_constants, divide_by_one),
+        Op.POW: (fold_constants, small_power),
+        Op.MAX: (fold_constants, idempotent),
+        Op.MIN: (fold_constants, idempotent),
+        Op.BIT_AND: (fold_constants, idempotent),
+        Op.BIT_OR: (fold_constants, no_bits, idempotent),
+        Op.BIT_XOR: (fold_constants, no_bits),
+        Op.BIT_LEFT: (fold_constants, zero_on_the_right),
+        Op.BIT_RIGHT: (fold_constants, zero_on_the_right),
+        Op.CMP_EQ: (fold_constants, compare_bool),
+        Op.CMP_NE: (fold_constants, compare_bool),
+        Op.COND: (fold_constants, known_condition, same_arms, negated_condition),
+    }
+)
+
+
+def rules_of(operation: Operation) -> tuple[Rule[Site], ...]:
+    """Return the rules that can fit ``operation``, in the order in which they are tried."""
+    match operation:
+        case Elementwise(op=op):
+            return _OF_OP.get(op, (fold_constants,))
+        case Cast():
+            return (fold_cast, same_cast, cast_of_cast)
+        case Reshape():
+            return (same_reshape, reshape_of_reshape)
+        case _:
+            return ()

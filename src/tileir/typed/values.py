@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
     from tileir.core.span import Span
     from tileir.typed.ir import Shape
+
+_LABEL_LENGTH: Final = 40
 
 
 @attrs.frozen
@@ -61,11 +63,20 @@ Result: TypeAlias = Known | Tensor | Group | Stream
 
 @attrs.frozen
 class Operand:
-    """A value together with the expression that it came from; ``label`` names it in messages."""
+    """A value together with the expression that it came from, and the name that it was read by, if any."""
 
     value: Result
     span: Span | None
-    label: str
+    name: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What to call the operand in messages: its name, or its text where that is short."""
+        if self.name is not None:
+            return repr(self.name)
+        if self.span is None or self.span.stop - self.span.start > _LABEL_LENGTH or "\n" in self.span.text:
+            return "an operand"
+        return f"'{self.span.text}'"
 
 
 class PoisonedError(Exception):
