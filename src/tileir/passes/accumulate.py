@@ -12,6 +12,7 @@ from tileir.core.ops import Aggregation, Op
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges
 from tileir.passes.base import selected, with_kernels
+from tileir.passes.dead_code import pruned
 from tileir.passes.schedule import REGISTER
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import injective
@@ -24,7 +25,6 @@ from tileir.stripe.ir import (
     Load,
     LoadIndex,
     Refinement,
-    Special,
     Store,
     TensorShape,
     scalar_output,
@@ -281,16 +281,12 @@ def _write_back(refinement: Refinement, register: str, hit: str | None) -> tuple
 def _identity_first(block: Block, scoped: tuple[Refinement, ...]) -> tuple[Statement, ...]:
     """Return a block that stores identities to what ``block`` will write, and ``block`` made to merge with them."""
     identities = {r.name: _identity(r) for r in scoped}
-    return _filling(block, identities, frozenset()), _merging(block, frozenset(identities))
+    filling = pruned(_filling(block, identities), set(identities))
+    return attrs.evolve(filling, comments=(), deps=()), _merging(block, frozenset(identities))
 
 
-def _filling(block: Block, identities: dict[str, bool | int | float], local: frozenset[str]) -> Block:
-    """Return ``block`` with identities instead of the values that it stores.
-
-    Of its other effects only those on the views ``local`` and its own allocations stay: a place to store to may
-    depend on them.
-    """
-    local = local.union(r.name for r in block.refinements if r.direction is Direction.NONE)
+def _filling(block: Block, identities: dict[str, bool | int | float]) -> Block:
+    """Return ``block`` with ``identities`` stored through the views that they belong to, not aggregates."""
     dtypes = {r.name: r.shape.dtype for r in block.refinements}
     scalars = NameScope.of(filter(None, map(scalar_output, block.statements)))
     statements: list[Statement] = []
@@ -299,20 +295,16 @@ def _filling(block: Block, identities: dict[str, bool | int | float], local: fro
             case Store(into=into) if into in identities:
                 scalar = scalars.fresh("identity")
                 statements += (Constant(scalar, dtypes[into], identities[into]), attrs.evolve(statement, source=scalar))
-            case Special(outputs=outputs) if identities.keys() & set(outputs):
-                filled = [out for out in outputs if out in identities]
-                statements += (Special("fill", (), (out,), (("value", identities[out]),)) for out in filled)
             case Block(refinements=views):
                 below = {r.name: identities[r.source] for r in views if r.source in identities and r.direction.writes}
-                statements.append(_filling(statement, below, frozenset(r.name for r in views if r.source in local)))
-            case _ if local.issuperset(views_written(statement)):
+                statements.append(_filling(statement, below))
+            case _:
                 statements.append(statement)
     refinements = tuple(
         attrs.evolve(r, direction=Direction.OUT, aggregation=None) if r.name in identities else r
         for r in block.refinements
-        if r.name in identities or r.name in local or not r.direction.writes
     )
-    return attrs.evolve(block, refinements=refinements, statements=tuple(statements), comments=(), deps=())
+    return attrs.evolve(block, refinements=refinements, statements=tuple(statements))
 
 
 def _merging(block: Block, names: frozenset[str]) -> Block:
