@@ -57,5 +57,6 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
 def allocate(nbytes: int) -> HostBuffer:
     """Return fresh memory with undefined content, aligned to :data:`ALIGNMENT`."""
     room = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -address_of(room) % ALIGNMENT
-    return wrap(room[start : start + nbytes])
+    begin = address_of(room)
+    start = -begin % ALIGNMENT
+    return HostBuffer(room[start : start + nbytes], begin + start, nbytes)
