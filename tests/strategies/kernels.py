@@ -68,6 +68,12 @@ PROGRAMS: Final[dict[str, tuple[str, dict[str, tuple[int, ...]]]]] = {
         "function (I[M, N]) -> (O) { T[m, 0 : M, 1] = >(I[m, n]); E = I - T; S[m, 0 : M, 1] = +(E[m, n]); O = E + S; }",
         {"I": (5, 33)},
     ),
+    "blur of three channels": (
+        "function (I[H, W, C], K[P, Q]) -> (O) "
+        "{ O[y, x, c : H - P + 1, W - Q + 1, C] = +(I[y + i, x + j, c] * K[i, j]); }",
+        {"I": (6, 11, 3), "K": (3, 2)},
+    ),
+    "sum of all of three axes": ("function (A[M, N, K]) -> (O) { O[] = +(A[i, j, k]); }", {"A": (4, 5, 3)}),
     "two results": ("function (A[M, N]) -> (S, P) { S[m : M] = +(A[m, n]); P = A + 1.0; }", {"A": (6, 20)}),
     "scalar": ("function (A[]) -> (O) { O = A + A; }", {"A": ()}),
 }

@@ -77,12 +77,8 @@ class Nest:
     """A kernel as index spaces: outer indices, and segments in order."""
 
     kernel: stripe.Block
+    indices: tuple[stripe.Index, ...]
     segments: tuple[Segment, ...]
-
-    @property
-    def indices(self) -> tuple[stripe.Index, ...]:
-        """The outer indices."""
-        return self.kernel.indices
 
     @property
     def allocations(self) -> tuple[stripe.Refinement, ...]:
@@ -135,7 +131,7 @@ def analyse(kernel: stripe.Block) -> Nest | None:
     if run:
         segments.append(_own_segment(kernel, run))
     completed = _completed(segments)
-    return None if completed is None else Nest(kernel, completed)
+    return None if completed is None else Nest(kernel, kernel.indices, completed)
 
 
 def _touched(statements: Iterable[stripe.Statement]) -> set[str]:

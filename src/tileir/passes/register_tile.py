@@ -14,6 +14,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes import schedule as sch
 from tileir.passes.base import expand_kernels
+from tileir.passes.merge import merged
 from tileir.passes.nest import Nest, Node, Segment, Use, analyse, emit, leaf, product
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
@@ -51,6 +52,7 @@ class RegisterTile:
         nest = analyse(kernel)
         if nest is None or not any(s.loops for s in nest.segments):
             return (kernel,)
+        nest = merged(nest)
         if any(r.shape.elements != 1 for r in nest.allocations) or len(sch.parallel_indices(nest)) < len(nest.indices):
             return (kernel,)
         plan = self._plan(nest)
@@ -87,7 +89,9 @@ class RegisterTile:
         if self.rows or self.columns:
             return max(1, min(self.rows or 1, rows)), max(1, min(self.columns or 1, vectors))
         if rows == 1:
-            return 1, max(1, min(vectors, room))
+            # Nothing is read twice: what counts is to have enough sums in flight, and no panel left over.
+            widths = range(1, max(1, min(vectors, room, 16)) + 1)
+            return 1, min(widths, key=lambda width: (-(-vectors // width) * width / vectors + 4 / width, -width))
         best = (float("inf"), 1, 1)
         for width in range(1, min(vectors, 4) + 1):
             for height in range(1, min(rows, 14, room // width) + 1):
@@ -330,7 +334,7 @@ def _replaced(
     uses = []
     for use in segment.uses:
         if use.root in registers:
-            uses.append(attrs.evolve(use, access=place, strides=registers[use.root].shape.strides))
+            uses.append(attrs.evolve(use, access=place, strides=registers[use.root].shape.strides, sizes=()))
         else:
             uses.append(packed.get(use, use) if segment.loops else use)
     return attrs.evolve(segment, uses=tuple(uses))

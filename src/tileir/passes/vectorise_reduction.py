@@ -10,6 +10,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
 from tileir.passes import schedule as sch
 from tileir.passes.base import expand_kernels
+from tileir.passes.merge import merged
 from tileir.passes.nest import Nest, Node, Segment, Use, analyse, emit, leaf
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
@@ -36,6 +37,7 @@ class VectoriseReduction:
         nest = analyse(kernel)
         if nest is None or not any(s.loops for s in nest.segments):
             return (kernel,)
+        nest = merged(nest)
         chosen = {n: i for n, s in enumerate(nest.segments) if (i := self._index(nest, s)) is not None}
         if not chosen:
             return (kernel,)
@@ -122,10 +124,8 @@ class _Builder:
     def _lanes_of(self, use: Use, width: int, inner: Affine) -> tuple[stripe.Refinement, Use]:
         shape = stripe.TensorShape.dense(use.dtype, (width,))
         name = self.names.fresh(f"{use.root}_lanes")
-        allocation = stripe.Refinement(
-            name, stripe.Direction.NONE, "", (Affine(),), shape, location=sch.REGISTER
-        )
-        return allocation, attrs.evolve(use, root=name, access=(inner,), strides=(1,))
+        allocation = stripe.Refinement(name, stripe.Direction.NONE, "", (Affine(),), shape, location=sch.REGISTER)
+        return allocation, attrs.evolve(use, root=name, access=(inner,), strides=(1,), sizes=())
 
     def _set(self, use: Use, tile: tuple[stripe.Index, ...]) -> Node:
         """Set every lane to the identity."""
