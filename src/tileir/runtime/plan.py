@@ -33,6 +33,14 @@ class _Step:
 
 
 @attrs.frozen(eq=False)
+class _Slot:
+    """Where an array that the caller passes enters; ``alignment`` is 1 where kernels ask for that of elements only."""
+
+    number: int
+    alignment: int
+
+
+@attrs.frozen(eq=False)
 class Plan:
     """Launches with their memory. Several threads may run one plan at a time: each gets temporaries of its own.
 
@@ -48,9 +56,9 @@ class Plan:
     outputs: tuple[Buffer, ...]
     _executor: Executor[Any] = attrs.field(repr=False)
     _steps: tuple[_Step, ...] = attrs.field(repr=False)
-    _numbers: Mapping[str, int] = attrs.field(repr=False)
-    _constants: Mapping[str, Memory] = attrs.field(repr=False)
-    _alignments: Mapping[str, int] = attrs.field(repr=False)
+    _input_slots: tuple[_Slot, ...] = attrs.field(repr=False)
+    _output_slots: tuple[_Slot, ...] = attrs.field(repr=False)
+    _constants: Mapping[int, Memory] = attrs.field(repr=False)
     _spare: deque[list[Any]] = attrs.field(factory=lambda: deque(maxlen=SPARE_WORKSPACES), init=False, repr=False)
 
     @classmethod
@@ -67,16 +75,20 @@ class Plan:
             _Step(kernels[launch.kernel], tuple(numbers[name] for name in launch.arguments))
             for launch in program.launches
         ]
-        constants = [buffer for buffer in program.buffers if buffer.role is BufferRole.CONSTANT]
+        alignments = _alignments(program)
+        slots = {name: _Slot(number, alignments.get(name, 1)) for name, number in numbers.items()}
+        inputs = _with_role(program, BufferRole.INPUT)
+        outputs = _with_role(program, BufferRole.OUTPUT)
+        constants = _with_role(program, BufferRole.CONSTANT)
         return cls(
             program,
-            tuple(buffer for buffer in program.buffers if buffer.role is BufferRole.INPUT),
-            tuple(buffer for buffer in program.buffers if buffer.role is BufferRole.OUTPUT),
+            inputs,
+            outputs,
             executor,
             tuple(steps),
-            numbers,
-            {buffer.name: _copied(executor, _content(buffer)) for buffer in constants},
-            _alignments(program),
+            tuple(slots[buffer.name] for buffer in inputs),
+            tuple(slots[buffer.name] for buffer in outputs),
+            {numbers[buffer.name]: _copied(executor, _content(buffer)) for buffer in constants},
         )
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -89,26 +101,25 @@ class Plan:
         """
         memory = self._take_workspace()
         staged: list[tuple[Memory, Array]] = []
-        for buffer, array in zip(self.inputs, inputs, strict=True):
-            memory[self._numbers[buffer.name]] = self._in_place(buffer, array) or _copied(self._executor, array)
-        for buffer, array in zip(self.outputs, outputs, strict=True):
-            place_of = self._in_place(buffer, array)
+        for slot, array in zip(self._input_slots, inputs, strict=True):
+            memory[slot.number] = self._in_place(slot, array) or _copied(self._executor, array)
+        for slot, array in zip(self._output_slots, outputs, strict=True):
+            place_of = self._in_place(slot, array)
             if place_of is None:
                 place_of = self._executor.allocate(array.nbytes)
                 staged.append((place_of, array))
-            memory[self._numbers[buffer.name]] = place_of
+            memory[slot.number] = place_of
         for step in self._steps:
             step.kernel.launch([memory[number] for number in step.arguments])
         for place_of, array in staged:
             self._executor.copy(place_of, array).wait()
-        for buffer in (*self.inputs, *self.outputs):
-            memory[self._numbers[buffer.name]] = None
+        for slot in (*self._input_slots, *self._output_slots):
+            memory[slot.number] = None  # the caller's arrays are not kept alive
         self._spare.append(memory)
 
-    def _in_place(self, buffer: Buffer, array: Array) -> Memory | None:
+    def _in_place(self, slot: _Slot, array: Array) -> Memory | None:
         """Return a buffer over an array's own memory, if the device and all kernels can use it."""
-        alignment = self._alignments.get(buffer.name)
-        if alignment is not None and array.ctypes.data % alignment:
+        if slot.alignment > 1 and array.ctypes.data % slot.alignment:
             return None
         return self._executor.wrap(array)
 
@@ -121,21 +132,26 @@ class Plan:
         placement = place(self.program)
         blocks = [self._executor.allocate(size) for size in placement.sizes]
         memory: list[Memory | None] = [None] * len(self.program.buffers)
-        for name, block in placement.blocks.items():
-            memory[self._numbers[name]] = blocks[block]
-        for name, constant in self._constants.items():
-            memory[self._numbers[name]] = constant
+        for number, buffer in enumerate(self.program.buffers):
+            if buffer.name in placement.blocks:
+                memory[number] = blocks[placement.blocks[buffer.name]]
+        for number, constant in self._constants.items():
+            memory[number] = constant
         return memory
+
+
+def _with_role(program: Program, role: BufferRole) -> tuple[Buffer, ...]:
+    return tuple(buffer for buffer in program.buffers if buffer.role is role)
 
 
 def _alignments(program: Program) -> Mapping[str, int]:
     """Return, for inputs and outputs, alignments beyond that of their elements, which every array has."""
-    buffers = {buffer.name: buffer for buffer in program.buffers}
+    external = (*_with_role(program, BufferRole.INPUT), *_with_role(program, BufferRole.OUTPUT))
+    names = {buffer.name for buffer in external}
     needed: dict[str, int] = {}
     for launch in program.launches:
         for param, name in zip(program.kernels[launch.kernel].params, launch.arguments, strict=True):
-            external = buffers[name].role in (BufferRole.INPUT, BufferRole.OUTPUT)
-            if external and param.alignment > param.dtype.itemsize:
+            if name in names and param.alignment > param.dtype.itemsize:
                 needed[name] = max(needed.get(name, 1), param.alignment)
     return needed
 
