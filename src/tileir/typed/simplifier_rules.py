@@ -201,11 +201,11 @@ def involution(site: Site) -> Site | None:
     return site.forward(inner.inputs[0])
 
 
-@rule("abs(-x) = abs(abs(x)) = abs(x)")
+@rule("abs(-x) = abs(abs(x)) = abs(x) for signed x")
 def absolute_value(site: Site) -> Site | None:
-    """Ignore a sign that is lost anyway."""
+    """Ignore a sign that is lost anyway; the negation of an unsigned value is another positive one."""
     operation = _elementwise(site, Op.ABS)
-    if operation is None:
+    if operation is None or not operation.dtype.is_signed:
         return None
     inner = site.definitions[operation.inputs[0]]
     if not isinstance(inner, Elementwise) or inner.op not in (Op.NEG, Op.ABS):
