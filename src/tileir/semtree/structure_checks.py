@@ -59,7 +59,7 @@ def check_depth(kernel: KernelFunction) -> Iterator[Diagnostic]:
         known[id(root)] = depth, size
         if depth == MAX_DEPTH + 1:
             yield Diagnostic("TIL103", f"an expression is nested more than {MAX_DEPTH} deep: declare a part of it")
-        elif size > _MAX_SIZE and all(below <= _MAX_SIZE for _, below in sizes):
+        elif depth <= MAX_DEPTH and size > _MAX_SIZE and all(below <= _MAX_SIZE for _, below in sizes):
             yield Diagnostic("TIL105", f"an expression has more than {_MAX_SIZE} nodes: declare what it repeats")
 
 
