@@ -11,6 +11,7 @@ from tileir.core.target import Target
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import Pass, run
 from tileir.passes.register_tile import RegisterTile
+from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.thread import Thread
 from tileir.passes.vectorise import Vectorise
 from tileir.passes.vectorise_reduction import VectoriseReduction
@@ -33,6 +34,7 @@ SCHEDULES: dict[str, tuple[Pass, ...]] = {
         Vectorise(vector_bytes=32, chunk=32),
         Thread(),
     ),
+    "split": (SplitReduction(parts=4, operations=1), Accumulate(), VectoriseReduction(vector_bytes=16), Thread()),
     "fixed tile": (Accumulate(), RegisterTile(vector_bytes=16, rows=3, columns=2), Thread()),
 }
 

@@ -13,6 +13,7 @@ from tileir.passes.fuse import Fuse
 from tileir.passes.localise import Localise
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.scalarise import Scalarise
+from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.thread import Thread
 from tileir.passes.vectorise import Vectorise
 from tileir.passes.vectorise_reduction import VectoriseReduction
@@ -31,6 +32,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Localise,
     RegisterTile,
     Scalarise,
+    SplitReduction,
     Thread,
     Vectorise,
     VectoriseReduction,
@@ -60,6 +62,7 @@ def fused(_: Target) -> tuple[Pass, ...]:
 def cpu(target: Target) -> tuple[Pass, ...]:
     """Return the passes that take a lowered program to kernels for a processor."""
     return (
+        SplitReduction(parts=4 * target.threads if target.threads > 1 else 1),
         *fused(target),
         RegisterTile(
             vector_bytes=target.vector_bytes,

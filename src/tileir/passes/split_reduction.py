@@ -1,0 +1,149 @@
+"""Long reductions to few elements in two steps, so that several threads share the work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.names import NameScope
+from tileir.core.ops import Aggregation
+from tileir.passes.base import with_main
+from tileir.passes.nest import product
+from tileir.passes.schedule import divisor_at_least
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Program
+
+
+@attrs.frozen
+class SplitReduction:
+    """Cut the outermost reduction index of flat contractions into parts that run at the same time.
+
+    The parts merge into a temporary with one more axis, which a second contraction merges into the output.
+
+    Attributes:
+        parts: About how many parts to make; 1 makes none.
+        operations: Contractions with fewer points than this stay whole.
+    """
+
+    name: ClassVar[str] = "split_reduction"
+    parts: int = 1
+    operations: int = 1 << 17
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with such reductions split."""
+        if self.parts < 2:
+            return program
+        names = NameScope.of(r.name for r in program.entry.refinements)
+        statements: list[stripe.Statement] = []
+        added: list[stripe.Refinement] = []
+        for kernel in program.main.statements:
+            split = self._split(kernel, names) if isinstance(kernel, stripe.Block) else None
+            if split is None:
+                statements.append(kernel)
+            else:
+                statements.extend((split.partial, split.final))
+                added.append(split.temporary)
+        if not added:
+            return program
+        views = tuple(attrs.evolve(t, direction=stripe.Direction.OUT, source=t.name, tags=stripe.Tags()) for t in added)
+        main = attrs.evolve(program.main, refinements=(*program.main.refinements, *views), statements=tuple(statements))
+        program = with_main(program, main)
+        entry = attrs.evolve(program.entry, refinements=(*program.entry.refinements, *added))
+        return attrs.evolve(program, entry=entry)
+
+    def _split(self, kernel: stripe.Block, names: NameScope) -> _Split | None:
+        outputs = [r for r in kernel.refinements if r.direction.writes]
+        if len(outputs) != 1 or kernel.blocks or any(i.affine is not None or i.tags.items for i in kernel.indices):
+            return None
+        output = outputs[0]
+        scoped = output.direction is stripe.Direction.OUT and output.aggregation not in (None, Aggregation.ASSIGN)
+        if not scoped or output.shape.elements != 1 or _is_indirect(kernel):
+            return None
+        written = {i for access in output.access for i in access.indices}
+        constrained = {i for constraint in kernel.constraints for i in constraint.indices}
+        outer = product(i.range for i in kernel.indices if i.name in written)
+        points = product(i.range for i in kernel.indices)
+        free = [i for i in kernel.indices if i.name not in written | constrained]
+        if outer >= self.parts or points < self.operations or written & constrained or not free:
+            return None
+        if any(len(access.terms) > 1 for access in output.access):
+            return None
+        index = max(free, key=lambda i: (min(i.range, self.parts), _reach(kernel, i.name)))
+        parts = divisor_at_least(index.range, self.parts)
+        if parts < 2 or parts > 64 * self.parts:
+            return None
+        return _build(kernel, output, index, parts, names)
+
+
+@attrs.frozen
+class _Split:
+    """The two contractions, and what is between them."""
+
+    partial: stripe.Block
+    final: stripe.Block
+    temporary: stripe.Refinement
+
+
+def _is_indirect(kernel: stripe.Block) -> bool:
+    return any(isinstance(s, stripe.Load | stripe.Store) and s.index is not None for s in kernel.statements)
+
+
+def _reach(kernel: stripe.Block, index: str) -> int:
+    """Return how far an index moves the inputs: parts should be whole stretches of memory."""
+    return max(
+        (
+            abs(sum(int(a.coefficient(index)) * d.stride for a, d in zip(r.access, r.shape.dims, strict=True)))
+            for r in kernel.refinements
+            if r.direction is stripe.Direction.IN
+        ),
+        default=0,
+    )
+
+
+def _build(
+    kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index, parts: int, names: NameScope
+) -> _Split:
+    indices = NameScope.of(i.name for i in kernel.indices)
+    part = stripe.Index(indices.fresh(f"{index.name}_part"), parts)
+    within = attrs.evolve(index, range=index.range // parts)
+    value = Affine.of({part.name: within.range, index.name: 1})
+    name = names.fresh(f"{output.source}_parts")
+    kept = [i for i in kernel.indices if any(i.name in a.indices for a in output.access)]
+    shape = stripe.TensorShape.dense(output.shape.dtype, (parts, *(i.range for i in kept)))
+    element = attrs.evolve(shape, dims=tuple(stripe.Dim(1, dim.stride) for dim in shape.dims))
+    place = (Affine.index(part.name), *(Affine.index(i.name) for i in kept))
+    partial_view = attrs.evolve(output, source=name, access=place, shape=element)
+    moved = tuple(
+        partial_view
+        if r is output
+        else attrs.evolve(r, access=tuple(a.substitute({index.name: value}) for a in r.access))
+        for r in kernel.refinements
+    )
+    statements = tuple(
+        attrs.evolve(s, affine=s.affine.substitute({index.name: value})) if isinstance(s, stripe.LoadIndex) else s
+        for s in kernel.statements
+    )
+    partial = attrs.evolve(
+        kernel,
+        indices=(part, *(within if i is index else i for i in kernel.indices)),
+        refinements=moved,
+        statements=statements,
+    )
+    scalars = NameScope.of([output.name])
+    source = stripe.Refinement(scalars.fresh(name), stripe.Direction.IN, name, place, element)
+    final = attrs.evolve(
+        kernel,
+        name=f"{kernel.name}_merge" if kernel.name else "",
+        indices=(*kept, part),
+        constraints=(),
+        refinements=(source, output),
+        statements=(stripe.Load(source.name, "part"), stripe.Store("part", output.name)),
+        deps=(),
+    )
+    zero = tuple(Affine() for _ in shape.dims)
+    temporary = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, tags=stripe.Tags.of("tmp"))
+    return _Split(attrs.evolve(partial, deps=()), final, temporary)
