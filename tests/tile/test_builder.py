@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import doctest
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
+from tileir.tile import builder
 from tileir.tile import builder_functions as tf
 from tileir.tile.builder import Dim, FunctionBuilder, Index, Tensor
 from tileir.tile.building.indices import Polynomial
@@ -517,3 +519,7 @@ def test_many_statements(p: Parts) -> None:
     for number in range(2000):
         value = p.f.let(f"V{number}", value * 2 + p.b)
     assert len(p.f.build(value).statements) == 2000
+
+
+def test_the_example_of_the_documentation_works() -> None:
+    assert doctest.testmod(builder).failed == 0
