@@ -113,11 +113,10 @@ def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
 def _promises(param: Param) -> str:
     """Return the attributes of a parameter, each followed by a blank."""
     nbytes = param.size * param.dtype.itemsize
-    access = {ParamAccess.READ: "readonly ", ParamAccess.WRITE: "writeonly ", ParamAccess.READ_WRITE: ""}
     return "".join(
         (
             "noalias " if param.no_alias else "",
-            access[param.access],
+            "readonly " if param.access is ParamAccess.READ else "",
             f"align {max(param.alignment, param.dtype.itemsize)} ",
             f"dereferenceable({nbytes}) " if nbytes else "",
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ALIGNMENT: Final = 64
 """Alignment in bytes of scratch memory and of every array in it; more would gain nothing on any processor."""
 
-STACK_BYTES: Final = 128 * 1024
+STACK_BYTES: Final = 32 * 1024
 """Private arrays beyond this sum are moved to scratch memory, for the stack of a thread may be small."""
 
 
