@@ -1,21 +1,243 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
-from strategies.passes import assert_same_meaning, programs
+from collections.abc import Mapping, Sequence
 
+import pytest
+from hypothesis import given, settings
+
+from strategies.passes import assert_same_meaning, program_of, programs
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Combination, Op
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.fuse import Fuse
-from tileir.stripe.ir import Program
+from tileir.passes.localise import Localise
+from tileir.passes.scalarise import Scalarise
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import Block, Direction, Program
+from tileir.stripe.lowering import lower
+from tileir.stripe.printer import to_text
+from tileir.typed.ir import Access, Contraction, Elementwise, Function, Operation, Reshape, Value
+
+F32 = DType.F32
+ROW, COLUMN, INNER = Affine.index("i"), Affine.index("j"), Affine.index("k")
 
 
-@given(programs(12))
-@settings(max_examples=150, deadline=None)
-def test_meaning_stays(program: Program) -> None:
-    assert_same_meaning(program, run((Accumulate(), Fuse()), program))
+def fused(
+    operations: Sequence[Operation], inputs: Mapping[str, tuple[int, ...]], *outputs: str, fuse: Fuse | None = None
+) -> Program:
+    """Lower and fuse the operations, and check that the meaning stays."""
+    values = tuple(Value(name, F32, shape) for name, shape in inputs.items())
+    program = lower(Function(values, outputs, tuple(operations)))
+    after = run((Accumulate(), fuse or Fuse()), program)
+    assert_same_meaning(program, after)
+    return after
 
 
-@given(programs(12))
-@settings(max_examples=150, deadline=None)
-def test_meaning_stays2(program: Program) -> None:
-    assert_same_meaning(program, run((Accumulate(), Fuse(max_reductions=3)), program))
+def names(program: Program) -> list[str]:
+    return [block.name.replace("kernel_", "") for block in program.main.blocks]
+
+
+def unary(name: str, source: str, shape: tuple[int, ...] = (4, 8), op: Op = Op.NEG) -> Operation:
+    return Elementwise(name, op, (source,), F32, shape)
+
+
+def binary(name: str, one: str, two: str, shape: tuple[int, ...] = (4, 8), op: Op = Op.ADD) -> Operation:
+    return Elementwise(name, op, (one, two), F32, shape)
+
+
+def product(name: str, one: str, two: str, shape: tuple[int, int] = (4, 8)) -> Operation:
+    inputs = (Access(one, (ROW, INNER)), Access(two, (INNER, COLUMN)))
+    return Contraction(name, (ROW, COLUMN), inputs, Aggregation.SUM, Combination.MUL, F32, F32, F32, shape)
+
+
+def total(name: str, source: str, size: int = 4) -> Operation:
+    return Contraction(
+        name, (ROW,), (Access(source, (ROW, COLUMN)),), Aggregation.SUM, Combination.NONE, F32, F32, F32, (size,)
+    )
+
+
+MATRIX = {"X": (4, 8)}
+PRODUCT = {"A": (4, 3), "B": (3, 8), "V": (8,), "X": (4, 8)}
+
+
+def test_a_chain_becomes_one_kernel() -> None:
+    after = fused([unary("a", "X"), unary("b", "a"), unary("c", "b")], MATRIX, "c")
+    assert names(after) == ["0(X)+1(a)+2(b)"]
+
+
+def test_a_product_takes_what_follows_it_and_keeps_nothing_in_memory() -> None:
+    operations: list[Operation] = [product("T", "A", "B"), binary("U", "T", "V"), binary("Y", "U", "X", op=Op.MAX)]
+    after = run((Localise(), Scalarise()), fused(operations, PRODUCT, "Y"))
+    (kernel,) = after.main.blocks
+    assert kernel.name == "kernel_0(A,B)+kernel_1(T,V)+kernel_2(U,X)"
+    assert (
+        to_text(kernel).split(") {\n", 1)[1]
+        == """\
+  0: $T_acc_init = (fp32)0.0
+  1: T_acc = store($T_acc_init)
+  2: #agg_op_add #comb_op_mul #contraction #reduction
+  block [k:3]:3 ( // kernel_0(A,B)
+      #contraction in A[0, k] fp32:I(1, 1):(3, 1):4 B, E(1, 3):12 B
+      #contraction in B[k, 0] fp32:I(1, 1):(8, 1):4 B, E(3, 1):12 B
+      inout T_acc[]:add fp32:I():():4 B, E():4 B
+  ) {
+    0: $A = load(A)
+    1: $B = load(B)
+    2: $T = mul($A, $B)
+    3: T_acc = store($T)
+  }
+  3: $T_acc = load(T_acc)
+  4: $V = load(V)
+  5: $U = add($T_acc, $V)
+  6: $X = load(X)
+  7: $Y = max($U, $X)
+  8: Y = store($Y)
+}
+"""
+    )
+
+
+def test_producers_of_one_kernel_join_it_from_both_sides() -> None:
+    after = fused([unary("a", "X"), product("T", "A", "B"), binary("Y", "a", "T")], PRODUCT, "Y")
+    assert names(after) == ["0(X)+1(A,B)+2(a,T)"]
+    assert isinstance(after.main.blocks[0].statements[2], Block)
+
+
+def test_a_result_that_is_needed_elsewhere_is_stored_too() -> None:
+    after = fused([unary("a", "X"), unary("b", "a"), total("s", "a")], MATRIX, "a", "b", "s")
+    assert names(after) == ["0(X)+1(a)", "2(a)"]
+    assert {r.source for r in after.main.blocks[0].refinements if r.direction is Direction.OUT} == {"a", "b"}
+
+
+def test_reshapes_do_not_stand_in_the_way() -> None:
+    operations: list[Operation] = [unary("a", "X"), Reshape("r", "a", F32, (32,)), unary("b", "r", (32,))]
+    after = fused(operations, MATRIX, "b")
+    (kernel,) = after.main.blocks
+    assert [index.range for index in kernel.indices] == [4, 8]
+
+
+def test_a_linear_kernel_is_split_to_meet_a_later_one() -> None:
+    operations: list[Operation] = [unary("a", "X", (32,)), Reshape("r", "a", F32, (4, 8)), binary("b", "r", "V")]
+    after = fused(operations, {"X": (32,), "V": (8,)}, "b")
+    (kernel,) = after.main.blocks
+    assert sorted(index.range for index in kernel.indices) == [4, 8]
+
+
+def test_transposed_reads_join() -> None:
+    transposed: Operation = Contraction(
+        "t", (COLUMN, ROW), (Access("a", (ROW, COLUMN)),), Aggregation.ASSIGN, Combination.NONE, F32, F32, F32, (8, 4)
+    )
+    after = fused([unary("a", "X"), transposed], MATRIX, "t")
+    assert names(after) == ["0(X)+1(a)"]
+
+
+def test_smaller_producers_are_not_computed_again() -> None:
+    after = fused([unary("a", "V", (8,)), binary("b", "a", "X")], PRODUCT, "b")
+    assert names(after) == ["0(V)", "1(a,X)"]
+
+
+def test_a_kernel_that_reads_other_elements_stays_apart() -> None:
+    after = fused([unary("a", "X"), total("s", "a"), unary("b", "s", (4,))], MATRIX, "b")
+    assert names(after) == ["0(X)", "1(a)+2(s)"]
+
+
+def test_two_reductions_stay_apart() -> None:
+    operations: list[Operation] = [total("s", "X"), total("t", "X"), binary("b", "s", "t", (4,))]
+    assert names(fused(operations, MATRIX, "b")) == ["0(X)", "1(X)+2(s,t)"]
+    assert names(fused(operations, MATRIX, "b", fuse=Fuse(max_reductions=2))) == ["0(X)+1(X)+2(s,t)"]
+
+
+def test_siblings_with_results_of_one_layout_join() -> None:
+    operations: list[Operation] = [unary("a", "X"), unary("b", "X", op=Op.ABS)]
+    assert names(fused(operations, MATRIX, "a", "b")) == ["0(X)+1(X)"]
+    assert names(fused(operations, MATRIX, "a", "b", fuse=Fuse(siblings=False))) == ["0(X)", "1(X)"]
+
+
+def test_siblings_with_results_of_another_layout_stay_apart() -> None:
+    transposed: Operation = Contraction(
+        "t", (COLUMN, ROW), (Access("X", (ROW, COLUMN)),), Aggregation.ASSIGN, Combination.NONE, F32, F32, F32, (8, 4)
+    )
+    assert len(names(fused([unary("a", "X"), transposed], MATRIX, "a", "t"))) == 2
+
+
+def test_a_kernel_between_that_needs_the_first_keeps_them_apart() -> None:
+    spread: Operation = Contraction(
+        "s", (ROW, COLUMN), (Access("a", (ROW, INNER)),), Aggregation.SUM, Combination.NONE, F32, F32, F32, (4, 8)
+    )
+    operations: list[Operation] = [unary("a", "X"), spread, binary("b", "a", "s")]
+    assert names(fused(operations, MATRIX, "b")) == ["0(X)", "1(a)+2(a,s)"]
+
+
+def test_limits_are_kept() -> None:
+    chain = [unary(f"a{n + 1}", f"a{n}") for n in range(9)]
+    inputs = {"a0": (4, 8)}
+    assert len(names(fused(chain, inputs, "a9", fuse=Fuse(max_statements=3)))) == 3
+    pairs = [binary(f"b{n + 1}", f"b{n}", f"x{n}") for n in range(9)]
+    inputs = {"b0": (4, 8)} | {f"x{n}": (4, 8) for n in range(9)}
+    after = fused(pairs, inputs, "b9", fuse=Fuse(max_refinements=4))
+    assert all(len({r.source for r in kernel.refinements}) <= 7 for kernel in after.main.blocks)
+    assert len(names(after)) == 5
+
+
+def test_only_kernels_with_the_tags_join() -> None:
+    operations: list[Operation] = [product("T", "A", "B"), unary("a", "T"), unary("b", "a")]
+    after = fused(operations, PRODUCT, "b", fuse=Fuse(a_reqs=("contraction",), fused_set=("epilogue",)))
+    assert names(after) == ["0(A,B)+1(T)+2(a)"]
+    assert "epilogue" in after.main.blocks[0].tags
+    after = fused(operations, PRODUCT, "b", fuse=Fuse(b_reqs=("eltwise_add",)))
+    assert len(names(after)) == 3
+
+
+def test_nothing_to_join_is_no_change() -> None:
+    program = lower(Function((Value("X", F32, (4, 8)),), ("s",), (total("s", "X"),)))
+    explicit = Accumulate()(program)
+    assert Fuse()(explicit) is explicit
+
+
+def copying(source: str, target: str, constraint: str = "") -> str:
+    return f"""
+block [i:4]:4 (
+  {constraint}
+  in {source}[i] fp32:I(1):(1):4 B
+  out {target}[i] fp32:I(1):(1):4 B
+) {{
+  0: $x = load({source})
+  1: {target} = store($x)
+}}
+"""
+
+
+def test_overwriting_stays_in_order() -> None:
+    kernels = [copying("X", "T"), copying("T", "O"), copying("Y", "T"), copying("T", "P")]
+    program = program_of(kernels, dict.fromkeys("XYTOP", (4,)), ("O", "P"))
+    after = run((Fuse(), Localise(), Scalarise()), program)
+    assert len(after.main.blocks) == 1
+    assert_same_meaning(program, after)
+
+
+def test_kernels_whose_constraints_differ_stay_apart() -> None:
+    kernels = [copying("Y", "T"), copying("X", "T", "1 - i >= 0"), copying("T", "O")]
+    program = program_of(kernels, dict.fromkeys("XYTO", (4,)))
+    after = run((Fuse(),), program)
+    assert after is program
+
+
+@pytest.mark.parametrize("count", [1000, 2000])
+def test_long_chains_take_time_in_proportion(count: int) -> None:
+    operations = tuple(unary(f"a{n + 1}", f"a{n}") for n in range(count))
+    program = lower(Function((Value("a0", F32, (4, 8)),), (f"a{count}",), operations))
+    after = Fuse()(program)
+    assert len(after.main.blocks) == -(-count // 128)
+
+
+@pytest.mark.parametrize("options", [Fuse(), Fuse(max_reductions=3), Fuse(siblings=False)], ids=str)
+@given(program=programs(12))
+@settings(max_examples=60, deadline=None)
+def test_meaning_stays(options: Fuse, program: Program) -> None:
+    assert_same_meaning(program, run((Accumulate(), options), program))
+
+
+def test_limits_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="max_statements must be at least 1"):
+        Fuse(max_statements=0)

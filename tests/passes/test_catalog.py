@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strategies.passes import arrays_for, assert_same_meaning, programs
+from tileir.core.target import Target
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import Pass, run
+from tileir.passes.canonicalise import Canonicalise
+from tileir.passes.catalog import PASSES, PIPELINES, load_pipeline, parse_pipeline, pipeline_for
+from tileir.passes.dead_code import DeadCode
+from tileir.passes.fuse import Fuse
+from tileir.passes.localise import Localise
+from tileir.passes.pipeline import to_json, to_text
+from tileir.passes.scalarise import Scalarise
+from tileir.semtree.interpreter import run_program
+from tileir.semtree.lowering import lower
+from tileir.stripe.interpreter import interpret
+from tileir.stripe.ir import Program
+
+TARGETS = (Target(), Target(vector_bytes=16, threads=4), Target(vector_bytes=64, vector_registers=32, cache_bytes=()))
+
+STRUCTURAL: tuple[Pass, ...] = (
+    Accumulate(),
+    Canonicalise(),
+    Canonicalise(merge=False),
+    DeadCode(),
+    Fuse(),
+    Fuse(max_reductions=3),
+    Fuse(siblings=False, max_refinements=3),
+    Localise(),
+    Scalarise(),
+)
+
+
+def test_the_catalogue_is_sorted_and_its_names_are_unique() -> None:
+    names = [kind.name for kind in PASSES]
+    assert names == sorted(set(names))
+
+
+@pytest.mark.parametrize("kind", PASSES, ids=lambda kind: kind.name)
+def test_each_pass_is_a_frozen_value_with_defaults(kind: type[Pass]) -> None:
+    step = kind()
+    assert step == kind()
+    assert hash(step) == hash(kind())
+    assert parse_pipeline(kind.name) == (step,)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_named_pipelines_go_through_text_and_json(name: str, target: Target) -> None:
+    passes = PIPELINES[name](target)
+    assert parse_pipeline(to_text(passes)) == passes
+    assert load_pipeline(to_json(passes)) == passes
+
+
+def test_a_target_gets_the_processor_pipeline() -> None:
+    assert pipeline_for(TARGETS[1]) == PIPELINES["cpu"](TARGETS[1])
+
+
+@given(programs(12), st.lists(st.sampled_from(STRUCTURAL), max_size=8))
+@settings(max_examples=150, deadline=None)
+def test_any_sequence_of_passes_keeps_the_meaning(program: Program, passes: list[Pass]) -> None:
+    assert_same_meaning(program, run(passes, program))
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+@given(program=programs(10), target=st.sampled_from(TARGETS))
+@settings(max_examples=40, deadline=None)
+def test_named_pipelines_keep_the_meaning_down_to_kernels(name: str, program: Program, target: Target) -> None:
+    after = run(PIPELINES[name](target), program)
+    arrays = arrays_for(program)
+    expected = interpret(program, arrays)
+    actual = run_program(lower(after, target), arrays)
+    for output in program.outputs:
+        np.testing.assert_array_equal(actual[output], expected[output], err_msg=output)
+
+
+@given(programs(12))
+@settings(max_examples=50, deadline=None)
+def test_a_second_round_changes_nothing(program: Program) -> None:
+    passes = PIPELINES["fused"](Target())
+    once = run(passes, program)
+    for step in passes:
+        if not isinstance(step, Fuse):
+            once_more = step(once)
+            assert once_more == once, step.name
+
+
+def test_options_do_not_change() -> None:
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        setattr(Fuse(), "siblings", False)  # noqa: B010  an attribute that mypy knows to be read-only
