@@ -107,3 +107,16 @@ def test_constants() -> None:
 def test_wrap() -> None:
     assert [wrap(value, DType.I8) for value in (127, 128, -129, 256)] == [127, -128, 127, 0]
     assert [wrap(value, DType.U8) for value in (255, 256, -1)] == [255, 0, 255]
+
+
+@pytest.mark.parametrize("tail", [0.0, 2.0**-80, -(2.0**-80), 2.0**-149])
+def test_fused_sums_are_rounded_once(tail: float) -> None:
+    factors = np.array([1 + 2.0**-12, 2.0**-75, 2.0**-63, 0.0, 2.0**100, np.inf, np.nan], np.float32)
+    tails = np.full(len(factors), tail, np.float32)
+    expected = apply(Op.FMA, factors, factors, tails)
+    function = operation(Op.FMA, Type(DType.F32))
+    with np.errstate(all="ignore"):
+        assert raw(operation(Op.FMA, Type(DType.F32, len(factors)))(factors, factors, tails)) == raw(expected)
+        single = [function(x, x, z) for x, z in zip(factors, tails, strict=True)]
+    assert raw(np.array(single)) == raw(expected)
+    assert all(isinstance(value, np.float32) for value in single)

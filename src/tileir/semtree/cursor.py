@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 import attrs
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
     from tileir.core.span import Source, Span
 
-_MAX_DIGITS = 40
+_MAX_DIGITS: Final = 40
 
 Known: TypeAlias = "Type | DType"
 """What a name stands for: a variable of a type, or an array of a dtype."""

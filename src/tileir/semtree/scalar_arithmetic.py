@@ -57,6 +57,8 @@ def operation(op: Op, operand: Type) -> Callable[..., Value]:
     """Return the function that computes ``op`` on values of type ``operand``."""
     if op is Op.IDENT:
         return _same
+    if op is Op.FMA and operand.dtype is DType.F32:
+        return _fma_f32
     if operand.lanes == 1 and not operand.dtype.is_float:
         return _scalar_operation(op, operand.dtype)
     if operand.dtype in _HALVES or op not in (_ON_FLOATS if operand.dtype.is_float else _ON_ARRAYS):
@@ -69,6 +71,19 @@ def operation(op: Op, operand: Type) -> Callable[..., Value]:
 
 def _same(value: Value) -> Value:
     return value
+
+
+def _fma_f32(x: Value, y: Value, z: Value) -> Value:
+    """Round the f64 sum, in which the product is exact, unless a second rounding could go wrong.
+
+    That can be only where the sum lies in the middle of two values of f32: where the 29 bits that f32 lacks are
+    100…0, or anything below its normal range.
+    """
+    total = np.multiply(x, y, dtype=np.float64) + z
+    middle = total.view(np.int64) & 0x1FFF_FFFF == 0x1000_0000
+    if np.any(middle | ((np.abs(total) < 2.0**-126) & (total != 0))):
+        return apply(Op.FMA, np.asarray(x), np.asarray(y), np.asarray(z))[()]
+    return total.astype(np.float32)
 
 
 def _scalar_operation(op: Op, dtype: DType) -> Callable[..., Value]:
