@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from strategies.passes import assert_same_meaning, program_of, programs
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.canonicalise import Canonicalise
+from tileir.stripe.ir import Block, Program
+from tileir.stripe.printer import to_text
+
+
+def canonical(kernel: str, sizes: dict[str, tuple[int, ...]], *, merge: bool = True) -> Block:
+    program = program_of([kernel], sizes)
+    after = run((Canonicalise(merge=merge),), program)
+    assert_same_meaning(program, after)
+    (block,) = after.main.blocks
+    return block
+
+
+COPY = """
+block [j:8, i:4]:32 (
+  in X[i, j] fp32:I(1, 1):(8, 1):4 B
+  out O[i, j] fp32:I(1, 1):(8, 1):4 B
+) {
+  0: $x = load(X)
+  1: O = store($x)
+}
+"""
+SIZES: dict[str, tuple[int, ...]] = {"X": (4, 8), "O": (4, 8)}
+
+
+def test_an_elementwise_kernel_becomes_one_dimensional() -> None:
+    assert to_text(canonical(COPY, SIZES)).splitlines()[1:4] == [
+        "block [i:32]:32 (",
+        "    in X[i] fp32:I(1):(1):4 B, E(32):128 B",
+        "    out O[i] fp32:I(1):(1):4 B, E(32):128 B",
+    ]
+
+
+def test_indices_are_ordered_by_what_is_written() -> None:
+    block = canonical(COPY, SIZES, merge=False)
+    assert [index.name for index in block.indices] == ["i", "j"]
+
+
+def test_broadcasts_and_transposes_keep_two_indices() -> None:
+    row = COPY.replace("X[i, j] fp32:I(1, 1):(8, 1)", "X[j] fp32:I(1):(1)")
+    assert [i.range for i in canonical(row, {"X": (8,), "O": (4, 8)}).indices] == [4, 8]
+    transposed = COPY.replace("in X[i, j] fp32:I(1, 1):(8, 1)", "in X[j, i] fp32:I(1, 1):(4, 1)")
+    assert [i.range for i in canonical(transposed, {"X": (8, 4), "O": (4, 8)}).indices] == [4, 8]
+
+
+def test_parts_of_a_tensor_keep_two_indices() -> None:
+    part = COPY.replace("j:8", "j:7").replace(":32 (", ":28 (")
+    assert [i.range for i in canonical(part, {"X": (4, 8), "O": (4, 8)}, merge=True).indices] == [4, 7]
+
+
+def test_indices_in_constraints_or_values_do_not_merge() -> None:
+    bounded = COPY.replace("  in X", "  3 + i - j >= 0\n  in X", 1)
+    fill = COPY.replace("0: $x = load(X)", "0: $x = (fp32)0.0").replace("  in X[i, j] fp32:I(1, 1):(8, 1):4 B\n", "")
+    program = program_of([fill, bounded], SIZES)
+    after = run((Canonicalise(),), program)
+    assert_same_meaning(program, after)
+    assert [len(block.indices) for block in after.main.blocks] == [1, 2]
+    counted = COPY.replace("0: $x = load(X)", "0: $n = load_index(i)\n  1: $x = cast_fp32($n)").replace("1: O", "2: O")
+    assert len(canonical(counted, SIZES).indices) == 2
+
+
+def test_indices_of_one_point_are_replaced_by_their_value() -> None:
+    text = """
+block [i:4, z:1]:4 (
+  3 - z >= 0
+  in X[i + z, 0] fp32:I(1, 8):(8, 1):32 B
+  out O[i, z] fp32:I(1, 8):(8, 1):32 B
+) {
+  0: block [y = 2*z + 1, i = i, j:8]:8 (
+    2*y - 1 >= 0
+    in X[0, j] fp32:I(1, 1):(8, 1):4 B
+    out O[0, j] fp32:I(1, 1):(8, 1):4 B
+  ) {
+    0: $x = load(X)
+    1: O = store($x)
+  }
+}
+"""
+    assert (
+        to_text(canonical(text, SIZES))
+        == """\
+0: #kernel
+block [i:4]:4 (
+    in X[i, 0] fp32:I(1, 8):(8, 1):32 B, E(4, 8):128 B
+    out O[i, 0] fp32:I(1, 8):(8, 1):32 B, E(4, 8):128 B
+) {
+  0:
+  block [j:8]:8 (
+      in X[0, j] fp32:I(1, 1):(8, 1):4 B, E(1, 8):32 B
+      out O[0, j] fp32:I(1, 1):(8, 1):4 B, E(1, 8):32 B
+  ) {
+    0: $x = load(X)
+    1: O = store($x)
+  }
+}
+"""
+    )
+
+
+def test_constraints_are_tightened_and_kept_once() -> None:
+    bounds = "  5 - 2*i >= 0\n  4 - 2*i >= 0\n  9 - i >= 0\n"
+    fill = COPY.replace("0: $x = load(X)", "0: $x = (fp32)0.0").replace("  in X[i, j] fp32:I(1, 1):(8, 1):4 B\n", "")
+    program = program_of([fill, COPY.replace("  in X", f"{bounds}  in X", 1)], SIZES)
+    after = run((Canonicalise(),), program)
+    assert_same_meaning(program, after)
+    assert [str(c) for c in after.main.blocks[1].constraints] == ["2 - i"]
+
+
+def test_blocks_that_never_run_go() -> None:
+    fill = COPY.replace("0: $x = load(X)", "0: $x = (fp32)0.0").replace("  in X[i, j] fp32:I(1, 1):(8, 1):4 B\n", "")
+    program = program_of([fill, COPY.replace("  in X", "  i - 4 >= 0\n  in X", 1)], SIZES)
+    after = run((Canonicalise(),), program)
+    assert_same_meaning(program, after)
+    assert len(after.main.blocks) == 1
+
+
+def test_a_repeated_store_happens_once() -> None:
+    text = COPY.replace("[j:8, i:4]:32", "[k:5, j:8, i:4]:160")
+    assert [i.range for i in canonical(text, SIZES).indices] == [32]
+    merging = text.replace("out O[i, j]", "out O[i, j]:add")
+    assert 5 in [i.range for i in canonical(merging, SIZES).indices]
+
+
+def test_an_axis_for_each_index() -> None:
+    text = COPY.replace("out O[i, j] fp32:I(1, 1):(8, 1)", "out O[8*i + j] fp32:I(1):(1)").replace("X[i, j]", "X[0, j]")
+    block = canonical(text, {"X": (4, 8), "O": (32,)})
+    assert "out O[i, j] fp32:I(1, 1):(8, 1):4 B" in to_text(block)
+
+
+def test_scheduled_kernels_keep_their_indices() -> None:
+    text = COPY.replace("[j:8, i:4]", "[(#grid j:8), i:4]")
+    assert [index.name for index in canonical(text, SIZES).indices] == ["j", "i"]
+
+
+@given(programs(12))
+@settings(max_examples=100, deadline=None)
+def test_meaning_stays(program: Program) -> None:
+    for passes in ((Canonicalise(),), (Accumulate(), Canonicalise()), (Canonicalise(merge=False), Accumulate())):
+        assert_same_meaning(program, run(passes, program))
