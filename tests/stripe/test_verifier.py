@@ -8,6 +8,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 
+from strategies.kernels import stripe_program
 from strategies.stripe import blocks, programs
 from tileir.core.dtype import DType
 from tileir.core.errors import VerifyError
@@ -248,3 +249,19 @@ def test_verifying_is_linear() -> None:
 
     small, large = (min(seconds(n) for _ in range(3)) for n in (500, 2000))
     assert large < 8 * small
+
+
+def test_kernels_known_to_be_legal_are_not_looked_at_again() -> None:
+    good = stripe_program("two results")
+    kernel = good.main.blocks[0]
+    bad = attrs.evolve(kernel, statements=(Load("nowhere", "x"),))
+
+    def holding(*kernels: Block) -> Program:
+        main = attrs.evolve(good.main, statements=kernels)
+        return attrs.evolve(good, entry=attrs.evolve(good.entry, statements=(main,)))
+
+    verify(good, since=good)
+    with pytest.raises(VerifyError):
+        verify(holding(*good.main.blocks, bad), since=good)
+    wrong = holding(*good.main.blocks, bad)
+    assert len(diagnose(wrong, since=wrong)) < len(diagnose(wrong))

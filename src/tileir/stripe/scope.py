@@ -9,7 +9,7 @@ import attrs
 from tileir.stripe.ir import Block, Refinement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from tileir.poly.affine import Affine, Rational
 
@@ -56,17 +56,19 @@ class Scope:
         return _bounds(affine, self.values)
 
 
-def scopes(block: Block, max_depth: int) -> Iterator[Scope]:
+def scopes(block: Block, max_depth: int, known: Container[int] = ()) -> Iterator[Scope]:
     """Yield the scope of ``block`` and of all blocks inside it, in text order, down to ``max_depth`` levels.
 
-    Without recursion, so that blocks nested without end do no harm.
+    Blocks whose :func:`id` is in ``known`` are left out. Without recursion, so that blocks nested without end do no
+    harm.
     """
     pending = [enter(block, None, 0)]
     while pending:
         scope = pending.pop()
         yield scope
         if scope.depth < max_depth:
-            inner = [(n, s) for n, s in enumerate(scope.block.statements) if isinstance(s, Block)]
+            statements = enumerate(scope.block.statements)
+            inner = [(n, s) for n, s in statements if isinstance(s, Block) and id(s) not in known]
             pending.extend(enter(nested, scope, number) for number, nested in reversed(inner))
 
 

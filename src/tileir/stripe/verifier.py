@@ -25,28 +25,46 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.']*\Z")
 _HEXADECIMAL: Final = re.compile(r"(?:[0-9a-f]{2})*\Z")
 
 
-def verify(program: Program, after: str = "") -> None:
-    """Raise where ``program`` breaks a rule; ``after`` names the pass that made it, for the message.
+def verify(program: Program, after: str = "", since: Program | None = None) -> None:
+    """Raise where ``program`` breaks a rule.
+
+    Args:
+        program: What to check.
+        after: The pass that made it, for the message.
+        since: A program that is known to be legal; kernels that both share are not looked at again.
 
     Raises:
         VerifyError: One diagnostic for each fault.
 
     """
-    found = diagnose(program)
+    found = diagnose(program, since)
     if not found:
         return
     note = (f"the program was made by the pass {after!r}",) if after else ()
     raise VerifyError(Diagnostic(d.code, d.message, d.span, d.notes + note) for d in found)
 
 
-def diagnose(program: Program) -> tuple[Diagnostic, ...]:
-    """Return everything that is wrong with ``program``."""
-    return (*check_program(program), *diagnose_block(program.entry))
+def diagnose(program: Program, since: Program | None = None) -> tuple[Diagnostic, ...]:
+    """Return everything that is wrong with ``program``; kernels shared with ``since`` are taken as legal."""
+    return (*check_program(program), *_diagnose(program.entry, _shared_kernels(program, since)))
 
 
 def diagnose_block(block: Block) -> tuple[Diagnostic, ...]:
     """Return everything that is wrong with ``block`` and the blocks inside it, seen as an entry block."""
-    return tuple(chain.from_iterable(check(scope) for scope in scopes(block, MAX_DEPTH) for check in CHECKS))
+    return _diagnose(block, frozenset())
+
+
+def _diagnose(block: Block, known: frozenset[int]) -> tuple[Diagnostic, ...]:
+    return tuple(chain.from_iterable(check(scope) for scope in scopes(block, MAX_DEPTH, known) for check in CHECKS))
+
+
+def _shared_kernels(program: Program, since: Program | None) -> frozenset[int]:
+    """Return the identities of kernels of both programs; none where the views that kernels see changed."""
+    if since is None or not program.entry.blocks or not since.entry.blocks:
+        return frozenset()
+    if program.main.refinements != since.main.refinements:
+        return frozenset()
+    return frozenset(id(s) for s in since.main.statements) & frozenset(id(s) for s in program.main.statements)
 
 
 def check_program(program: Program) -> Iterator[Diagnostic]:
