@@ -1,0 +1,130 @@
+"""Mathematical functions spelt out in arithmetic, so that all back ends compute the same.
+
+Expansions have no branches, except that sin, cos and tan skip the reduction of huge angles where no lane has one.
+They work for any number of lanes, on all values: NaN, infinities, zeros of either sign and denormals. :data:`ULP`
+bounds their errors.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.dtype import DType
+from tileir.core.names import NameScope
+from tileir.core.ops import Op
+from tileir.core.rewrite import rewritten
+from tileir.semtree.functions.draft import Draft, Term
+from tileir.semtree.functions.exponential import cosh, erf, exp, sigmoid, sinh, tanh
+from tileir.semtree.functions.inverse import acos, asin, atan
+from tileir.semtree.functions.logarithm import log
+from tileir.semtree.functions.power import power
+from tileir.semtree.functions.trigonometric import cos, sin, tan
+from tileir.semtree.ir import Apply, Const, Var
+from tileir.semtree.rewrite import (
+    children,
+    expressions,
+    kernel_names,
+    map_bodies,
+    map_stmts,
+    walk,
+    with_body,
+    with_children,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+
+
+def _rsqrt(_: Draft, x: Term) -> Term:
+    return 1.0 / x.apply(Op.SQRT)
+
+
+_UNARY: Final[Mapping[Op, Callable[[Draft, Term], Term]]] = MappingProxyType(
+    {
+        Op.RSQRT: _rsqrt,
+        Op.EXP: exp,
+        Op.LOG: log,
+        Op.SIN: sin,
+        Op.COS: cos,
+        Op.TAN: tan,
+        Op.ASIN: asin,
+        Op.ACOS: acos,
+        Op.ATAN: atan,
+        Op.SINH: sinh,
+        Op.COSH: cosh,
+        Op.TANH: tanh,
+        Op.SIGMOID: sigmoid,
+        Op.ERF: erf,
+    }
+)
+
+EXPANDED: Final = frozenset({*_UNARY, Op.POW})
+"""The operations that have an expansion."""
+
+
+def expand(op: Op, args: tuple[Expr, ...], names: NameScope) -> tuple[tuple[Stmt, ...], Expr]:
+    """Spell out one operation of :data:`EXPANDED`.
+
+    Args:
+        op: What to compute.
+        args: Its operands: variables or constants, since they may be used several times.
+        names: Names that the statements must not introduce; those that they do are added.
+
+    Returns:
+        Statements that declare intermediate results, and the result as an expression of them. In f16 and bf16 it
+        is computed in f32 and rounded.
+
+    """
+    draft = Draft(names)
+    terms = [Term(arg) for arg in args]
+    dtype = terms[0].type.dtype
+    if dtype.bits == 16:
+        terms = [draft.let("wide", term.cast(DType.F32)) for term in terms]
+    result = power(draft, *terms) if op is Op.POW else _UNARY[op](draft, *terms)
+    return tuple(draft.statements), (result if dtype.bits > 16 else result.cast(dtype)).expr
+
+
+def expand_kernel(kernel: KernelFunction, native: frozenset[Op]) -> KernelFunction:
+    """Expand every operation that has an expansion and is not in ``native``; the kernel itself where there is none.
+
+    The declarations stand immediately before the statement that needs them.
+    """
+    wanted = EXPANDED - native
+    scope = NameScope.of(kernel_names(kernel))
+    return with_body(kernel, _expanded(kernel.body, wanted, scope))
+
+
+def _expanded(stmts: tuple[Stmt, ...], wanted: frozenset[Op], scope: NameScope) -> tuple[Stmt, ...]:
+    def visit(stmt: Stmt) -> tuple[Stmt, ...]:
+        stmt = map_bodies(lambda body: _expanded(body, wanted, scope), stmt)
+        if not any(_is_wanted(node, wanted) for root in expressions(stmt) for node in walk(root)):
+            return (stmt,)
+        hoisted: list[Stmt] = []
+        done: dict[Expr, Expr] = {}
+        # Nested statements hold nothing that is wanted any more, so only this one's own expressions change.
+        new = map_stmts(lambda expr: _hoist(expr, wanted, scope, hoisted, done), (stmt,))
+        return (*hoisted, *new)
+
+    return rewritten(stmts, visit)
+
+
+def _is_wanted(expr: Expr, wanted: frozenset[Op]) -> bool:
+    return isinstance(expr, Apply) and expr.op in wanted
+
+
+def _hoist(expr: Expr, wanted: frozenset[Op], scope: NameScope, hoisted: list[Stmt], done: dict[Expr, Expr]) -> Expr:
+    """Replace what is wanted inside ``expr``, operands first; equal operations are computed once."""
+    new = with_children(expr, tuple(_hoist(child, wanted, scope, hoisted, done) for child in children(expr)))
+    if not isinstance(new, Apply) or new.op not in wanted:
+        return new
+    if new not in done:
+        draft = Draft(scope)
+        args = tuple(arg if isinstance(arg, Var | Const) else draft.let("x", Term(arg)).expr for arg in new.args)
+        statements, result = expand(new.op, args, scope)
+        draft.statements.extend(statements)
+        done[new] = draft.let(new.op.value, Term(result)).expr
+        hoisted.extend(draft.statements)
+    return done[new]

@@ -1,0 +1,181 @@
+"""Writing semtree code as formulas: terms with operators, and a draft that names intermediate results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.semtree.ir import Apply, Assign, Bitcast, Cast, Const, Declare, Var
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.core.names import NameScope
+    from tileir.semtree.ir import Expr, Stmt, Type
+
+
+@attrs.frozen(order=False)
+class Term:
+    """An expression with Python's operators; numbers on either side become constants of its type.
+
+    Integer terms are unsigned, so ``>>`` shifts in zeros. Comparisons give bool terms.
+    """
+
+    expr: Expr
+
+    @property
+    def type(self) -> Type:
+        """The type of the expression."""
+        return self.expr.type
+
+    def of(self, value: Operand) -> Term:
+        """Return ``value`` as a term of this one's type."""
+        return value if isinstance(value, Term) else Term(Const.of(value, self.type))
+
+    def apply(self, op: Op, *others: Operand) -> Term:
+        """Return ``op`` of this term and others of its type."""
+        return Term(Apply(op, (self.expr, *(self.of(other).expr for other in others))))
+
+    def __neg__(self) -> Term:
+        return self.apply(Op.NEG)
+
+    def __abs__(self) -> Term:
+        return self.apply(Op.ABS)
+
+    def __add__(self, other: Operand) -> Term:
+        return self.apply(Op.ADD, other)
+
+    def __radd__(self, other: Operand) -> Term:
+        return self.of(other) + self
+
+    def __sub__(self, other: Operand) -> Term:
+        return self.apply(Op.SUB, other)
+
+    def __rsub__(self, other: Operand) -> Term:
+        return self.of(other) - self
+
+    def __mul__(self, other: Operand) -> Term:
+        return self.apply(Op.MUL, other)
+
+    def __rmul__(self, other: Operand) -> Term:
+        return self.of(other) * self
+
+    def __truediv__(self, other: Operand) -> Term:
+        return self.apply(Op.DIV, other)
+
+    def __rtruediv__(self, other: Operand) -> Term:
+        return self.of(other) / self
+
+    def __and__(self, other: Operand) -> Term:
+        return self.apply(Op.BIT_AND, other)
+
+    def __or__(self, other: Operand) -> Term:
+        return self.apply(Op.BIT_OR, other)
+
+    def __xor__(self, other: Operand) -> Term:
+        return self.apply(Op.BIT_XOR, other)
+
+    def __lshift__(self, other: Operand) -> Term:
+        return self.apply(Op.BIT_LEFT, other)
+
+    def __rshift__(self, other: Operand) -> Term:
+        return self.apply(Op.BIT_RIGHT, other)
+
+    def __lt__(self, other: Operand) -> Term:
+        return self.apply(Op.CMP_LT, other)
+
+    def __le__(self, other: Operand) -> Term:
+        return self.apply(Op.CMP_LE, other)
+
+    def __gt__(self, other: Operand) -> Term:
+        return self.apply(Op.CMP_GT, other)
+
+    def __ge__(self, other: Operand) -> Term:
+        return self.apply(Op.CMP_GE, other)
+
+    def equals(self, other: Operand) -> Term:
+        """Return whether the two are equal; ``==`` stays structural."""
+        return self.apply(Op.CMP_EQ, other)
+
+    def differs(self, other: Operand) -> Term:
+        """Return whether the two are unequal; ``!=`` stays structural."""
+        return self.apply(Op.CMP_NE, other)
+
+    def cast(self, dtype: DType) -> Term:
+        """Convert by value."""
+        return Term(Cast(self.expr, self.type.with_dtype(dtype)))
+
+    @property
+    def bits(self) -> Term:
+        """The bits of a float as an unsigned integer."""
+        return Term(Bitcast(self.expr, self.type.with_dtype(_INTEGERS[self.type.dtype])))
+
+    @property
+    def real(self) -> Term:
+        """The float that has these bits."""
+        return Term(Bitcast(self.expr, self.type.with_dtype(_FLOATS[self.type.dtype])))
+
+
+Operand: TypeAlias = Term | bool | int | float
+
+_INTEGERS = {DType.F32: DType.U32, DType.F64: DType.U64}
+_FLOATS = {integer: real for real, integer in _INTEGERS.items()}
+
+
+@attrs.define
+class Draft:
+    """The statements of one expansion, collected in order."""
+
+    names: NameScope
+    statements: list[Stmt] = attrs.field(factory=list, init=False)
+
+    def let(self, name: str, value: Term) -> Term:
+        """Compute ``value`` once; the result may be used several times."""
+        variable = Var(self.names.fresh(name), value.type)
+        self.statements.append(Declare(variable, value.expr))
+        return Term(variable)
+
+    def assign(self, variable: Term, value: Term) -> None:
+        """Set a variable that :meth:`let` made."""
+        if not isinstance(variable.expr, Var):
+            raise TypeError("only a variable can be assigned")
+        self.statements.append(Assign(variable.expr, value.expr))
+
+    def branch(self) -> Draft:
+        """Return an empty draft for nested statements, with the same names in use."""
+        return Draft(self.names)
+
+
+def where(condition: Term, then: Operand, otherwise: Operand) -> Term:
+    """Select lane by lane; at least one of the choices is a term."""
+    some = then if isinstance(then, Term) else otherwise
+    if not isinstance(some, Term):
+        raise TypeError("one of the choices must be a term, to tell the type")
+    return Term(Apply(Op.COND, (condition.expr, some.of(then).expr, some.of(otherwise).expr)))
+
+
+def fma(x: Term, y: Operand, z: Operand) -> Term:
+    """Return ``x * y + z``, rounded once."""
+    return x.apply(Op.FMA, y, z)
+
+
+def horner(x: Term, coefficients: Sequence[float]) -> Term:
+    """Return the polynomial in ``x`` with at least two coefficients, constant first."""
+    *rest, lower, highest = coefficients
+    result = fma(x, highest, lower)
+    for coefficient in reversed(rest):
+        result = fma(result, x, coefficient)
+    return result
+
+
+def at_most(x: Term, limit: Operand) -> Term:
+    """Return the lesser of the two; NaN where ``x`` is NaN (one instruction where MAX and MIN are several)."""
+    return where(x.of(limit) < x, limit, x)
+
+
+def at_least(x: Term, limit: Operand) -> Term:
+    """Return the greater of the two; NaN where ``x`` is NaN."""
+    return where(x.of(limit) > x, limit, x)

@@ -1,0 +1,102 @@
+"""The layout of the two float types that functions are computed in, and constants split for each."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.arithmetic import rounded
+from tileir.core.dtype import DType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.semtree.functions.draft import Term
+
+
+def scaled_pi(bits: int) -> int:
+    """Return π · 2**bits, rounded down or the integer below that, by Machin's formula."""
+    guard = bits.bit_length() + 8
+    one = 1 << (bits + guard)
+    return 4 * (4 * _arctangent(5, one) - _arctangent(239, one)) >> guard
+
+
+def _arctangent(inverse: int, one: int) -> int:
+    """Return ``one · atan(1 / inverse)``, each term rounded down."""
+    power = one // inverse
+    total, divisor = power, 1
+    while power:
+        power //= -inverse * inverse
+        divisor += 2
+        total += power // divisor
+    return total
+
+
+PI: Final = Fraction(scaled_pi(300), 1 << 300)
+LN_2: Final = Fraction("0.69314718055994530941723212145817656807550013436025525412068000949339362196969472")
+
+
+@attrs.frozen
+class Format:
+    """Facts of a float type.
+
+    Attributes:
+        dtype: The type.
+        digits: Bits of the fraction, without the leading one.
+        bias: What is added to the exponent.
+
+    """
+
+    dtype: DType
+    digits: int
+    bias: int
+
+    @property
+    def magic(self) -> float:
+        """Added to a small number it rounds it to an integer, which then stands in the lowest bits."""
+        return 1.5 * 2.0**self.digits
+
+    @property
+    def magic_bits(self) -> int:
+        """The bits of :attr:`magic`."""
+        return (self.digits + self.bias) << self.digits | 1 << (self.digits - 1)
+
+    @property
+    def sign(self) -> int:
+        """The bit of the sign."""
+        return 1 << (self.dtype.bits - 1)
+
+    @property
+    def least_normal(self) -> float:
+        """The least positive number of full precision."""
+        return 2.0 ** (1 - self.bias)
+
+    def parts(self, value: Fraction, count: int) -> tuple[float, ...]:
+        """Split ``value`` into ``count`` numbers of falling size whose sum is as close to it as can be."""
+        parts: list[float] = []
+        for _ in range(count):
+            parts.append(float(rounded(_nearest(value), self.dtype)))
+            value -= Fraction(parts[-1])
+        return tuple(parts)
+
+    def copysign(self, magnitude: Term, sign: Term) -> Term:
+        """Return a non-negative ``magnitude`` with the sign of another term."""
+        return (magnitude.bits | (sign.bits & self.sign)).real
+
+
+FORMATS: Final[Mapping[DType, Format]] = MappingProxyType(
+    {DType.F32: Format(DType.F32, 23, 127), DType.F64: Format(DType.F64, 52, 1023)}
+)
+
+
+def format_of(x: Term) -> Format:
+    """Return the format of a float term."""
+    return FORMATS[x.type.dtype]
+
+
+def _nearest(value: Fraction) -> float:
+    """Return ``value`` in f64; f32 parts made of it are off by less than the next part makes good."""
+    return float(value)

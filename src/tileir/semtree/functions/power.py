@@ -1,0 +1,116 @@
+"""pow, by a logarithm of more precision than the result has.
+
+In f32 all of it is done in f64. In f64 the logarithm is the unevaluated sum of two numbers, after Dekker ("A
+floating-point technique for extending the available precision", 1971) with fused products: its relative error
+stays below 2**-65, so that multiplied by an exponent of the result, at most 2**10, it is far below the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.semtree.functions import coefficients
+from tileir.semtree.functions.draft import Term, at_least, at_most, fma, horner, where
+from tileir.semtree.functions.exponential import exp_narrow, exp_wide
+from tileir.semtree.functions.formats import LN_2, format_of
+from tileir.semtree.functions.logarithm import log, scaled
+
+if TYPE_CHECKING:
+    from tileir.semtree.functions.draft import Draft
+
+Pair: TypeAlias = tuple[Term, Term]
+"""An unevaluated sum, the greater part first."""
+
+
+def power(draft: Draft, x: Term, y: Term) -> Term:
+    """Return ``x ** y`` with the special values of C's ``pow``."""
+    size = draft.let("pow_size", abs(x))
+    if x.type.dtype is DType.F32:
+        product = draft.let("pow_log", log(draft, size.cast(DType.F64)) * y.cast(DType.F64))
+        value = exp_narrow(draft, at_least(at_most(product, 100.0), -120.0)).cast(DType.F32)
+    else:
+        value = _double(draft, size, y)
+    return _signed(draft, x, y, draft.let("pow_value", value))
+
+
+def _signed(draft: Draft, x: Term, y: Term, value: Term) -> Term:
+    """Give ``|x| ** y`` the sign that an odd ``y`` asks for, and settle where the product of logarithm and y is NaN."""
+    form = format_of(x)
+    half = draft.let("pow_half", y * 0.5)
+    whole = draft.let("pow_whole", y.apply(Op.FLOOR).equals(y))
+    odd = whole & half.apply(Op.FLOOR).differs(half)
+    unit = abs(x).equals(1.0) & abs(y).equals(math.inf)
+    value = where(unit, 1.0, value)
+    value = (value.bits ^ (where(odd, x.bits, x.bits.of(0)) & form.sign)).real
+    undefined = (x < 0.0) & (x > -math.inf) & where(whole, x.differs(x), y.equals(y))
+    value = where(undefined, math.nan, value)
+    return where(x.equals(1.0) | y.equals(0.0), 1.0, value)
+
+
+def _double(draft: Draft, size: Term, y: Term) -> Term:
+    """Return ``size ** y`` in f64 for ``size >= 0``; NaN where infinity meets zero."""
+    high, low = _logarithm(draft, size)
+    high = where(size.equals(0.0), -math.inf, where(size < math.inf, high, size))
+    high = draft.let("pow_high", high)
+    product = draft.let("pow_product", high * y)
+    error = fma(high, y, -product) + low * y
+    error = where(abs(product) < 1000.0, error, 0.0)
+    clamped = at_least(at_most(product, 710.0), -746.0)
+    return exp_wide(draft, clamped, tail=draft.let("pow_tail", error))
+
+
+def _logarithm(draft: Draft, x: Term) -> Pair:
+    """Return the logarithm of a positive finite number as a pair.
+
+    With ``s = (m - 1) / (m + 1)`` it is ``k ln 2 + 2 s + s³ (2/3 + s² Q(s²))``, where all but Q is kept in pairs.
+    """
+    count, mantissa = scaled(draft, x)
+    ratio = _ratio(draft, mantissa)
+    square = _times(draft, ratio, ratio)
+    third = float(Fraction(2, 3)), float(Fraction(2, 3) - Fraction(2 / 3))
+    tail = draft.let("pow_q", horner(square[0], coefficients.POW))
+    inner = _plus(draft, (x.of(third[0]), x.of(third[1])), _scale(draft, square, tail))
+    cube = _times(draft, ratio, _times(draft, square, inner))
+    mantissa_log = _plus(draft, (ratio[0] * 2.0, ratio[1] * 2.0), cube)
+    high, low = _ln2_parts()
+    return _plus(draft, (draft.let("pow_k", count * high), count * low), mantissa_log)
+
+
+def _ln2_parts() -> tuple[float, float]:
+    """Split ln 2 so that the product of the first part with any exponent is exact."""
+    high = float(Fraction(math.floor(LN_2 * 2**42), 2**42))
+    return high, float(LN_2 - Fraction(high))
+
+
+def _ratio(draft: Draft, mantissa: Term) -> Pair:
+    """Return ``(m - 1) / (m + 1)``; the numerator is exact."""
+    above = draft.let("pow_f", mantissa - 1.0)
+    below = draft.let("pow_g", mantissa + 1.0)
+    lost = mantissa - (below - 1.0)
+    inverse = draft.let("pow_inverse", 1.0 / below)
+    high = draft.let("pow_s", above * inverse)
+    rest = fma(high, -below, above) - high * lost
+    return high, draft.let("pow_s_low", rest * inverse)
+
+
+def _times(draft: Draft, left: Pair, right: Pair) -> Pair:
+    high = draft.let("pow_p", left[0] * right[0])
+    low = fma(left[0], right[0], -high) + fma(left[0], right[1], left[1] * right[0])
+    return high, draft.let("pow_p_low", low)
+
+
+def _scale(draft: Draft, pair: Pair, factor: Term) -> Pair:
+    high = draft.let("pow_u", pair[0] * factor)
+    return high, draft.let("pow_u_low", fma(pair[0], factor, -high) + pair[1] * factor)
+
+
+def _plus(draft: Draft, left: Pair, right: Pair) -> Pair:
+    """Add two pairs, the left one the greater or zero (Dekker 1971), and normalise."""
+    high = draft.let("pow_a", left[0] + right[0])
+    low = draft.let("pow_a_low", ((left[0] - high) + right[0]) + (left[1] + right[1]))
+    total = draft.let("pow_t", high + low)
+    return total, draft.let("pow_t_low", (high - total) + low)
