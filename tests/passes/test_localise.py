@@ -79,7 +79,7 @@ block [i:4]:4 (
   1: P = store($t)
 }
 """
-    shared = program_of([ELEMENT, second], sizes | {"P": (4,)})
+    shared = program_of([ELEMENT, second], sizes | {"P": (4,)}, ("O", "P"))
     assert Localise()(shared) is shared
 
 

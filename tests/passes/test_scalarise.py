@@ -84,19 +84,30 @@ def test_a_store_that_is_overwritten_goes() -> None:
 
 
 def test_a_store_that_is_read_through_another_view_stays() -> None:
-    body = """
+    fill = """
+block [i:4]:4 (
+  out O[i] fp32:I(1):(1):4 B
+) {
+  0: $c = (fp32)0.0
+  1: O = store($c)
+}
+"""
+    update = """
+block [i:4]:4 (
+  in X[i] fp32:I(1):(1):4 B
+  out O[i] fp32:I(1):(1):4 B
+  inout P = O[i] fp32:I(1):(1):4 B
+) {
   0: $c = (fp32)1.0
   1: O = store($c)
   2: $o = load(P)
   3: $x = load(X)
   4: $y = add($o, $x)
   5: O = store($y)
+}
 """
-    source = f"0: block [i:4]:4 (\n in X[i] fp32:I(1):(1):4 B\n out O[i] fp32:I(1):(1):4 B\n inout P = O[i] fp32:I(1):(1):4 B\n) {{{body}}}"
-    fill = "block [i:4]:4 (\n out O[i] fp32:I(1):(1):4 B\n) {\n 0: $c = (fp32)0.0\n 1: O = store($c)\n}"
-    program = program_of([fill, source.removeprefix("0: ")], SIZES)
-    after = run((Scalarise(),), program)
-    assert after is program
+    program = program_of([fill, update], SIZES)
+    assert run((Scalarise(),), program) is program
 
 
 def test_accumulators_stay_in_place() -> None:
@@ -137,10 +148,16 @@ def test_indirect_accesses_are_not_forwarded() -> None:
 
 
 def test_only_kernels_with_the_tags_are_rewritten() -> None:
-    program = program_of(
-        ["block []:1 (\n out O[0] fp32:I(1):(1):4 B\n) {\n 0: $c = (fp32)0.0\n 1: O = store($c)\n 2: O = store($c)\n}"],
-        SIZES,
-    )
+    twice = """
+block []:1 (
+  out O[0] fp32:I(1):(1):4 B
+) {
+  0: $c = (fp32)0.0
+  1: O = store($c)
+  2: O = store($c)
+}
+"""
+    program = program_of([twice], SIZES)
     assert Scalarise(reqs=("fused",))(program) is program
     assert Scalarise()(program) is not program
 
