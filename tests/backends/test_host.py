@@ -61,7 +61,20 @@ def test_cache_sizes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_without_affinity_all_processors_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    monkeypatch.setattr(host, "_QUOTA", Path("/nowhere"))
     assert host.usable_threads() == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "threads"), [("max 100000", 8), ("200000 100000", 2), ("50000 100000", 1), ("900000 100000", 8), ("", 8)]
+)
+def test_a_containers_quota_limits_threads(
+    text: str, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpu.max").write_text(f"{text}\n")
+    monkeypatch.setattr(host, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    assert host.usable_threads() == threads
 
 
 def test_a_system_without_proc_and_sysconf(monkeypatch: pytest.MonkeyPatch) -> None:

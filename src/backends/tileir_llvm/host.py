@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -18,6 +19,7 @@ from tileir_llvm.floats import NATIVE
 DEVICE_ID: Final = "llvm.0"
 
 _CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 _UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -46,10 +48,19 @@ def enabled_features() -> tuple[str, ...]:
 
 
 def usable_threads() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return how many processors this process may use: by its affinity, and by the quota of its container."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = processor_quota()
+    return count if quota is None else max(1, min(count, math.ceil(quota)))
+
+
+def processor_quota() -> float | None:
+    """Return how many processors' time the process may take; None where that is not limited."""
+    try:
+        quota, period = _QUOTA.read_text().split()
+        return int(quota) / int(period)
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
 
 
 def cache_sizes() -> tuple[int, ...]:
