@@ -23,7 +23,7 @@ from tileir.tile.ir import (
 from tileir.tile.traversal import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from tileir.core.span import Span
     from tileir.tile.ir import Expr, Function, Statement
@@ -71,17 +71,29 @@ class Scope:
             scope._define(statement.name, scope._definition(position, statement))
         return scope
 
+    def is_tensor(self, name: str) -> bool:
+        """Return whether ``name`` is defined and no constant."""
+        definition = self.definitions.get(name)
+        return definition is not None and definition.kind is Kind.TENSOR
+
     def is_constant(self, expr: Expr) -> bool:
         """Return whether ``expr`` is known when compiling: dimensions, constants, numbers, folding functions."""
-        return next(iter(self.unknown(expr)), None) is None
-
-    def unknown(self, expr: Expr) -> Iterable[Name | Call]:
-        """Yield the names and calls below ``expr`` that only running tells; undefined ones are not among them."""
         for node in walk(expr):
             if isinstance(node, Name):
                 definition = self.definitions.get(node.name)
-                if definition is not None and definition.kind is Kind.TENSOR:
-                    yield node
+                if definition is None or definition.kind is Kind.TENSOR:
+                    return False
+            elif isinstance(node, Call):
+                function = builtin(node.function)
+                if function is None or not function.folds:
+                    return False
+        return True
+
+    def unknown(self, expr: Expr) -> Iterator[Name | Call]:
+        """Yield the names and calls below ``expr`` that only running tells; undefined ones are not among them."""
+        for node in walk(expr):
+            if isinstance(node, Name) and self.is_tensor(node.name):
+                yield node
             elif isinstance(node, Call):
                 function = builtin(node.function)
                 if function is not None and not function.folds:
@@ -114,17 +126,10 @@ class Scope:
             case Contraction():
                 return Definition(Kind.TENSOR, position, len(statement.sizes), statement.name_span)
             case Assignment(value=value):
-                kind = Kind.CONSTANT if self._folds(value) else Kind.TENSOR
+                kind = Kind.CONSTANT if self.is_constant(value) else Kind.TENSOR
                 return Definition(kind, position, self.rank(value), statement.name_span)
             case _:
                 assert_never(statement)
-
-    def _folds(self, value: Expr) -> bool:
-        """Return whether a value is a constant; one with a name or function that does not exist is not."""
-        nodes = tuple(walk(value))
-        names = all(node.name in self.definitions for node in nodes if isinstance(node, Name))
-        calls = all(builtin(node.function) is not None for node in nodes if isinstance(node, Call))
-        return names and calls and self.is_constant(value)
 
     def _broadcast(self, operands: tuple[Expr, ...]) -> int | None:
         greatest = 0

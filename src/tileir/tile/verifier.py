@@ -11,7 +11,7 @@ import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.tile.functions import builtin, near
-from tileir.tile.grammar import MAX_CHARACTERS, MAX_DEPTH, MAX_FAULTS, MAX_INTEGER, is_index_name, is_tensor_name
+from tileir.tile.grammar import MAX_DEPTH, MAX_FAULTS, MAX_INTEGER, MAX_NODES, is_index_name, is_tensor_name
 from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, IndexName, IntLiteral, Name
 from tileir.tile.polynomial_rules import check_affine
 from tileir.tile.scope import Kind, Scope
@@ -21,16 +21,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tileir.core.span import Span
-    from tileir.tile.ir import Expr, Function
+    from tileir.tile.ir import Function
 
 
 @attrs.frozen
-class Use:
-    """One node of an expression: the position of its statement, and where in it the expression stands."""
+class Nodes:
+    """The nodes of all expressions by kind, with where their expressions stand, in the order of the text.
 
-    position: int
-    place: Place
-    node: Expr
+    A name comes with the position of its statement, too.
+    """
+
+    names: list[tuple[int, Place, Name]] = attrs.field(factory=list)
+    calls: list[tuple[Place, Call]] = attrs.field(factory=list)
+    indices: list[tuple[Place, IndexName]] = attrs.field(factory=list)
+    numbers: list[IntLiteral | FloatLiteral] = attrs.field(factory=list)
+    too_deep: list[Span | None] = attrs.field(factory=list)
 
 
 @attrs.frozen
@@ -39,7 +44,7 @@ class Checked:
 
     function: Function
     scope: Scope
-    uses: tuple[Use, ...]
+    nodes: Nodes
 
 
 def verify(function: Function) -> None:
@@ -49,31 +54,44 @@ def verify(function: Function) -> None:
         VerifyError: One diagnostic for each fault, in the order of the text.
 
     """
-    faults = list(islice(check_depth(function), MAX_FAULTS))
+    nodes = collect(function)
+    faults = list(islice(check_depth(nodes), MAX_FAULTS))
     if not faults:  # the other checks may then recurse
-        checked = Checked(function, Scope.of(function), tuple(_uses(function)))
+        checked = Checked(function, Scope.of(function), nodes)
         faults = list(islice(chain.from_iterable(check(checked) for check in CHECKS), MAX_FAULTS))
     if faults:
         faults.sort(key=lambda fault: -1 if fault.span is None else fault.span.start)
         raise VerifyError(faults)
 
 
-def _uses(function: Function) -> Iterator[Use]:
+def collect(function: Function) -> Nodes:
+    """Sort the nodes of all expressions by kind; an expression that nests too deeply is cut off."""
+    nodes = Nodes()
     for position, statement in enumerate(function.statements):
         for place, root in expressions(statement):
-            for node, _ in walk_with_depth(root):
-                yield Use(position, place, node)
-
-
-def check_depth(function: Function) -> Iterator[Diagnostic]:
-    """Check that expressions nest at most ``MAX_DEPTH`` levels, and are trees of a size that some text could have."""
-    for statement in function.statements:
-        for _, root in expressions(statement):
             for count, (node, depth) in enumerate(walk_with_depth(root)):
-                if depth > MAX_DEPTH or count > MAX_CHARACTERS // 16:
-                    message = f"this is nested more than {MAX_DEPTH} levels deep; split it into several statements"
-                    yield Diagnostic("TIL103", message, node.span or statement.span)
+                match node:
+                    case Name():
+                        nodes.names.append((position, place, node))
+                    case IndexName():
+                        nodes.indices.append((place, node))
+                    case IntLiteral() | FloatLiteral():
+                        nodes.numbers.append(node)
+                    case Call():
+                        nodes.calls.append((place, node))
+                    case _:
+                        pass
+                if depth > MAX_DEPTH or count > MAX_NODES:
+                    nodes.too_deep.append(node.span or statement.span)
                     break
+    return nodes
+
+
+def check_depth(nodes: Nodes) -> Iterator[Diagnostic]:
+    """Check that expressions nest at most ``MAX_DEPTH`` levels, and are no larger than any text."""
+    for span in nodes.too_deep:
+        message = f"this is nested more than {MAX_DEPTH} levels deep; split it into several statements"
+        yield Diagnostic("TIL103", message, span)
 
 
 def check_spelling(checked: Checked) -> Iterator[Diagnostic]:
@@ -90,25 +108,23 @@ def check_spelling(checked: Checked) -> Iterator[Diagnostic]:
                 # A parameter may be a tensor's name, whose quote is the one letter that an index has not.
                 if not (is_index_name(name) or (name is not attribute.name and is_tensor_name(name))):
                     yield Diagnostic("TIL211", f"no attribute can hold {name!r}: {_SPELLING}", attribute.span)
-    for use in checked.uses:
-        if isinstance(use.node, IndexName) and not is_index_name(use.node.name):
-            yield Diagnostic("TIL211", f"no index can be called {use.node.name!r}: {_SPELLING}", use.node.span)
+    for _, index in checked.nodes.indices:
+        if not is_index_name(index.name):
+            yield Diagnostic("TIL211", f"no index can be called {index.name!r}: {_SPELLING}", index.span)
 
 
 def check_numbers(checked: Checked) -> Iterator[Diagnostic]:
     """Check that literals are numbers that a text can hold: no NaN, nothing negative, integers of at most 64 bits."""
-    for use in checked.uses:
-        match use.node:
-            case IntLiteral(value=value) if isinstance(value, bool) or not 0 <= value <= MAX_INTEGER:
-                message = f"{value!r} is no integer literal: those are 0 to 2**64 - 1; a negative one is a negation"
-                yield Diagnostic("TIL212", message, use.node.span)
-            case FloatLiteral(value=value) if (
-                isinstance(value, int) or math.isnan(value) or math.copysign(1, value) < 0
-            ):
-                message = f"{value!r} is no float literal; write 0.0 / 0.0 for NaN, and a negation for a sign"
-                yield Diagnostic("TIL212", message, use.node.span)
-            case _:
-                pass
+    for node in checked.nodes.numbers:
+        match node:
+            case IntLiteral(value=value):
+                if isinstance(value, bool) or not 0 <= value <= MAX_INTEGER:
+                    message = f"{value!r} is no integer literal, which is 0 to 2**64 - 1; negate it for a sign"
+                    yield Diagnostic("TIL212", message, node.span)
+            case FloatLiteral(value=value):
+                if isinstance(value, int) or math.isnan(value) or math.copysign(1, value) < 0:
+                    message = f"{value!r} is no float literal; write 0.0 / 0.0 for NaN, and negate it for a sign"
+                    yield Diagnostic("TIL212", message, node.span)
 
 
 def check_inputs(checked: Checked) -> Iterator[Diagnostic]:
@@ -179,46 +195,48 @@ def check_tensors(checked: Checked) -> Iterator[Diagnostic]:
 
 def check_constants(checked: Checked) -> Iterator[Diagnostic]:
     """Check that sizes, bounds, polynomials and the constant arguments of functions are known when compiling."""
-    for statement in checked.function.statements:
-        for place, root in expressions(statement):
-            if place is not Place.VALUE:
-                yield from _not_constant(checked.scope, root, "sizes, bounds and index polynomials")
-    for use in checked.uses:
-        if isinstance(use.node, Call):
-            function = builtin(use.node.function)
-            if function is not None and function.constants is not None:
-                for argument in use.node.arguments[function.constants :]:
-                    yield from _not_constant(checked.scope, argument, f"that argument of {function.name!r}")
+    where = "sizes, bounds and index polynomials"
+    for _, place, name in checked.nodes.names:
+        if place is not Place.VALUE and checked.scope.is_tensor(name.name):
+            yield _not_constant(name, where)
+    for place, call in checked.nodes.calls:
+        function = builtin(call.function)
+        if function is None:
+            continue
+        if place is Place.CONSTANT and not function.folds:
+            yield _not_constant(call, where)
+        if function.constants is not None:
+            for argument in call.arguments[function.constants :]:
+                for node in checked.scope.unknown(argument):
+                    yield _not_constant(node, f"that argument of {function.name!r}")
 
 
 def check_calls(checked: Checked) -> Iterator[Diagnostic]:
     """Check that functions exist and get as many arguments as they take."""
-    for use in checked.uses:
-        if not isinstance(use.node, Call):
-            continue
-        name, count = use.node.function, len(use.node.arguments)
+    for _, call in checked.nodes.calls:
+        name, count = call.function, len(call.arguments)
         function = builtin(name)
         if function is None:
             similar = near(name)
             notes = () if similar is None else (f"did you mean {similar!r}?",)
-            yield Diagnostic("TIL206", f"there is no function {name!r}", use.node.span, notes)
+            yield Diagnostic("TIL206", f"there is no function {name!r}", call.span, notes)
         elif not function.takes(count):
-            yield Diagnostic("TIL207", f"{name!r} takes {function.arity}, not {count}", use.node.span)
+            yield Diagnostic("TIL207", f"{name!r} takes {function.arity}, not {count}", call.span)
 
 
 def check_index_places(checked: Checked) -> Iterator[Diagnostic]:
     """Check that index variables stand in index polynomials only."""
-    for use in checked.uses:
-        if isinstance(use.node, IndexName) and use.place is not Place.POLYNOMIAL:
-            message = f"{use.node.name!r} is an index variable, which stands only in index polynomials"
-            yield Diagnostic("TIL203", message, use.node.span)
+    for place, index in checked.nodes.indices:
+        if place is not Place.POLYNOMIAL:
+            message = f"{index.name!r} is an index variable, which stands only in index polynomials"
+            yield Diagnostic("TIL203", message, index.span)
 
 
 def check_polynomials(checked: Checked) -> Iterator[Diagnostic]:
     """Check that index polynomials are affine, with integers, dimensions and indices."""
     for statement in checked.function.statements:
         for place, root in expressions(statement):
-            if place is Place.POLYNOMIAL:
+            if place is Place.POLYNOMIAL and not isinstance(root, IndexName):
                 yield from check_affine(root)
 
 
@@ -264,6 +282,8 @@ def check_inputs_of_combinations(checked: Checked) -> Iterator[Diagnostic]:
 def check_index_bounds(checked: Checked) -> Iterator[Diagnostic]:
     """Check that every index variable of a constraint takes part in reading or writing a tensor."""
     for statement in _contractions(checked.function):
+        if not statement.constraints:
+            continue
         roots = [*statement.indices, *(index for access in statement.inputs for index in access.indices)]
         known = {node.name for root in roots for node in index_names(root)}
         for constraint in statement.constraints:
@@ -303,9 +323,8 @@ def _tensor_name(name: str, span: Span | None) -> Iterator[Diagnostic]:
 
 def _names(checked: Checked) -> Iterator[tuple[int, str, Span | None]]:
     """Yield every use of a tensor or dimension: position of its statement, name and place."""
-    for use in checked.uses:
-        if isinstance(use.node, Name):
-            yield use.position, use.node.name, use.node.span
+    for position, _, node in checked.nodes.names:
+        yield position, node.name, node.span
     for position, statement in enumerate(checked.function.statements):
         if isinstance(statement, Contraction):
             for access in statement.inputs:
@@ -323,11 +342,10 @@ def _name_of(access: Access) -> Span | None:
     return span if bracket < 0 else attrs.evolve(span, stop=span.start + len(span.text[:bracket].rstrip()))
 
 
-def _not_constant(scope: Scope, root: Expr, where: str) -> Iterator[Diagnostic]:
-    for node in scope.unknown(root):
-        what = f"the tensor {node.name!r}" if isinstance(node, Name) else f"the result of {node.function!r}"
-        message = f"{what} is known only when running; {where} need dimensions and integers"
-        yield Diagnostic("TIL204", message, node.span)
+def _not_constant(node: Name | Call, where: str) -> Diagnostic:
+    what = f"the tensor {node.name!r}" if isinstance(node, Name) else f"the result of {node.function!r}"
+    message = f"{what} is known only when running; {where} need dimensions and integers"
+    return Diagnostic("TIL204", message, node.span)
 
 
 def _contractions(function: Function) -> Iterator[Contraction]:
