@@ -143,7 +143,7 @@ def save(path: Path, array: Array) -> None:
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file through a temporary one beside it, so that no partial file is ever seen."""
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)

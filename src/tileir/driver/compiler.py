@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tileir.core.target import Target
     from tileir.passes.base import Pass
     from tileir.semtree import ir as sem
-    from tileir.stripe import ir as stripe
+    from tileir.stripe.ir import Program as StripeProgram
     from tileir.tile import ir as tile
     from tileir.typed import ir as typed
 
@@ -33,8 +33,8 @@ class Stages:
 
     tile: tile.Function
     typed: typed.Function
-    stripe: stripe.Program
-    scheduled: stripe.Program
+    stripe: StripeProgram
+    scheduled: StripeProgram
     sem: sem.Program
 
 
@@ -49,7 +49,7 @@ def compile_stages(
     target: Target,
     *,
     passes: tuple[Pass, ...] | None = None,
-    dump: Callable[[str, stripe.Program], None] | None = None,
+    dump: Callable[[str, StripeProgram], None] | None = None,
 ) -> Stages:
     """Take a function from text to kernels.
 

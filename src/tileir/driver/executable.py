@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.passes.base import Pass
     from tileir.runtime.interface import DeviceInfo, Library, Options
     from tileir.semtree import ir as sem
-    from tileir.stripe import ir as stripe
+    from tileir.stripe.ir import Program as StripeProgram
     from tileir.tile import ir as tile
     from tileir.typed import ir as typed
 
@@ -47,12 +47,12 @@ class Executable:
         return self._stages.typed
 
     @property
-    def stripe(self) -> stripe.Program:
+    def stripe(self) -> StripeProgram:
         """The nested polyhedral program before any pass."""
         return self._stages.stripe
 
     @property
-    def scheduled(self) -> stripe.Program:
+    def scheduled(self) -> StripeProgram:
         """The nested polyhedral program after all passes."""
         return self._stages.scheduled
 

@@ -55,7 +55,8 @@ class Jit:
             types = {name: tensor_type(name, value) for name, value in zip(self._names, values, strict=True)}
             return compile_for(self.function, types, self._context, self.device, self.options)
 
-        return self._context.programs.get(key, make)
+        executable: Executable = self._context.programs.get(key, make)
+        return executable
 
     @staticmethod
     def _type(name: str, value: object) -> tuple[np.dtype[Any], tuple[int, ...]]:
