@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from strategies.devices import buffers, compiler, executor, launch
-from strategies.semtree import ALL_DTYPES, allowed_ops, kernel_cases, same_content
+from strategies.semtree import ALL_DTYPES, allowed_ops, function_cases, kernel_cases, same_content
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
@@ -152,3 +152,13 @@ def test_reductions_of_floats(op: Op, dtype: DType) -> None:
     values[5] = np.nan
     launch(kernel, [values, result])
     assert result[0] != result[0]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(case=function_cases())
+def test_mathematical_functions_are_close(case: KernelCase) -> None:
+    expected, actual = case.arrays(), case.arrays()
+    interpreter.run(case.kernel, expected)
+    launch(case.kernel, actual)
+    tolerance = 16 * np.finfo(actual[-1].dtype).eps
+    np.testing.assert_allclose(actual[-1], expected[-1], rtol=tolerance, atol=0)

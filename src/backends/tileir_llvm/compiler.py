@@ -11,8 +11,10 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.semtree.expansions import expand_kernel
 from tileir.semtree.verifier import verify
 from tileir_llvm.emitter import emit
+from tileir_llvm.floats import NATIVE
 from tileir_llvm.library import LLVMLibrary
 
 if TYPE_CHECKING:
@@ -62,7 +64,8 @@ class LLVMCompiler:
         for kernel in kernels:
             verify(kernel)
         target = self.device.target
-        text = emit(kernels, vector_bits=target.vector_bytes * 8, fast_math=self.options.fast_math)
+        expanded = [expand_kernel(kernel, NATIVE) for kernel in kernels]
+        text = emit(expanded, vector_bits=target.vector_bytes * 8, fast_math=self.options.fast_math)
         return LLVMLibrary(tuple(kernels), text, object_code(text, self.device.features), self._assembly)
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> LLVMLibrary:
