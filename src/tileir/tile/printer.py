@@ -99,7 +99,7 @@ def expression_text(expr: Expr, least: int = CONDITIONAL_RANK) -> str:
 
 
 def _expressions(exprs: tuple[Expr, ...]) -> str:
-    return ", ".join(expression_text(expr) for expr in exprs)
+    return ", ".join(map(expression_text, exprs))
 
 
 def _list(writer: Writer, opening: str, items: list[str]) -> None:
