@@ -1,0 +1,225 @@
+"""Expansions against exact values, against the definition on special ones, and inside kernels."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+import numpy as np
+import pytest
+
+from strategies.ulps import worst
+from tileir.core.arithmetic import apply, cast
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.semtree.expansions import EXPANDED, ULP, expand_kernel
+from tileir.semtree.interpreter import run
+from tileir.semtree.ir import (
+    Apply,
+    Assign,
+    Cast,
+    Const,
+    Declare,
+    Expr,
+    For,
+    If,
+    KernelFunction,
+    Param,
+    ParamAccess,
+    Ramp,
+    Stmt,
+    Subscript,
+    Type,
+    Var,
+)
+from tileir.semtree.rewrite import expressions, statements, walk
+
+Array = np.ndarray[Any, Any]
+
+LANES: Final = 512
+FUNCTIONS: Final = sorted(EXPANDED, key=lambda op: op.value)
+POINTS: Final = 1024
+
+
+def kernel_of(op: Op, dtype: DType, size: int, lanes: int) -> KernelFunction:
+    kind, index = Type(dtype, lanes), Var("i", Type(DType.I64))
+    inputs = tuple(f"x{number}" for number in range(op.info.arity))
+    params = tuple(Param(name, dtype, size, ParamAccess.READ) for name in inputs)
+    value = Apply(op, tuple(Subscript(name, index, kind) for name in inputs))
+    body = Assign(Subscript("y", index, kind), value)
+    zero, end = Const(0, index.type), Const(size, index.type)
+    out = Param("y", dtype, size, ParamAccess.WRITE)
+    return KernelFunction("k", (*params, out), (For(index, zero, end, lanes, (body,)),))
+
+
+def evaluate(op: Op, *args: Array, lanes: int = LANES) -> Array:
+    """Run the expansion on all elements, many at a time."""
+    dtype = DType.of(args[0].dtype)
+    assert dtype is not None
+    count = args[0].size
+    padded = [np.resize(arg, -(-count // lanes) * lanes) for arg in args]
+    out = np.zeros_like(padded[0])
+    run(expand_kernel(kernel_of(op, dtype, out.size, lanes), frozenset()), [*padded, out])
+    return out[:count]
+
+
+def narrow(values: Array, dtype: DType) -> Array:
+    return cast(np.asarray(values, np.float64), dtype)
+
+
+def points(op: Op, dtype: DType, seed: int = 0) -> list[Array]:
+    """Draw arguments over the whole domain, dense where the function bends, away from where the result ends."""
+    random = np.random.default_rng(seed)
+    double = dtype is DType.F64
+    most = 700.0 if double else 87.0
+    scales = random.uniform(-1000 if double else -120, 1000 if double else 120, POINTS)
+    wide = np.exp2(scales) * random.choice([-1.0, 1.0], POINTS)
+    small = random.uniform(-1.3, 1.3, POINTS)
+    match op:
+        case Op.LOG | Op.RSQRT:
+            drawn = np.abs(np.concatenate([wide, small, 1 + small / 100]))
+            return [narrow(drawn[drawn != 0], dtype)]
+        case Op.ASIN | Op.ACOS:
+            return [narrow(np.concatenate([small / 1.3, np.clip(wide, -1, 1)]), dtype)]
+        case Op.SIN | Op.COS | Op.TAN:
+            near = random.integers(1, 2**30, POINTS) * (np.pi / 2)
+            return [narrow(np.concatenate([small, 30 * small, near, near / 2**12, wide]), dtype)]
+        case Op.POW:
+            base = np.concatenate([np.exp(4 * small), 1 + small / 10])
+            return [narrow(base, dtype), narrow(random.uniform(-1, 1, base.size) * most / np.abs(np.log(base)), dtype)]
+        case _:
+            drawn = np.concatenate([small, 5 * small, 15 * small, most * small / 1.3, np.clip(wide, -most, most)])
+            return [narrow(drawn, dtype)]
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_error_is_within_the_stated_bound(op: Op, dtype: DType) -> None:
+    args = points(op, dtype)
+    precision = 1300 if op in (Op.SIN, Op.COS, Op.TAN) else 120
+    distance, where = worst(op, dtype, evaluate(op, *args), args, precision)
+    assert distance <= ULP[op, dtype], where
+
+
+SPECIAL: Final = [
+    0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 4.0, -7.0, 20.0, 88.72284, 88.8,
+    -87.4, -103.9, -104.5, 709.78, 709.8, -745.0, -746.0, -708.5, 1e-5, 9.02, 1e10, -1e10, 2.0**24 + 1, 2.0**53, 1e300,
+]  # fmt: skip
+
+
+def special_values(dtype: DType) -> Array:
+    info = np.finfo(dtype.numpy)
+    limits = [info.max, info.tiny, info.smallest_subnormal, np.nextafter(dtype.numpy.type(1), dtype.numpy.type(0))]
+    return narrow(np.array([*SPECIAL, *limits, *(-limit for limit in limits)], np.float64), dtype)
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_special_values_are_those_of_the_definition(op: Op, dtype: DType) -> None:
+    values = special_values(dtype)
+    args = [grid.ravel() for grid in np.meshgrid(*[values] * op.info.arity)]
+    actual, expected = evaluate(op, *args), apply(op, *args)
+    info = np.finfo(dtype.numpy)
+    with np.errstate(all="ignore"):
+        close = np.abs(actual - expected) <= np.maximum(np.abs(expected) * (5 * info.eps), 2 * info.smallest_subnormal)
+    same = (actual == expected) & (np.signbit(actual) == np.signbit(expected))
+    right = same | (np.isnan(actual) & np.isnan(expected)) | (close & np.isfinite(expected) & (expected != 0))
+    assert right.all(), [(*(arg[i] for arg in args), actual[i], expected[i]) for i in np.flatnonzero(~right)[:5]]
+
+
+@pytest.mark.parametrize("op", [Op.TANH, Op.ERF, Op.SIGMOID, Op.SIN, Op.COS])
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
+def test_bounded_functions_never_leave_their_range(op: Op, dtype: DType) -> None:
+    values = narrow(np.linspace(-12, 12, 200_001), dtype)
+    assert np.abs(evaluate(op, values, lanes=1024)).max() <= 1
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
+def test_halves_are_computed_in_f32(dtype: DType) -> None:
+    values = narrow(np.linspace(-5, 5, 512), dtype)
+    expected = cast(evaluate(Op.TANH, cast(values, DType.F32)), dtype)
+    assert np.array_equal(evaluate(Op.TANH, values), expected)
+
+
+@pytest.mark.parametrize("op", FUNCTIONS)
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
+def test_lanes_do_not_matter(op: Op, dtype: DType) -> None:
+    args = [arg[:: arg.size // 16][:16] for arg in points(op, dtype)]
+    assert np.array_equal(evaluate(op, *args, lanes=1), evaluate(op, *args, lanes=16))
+
+
+F32: Final = Type(DType.F32)
+X, Y = Var("a", F32), Var("b", F32)
+
+
+def kernel(*body: Stmt) -> KernelFunction:
+    params = (Param("p", DType.F32, 8, ParamAccess.READ_WRITE), Param("x", DType.F32, 8, ParamAccess.READ))
+    first = Declare(X, Subscript("x", Const(0, Type(DType.I64)), F32))
+    return KernelFunction("k", params, (first, *body))
+
+
+def element(number: int) -> Subscript:
+    return Subscript("p", Const(number, Type(DType.I64)), F32)
+
+
+def exp(expr: Expr) -> Apply:
+    return Apply(Op.EXP, (expr,))
+
+
+def test_a_kernel_without_functions_is_returned_itself() -> None:
+    plain = kernel(Assign(element(0), X))
+    assert expand_kernel(plain, frozenset()) is plain
+
+
+def test_native_operations_stay() -> None:
+    native = kernel(Assign(element(0), exp(X)))
+    assert expand_kernel(native, frozenset({Op.EXP})) is native
+
+
+def test_nested_functions_and_every_place_of_an_expression() -> None:
+    i = Var("i", Type(DType.I64))
+    offset = Cast(exp(Const(0.0, F32)), Type(DType.I64))
+    condition = Apply(Op.CMP_LT, (exp(X), Const(100.0, F32)))
+    body = (
+        Declare(Y, exp(Apply(Op.SIN, (Apply(Op.ADD, (X, X)),)))),
+        For(
+            i,
+            Const(0, i.type),
+            offset,
+            1,
+            (If(condition, (Assign(Subscript("p", offset, F32), exp(Y)),), (Assign(Y, exp(Y)),)),),
+        ),
+        Assign(element(2), exp(exp(Y))),
+        Assign(element(3), Apply(Op.POW, (Y, Const(2.0, F32)))),
+    )
+    expanded = expand_kernel(kernel(*body), frozenset())
+    used = {node.op for stmt in statements(expanded.body) for root in expressions(stmt) for node in walk(root)
+            if isinstance(node, Apply)}  # fmt: skip
+    assert not used & EXPANDED
+    p, x = np.zeros(8, np.float32), np.full(8, 0.25, np.float32)
+    run(expanded, [p, x])
+    y = np.exp(np.sin(0.5))
+    assert p[1:4] == pytest.approx([np.exp(y), np.exp(np.exp(y)), y * y], rel=1e-6)
+
+
+def test_equal_functions_of_a_statement_are_computed_once() -> None:
+    once = expand_kernel(kernel(Assign(element(0), exp(X))), frozenset())
+    twice = expand_kernel(kernel(Assign(element(0), Apply(Op.ADD, (exp(X), exp(X))))), frozenset())
+    assert len(once.body) == len(twice.body)
+
+
+def test_names_in_use_are_avoided() -> None:
+    clash = Var("exp_x", F32)
+    body = (Declare(clash, X), Assign(element(0), Apply(Op.ADD, (exp(clash), clash))))
+    p = np.zeros(8, np.float32)
+    run(expand_kernel(kernel(*body), frozenset()), [p, np.ones(8, np.float32)])
+    assert p[0] == pytest.approx(np.e + 1, rel=1e-6)
+
+
+def test_gathers_are_read_before_they_are_expanded() -> None:
+    kind = Type(DType.F32, 4)
+    lanes = Subscript("x", Ramp(Const(0, Type(DType.I64)), 2, 4), kind)
+    source = kernel(Assign(Subscript("p", Const(0, Type(DType.I64)), kind), exp(lanes)))
+    p = np.zeros(8, np.float32)
+    run(attrs.evolve(expand_kernel(source, frozenset()), name="g"), [p, np.arange(8, dtype=np.float32)])
+    assert p[:4] == pytest.approx(np.exp([0, 2, 4, 6]), rel=1e-6)
