@@ -7,7 +7,7 @@ vector lanes. Everything else becomes a serial loop, the first index outermost.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -20,6 +20,9 @@ from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from tileir.core.target import Target
+
+_LONGEST_NAME: Final = 48
+"""A fused kernel has the names of all its parts; symbols and messages need no more than the first of them."""
 
 
 def lower(program: stripe.Program, target: Target) -> sem.Program:
@@ -38,9 +41,8 @@ def lower(program: stripe.Program, target: Target) -> sem.Program:
     for statement in program.main.statements:
         if not isinstance(statement, stripe.Block):
             raise fail("TIL502", f"{type(statement).__name__} stands between the kernels; wrap it into a block")
-        kernel, arguments = _kernel(
-            statement, names.fresh(identifier(statement.name or "kernel")), sources, known, target
-        )
+        name = names.fresh(identifier(statement.name or "kernel")[:_LONGEST_NAME].rstrip("_"))
+        kernel, arguments = _kernel(statement, name, sources, known, target)
         kernels.append(kernel)
         launches.append(sem.Launch(len(kernels) - 1, arguments))
     return sem.Program(tuple(kernels), buffers, tuple(launches))
