@@ -248,5 +248,5 @@ def test_a_message_shows_the_place() -> None:
     with pytest.raises(TileError) as caught:
         parse("function (A[N]) -> (B) {\n  B[i : N] = +(C[i]);\n}", "demo.tile")
     assert str(caught.value) == (
-        "demo.tile:2:16: error[TIL201]: 'C' is not defined\n2 |   B[i : N] = +(C[i]);\n  |                ^"
+        "demo.tile:2:16: error[TIL201]: 'C' is not defined; assign it first, or make it an input\n2 |   B[i : N] = +(C[i]);\n  |                ^"
     )

@@ -188,9 +188,14 @@ class _Parser:
             span = cursor.span_from(start)
             statement = Assignment(name.text, value, tuple(attributes), span=span, name_span=where)
         else:
-            raise cursor.unexpected("'=' or '['")
+            raise cursor.unexpected("'=' or '['", *self._augmented())
         self._end_of_statement()
         return statement
+
+    def _augmented(self) -> tuple[str, ...]:
+        """Say how to write what other languages write as ``O += …``."""
+        sign = self.cursor.token.kind
+        return (f"an aggregation is written O[i : N] = {sign}(A[i, j]);",) if sign in AGGREGATIONS else ()
 
     def _end_of_statement(self) -> None:
         """Take the ``;``. Where a line was plainly meant to be ended by one, report it and go on."""
@@ -261,7 +266,8 @@ class _Parser:
         cursor = self.cursor
         if cursor.at("=="):
             raise cursor.unexpected("'='", "an assigning contraction is written O[i : N] = =(A[i]);")
-        cursor.expect("=")
+        if not cursor.skip("="):
+            raise cursor.unexpected("'='", *self._augmented())
         aggregation = AGGREGATIONS.get(cursor.token.kind)
         if aggregation is None:
             raise cursor.unexpected(_AGGREGATION_FORMS)

@@ -153,11 +153,17 @@ def check_single_assignment(checked: Checked) -> Iterator[Diagnostic]:
 
 def check_defined(checked: Checked) -> Iterator[Diagnostic]:
     """Check that every tensor and dimension is defined before it is used."""
-    for position, name, span in _names(checked):
+    for position, place, name, span in _names(checked):
         definition = checked.scope.definitions.get(name)
         if definition is None:
-            yield Diagnostic("TIL201", f"{name!r} is not defined", span, _similar(name, checked.scope))
-        elif definition.position >= position:
+            origin = "assign it first, or make it an input"
+            if place is not Place.VALUE:
+                origin = f"a dimension is named by an input, as in A[{name}]"
+            message = f"{name!r} is not defined; {origin}"
+            yield Diagnostic("TIL201", message, span, _similar(name, checked.scope))
+        elif definition.position == position:
+            yield Diagnostic("TIL201", f"{name!r} is read by its own definition; tensors never change", span)
+        elif definition.position > position:
             message = f"{name!r} is used before it is defined; move its definition up"
             yield Diagnostic("TIL201", message, span, _defined_at(definition.span))
 
@@ -195,7 +201,7 @@ def check_tensors(checked: Checked) -> Iterator[Diagnostic]:
 
 def check_constants(checked: Checked) -> Iterator[Diagnostic]:
     """Check that sizes, bounds, polynomials and the constant arguments of functions are known when compiling."""
-    where = "sizes, bounds and index polynomials"
+    where = "sizes, bounds and index polynomials need"
     for _, place, name in checked.nodes.names:
         if place is not Place.VALUE and checked.scope.is_tensor(name.name):
             yield _not_constant(name, where)
@@ -208,7 +214,7 @@ def check_constants(checked: Checked) -> Iterator[Diagnostic]:
         if function.constants is not None:
             for argument in call.arguments[function.constants :]:
                 for node in checked.scope.unknown(argument):
-                    yield _not_constant(node, f"that argument of {function.name!r}")
+                    yield _not_constant(node, f"this argument of {function.name!r} needs")
 
 
 def check_calls(checked: Checked) -> Iterator[Diagnostic]:
@@ -266,7 +272,9 @@ def check_ranks(checked: Checked) -> Iterator[Diagnostic]:
                 yield Diagnostic("TIL209", message, access.span)
         default = statement.default
         if default is not None and (rank := ranks.get(default.name)) not in (None, len(statement.sizes)):
-            message = f"default {default.name!r} has rank {rank}, {statement.name!r} has {len(statement.sizes)}"
+            message = (
+                f"default {default.name!r} has rank {rank}, but {statement.name!r} has rank {len(statement.sizes)}"
+            )
             yield Diagnostic("TIL209", message, default.span)
 
 
@@ -321,16 +329,16 @@ def _tensor_name(name: str, span: Span | None) -> Iterator[Diagnostic]:
         yield Diagnostic("TIL211", f"no tensor or dimension can be called {name!r}: {_SPELLING}", span)
 
 
-def _names(checked: Checked) -> Iterator[tuple[int, str, Span | None]]:
-    """Yield every use of a tensor or dimension: position of its statement, name and place."""
-    for position, _, node in checked.nodes.names:
-        yield position, node.name, node.span
+def _names(checked: Checked) -> Iterator[tuple[int, Place, str, Span | None]]:
+    """Yield every use of a tensor or dimension: position of its statement, where in it, name and place."""
+    for position, place, node in checked.nodes.names:
+        yield position, place, node.name, node.span
     for position, statement in enumerate(checked.function.statements):
         if isinstance(statement, Contraction):
             for access in statement.inputs:
-                yield position, access.tensor, _name_of(access)
+                yield position, Place.VALUE, access.tensor, _name_of(access)
             if statement.default is not None:
-                yield position, statement.default.name, statement.default.span
+                yield position, Place.VALUE, statement.default.name, statement.default.span
 
 
 def _name_of(access: Access) -> Span | None:
@@ -344,7 +352,7 @@ def _name_of(access: Access) -> Span | None:
 
 def _not_constant(node: Name | Call, where: str) -> Diagnostic:
     what = f"the tensor {node.name!r}" if isinstance(node, Name) else f"the result of {node.function!r}"
-    message = f"{what} is known only when running; {where} need dimensions and integers"
+    message = f"{what} is known only when running, but {where} dimensions and integers"
     return Diagnostic("TIL204", message, node.span)
 
 
