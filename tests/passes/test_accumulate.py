@@ -84,9 +84,24 @@ CUT = CONVOLUTION.replace("16 - k - x", "12 - k - x")
 
 
 def test_old_content_stays_where_no_point_is_valid() -> None:
-    _, kernel = explicit([FILL, CUT], SIZES)
+    program = program_of([FILL.replace("0.0", "1.5"), CUT], SIZES)
+    after = run((Accumulate(),), program)
+    assert_same_meaning(program, after)
+    kernel = after.main.blocks[1]
     assert kernel.refinement("O").direction is Direction.INOUT
     assert "$O_acc_new = cond($hit, $O_acc, $O_acc_old)" in to_text(kernel)
+
+
+def test_old_content_that_is_the_identity_needs_no_memory_of_hits() -> None:
+    program = program_of([FILL, CUT], SIZES)
+    after = run((Accumulate(),), program)
+    assert_same_meaning(program, after)
+    assert after.main.blocks[1].refinement("O").direction is Direction.OUT
+    _, greatest = explicit([FILL, CUT.replace(":add", ":max")], SIZES)
+    assert greatest.refinement("O").direction is Direction.INOUT
+    _, twice, again = explicit([FILL, FILL.replace("0.0", "1.5"), CUT], SIZES)
+    assert again.refinement("O").direction is Direction.INOUT
+    assert twice.refinement("O").direction is Direction.OUT
 
 
 def test_content_that_nothing_has_written_is_not_kept() -> None:

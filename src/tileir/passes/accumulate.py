@@ -58,18 +58,47 @@ class Accumulate:
 
     def __call__(self, program: Program) -> Program:
         """Return the program without aggregation scopes in the kernels that carry all tags of ``reqs``."""
-        written: set[str] = set()
+        content = _Content()
 
         def expand(kernel: Statement) -> tuple[Statement, ...]:
-            if not isinstance(kernel, Block) or not selected(kernel, self.reqs):
-                result: tuple[Statement, ...] = (kernel,)
-            else:
-                # What main has not written before has no content that could be kept.
-                result = _explicit(kernel, lambda r: r.source in written)
-            written.update(views_written(kernel))
+            result: tuple[Statement, ...] = (kernel,)
+            if isinstance(kernel, Block) and selected(kernel, self.reqs):
+                result = _explicit(kernel, content.matters)
+            content.record(kernel)
             return result
 
         return with_kernels(program, rewritten(program.main.statements, expand))
+
+
+@attrs.define
+class _Content:
+    """What is known, in the order of kernels, about the elements of tensors: nothing before the first write."""
+
+    _known: dict[str, bool | int | float | None] = attrs.field(factory=dict, init=False)
+
+    def matters(self, scoped: Refinement) -> bool:
+        """Return whether an element that is not reached could tell its content from the identity."""
+        if scoped.source not in self._known:
+            return False
+        value = self._known[scoped.source]
+        return value is None or value != _identity(scoped)
+
+    def record(self, kernel: Statement) -> None:
+        """Note what ``kernel`` writes: one value wherever it stores, or anything."""
+        values = _stored_constants(kernel) if isinstance(kernel, Block) else {}
+        for name in views_written(kernel):
+            value = values.get(name)
+            self._known[name] = value if self._known.get(name, value) == value else None
+
+
+def _stored_constants(block: Block) -> dict[str, bool | int | float]:
+    """Return for each tensor to which a flat block only stores one constant its value."""
+    constants = {s.into: s.value for s in block.statements if isinstance(s, Constant)}
+    sources = {r.name: r.source for r in block.refinements if r.aggregation is None}
+    stores = {s.into: s.source for s in block.statements if isinstance(s, Store)}
+    if len(constants) + len(stores) != len(block.statements):
+        return {}
+    return {sources[into]: constants[source] for into, source in stores.items() if into in sources}
 
 
 def _explicit(block: Block, may_keep: Callable[[Refinement], bool]) -> tuple[Statement, ...]:
