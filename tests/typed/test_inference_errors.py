@@ -1,10 +1,13 @@
 """Wrong programs: the code of each fault and the text that it underlines."""
 
+import attrs
 import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.tile.parser import parse
+from tileir.core.ops import Combination
+from tileir.tile.ir import Assignment, Call, FloatLiteral, Function, IndexName, Input, Name, Output
+from tileir.tile.parser import parse, parse_contraction, parse_expression
 from tileir.typed.inference import infer
 from tileir.typed.ir import TensorType
 
@@ -174,3 +177,42 @@ def test_all_faults_are_reported_and_none_follows_from_another() -> None:
 def test_several_faults_of_one_contraction() -> None:
     text = "function (A) -> (O) { O[i + k, 0 : 2, 2] = +(A[i + k, j + 1 / 2]), 3 < 2; }"
     assert faults(text, F23) == [("TIL401", "k"), ("TIL404", "3 < 2"), ("TIL407", "j + 1 / 2")]
+
+
+def contraction(text: str, **changes: object) -> Function:
+    statement = attrs.evolve(parse_contraction(text), **changes)  # type: ignore[arg-type]
+    return Function((Input("A", (Name("M"), Name("N"))), Input("B")), (Output("O"),), (statement,))
+
+
+def assignment(*pairs: tuple[str, str]) -> Function:
+    statements = tuple(Assignment(name, parse_expression(text)) for name, text in pairs)
+    return Function((Input("A", (Name("M"), Name("N"))), Input("B")), (Output("O"),), statements)
+
+
+NOT_VERIFIED = [
+    (assignment(("O", "X + 1")), "TIL201"),
+    (assignment(("O", "A"), ("O", "A")), "TIL202"),
+    (assignment(("M", "A")), "TIL202"),
+    (Function((Input("B"), Input("A", (Name("B"), Name("B")))), (), ()), "TIL202"),
+    (Function((Input("A"), Input("B")), (Output("O"),), (Assignment("O", IndexName("i")),)), "TIL203"),
+    (assignment(("X", "A")), "TIL201"),
+    (Function((Input("A"), Input("B")), (Output("O"),), (Assignment("O", Call("nothing", (Name("A"),))),)), "TIL206"),
+    (Function((Input("A"), Input("B")), (Output("O"),), (Assignment("O", Call("exp", (Name("A"),) * 2)),)), "TIL207"),
+    (contraction("O[i : 3] = +(A[i, j])", sizes=()), "TIL208"),
+    (contraction("O[i : 3] = +(B[i, j])"), "TIL209"),
+    (contraction("O[i : 3] = +(A[i, j])", combination=Combination.MUL), "TIL210"),
+    (contraction("O[i : 3] = +(A[i, j * i])"), "TIL402"),
+    (contraction("O[i : B] = +(A[i, j])"), "TIL306"),
+    (contraction("O[i : 3] = +(A[i, j]), k < 3"), "TIL403"),
+    (contraction("O[i : 3] = +(A[i, j])", indices=(FloatLiteral(1.5),)), "TIL214"),
+    (contraction("O[i : 3] = +(A[i, j])", indices=(parse_expression("1 << 2"),)), "TIL214"),
+    (contraction("O[i : 3] = +(A[i, j])", indices=(parse_expression("~1"),)), "TIL214"),
+]
+
+
+@pytest.mark.parametrize(("function", "code"), NOT_VERIFIED)
+def test_functions_that_nobody_verified(function: Function, code: str) -> None:
+    types = {"A": typed(F23), "B": typed(F3)}
+    with pytest.raises(TileError) as caught:
+        infer(function, types)
+    assert caught.value.diagnostics[0].code == code

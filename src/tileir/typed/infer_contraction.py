@@ -67,6 +67,9 @@ def contract(scope: Scope, statement: tile.Contraction) -> Tensor:
     if len(output) != len(shape):
         message = f"{statement.name!r} has {len(output)} indices but {len(shape)} sizes; write one size for each index"
         raise fail("TIL208", message, statement.name_span or statement.span)
+    if len(tensors) != statement.combination.arity:
+        message = f"{statement.combination.value!r} combines {statement.combination.arity} tensors, not {len(tensors)}"
+        raise fail("TIL210", message, statement.span)
     types = contraction_types(statement.aggregation, statement.combination, [t.dtype for t in tensors])
     emission = scope.emission
     draft = Contraction(
