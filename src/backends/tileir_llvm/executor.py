@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
     from tileir_llvm.library import LLVMLibrary
 
-SPLIT_OPERATIONS: Final = 100_000
+SPLIT_OPERATIONS: Final = 250_000
 """Kernels that estimate fewer operations run on the calling thread alone: to share them out would cost more."""
 
 

@@ -1,10 +1,14 @@
 """The native half of the thread pool, as LLVM IR: launches and workers meet without Python.
 
-All state is one block of :data:`POOL_BYTES` bytes, zero at first and then initialised by ``setup``. Its word
+All state is one block of :func:`pool_bytes` bytes, zero at first and then initialised by ``setup``. Its word
 ``state`` holds the number of the latest job, whether that job is open, and how many workers joined it. The
 launching thread writes the job, opens it, works, closes it, and then waits only for the workers that joined: one
 that wakes up too late costs nothing. A worker joins by compare-and-swap, so it never reads a job that is being
-written. Groups are handed out in chunks by an atomic counter.
+written.
+
+Every thread has a share of the groups, the same from launch to launch so that its data stay in its cache, and takes
+chunks of it by an atomic counter; then it takes chunks of the other shares. A share whose thread is late is thus done
+by the others.
 
 Idle threads spin for a while, then sleep on a condition variable. Each side announces what it did before it
 looks at the other, both sequentially consistent, so that no wake-up is lost (Dekker's pattern).
@@ -20,12 +24,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-POOL_BYTES: Final = 1024
-"""Size of a pool's memory; aligned to a cache line of 64 bytes. Mutexes and conditions have 128 bytes each, more than
-any system needs."""
+_LINE: Final = 64
+_HEAD_LINES: Final = 16
 
-CHUNKS_PER_THREAD: Final = 4
-"""Chunks that a launch is cut into for each of its threads: enough to even out threads that are late."""
+CHUNKS_PER_SHARE: Final = 4
+"""Chunks that a thread's share is cut into: enough to even out threads that are late."""
 
 _X86: Final = ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()")
 _ARM: Final = ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)")
@@ -35,22 +38,32 @@ _PAUSES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 """Declaration and call of the instruction that tells a processor that a thread spins."""
 
 
+def pool_bytes(threads: int) -> int:
+    """Return the size of the memory of a pool, which must start at a cache line.
+
+    The head has 128 bytes for each mutex and condition, more than any system needs; after it every thread has a
+    line for the counter of its share.
+    """
+    return _LINE * (_HEAD_LINES + threads)
+
+
 def pool_code() -> str:
     """Return the module with the functions ``setup``, ``launch``, ``work`` and ``stop``."""
     declaration, pause = _PAUSES.get(platform.machine().lower(), ("", ""))
-    return _CODE.substitute(declaration=declaration, pause=pause, chunks=CHUNKS_PER_THREAD)
+    return _CODE.substitute(
+        declaration=declaration, pause=pause, chunks=CHUNKS_PER_SHARE, line=_LINE, shares=_LINE * _HEAD_LINES
+    )
 
 
 _CODE: Final = Template("""\
 %pool = type {
   i64, [56 x i8],                  ; 0: state = job number << 16 | open << 15 | joined
-  i64, [56 x i8],                  ; 2: next group
-  i64, [56 x i8],                  ; 4: finished workers
-  i64, [56 x i8],                  ; 6: sleeping workers
-  i64, [56 x i8],                  ; 8: the launching thread sleeps
-  i64, [56 x i8],                  ; 10: stop
-  ptr, ptr, ptr, i64, i64, i64, i64, [8 x i8],  ; 12: function, arguments, scratch, its stride, groups, chunk, workers
-  [128 x i8], [128 x i8], [128 x i8]  ; 20: mutex, 21: condition of workers, 22: condition of the launching thread
+  i64, [56 x i8],                  ; 2: finished workers
+  i64, [56 x i8],                  ; 4: sleeping workers
+  i64, [56 x i8],                  ; 6: the launching thread sleeps
+  i64, [56 x i8],                  ; 8: stop
+  ptr, ptr, ptr, i64, i64, i64, i64, [8 x i8],  ; 10: function, arguments, scratch, its stride, groups, chunk, workers
+  [128 x i8], [128 x i8], [128 x i8]  ; 18: mutex, 19: condition of workers, 20: condition of the launching thread
 }
 
 declare i32 @pthread_mutex_init(ptr, ptr)
@@ -62,9 +75,9 @@ declare i32 @pthread_cond_broadcast(ptr)
 $declaration
 
 define void @setup(ptr %pool) nounwind {
-  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 20
-  %work = getelementptr %pool, ptr %pool, i64 0, i32 21
-  %done = getelementptr %pool, ptr %pool, i64 0, i32 22
+  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 18
+  %work = getelementptr %pool, ptr %pool, i64 0, i32 19
+  %done = getelementptr %pool, ptr %pool, i64 0, i32 20
   %a = call i32 @pthread_mutex_init(ptr %mutex, ptr null)
   %b = call i32 @pthread_cond_init(ptr %work, ptr null)
   %c = call i32 @pthread_cond_init(ptr %done, ptr null)
@@ -72,45 +85,72 @@ define void @setup(ptr %pool) nounwind {
 }
 
 define internal void @wake(ptr %pool, i32 %which) nounwind {
-  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 20
+  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 18
   %a = call i32 @pthread_mutex_lock(ptr %mutex)
   %is_work = icmp eq i32 %which, 0
-  %work = getelementptr %pool, ptr %pool, i64 0, i32 21
-  %done = getelementptr %pool, ptr %pool, i64 0, i32 22
+  %work = getelementptr %pool, ptr %pool, i64 0, i32 19
+  %done = getelementptr %pool, ptr %pool, i64 0, i32 20
   %condition = select i1 %is_work, ptr %work, ptr %done
   %b = call i32 @pthread_cond_broadcast(ptr %condition)
   %c = call i32 @pthread_mutex_unlock(ptr %mutex)
   ret void
 }
 
-; Run chunks of the current job until none is left; thread 0 is the launching one.
-define internal void @run_chunks(ptr %pool, i64 %thread) nounwind {
+define internal ptr @counter(ptr %pool, i64 %share) nounwind alwaysinline {
+  %distance = mul i64 %share, $line
+  %offset = add i64 %distance, $shares
+  %place = getelementptr i8, ptr %pool, i64 %offset
+  ret ptr %place
+}
+
+define internal i64 @share_begin(i64 %groups, i64 %share, i64 %threads) nounwind alwaysinline {
+  %scaled = mul i64 %groups, %share
+  %begin = udiv i64 %scaled, %threads
+  ret i64 %begin
+}
+
+; Run chunks of the current job, first of share %home, until none is left. %thread numbers those who joined, from 0.
+define internal void @run_chunks(ptr %pool, i64 %thread, i64 %home) nounwind {
 entry:
-  %function_place = getelementptr %pool, ptr %pool, i64 0, i32 12
+  %function_place = getelementptr %pool, ptr %pool, i64 0, i32 10
   %function = load ptr, ptr %function_place
-  %arguments_place = getelementptr %pool, ptr %pool, i64 0, i32 13
+  %arguments_place = getelementptr %pool, ptr %pool, i64 0, i32 11
   %arguments = load ptr, ptr %arguments_place
-  %scratch_place = getelementptr %pool, ptr %pool, i64 0, i32 14
+  %scratch_place = getelementptr %pool, ptr %pool, i64 0, i32 12
   %scratch = load ptr, ptr %scratch_place
-  %stride_place = getelementptr %pool, ptr %pool, i64 0, i32 15
+  %stride_place = getelementptr %pool, ptr %pool, i64 0, i32 13
   %stride = load i64, ptr %stride_place
-  %groups_place = getelementptr %pool, ptr %pool, i64 0, i32 16
+  %groups_place = getelementptr %pool, ptr %pool, i64 0, i32 14
   %groups = load i64, ptr %groups_place
-  %chunk_place = getelementptr %pool, ptr %pool, i64 0, i32 17
+  %chunk_place = getelementptr %pool, ptr %pool, i64 0, i32 15
   %chunk = load i64, ptr %chunk_place
-  %next_place = getelementptr %pool, ptr %pool, i64 0, i32 2
+  %workers_place = getelementptr %pool, ptr %pool, i64 0, i32 16
+  %workers = load i64, ptr %workers_place
+  %threads = add i64 %workers, 1
   %offset = mul i64 %thread, %stride
   %own_scratch = getelementptr i8, ptr %scratch, i64 %offset
+  br label %choose
+choose:
+  %visited = phi i64 [ 0, %entry ], [ %visited_next, %exhausted ]
+  %position = add i64 %home, %visited
+  %share = urem i64 %position, %threads
+  %counter = call ptr @counter(ptr %pool, i64 %share)
+  %following = add i64 %share, 1
+  %share_end = call i64 @share_begin(i64 %groups, i64 %following, i64 %threads)
   br label %take
 take:
-  %begin = atomicrmw add ptr %next_place, i64 %chunk monotonic
-  %left = icmp slt i64 %begin, %groups
-  br i1 %left, label %run, label %finished
+  %begin = atomicrmw add ptr %counter, i64 %chunk monotonic
+  %left = icmp slt i64 %begin, %share_end
+  br i1 %left, label %run, label %exhausted
 run:
   %full = add i64 %begin, %chunk
-  %end = call i64 @llvm.smin.i64(i64 %full, i64 %groups)
+  %end = call i64 @llvm.smin.i64(i64 %full, i64 %share_end)
   call void %function(ptr %arguments, ptr %own_scratch, i64 %begin, i64 %end)
   br label %take
+exhausted:
+  %visited_next = add i64 %visited, 1
+  %more = icmp ult i64 %visited_next, %threads
+  br i1 %more, label %choose, label %finished
 finished:
   ret void
 }
@@ -121,27 +161,35 @@ define void @launch(
   ptr %pool, ptr %function, ptr %arguments, ptr %scratch, i64 %stride, i64 %groups, i64 %workers, i64 %spins
 ) nounwind {
 entry:
-  %function_place = getelementptr %pool, ptr %pool, i64 0, i32 12
+  %function_place = getelementptr %pool, ptr %pool, i64 0, i32 10
   store ptr %function, ptr %function_place
-  %arguments_place = getelementptr %pool, ptr %pool, i64 0, i32 13
+  %arguments_place = getelementptr %pool, ptr %pool, i64 0, i32 11
   store ptr %arguments, ptr %arguments_place
-  %scratch_place = getelementptr %pool, ptr %pool, i64 0, i32 14
+  %scratch_place = getelementptr %pool, ptr %pool, i64 0, i32 12
   store ptr %scratch, ptr %scratch_place
-  %stride_place = getelementptr %pool, ptr %pool, i64 0, i32 15
+  %stride_place = getelementptr %pool, ptr %pool, i64 0, i32 13
   store i64 %stride, ptr %stride_place
-  %groups_place = getelementptr %pool, ptr %pool, i64 0, i32 16
+  %groups_place = getelementptr %pool, ptr %pool, i64 0, i32 14
   store i64 %groups, ptr %groups_place
   %threads = add i64 %workers, 1
   %parts = mul i64 %threads, $chunks
-  %share = udiv i64 %groups, %parts
-  %chunk = call i64 @llvm.smax.i64(i64 %share, i64 1)
-  %chunk_place = getelementptr %pool, ptr %pool, i64 0, i32 17
+  %part = udiv i64 %groups, %parts
+  %chunk = call i64 @llvm.smax.i64(i64 %part, i64 1)
+  %chunk_place = getelementptr %pool, ptr %pool, i64 0, i32 15
   store i64 %chunk, ptr %chunk_place
-  %workers_place = getelementptr %pool, ptr %pool, i64 0, i32 18
+  %workers_place = getelementptr %pool, ptr %pool, i64 0, i32 16
   store atomic i64 %workers, ptr %workers_place monotonic, align 8
-  %next_place = getelementptr %pool, ptr %pool, i64 0, i32 2
-  store atomic i64 0, ptr %next_place monotonic, align 64
-  %finished_place = getelementptr %pool, ptr %pool, i64 0, i32 4
+  br label %deal
+deal:
+  %share = phi i64 [ 0, %entry ], [ %share_next, %deal ]
+  %counter = call ptr @counter(ptr %pool, i64 %share)
+  %first = call i64 @share_begin(i64 %groups, i64 %share, i64 %threads)
+  store atomic i64 %first, ptr %counter monotonic, align 64
+  %share_next = add i64 %share, 1
+  %undealt = icmp ult i64 %share_next, %threads
+  br i1 %undealt, label %deal, label %open
+open:
+  %finished_place = getelementptr %pool, ptr %pool, i64 0, i32 2
   store atomic i64 0, ptr %finished_place monotonic, align 64
   %old = load atomic i64, ptr %pool monotonic, align 64
   %old_number = lshr i64 %old, 16
@@ -149,7 +197,7 @@ entry:
   %shifted = shl i64 %number, 16
   %opened = or i64 %shifted, 32768
   store atomic i64 %opened, ptr %pool seq_cst, align 64
-  %sleepers_place = getelementptr %pool, ptr %pool, i64 0, i32 6
+  %sleepers_place = getelementptr %pool, ptr %pool, i64 0, i32 4
   %sleepers = load atomic i64, ptr %sleepers_place seq_cst, align 64
   %asleep = icmp ne i64 %sleepers, 0
   br i1 %asleep, label %rouse, label %work
@@ -157,7 +205,7 @@ rouse:
   call void @wake(ptr %pool, i32 0)
   br label %work
 work:
-  call void @run_chunks(ptr %pool, i64 0)
+  call void @run_chunks(ptr %pool, i64 0, i64 0)
   %closing = atomicrmw and ptr %pool, i64 -32769 acq_rel
   %joined = and i64 %closing, 32767
   br label %spin
@@ -172,9 +220,9 @@ again:
   %patient = icmp ult i64 %turn_next, %spins
   br i1 %patient, label %spin, label %sleep
 sleep:
-  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 20
-  %condition = getelementptr %pool, ptr %pool, i64 0, i32 22
-  %waiting_place = getelementptr %pool, ptr %pool, i64 0, i32 8
+  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 18
+  %condition = getelementptr %pool, ptr %pool, i64 0, i32 20
+  %waiting_place = getelementptr %pool, ptr %pool, i64 0, i32 6
   %locked = call i32 @pthread_mutex_lock(ptr %mutex)
   store atomic i64 1, ptr %waiting_place seq_cst, align 64
   br label %look
@@ -194,17 +242,16 @@ done:
 }
 declare i64 @llvm.smax.i64(i64, i64)
 
-; The life of a worker: it returns after @stop only.
-define void @work(ptr %pool, i64 %spins) nounwind {
+; The life of worker number %worker, from 1 on: it returns after @stop only.
+define void @work(ptr %pool, i64 %worker, i64 %spins) nounwind {
 entry:
-  %next_place = getelementptr %pool, ptr %pool, i64 0, i32 2
-  %finished_place = getelementptr %pool, ptr %pool, i64 0, i32 4
-  %sleepers_place = getelementptr %pool, ptr %pool, i64 0, i32 6
-  %waiting_place = getelementptr %pool, ptr %pool, i64 0, i32 8
-  %stop_place = getelementptr %pool, ptr %pool, i64 0, i32 10
-  %workers_place = getelementptr %pool, ptr %pool, i64 0, i32 18
-  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 20
-  %condition = getelementptr %pool, ptr %pool, i64 0, i32 21
+  %finished_place = getelementptr %pool, ptr %pool, i64 0, i32 2
+  %sleepers_place = getelementptr %pool, ptr %pool, i64 0, i32 4
+  %waiting_place = getelementptr %pool, ptr %pool, i64 0, i32 6
+  %stop_place = getelementptr %pool, ptr %pool, i64 0, i32 8
+  %workers_place = getelementptr %pool, ptr %pool, i64 0, i32 16
+  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 18
+  %condition = getelementptr %pool, ptr %pool, i64 0, i32 19
   br label %spin
 spin:
   %last = phi i64 [ 0, %entry ], [ %last, %pause ], [ %number, %crowded ], [ %last, %lost ],
@@ -243,7 +290,7 @@ lost:
   br label %spin
 run:
   %thread = add i64 %joined, 1
-  call void @run_chunks(ptr %pool, i64 %thread)
+  call void @run_chunks(ptr %pool, i64 %thread, i64 %worker)
   %finished = atomicrmw add ptr %finished_place, i64 1 seq_cst
   %waiting = load atomic i64, ptr %waiting_place seq_cst, align 64
   %is_awaited = icmp ne i64 %waiting, 0
@@ -278,7 +325,7 @@ leave:
 }
 
 define void @stop(ptr %pool) nounwind {
-  %stop_place = getelementptr %pool, ptr %pool, i64 0, i32 10
+  %stop_place = getelementptr %pool, ptr %pool, i64 0, i32 8
   store atomic i64 1, ptr %stop_place seq_cst, align 64
   call void @wake(ptr %pool, i32 0)
   ret void

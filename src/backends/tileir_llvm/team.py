@@ -14,7 +14,7 @@ from tileir.core.errors import BackendError
 from tileir_llvm.buffers import HostBuffer, allocate
 from tileir_llvm.compiler import object_code
 from tileir_llvm.loader import Code, load_code
-from tileir_llvm.pool_code import POOL_BYTES, pool_code
+from tileir_llvm.pool_code import pool_bytes, pool_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ class _Native:
     code: Code
     setup: Callable[[int], None]
     launch: Callable[[int, int, bytes, int, int, int, int, int], None]
-    work: Callable[[int, int], None]
+    work: Callable[[int, int, int], None]
     stop: Callable[[int], None]
 
 
@@ -128,11 +128,11 @@ def start_team(helpers: int, features: tuple[str, ...]) -> Team:
         native = _native(features)
     except BackendError:
         return PythonTeam(ThreadPoolExecutor(helpers, "tileir"))
-    memory = allocate(POOL_BYTES)
+    memory = allocate(pool_bytes(helpers + 1))
     memory.array[:] = 0
     native.setup(memory.address)
     threads = tuple(
-        threading.Thread(target=native.work, args=(memory.address, SPINS), name=f"tileir-{number}", daemon=True)
+        threading.Thread(target=native.work, args=(memory.address, number, SPINS), name=f"tileir-{number}", daemon=True)
         for number in range(1, helpers + 1)
     )
     for thread in threads:
@@ -148,6 +148,6 @@ def _native(features: tuple[str, ...]) -> _Native:
         code,
         ctypes.CFUNCTYPE(None, _POINTER)(setup),
         ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER, _POINTER, _NUMBER, _NUMBER, _NUMBER, _NUMBER)(launch),
-        ctypes.CFUNCTYPE(None, _POINTER, _NUMBER)(work),
+        ctypes.CFUNCTYPE(None, _POINTER, _NUMBER, _NUMBER)(work),
         ctypes.CFUNCTYPE(None, _POINTER)(stop),
     )
