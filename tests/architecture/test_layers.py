@@ -1,0 +1,70 @@
+"""A stage looks only at the stages before it, and back ends see only what a stranger's could."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final
+
+from strategies.sources import BACKENDS, PACKAGE, ROOT, functions_of, imports_of, module_of, name_of, python_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAYERS: Final = ("core", "poly", "tile", "typed", "stripe", "passes", "semtree", "runtime", "driver")
+TOP: Final = ("tileir", "tileir.__main__")
+OPEN_TO_BACKENDS: Final = {"core", "semtree", "runtime"}
+STAGES: Final = [path for path in python_files(PACKAGE) if module_of(path) not in TOP]
+PLUGINS: Final = python_files(ROOT / "plugins")
+OUTSIDERS: Final = [*python_files(BACKENDS), *PLUGINS]
+
+
+def stage_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def uses(path: Path) -> list[tuple[str, str]]:
+    """Return what a file imports of the package, with ``from tileir import stage`` resolved."""
+    found = [(module, name) for module, name in imports_of(path) if module.split(".")[0] == "tileir"]
+    return [
+        (f"tileir.{name}", "") if module == "tileir" and name in LAYERS else (module, name) for module, name in found
+    ]
+
+
+def test_every_stage_has_its_place() -> None:
+    folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert folders == set(LAYERS)
+
+
+def test_stages_look_only_back() -> None:
+    def earlier(path: Path) -> tuple[str, ...]:
+        return LAYERS[: LAYERS.index(stage_of(module_of(path))) + 1]
+
+    assert [(name_of(p), module) for p in STAGES for module, _ in uses(p) if stage_of(module) not in earlier(p)] == []
+
+
+def test_backends_see_what_is_open_to_them() -> None:
+    used = [(name_of(path), module) for path in OUTSIDERS for module, _ in uses(path) if module != "tileir"]
+    assert [(name, module) for name, module in used if stage_of(module) not in OPEN_TO_BACKENDS] == []
+
+
+def test_plugins_know_nothing_of_our_own_backends() -> None:
+    used = [(name_of(path), module) for path in PLUGINS for module, _ in imports_of(path)]
+    assert [(name, module) for name, module in used if module.startswith("tileir_llvm")] == []
+
+
+def test_private_names_stay_in_their_module() -> None:
+    used = [(name_of(path), *use) for path in (*python_files(PACKAGE), *OUTSIDERS) for use in uses(path)]
+    assert [(path, module, name) for path, module, name in used if name.startswith("_") or "._" in module] == []
+
+
+def test_stages_import_stages_at_the_top() -> None:
+    """Inside functions stands only what is slow to load; the driver decides for itself."""
+    inner = [
+        (name_of(path), node.module)
+        for path in STAGES
+        if stage_of(module_of(path)) != "driver"
+        for function in functions_of(path)
+        for node in ast.walk(function)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tileir")
+    ]
+    assert inner == [("src/tileir/typed/ir.py", "tileir.typed.dataflow")]
