@@ -1,0 +1,29 @@
+"""Sphinx configuration: Markdown in, HTML out; the examples of every page run under the builder ``doctest``."""
+
+import sys
+from importlib import metadata
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import tables
+
+project = "tileir"
+author = "The tileir developers"
+release = metadata.version("tileir")
+
+extensions = ["myst_parser", "sphinx.ext.doctest"]
+myst_enable_extensions = ["deflist", "dollarmath", "substitution"]
+myst_heading_anchors = 3
+myst_substitutions = {
+    "codes": tables.codes(),
+    "dtypes": tables.dtypes(),
+    "expansions": tables.expansions(),
+    "passes": tables.passes(),
+    "precedence": tables.precedence(),
+}
+
+html_theme = "furo"
+html_title = f"tileir {release}"
+
+doctest_global_setup = "import numpy as np; import tileir"

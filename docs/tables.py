@@ -1,0 +1,85 @@
+"""Tables of the manual, made of the tables that the compiler itself uses, so that they cannot differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.codes import CODES
+from tileir.core.dtype import DType
+from tileir.passes.catalog import PASSES
+from tileir.semtree.expansions import ULP
+from tileir.tile.grammar import CONDITIONAL_RANK, RANK, UNARY_RANK
+from tileir.tile.ir import UnaryOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+STAGES = {
+    "1": "Text",
+    "2": "Names and structure",
+    "3": "Dtypes and shapes",
+    "4": "Index mathematics",
+    "5": "Intermediate representations and passes",
+    "6": "JSON",
+    "7": "Arrays and running",
+    "8": "Back ends and devices",
+    "9": "Command line",
+}
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    heads = tuple(heads)
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def codes() -> str:
+    """Return one table of diagnostic codes for each stage, under a bold title."""
+    parts = []
+    for digit, title in STAGES.items():
+        rows = [(f"`{code}`", text) for code, text in CODES.items() if code[3] == digit]
+        parts.append(f"**{title}**\n\n{_table(('code', 'meaning'), rows)}")
+    return "\n\n".join(parts)
+
+
+def precedence() -> str:
+    """Return the operators of Tile, loosest first, each rank on a line."""
+    ranks: dict[int, list[str]] = {CONDITIONAL_RANK: ["? :"]}
+    for operator, rank in RANK.items():
+        ranks.setdefault(rank, []).append(operator.value)
+    ranks[UNARY_RANK] = [f"{operator.value} (prefix)" for operator in UnaryOperator]
+    rows = [(str(place), " ".join(f"`{sign}`" for sign in ranks[rank])) for place, rank in enumerate(sorted(ranks), 1)]
+    return _table(("", "operators"), rows)
+
+
+def dtypes() -> str:
+    """Return the element types with their NumPy dtypes and limits."""
+
+    def limits(dtype: DType) -> str:
+        return "IEEE, with infinities and NaN" if dtype.is_float else f"{dtype.minimum} to {dtype.maximum}"
+
+    rows = [(f"`{d.value}`", f"`{d.numpy.name}`", str(d.itemsize), limits(d)) for d in DType]
+    return _table(("dtype", "NumPy", "bytes", "values"), rows)
+
+
+def expansions() -> str:
+    """Return the bounds of the errors of expanded functions, in units in the last place."""
+    ops = dict.fromkeys(op for op, _ in ULP)
+    rows = [(f"`{op.value}`", *(f"{ULP[op, dtype]:g}" for dtype in (DType.F32, DType.F64))) for op in ops]
+    return _table(("function", "f32", "f64"), rows)
+
+
+def passes() -> str:
+    """Return every pass with its options and their defaults."""
+    rows = []
+    for step in PASSES:
+        options = [f"`{field.name}={_default(field.default)}`" for field in attrs.fields(step)]  # type: ignore[arg-type]
+        first_sentence = (step.__doc__ or "").partition(".")[0]
+        rows.append((f"`{step.name}`", " ".join(first_sentence.split()), ", ".join(options)))
+    return _table(("pass", "what it does", "options"), rows)
+
+
+def _default(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value).replace("'", "")
