@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tileir.core.errors import BackendError
 from tileir.runtime.context import Context, default_context
+from tileir.runtime.discovery import GROUP, Registry, installed
 from tileir.runtime.interface import Options
 
 if TYPE_CHECKING:
@@ -61,3 +63,14 @@ def test_a_closed_context_opens_again(context: Context) -> None:
 
 def test_there_is_one_default_context() -> None:
     assert default_context() is default_context()
+
+
+def test_a_failing_back_end_is_passed_over() -> None:
+    broken = EntryPoint("aaa", "no_such_module:BACKEND", GROUP)
+    context = Context(registry=Registry(find=lambda: (broken, *installed())))
+    assert context.device().backend == "llvm"
+    with pytest.raises(BackendError, match="no device 'bbb'") as error:
+        context.device("bbb")
+    assert any("no_such_module" in note for note in error.value.diagnostics[0].notes)
+    with pytest.raises(BackendError, match="no_such_module"):
+        context.device("aaa.0")
