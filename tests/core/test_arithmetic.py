@@ -119,9 +119,8 @@ def value(array: np.ndarray[Any, Any]) -> Any:
 
 
 @pytest.mark.parametrize("op", [op for op in Op if op.info.domain is not Domain.FLOAT and op is not Op.COND])
-@pytest.mark.parametrize("dtype", INTEGERS)
-@settings(max_examples=25)
-@given(data=st.data())
+@settings(max_examples=100)
+@given(data=st.data(), dtype=st.sampled_from(INTEGERS))
 def test_integer_operations_agree_with_int(op: Op, dtype: DType, data: st.DataObject) -> None:
     args = [data.draw(integers(dtype)) for _ in range(op.info.arity)]
     result = apply(op, *(constant(arg, dtype) for arg in args))
@@ -190,9 +189,8 @@ MATHS: dict[Op, Callable[[float], float]] = {
 
 
 @pytest.mark.parametrize("op", MATHS)
-@pytest.mark.parametrize("dtype", FLOATS)
-@given(x=st.floats(0.0625, 0.9375, width=16))
-@settings(max_examples=30)
+@given(x=st.floats(0.0625, 0.9375, width=16), dtype=st.sampled_from(FLOATS))
+@settings(max_examples=50)
 def test_functions_agree_with_math(op: Op, dtype: DType, x: float) -> None:
     x = float(rounded(x, dtype))
     assert float(apply(op, constant(x, dtype))) == pytest.approx(MATHS[op](x), rel=2.0 ** (1 - DIGITS[dtype]))

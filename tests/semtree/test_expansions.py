@@ -101,6 +101,17 @@ def test_error_is_within_the_stated_bound(op: Op, dtype: DType) -> None:
     assert distance <= ULP[op, dtype], where
 
 
+@pytest.mark.parametrize("op", [Op.SIN, Op.COS, Op.TAN])
+@pytest.mark.parametrize(
+    ("angle", "dtype"), [(16367173 * 2.0**72, DType.F32), (6381956970095103 * 2.0**797, DType.F64)]
+)
+def test_angles_nearest_to_a_multiple_of_a_quarter_turn(op: Op, angle: float, dtype: DType) -> None:
+    """They lose most bits in the reduction, of all numbers of their type (Muller, "Elementary Functions")."""
+    args = [narrow(np.array([angle]), dtype)]
+    distance, where = worst(op, dtype, evaluate(op, *args), args, precision=1300)
+    assert distance <= ULP[op, dtype], where
+
+
 SPECIAL: Final = [
     0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 4.0, -7.0, 20.0, 88.72284, 88.8,
     -87.4, -103.9, -104.5, 709.78, 709.8, -745.0, -746.0, -708.5, 1e-5, 9.02, 1e10, -1e10, 2.0**24 + 1, 2.0**53, 1e300,
