@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.rewrite import fixpoint
 from tileir.semtree.expression_rules import rules_for
-from tileir.semtree.rewrite import map_expr, map_stmts, with_body
+from tileir.semtree.rewrite import children, map_stmts, with_body, with_children
 from tileir.semtree.statement_rules import drop_dead, flatten, propagate_copies
 
 if TYPE_CHECKING:
@@ -22,24 +24,37 @@ def simplify(kernel: KernelFunction) -> KernelFunction:
     The kernel must be legal, and stays so. Reads that are not needed are dropped, and with them the faults
     that they would have been.
     """
-    return fixpoint(_step, kernel, rounds=_MAX_ROUNDS)
+    expressions = _Expressions()
 
+    def step(kernel: KernelFunction) -> KernelFunction:
+        kernel = propagate_copies(kernel)
+        kernel = with_body(kernel, map_stmts(expressions.simplified, kernel.body))
+        return drop_dead(flatten(kernel))
 
-def _step(kernel: KernelFunction) -> KernelFunction:
-    kernel = propagate_copies(kernel)
-    kernel = with_body(kernel, map_stmts(simplify_expr, kernel.body))
-    return drop_dead(flatten(kernel))
+    return fixpoint(step, kernel, rounds=_MAX_ROUNDS)
 
 
 def simplify_expr(expr: Expr) -> Expr:
     """Apply the rules of expressions until none fits; ``expr`` itself where none does."""
-    return map_expr(_simplify_node, expr)
+    return _Expressions().simplified(expr)
 
 
-def _simplify_node(expr: Expr) -> Expr:
-    """Apply the rules to a node over simplified operands, and then to what the first one that fits returns."""
-    for law in rules_for(expr):
-        new = law(expr)
-        if new is not None:
-            return simplify_expr(new)
-    return expr
+@attrs.define
+class _Expressions:
+    """Simplifies expressions, and remembers by identity which ones are as simple as they get."""
+
+    _simple: dict[int, Expr] = attrs.field(factory=dict, init=False)
+
+    def simplified(self, expr: Expr) -> Expr:
+        below = children(expr)
+        if not below or id(expr) in self._simple:
+            return expr
+        node = with_children(expr, tuple(map(self.simplified, below)))
+        for law in rules_for(node):
+            new = law(node)
+            if new is not None:
+                node = self.simplified(new)
+                break
+        # Held as well, so that its identity cannot pass to another object.
+        self._simple[id(node)] = node
+        return node

@@ -24,20 +24,16 @@ def roots(stmt: Stmt) -> tuple[Expr, ...]:
 
 
 def distinct_nodes(kernel: KernelFunction) -> Iterator[Expr]:
-    """Yield every expression of the kernel, operands first; one object that occurs many times comes once."""
+    """Yield every expression of the kernel, in the order of the text; one object that occurs many times comes once."""
     seen: set[int] = set()
     for stmt in statements(kernel.body):
         stack = list(reversed(roots(stmt)))
         while stack:
-            node = stack[-1]
-            missing = [child for child in reversed(children(node)) if id(child) not in seen]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
+            node = stack.pop()
             if id(node) not in seen:
                 seen.add(id(node))
                 yield node
+                stack.extend(reversed(children(node)))
 
 
 def check_nesting(kernel: KernelFunction) -> Iterator[Diagnostic]:
@@ -51,16 +47,33 @@ def check_nesting(kernel: KernelFunction) -> Iterator[Diagnostic]:
 
 def check_depth(kernel: KernelFunction) -> Iterator[Diagnostic]:
     """Expressions are so flat that recursion over them is safe, and not exponentially large as trees."""
-    known: dict[int, tuple[int, int]] = {}
-    for root in distinct_nodes(kernel):
-        sizes = [known[id(child)] for child in children(root)]
-        depth = 1 + max((depth for depth, _ in sizes), default=0)
-        size = 1 + sum(size for _, size in sizes)
-        known[id(root)] = depth, size
-        if depth == MAX_DEPTH + 1:
-            yield Diagnostic("TIL103", f"an expression is nested more than {MAX_DEPTH} deep: declare a part of it")
-        elif depth <= MAX_DEPTH and size > _MAX_SIZE and all(below <= _MAX_SIZE for _, below in sizes):
-            yield Diagnostic("TIL105", f"an expression has more than {_MAX_SIZE} nodes: declare what it repeats")
+    measured: dict[int, tuple[int, int]] = {}
+    for stmt in statements(kernel.body):
+        for root in roots(stmt):
+            depth, size = _measure(root, measured)
+            if depth > MAX_DEPTH:
+                yield Diagnostic("TIL103", f"an expression is nested more than {MAX_DEPTH} deep: declare a part of it")
+            elif size > _MAX_SIZE:
+                yield Diagnostic("TIL105", f"an expression has more than {_MAX_SIZE} nodes: declare what it repeats")
+
+
+def _measure(root: Expr, measured: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Return the depth of an expression and its size as a tree, in time linear in its distinct objects."""
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        below = children(node)
+        missing = [child for child in below if id(child) not in measured]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        depth, size = 0, 1
+        for child in below:
+            inner, count = measured[id(child)]
+            depth, size = max(depth, inner), size + count
+        measured[id(node)] = depth + 1, size
+    return measured[id(root)]
 
 
 def check_arity(kernel: KernelFunction) -> Iterator[Diagnostic]:
