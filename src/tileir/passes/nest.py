@@ -17,7 +17,7 @@ from tileir.poly.affine import Affine, total
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from tileir.core.dtype import DType
     from tileir.core.ops import Aggregation
@@ -318,7 +318,7 @@ class _Emitter:
         chosen: dict[Use, str] = {}
         for use in _subtree_uses(node):
             source = inherited[use] if use in inherited else roots[use.root]
-            view = self._view(use, source, own, seen, whole=use not in inherited)
+            view = self._view(use, source, own, bound, whole=use not in inherited)
             if node.statements:
                 written[attrs.evolve(view, name=use.name)] = use.name
             elif view not in written:
@@ -337,20 +337,27 @@ class _Emitter:
         )
 
     def _view(
-        self, use: Use, source: str, own: Container[str], seen: Container[str], *, whole: bool
+        self, use: Use, source: str, own: frozenset[str], bound: frozenset[str], *, whole: bool
     ) -> stripe.Refinement:
-        """Return the refinement for the part of a use that this node's indices move, without a name."""
-        access = tuple(
-            Affine.of({i: c for i, c in affine.terms if i in own}, affine.offset if whole else 0)
-            for affine in use.access
-        )
-        dims = []
+        """Return the refinement for the part of a use that this node's indices move, without a name.
+
+        It starts at the least element that any point of the levels below touches.
+        """
+        seen = own | bound
+        access, dims = [], []
         sizes = use.sizes or (1,) * len(use.access)
         for affine, size, stride in zip(use.access, sizes, use.strides, strict=True):
-            reach = sum(abs(int(c)) * (self.ranges[i] - 1) for i, c in affine.terms if i not in seen)
-            dims.append(stripe.Dim(size + reach, stride))
+            low, high = self._reach(affine, seen)
+            start = affine.offset + low if whole else low - self._reach(affine, bound)[0]
+            access.append(Affine.of({i: c for i, c in affine.terms if i in own}, start))
+            dims.append(stripe.Dim(size + high - low, stride))
         shape = stripe.TensorShape(use.dtype, tuple(dims))
-        return stripe.Refinement("", use.direction, source, access, shape, use.aggregation)
+        return stripe.Refinement("", use.direction, source, tuple(access), shape, use.aggregation)
+
+    def _reach(self, affine: Affine, seen: frozenset[str]) -> tuple[int, int]:
+        """Return the least and the greatest value of the terms of indices that are not ``seen``."""
+        moves = [int(c) * (self.ranges[i] - 1) for i, c in affine.terms if i not in seen]
+        return sum(min(0, move) for move in moves), sum(max(0, move) for move in moves)
 
 
 def product(ranges: Iterable[int]) -> int:

@@ -79,9 +79,19 @@ def check_bounds(scope: Scope) -> Iterator[Diagnostic]:
 
 
 def _overhang(scope: Scope, view: Refinement, source: Refinement) -> str | None:
-    """Say how ``view`` leaves ``source``; None where it stays inside."""
+    """Say how ``view`` leaves ``source``; None where it stays inside.
+
+    A view that leaves an axis may still be one with other axes, some of which happen to have the same strides.
+    """
     if not same_axes(view, source):
         return _flat_overhang(scope, view, source)
+    fault = _axis_overhang(scope, view, source)
+    if fault is None or view.shape.strides == source.shape.strides:
+        return fault
+    return None if _flat_overhang(scope, view, source) is None else fault
+
+
+def _axis_overhang(scope: Scope, view: Refinement, source: Refinement) -> str | None:
     for axis, (affine, dim, outer) in enumerate(zip(view.access, view.shape.dims, source.shape.dims, strict=True)):
         low, high = _extent(scope, affine, dim.size)
         if low < 0 or high > outer.size:

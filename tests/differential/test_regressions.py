@@ -1,0 +1,45 @@
+"""Programs that some way of running them once got wrong: every device, pipeline and interpreter agrees on them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from strategies import means
+from strategies.tile import assert_equal
+from tileir.core.dtype import DType
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.interpreter import interpret
+from tileir.typed.ir import TensorType
+
+Shapes = dict[str, tuple[int, ...]]
+
+PROGRAMS: dict[str, tuple[str, Shapes]] = {
+    "reshape to the same stride": ("function (A[N, M]) -> (O) { O = reshape(A, 1, N * M); }", {"A": (3, 3)}),
+    "reduction from the end": (
+        "function (A[N, M], B[M, L]) -> (O) { O[i, k : N, L] = +(A[i, M - 1 - j] * B[j, k]); }",
+        {"A": (5, 40), "B": (40, 33)},
+    ),
+    "one index forwards and backwards": (
+        "function (A[N, M]) -> (O) { O[l + j : M + 1] = +(A[2 - j, j] == A[j + i, k] ? A[k + 1, k]); }",
+        {"A": (4, 3)},
+    ),
+}
+"""Text and shapes; all arguments are small integers in f32."""
+
+
+@pytest.mark.parametrize("passes", means.PASSES)
+@pytest.mark.parametrize("target", means.TARGETS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_all_means_agree(name: str, target: str, passes: str) -> None:
+    text, shapes = PROGRAMS[name]
+    function = parse(text)
+    generator = np.random.default_rng(3)
+    inputs = {n: np.asarray(generator.integers(-3, 4, shape), np.float32) for n, shape in shapes.items()}
+    types = {n: TensorType(DType.F32, shape) for n, shape in shapes.items()}
+    expected = interpret(infer(function, types), inputs)
+    compiled = means.stages(function, inputs, target, passes)
+    assert_equal(means.on_device(compiled, inputs), expected)
+    assert_equal(means.by_kernel_interpreter(compiled, inputs), expected)
+    assert_equal(means.by_stripe_interpreter(compiled, inputs, scheduled=True), expected)

@@ -1,0 +1,80 @@
+"""The means of running a Tile function, and the devices and pass pipelines to run it with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+
+from strategies.devices import compiler, executor
+from strategies.tile_exact import dtype_of
+from tileir.core.target import Target
+from tileir.driver.compiler import compile_stages
+from tileir.passes.catalog import PIPELINES
+from tileir.passes.register_tile import RegisterTile
+from tileir.passes.split_reduction import SplitReduction
+from tileir.passes.thread import Thread
+from tileir.passes.vectorise import Vectorise
+from tileir.runtime.plan import Plan
+from tileir.semtree.interpreter import run_program
+from tileir.stripe.interpreter import interpret as interpret_stripe
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.driver.compiler import Stages
+    from tileir.passes.base import Pass
+    from tileir.tile.ir import Function
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def small_work(target: Target) -> tuple[Pass, ...]:
+    """Return the passes for a processor, told to split, pack and chunk what is far too small to be worth it."""
+    changes: dict[type[Pass], dict[str, int]] = {
+        SplitReduction: {"operations": 8, "parts": 4},
+        RegisterTile: {"cache_bytes": 64},
+        Vectorise: {"chunk": 32},
+        Thread: {"groups": 6},
+    }
+    return tuple(attrs.evolve(step, **changes.get(type(step), {})) for step in PIPELINES["cpu"](target))  # type: ignore[misc]
+
+
+TARGETS: Final = {
+    "narrow": Target("narrow", vector_bytes=16, vector_registers=8, threads=1, cache_bytes=(1024,)),
+    "middle": Target("middle", vector_bytes=32, vector_registers=16, threads=2),
+    "wide": Target("wide", vector_bytes=64, vector_registers=32, threads=4),
+    "scalar": Target("scalar", vector_bytes=8, vector_registers=4, threads=3),
+}
+"""Devices unlike each other; the host runs the kernels of all of them."""
+
+PASSES: Final = {**PIPELINES, "small": small_work}
+"""Pipelines by name."""
+
+
+def stages(function: Function, inputs: Mapping[str, Array], target: str = "middle", passes: str = "cpu") -> Stages:
+    """Take a function down to kernels for one of :data:`TARGETS` with one of :data:`PASSES`."""
+    types = {name: TensorType(dtype_of(array), array.shape) for name, array in inputs.items()}
+    chosen = TARGETS[target]
+    return compile_stages(function, types, chosen, passes=PASSES[passes](chosen))
+
+
+def on_device(compiled: Stages, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Compile the kernels for the host's processor, and run them."""
+    plan = Plan.of(compiled.sem, compiler().build(compiled.sem.kernels), executor())
+    results = {b.name: np.empty(b.shape, b.dtype.numpy) for b in plan.outputs}
+    plan.run([np.ascontiguousarray(inputs[b.name]) for b in plan.inputs], list(results.values()))
+    return {name: results[name] for name in compiled.typed.outputs}
+
+
+def by_kernel_interpreter(compiled: Stages, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Interpret the kernels."""
+    results = run_program(compiled.sem, inputs)
+    return {name: results[name] for name in compiled.typed.outputs}
+
+
+def by_stripe_interpreter(compiled: Stages, inputs: Mapping[str, Array], *, scheduled: bool) -> dict[str, Array]:
+    """Interpret the Stripe program before or after the passes."""
+    return interpret_stripe(compiled.scheduled if scheduled else compiled.stripe, inputs)
