@@ -12,6 +12,7 @@ from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import Pass, run
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.split_reduction import SplitReduction
+from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.thread import Thread
 from tileir.passes.vectorise import Vectorise
 from tileir.passes.vectorise_reduction import VectoriseReduction
@@ -35,6 +36,7 @@ SCHEDULES: dict[str, tuple[Pass, ...]] = {
         Thread(),
     ),
     "split": (SplitReduction(parts=4, operations=1), Accumulate(), VectoriseReduction(vector_bytes=16), Thread()),
+    "streams": (Accumulate(), StreamReduction(vector_bytes=16, stretch_bytes=32, unroll=3), Thread()),
     "fixed tile": (Accumulate(), RegisterTile(vector_bytes=16, rows=3, columns=2), Thread()),
 }
 

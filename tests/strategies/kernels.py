@@ -37,6 +37,10 @@ PROGRAMS: Final[dict[str, tuple[str, dict[str, tuple[int, ...]]]]] = {
         {"A": (3, 9, 5), "B": (3, 5, 18)},
     ),
     "sum over rows": ("function (A[M, N]) -> (O) { O[n : N] = +(A[m, n]); }", {"A": (7, 35)}),
+    "sum over rows of two axes": (
+        "function (A[M, P, N]) -> (O) { T[n : N] = +(A[m, p, n]); O = T * 2.0; }",
+        {"A": (3, 6, 32)},
+    ),
     "sum over columns": ("function (A[M, N]) -> (O) { O[m : M] = +(A[m, n]); }", {"A": (7, 75)}),
     "product over columns": ("function (A[M, N]) -> (O) { O[m : M] = *(A[m, n]); }", {"A": (2, 33)}),
     "greatest of all": ("function (A[M, N]) -> (O) { O[] = >(A[m, n]); }", {"A": (7, 75)}),

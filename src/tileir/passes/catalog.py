@@ -10,10 +10,12 @@ from tileir.passes.accumulate import Accumulate
 from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.dead_code import DeadCode
 from tileir.passes.fuse import Fuse
+from tileir.passes.inline import Inline
 from tileir.passes.localise import Localise
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.scalarise import Scalarise
 from tileir.passes.split_reduction import SplitReduction
+from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.thread import Thread
 from tileir.passes.vectorise import Vectorise
 from tileir.passes.vectorise_reduction import VectoriseReduction
@@ -29,10 +31,12 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Canonicalise,
     DeadCode,
     Fuse,
+    Inline,
     Localise,
     RegisterTile,
     Scalarise,
     SplitReduction,
+    StreamReduction,
     Thread,
     Vectorise,
     VectoriseReduction,
@@ -49,6 +53,7 @@ def fused(_: Target) -> tuple[Pass, ...]:
     """Return the passes that no device decides: kernels are joined and cleaned up, but not scheduled."""
     return (
         Canonicalise(merge=False),  # boxes are compared index by index
+        Inline(),
         Accumulate(),
         DeadCode(),
         Fuse(),
@@ -64,6 +69,7 @@ def cpu(target: Target) -> tuple[Pass, ...]:
     return (
         SplitReduction(parts=4 * target.threads if target.threads > 1 else 1),
         *fused(target),
+        StreamReduction(vector_bytes=target.vector_bytes),
         RegisterTile(
             vector_bytes=target.vector_bytes,
             registers=target.vector_registers,
