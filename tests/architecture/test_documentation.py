@@ -1,0 +1,85 @@
+"""What README, ARCHITECTURE.md and the manual say of the code is true."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from strategies.pages import command_output, console_examples, printed, python_examples
+from strategies.sources import ROOT, python_files, tree_of
+
+from tileir.tile.functions import BUILTINS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGES = ("README.md", "docs/cli.md")
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the examples, there and in a subfolder, and the arrays that pages speak of."""
+    path = tmp_path_factory.mktemp("pages")
+    shutil.copytree(ROOT / "examples", path / "examples")
+    shutil.copytree(ROOT / "examples", path, dirs_exist_ok=True)
+    np.save(path / "a.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
+    np.save(path / "b.npy", np.ones((3, 2), np.float32))
+    return path
+
+
+def test_architecture_lists_every_source_file_once() -> None:
+    listed = re.findall(r"^- `(.+?\.py)`: .+", page("ARCHITECTURE.md"), re.MULTILINE)
+    present = [
+        path.relative_to(ROOT / "src").as_posix()
+        for path in python_files(ROOT / "src")
+        if path.name != "__init__.py" or not _is_only_a_docstring(path)
+    ]
+    assert sorted(listed) == sorted(present)
+
+
+def _is_only_a_docstring(path: Path) -> bool:
+    body = tree_of(path).body
+    return len(body) == 1 and isinstance(body[0], ast.Expr)
+
+
+def test_readme_shows_what_its_examples_print() -> None:
+    namespace: dict[str, Any] = {}
+    examples = python_examples(page("README.md"))
+    assert len(examples) >= 4
+    for example in examples:
+        assert printed(example.code, namespace).rstrip() == example.shown.rstrip()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_show_what_their_commands_print(name: str, folder: Path) -> None:
+    examples = console_examples(page(name))
+    assert examples
+    for example in examples:
+        assert command_output(example.code, folder) == example.shown
+
+
+def test_language_reference_names_every_function() -> None:
+    reference = page("docs/tile.md")
+    called = set(re.findall(r"`([a-z_0-9]+)(?:\(.*?\))?`", reference))
+    assert sorted(BUILTINS.keys() - called) == []
+
+
+def test_ci_runs_the_command_of_the_readme() -> None:
+    block = page("README.md").partition("<!-- tests -->")[2].partition("<!-- end -->")[0]
+    commands = [line for line in block.splitlines() if line and not line.startswith("```")]
+    assert len(commands) == 1
+    assert "tox" in commands[0]
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", page(name))
+    assert [link for link in links if not (ROOT / link).exists()] == []
