@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 from bisect import bisect_right
 from functools import cached_property, lru_cache
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import attrs
 
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[1])
+_PACKAGE_ROOT = str(Path(__file__).resolve().parents[1]) + os.sep
 _EXCERPT = 160  # characters of a line that an excerpt shows
 
 

@@ -1,0 +1,34 @@
+"""Fresh names."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tileir.core.names import NameScope
+
+STEMS = st.sampled_from(["x", "x_0", "x_1", "y"])
+
+
+@given(st.sets(STEMS), st.lists(STEMS))
+def test_fresh_names_are_new_and_the_least_that_are(taken: set[str], stems: list[str]) -> None:
+    scope = NameScope.of(taken)
+    used = set(taken)
+    for stem in stems:
+        name = scope.fresh(stem)
+        candidates = [stem, *(f"{stem}_{number}" for number in range(len(used) + 1))]
+        assert name == next(candidate for candidate in candidates if candidate not in used)
+        assert name in scope
+        used.add(name)
+
+
+def test_many_fresh_names_are_quick() -> None:
+    scope = NameScope()
+    assert len({scope.fresh("t") for _ in range(100_000)}) == 100_000
+
+
+def test_added_names_are_taken() -> None:
+    scope = NameScope()
+    scope.add("a")
+    assert "a" in scope
+    assert scope.fresh("a") == "a_0"

@@ -1,0 +1,63 @@
+"""Places in texts and in the user's Python."""
+
+from __future__ import annotations
+
+import builtins
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tileir.core.span import Source, Span, call_site
+
+
+@given(st.text(alphabet="ab\n\t", min_size=1), st.data())
+def test_line_and_column_are_those_of_splitting(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text) - 1))
+    span = Span(Source(text), start, start + 1)
+    before = text[:start].split("\n")
+    assert (span.line, span.column) == (len(before), len(before[-1]) + 1)
+    assert span.text == text[start]
+
+
+@given(st.text(alphabet="ab\n\t"), st.data())
+def test_carets_stand_below_the_spanned_part(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text)))
+    stop = data.draw(st.integers(start, len(text)))
+    shown, carets = Span(Source(text), start, stop).excerpt().split("\n")
+    place = carets.index("^")
+    width = carets.count("^")
+    spanned = text[start:stop].split("\n")[0]
+    assert width == max(1, len(spanned))
+    assert shown[place : place + len(spanned)] == spanned
+    assert carets[:place].replace("|", " ").strip() == ""
+
+
+def test_spans_join() -> None:
+    source = Source("abcdef")
+    assert Span(source, 1, 2).to(Span(source, 4, 5)).text == "bcde"
+    assert Span(source, 1, 5).to(Span(source, 2, 3)).text == "bcde"
+
+
+def test_long_lines_are_cut_around_the_span() -> None:
+    text = "x" * 10_000 + "HERE" + "y" * 10_000
+    excerpt = Span(Source(text), 10_000, 10_004).excerpt()
+    shown, carets = excerpt.split("\n")
+    assert len(shown) < 200
+    assert shown[carets.index("^") :].startswith("HERE")
+
+
+def test_sources_are_compared_by_identity() -> None:
+    assert Source("a") != Source("a")
+
+
+def test_call_site_is_the_line_of_the_caller() -> None:
+    span = call_site()  # this line
+    assert span is not None
+    assert span.text == "span = call_site()  # this line"
+    assert span.source.name == __file__
+
+
+def test_call_site_of_code_without_source_is_unknown() -> None:
+    scope: dict[str, object] = {"call_site": call_site}
+    builtins.exec(compile("span = call_site()", "<nowhere>", "exec"), scope)
+    assert scope["span"] is None
