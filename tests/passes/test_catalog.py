@@ -14,6 +14,7 @@ from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.catalog import PASSES, PIPELINES, load_pipeline, parse_pipeline, pipeline_for
 from tileir.passes.dead_code import DeadCode
 from tileir.passes.fuse import Fuse
+from tileir.passes.inline import Inline
 from tileir.passes.localise import Localise
 from tileir.passes.pipeline import to_json, to_text
 from tileir.passes.scalarise import Scalarise
@@ -32,6 +33,7 @@ STRUCTURAL: tuple[Pass, ...] = (
     Fuse(),
     Fuse(max_reductions=3),
     Fuse(siblings=False, max_refinements=3),
+    Inline(),
     Localise(),
     Scalarise(),
 )

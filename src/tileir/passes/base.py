@@ -55,7 +55,7 @@ def run(
     for step in passes:
         after = step(program)
         if verify and after is not program:
-            verify_program(after, step.name)
+            verify_program(after, step.name, since=program)
         program = after
         if dump is not None:
             dump(step.name, program)

@@ -182,7 +182,7 @@ class FusionGroup:
         return attrs.evolve(
             self.block,
             name=name if len(name) <= _LONGEST_NAME else first.name,
-            comments=(*first.comments, *second.comments),
+            comments=tuple(dict.fromkeys((*first.comments, *second.comments))),
             tags=Tags(tuple(sorted({**dict(other.tags.items), **dict(self.block.tags.items)}.items()))).add(*tags),
         )
 

@@ -1,0 +1,266 @@
+"""Compute the elements that a reduction reads where it reads them, instead of storing them first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import prod
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import attrs
+
+from tileir.core.names import NameScope
+from tileir.core.ops import Aggregation, Op
+from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.analysis.dependences import roots
+from tileir.passes.base import selected, with_kernels
+from tileir.passes.reindex import reindexed, renamed
+from tileir.stripe.ir import (
+    Block,
+    Direction,
+    Intrinsic,
+    Load,
+    Special,
+    Store,
+    scalar_output,
+    views_written,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.poly.affine import Affine
+    from tileir.stripe.ir import Program, Refinement, Statement
+
+CHEAP: Final = frozenset(
+    (
+        *(Op.IDENT, Op.NEG, Op.ABS, Op.BIT_NOT, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC, Op.ADD, Op.SUB, Op.MUL),
+        *(Op.MAX, Op.MIN, Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.BIT_LEFT, Op.BIT_RIGHT, Op.COND, Op.FMA),
+        *(Op.CMP_EQ, Op.CMP_NE, Op.CMP_LT, Op.CMP_LE, Op.CMP_GT, Op.CMP_GE),
+    )
+)
+"""Operations that cost less than to load an element from memory."""
+_SMALL: Final = 8
+"""A tensor this many times smaller than a result costs nothing to read beside it."""
+
+
+@attrs.frozen
+class Inline:
+    """Put the statements of an elementwise kernel into flat reductions that read each of its elements about once.
+
+    A kernel that only one reduction uses is computed there and no longer stored; one with other users, too, if it is
+    cheap: it is then computed again. What it reads must be in memory anyway, or be computed in the same way: an
+    epilogue of a contraction stays one. The kernels whose results nobody reads any more are left to dead_code.
+    Runs before accumulate, which takes flat kernels apart.
+
+    Attributes:
+        reqs: Tags that a reduction must carry.
+        max_operations: Most operations of a kernel that is computed again, all of them of :data:`CHEAP`.
+        max_statements: Most statements of a reduction after the pass.
+
+    """
+
+    name: ClassVar[str] = "inline"
+    reqs: tuple[str, ...] = ()
+    max_operations: int = 4
+    max_statements: int = 128
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with elementwise kernels put into reductions."""
+        scan = _Scan(self, program)
+        return with_kernels(program, scan.kernels())
+
+
+@attrs.frozen
+class _Producer:
+    """An elementwise kernel over the elements of one temporary."""
+
+    number: int
+    block: Block
+    result: Refinement
+    scalar: str
+
+    @classmethod
+    def of(cls, number: int, block: Block) -> _Producer | None:
+        """Return ``block`` as a producer; None where it is none: a flat kernel with one store to its own element."""
+        stores = [s for s in block.statements if isinstance(s, Store)]
+        flat = not any(isinstance(s, Block | Special) for s in block.statements)
+        written = [r for r in block.refinements if r.direction is not Direction.IN]
+        if not flat or block.constraints or len(stores) != 1 or len(written) != 1 or stores[0].index is not None:
+            return None
+        result = written[0]
+        plain = result.direction is Direction.OUT and result.aggregation in (None, Aggregation.ASSIGN)
+        if not plain or not is_element(result) or not _counts_elements(block, result):
+            return None
+        return cls(number, block, result, stores[0].source)
+
+    def operations(self) -> list[Op]:
+        """Return what the kernel computes for each element, beside casts."""
+        return [s.op for s in self.block.statements if isinstance(s, Intrinsic)]
+
+
+def _counts_elements(block: Block, result: Refinement) -> bool:
+    """Return whether each index of ``block`` runs along one axis of ``result``, and other axes stay at 0."""
+    if any(i.affine is not None or i.tags.items for i in block.indices):
+        return False
+    moving = [access for access in result.access if not access.is_constant]
+    simple = all(a.offset == 0 and [c for _, c in a.terms] in ([], [1]) for a in result.access)
+    return simple and sorted(a.terms[0][0] for a in moving) == sorted(block.ranges)
+
+
+@attrs.define
+class _Scan:
+    """Goes over the kernels in order, and knows which tensors were made by producers that still hold."""
+
+    options: Inline
+    program: Program
+    _roots: Mapping[str, str] = attrs.field(init=False)
+    _producers: dict[str, _Producer] = attrs.field(factory=dict, init=False)
+    _written: dict[str, int] = attrs.field(factory=dict, init=False)
+    _writers: Counter[str] = attrs.field(init=False)
+    _readers: Counter[str] = attrs.field(init=False)
+    _sizes: dict[str, int] = attrs.field(init=False)
+    _kept: frozenset[str] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        program = self.program
+        self._roots = roots(program)
+        self._kept = frozenset({*program.inputs, *program.outputs, *(b.name for b in program.buffers)})
+        self._sizes = {self._roots[r.name]: r.shape.elements for r in program.main.refinements}
+        kernels = program.main.blocks
+        self._writers = Counter(self._roots[name] for kernel in kernels for name in set(views_written(kernel)))
+        self._readers = Counter(self._roots[name] for kernel in kernels for name in _read(kernel))
+
+    def kernels(self) -> tuple[Statement, ...]:
+        """Return the kernels with producers put into reductions; the very same ones where there was none to put."""
+        old = self.program.main.statements
+        new = tuple(self._kernel(number, kernel) for number, kernel in enumerate(old))
+        return old if all(a is b for a, b in zip(new, old, strict=True)) else new
+
+    def _kernel(self, number: int, kernel: Statement) -> Statement:
+        if not isinstance(kernel, Block):
+            return kernel
+        if selected(kernel, self.options.reqs) and _is_flat_reduction(kernel):
+            kernel = self._with_producers(kernel)
+        for name in views_written(kernel):
+            self._written[self._roots[name]] = number
+        producer = _Producer.of(number, kernel)
+        if producer is not None:
+            root = self._roots[producer.result.source]
+            usable = root not in self._kept and self._writers[root] == 1
+            small = self._sizes[root] // _SMALL
+            if usable and all(self._sizes[self._roots[n]] <= small or self._is_at_hand(n) for n in _read(kernel)):
+                self._producers[root] = producer
+        return kernel
+
+    def _is_at_hand(self, name: str) -> bool:
+        """Return whether a tensor is in memory whatever this pass does, or can be computed from such tensors."""
+        root = self._roots[name]
+        return root in self._kept or self._readers[root] > 1 or root in self._producers
+
+    def _with_producers(self, kernel: Block) -> Block:
+        """Put producers into a reduction, and producers of what these read, as long as there are any."""
+        pending = [r for r in kernel.refinements if r.direction is Direction.IN]
+        while pending:
+            view = pending.pop()
+            producer = self._producers.get(self._roots[view.source])
+            if producer is None or not self._pays(kernel, view, producer) or not self._holds(producer):
+                continue
+            before = {r.name for r in kernel.refinements}
+            kernel = _inlined(kernel, view, producer)
+            pending.extend(r for r in kernel.refinements if r.name not in before)
+        return kernel
+
+    def _pays(self, kernel: Block, view: Refinement, producer: _Producer) -> bool:
+        """Return whether computing costs less than storing and loading."""
+        if not _is_same_element(view, producer.result) or not _loads_plainly(kernel, view.name):
+            return False
+        if prod(kernel.ranges.values()) > prod(producer.block.ranges.values()):
+            return False
+        if len(kernel.statements) + len(producer.block.statements) > self.options.max_statements:
+            return False
+        operations = producer.operations()
+        if self._readers[self._roots[view.source]] == 1:
+            return True
+        return len(operations) <= self.options.max_operations and CHEAP.issuperset(operations)
+
+    def _holds(self, producer: _Producer) -> bool:
+        """Return whether what the producer read has not been overwritten since."""
+        sources = (self._roots[r.source] for r in producer.block.refinements if r.direction is Direction.IN)
+        return all(self._written.get(source, -1) < producer.number for source in sources)
+
+
+def _read(kernel: Block) -> set[str]:
+    return {r.source for r in kernel.refinements if r.direction.reads}
+
+
+def _is_flat_reduction(kernel: Block) -> bool:
+    """Return whether a block without others in it merges several points into one element."""
+    if any(isinstance(s, Block | Special) for s in kernel.statements) or any(i.tags.items for i in kernel.indices):
+        return False
+    scoped = [r for r in kernel.refinements if r.aggregation is not None and r.aggregation.op is not None]
+    moved = {name for r in scoped for access in r.access for name in access.indices}
+    return len(scoped) == 1 and any(i.range > 1 and i.name not in moved for i in kernel.indices)
+
+
+def _loads_plainly(kernel: Block, view: str) -> bool:
+    return all(s.index is None for s in kernel.statements if isinstance(s, Load) and s.source == view)
+
+
+def _coordinates(view: Refinement, result: Refinement) -> dict[str, Affine]:
+    """Return where ``view`` looks along each index that runs along an axis of ``result``."""
+    axes = zip(result.access, view.access, strict=True)
+    return {own.terms[0][0]: access for own, access in axes if not own.is_constant}
+
+
+def _is_same_element(view: Refinement, result: Refinement) -> bool:
+    """Return whether ``view`` shows the one element that is stored through ``result`` at some point."""
+    if not is_element(view) or len(view.access) != len(result.access) or view.shape.strides != result.shape.strides:
+        return False
+    return address(result).substitute(_coordinates(view, result)) == address(view)
+
+
+def _inlined(kernel: Block, view: Refinement, producer: _Producer) -> Block:
+    """Return ``kernel`` with the producer's statements where it loaded the element ``view``."""
+    values = _coordinates(view, producer.result)
+    body = reindexed(producer.block, (), values)
+    others = [r for r in kernel.refinements if r is not view]
+    known = {_place(r): r.name for r in others if r.direction is Direction.IN}
+    names = NameScope.of(r.name for r in kernel.refinements)
+    views: dict[str, str] = {}
+    for added in body.refinements:
+        if added.direction is Direction.IN:
+            place = _place(added)
+            if place not in known:
+                known[place] = names.fresh(added.name)
+                others.append(attrs.evolve(added, name=known[place]))
+            views[added.name] = known[place]
+    staying = (s for s in kernel.statements if not (isinstance(s, Load) and s.source == view.name))
+    scalars = NameScope.of(filter(None, map(scalar_output, staying)))
+    fresh = {s: scalars.fresh(s) for s in filter(None, map(scalar_output, body.statements))}
+    computed = [renamed(s, fresh, views) for s in body.statements if not isinstance(s, Store)]
+    return attrs.evolve(
+        kernel,
+        refinements=tuple(others),
+        statements=_replaced(kernel.statements, view.name, computed, fresh[producer.scalar]),
+        comments=tuple(dict.fromkeys((*producer.block.comments, *kernel.comments))),
+    )
+
+
+def _place(view: Refinement) -> tuple[object, ...]:
+    return view.source, view.access, view.shape
+
+
+def _replaced(
+    statements: tuple[Statement, ...], view: str, computed: list[Statement], scalar: str
+) -> tuple[Statement, ...]:
+    """Put ``computed`` in the place of the first load of ``view``, and its ``scalar`` in that of what was loaded."""
+    result: list[Statement] = []
+    same: dict[str, str] = {}
+    for statement in statements:
+        if isinstance(statement, Load) and statement.source == view:
+            if not same:
+                result.extend(computed)
+            same[statement.into] = scalar
+        else:
+            result.append(renamed(statement, same, {}))
+    return tuple(result)

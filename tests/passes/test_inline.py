@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hypothesis import given, settings
+
+from strategies.passes import assert_same_meaning, programs
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Combination, Op
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.dead_code import DeadCode
+from tileir.passes.inline import Inline
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import Program
+from tileir.stripe.lowering import lower
+from tileir.stripe.printer import to_text
+from tileir.typed.ir import Access, Constraint, Contraction, Elementwise, Function, Operation, Value
+
+F32 = DType.F32
+ROW, COLUMN = Affine.index("i"), Affine.index("j")
+
+
+def inlined(
+    operations: Sequence[Operation],
+    inputs: Mapping[str, tuple[int, ...]],
+    *outputs: str,
+    inline: Inline | None = None,
+) -> Program:
+    values = tuple(Value(name, F32, shape) for name, shape in inputs.items())
+    program = lower(Function(values, outputs, tuple(operations)))
+    after = run((inline or Inline(), DeadCode()), program)
+    assert_same_meaning(program, after)
+    return after
+
+
+def unary(name: str, source: str, op: Op = Op.NEG, shape: tuple[int, ...] = (4, 16)) -> Operation:
+    return Elementwise(name, op, (source,), F32, shape)
+
+
+def binary(name: str, one: str, two: str, op: Op = Op.MUL, shape: tuple[int, ...] = (4, 16)) -> Operation:
+    return Elementwise(name, op, (one, two), F32, shape)
+
+
+def total(name: str, source: str) -> Operation:
+    inputs = (Access(source, (ROW, COLUMN)),)
+    return Contraction(name, (ROW,), inputs, Aggregation.MAX, Combination.NONE, F32, F32, F32, (4,))
+
+
+MATRIX = {"X": (4, 16)}
+
+
+def test_what_only_a_reduction_reads_is_computed_there() -> None:
+    (kernel,) = inlined([binary("q", "X", "X"), unary("e", "q", Op.ABS), total("s", "e")], MATRIX, "s").main.blocks
+    assert (
+        to_text(kernel)
+        == """\
+0: #agg_op_max #comb_op_none #contraction #kernel
+block [i:4, j:16]:64 ( // kernel_2(e)
+    // q = mul(X, X)
+    // e = abs(q)
+    // s[i : 4] = >(e[i, j])
+    out s[i]:max fp32:I(1):(1):4 B, E(4):16 B
+    in X[i, j] fp32:I(1, 1):(16, 1):4 B, E(4, 16):256 B
+) {
+  0: $X = load(X)
+  1: $q = mul($X, $X)
+  2: $e = abs($q)
+  3: s = store($e)
+}
+"""
+    )
+
+
+def names(program: Program) -> list[str]:
+    return [block.name.replace("kernel_", "") for block in program.main.blocks]
+
+
+def test_cheap_results_are_computed_again() -> None:
+    operations = [unary("d", "X"), total("s", "d"), binary("y", "d", "X")]
+    after = inlined(operations, MATRIX, "s", "y")
+    assert [r.source for r in after.main.blocks[1].refinements if r.direction.reads] == ["X"]
+    assert len(names(after)) == 3
+    kept = inlined(operations, MATRIX, "s", "y", inline=Inline(max_operations=0))
+    assert "d" in {r.source for r in kept.main.blocks[1].refinements}
+
+
+def test_costly_results_with_other_users_are_not() -> None:
+    operations = [unary("d", "X", Op.EXP), total("s", "d"), binary("y", "d", "X")]
+    assert "d" in {r.source for r in inlined(operations, MATRIX, "s", "y").main.blocks[1].refinements}
+
+
+def test_results_of_the_program_are_stored_and_read() -> None:
+    after = inlined([unary("d", "X"), total("s", "d")], MATRIX, "s", "d")
+    assert names(after) == ["0(X)", "1(d)"]
+
+
+def test_an_epilogue_stays_with_its_contraction() -> None:
+    i, j, k = ROW, COLUMN, Affine.index("k")
+    inputs = (Access("A", (i, k)), Access("B", (k, j)))
+    dtypes = (F32, F32, F32)
+    product = Contraction("T", (i, j), inputs, Aggregation.SUM, Combination.MUL, *dtypes, (4, 16))
+    after = inlined([product, unary("d", "T"), total("s", "d")], {"A": (4, 3), "B": (3, 16)}, "s")
+    assert len(names(after)) == 3
+
+
+def test_elements_that_are_read_again_and_again_are_stored() -> None:
+    x, k = Affine.index("x"), Affine.index("k")
+    window = (Constraint(k, 3),)
+    inputs = (Access("d", (x + k,)),)
+    smooth = Contraction("s", (x,), inputs, Aggregation.SUM, Combination.NONE, F32, F32, F32, (16,), constraints=window)
+    after = inlined([unary("d", "X", shape=(18,)), smooth], {"X": (18,)}, "s")
+    assert names(after) == ["0(X)", "1(d)"]
+
+
+def test_small_tensors_beside_large_ones_do_not_matter() -> None:
+    operations = [total("m", "X"), total("n", "X"), binary("d", "X", "c"), total("s", "d")]
+    inputs = {"X": (4, 16), "c": (4, 1)}
+    assert names(inlined(operations, inputs, "s")) == ["3(d)"]
+
+
+def test_long_bodies_are_refused() -> None:
+    operations = [*(unary(f"a{n + 1}", f"a{n}") for n in range(8)), total("s", "a8")]
+    after = inlined(operations, {"a0": (4, 16)}, "s", inline=Inline(max_statements=6))
+    assert len(names(after)) > 1
+    assert all(len(block.statements) <= 6 for block in after.main.blocks)
+
+
+def test_nothing_to_do_is_no_change() -> None:
+    program = lower(Function((Value("X", F32, (4, 16)),), ("s",), (total("s", "X"),)))
+    assert Inline()(program) is program
+
+
+@given(programs(12))
+@settings(max_examples=120, deadline=None)
+def test_meaning_stays(program: Program) -> None:
+    assert_same_meaning(program, run((Inline(), DeadCode(), Accumulate()), program))
