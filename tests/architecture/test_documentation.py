@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+
 from strategies.pages import command_output, console_examples, printed, python_examples
 from strategies.sources import ROOT, python_files, tree_of
-
 from tileir.tile.functions import BUILTINS
 
 if TYPE_CHECKING:
