@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from strategies.semtree import KernelCase, kernel_cases
 from strategies.stripe import programs
+from strategies.tile import Case, cases
+from strategies.tile_text import functions
 from tileir.core.codec import content_hash, from_json, to_json
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
@@ -145,6 +147,18 @@ def test_nodes_compare_equal_after_a_round_trip() -> None:
 @settings(max_examples=30)
 def test_stripe_programs_survive(program: stripe.Program) -> None:
     assert from_json(to_json(program), stripe.Program) == program
+
+
+@given(functions())
+@settings(max_examples=30)
+def test_tile_functions_survive(function: tile.Function) -> None:
+    assert from_json(to_json(function), tile.Function) == function
+
+
+@given(cases(special=True, functions=True))
+@settings(max_examples=30)
+def test_typed_functions_survive(case: Case) -> None:
+    assert from_json(to_json(case.typed()), typed.Function) == case.typed()
 
 
 @given(kernel_cases())

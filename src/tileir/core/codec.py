@@ -48,7 +48,7 @@ def to_json(node: AttrsInstance) -> bytes:
 
 
 def content_hash(node: AttrsInstance) -> str:
-    """Return the SHA-256 of the canonical JSON, in hexadecimal: equal where, and only where, nodes are."""
+    """Return the SHA-256 of the canonical JSON, in hexadecimal. It tells 1, 1.0 and True apart."""
     return hashlib.sha256(to_json(node)).hexdigest()
 
 
