@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import attrs
 import pytest
 from hypothesis import given, settings
 
@@ -9,7 +10,8 @@ from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.passes.accumulate import Accumulate
-from tileir.passes.base import run
+from tileir.passes.base import map_kernels, run
+from tileir.passes.catalog import parse_pipeline
 from tileir.passes.fuse import Fuse
 from tileir.passes.localise import Localise
 from tileir.passes.scalarise import Scalarise
@@ -187,6 +189,25 @@ def test_only_kernels_with_the_tags_join() -> None:
     assert "epilogue" in after.main.blocks[0].tags
     after = fused(operations, PRODUCT, "b", fuse=Fuse(b_reqs=("eltwise_add",)))
     assert len(names(after)) == 3
+
+
+def test_the_configuration_of_the_stripe_slides() -> None:
+    """`fuse_CONV_add` and `fuse_CONV_zelu`: an addition joins the contraction, then the activation that follows."""
+    step = "fuse{{a_reqs=CONV,b_reqs=eltwise_{0},fused_set=CONV}}"
+    pipeline = parse_pipeline(f"{step.format('add')},{step.format('max')}")
+    operations: list[Operation] = [
+        product("T", "A", "B"),
+        binary("U", "T", "V"),
+        binary("Y", "U", "X", op=Op.MAX),
+        unary("Z", "X"),
+    ]
+    values = tuple(Value(name, F32, shape) for name, shape in PRODUCT.items())
+    program = lower(Function(values, ("Y", "Z"), tuple(operations)), "network")
+    located = map_kernels(Accumulate()(program), lambda k: attrs.evolve(k, tags=k.tags.add("CONV")), ("contraction",))
+    after = run(pipeline, located)
+    assert_same_meaning(program, after)
+    assert names(after) == ["0(A,B)+1(T,V)+2(U,X)", "3(X)"]
+    assert [("CONV" in kernel.tags) for kernel in after.main.blocks] == [True, False]
 
 
 def test_nothing_to_join_is_no_change() -> None:

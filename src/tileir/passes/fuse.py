@@ -13,13 +13,13 @@ from tileir.passes.analysis.correspondence import Correspondence, correspond
 from tileir.passes.analysis.dependences import DependenceScan, roots
 from tileir.passes.base import selected, with_kernels
 from tileir.passes.fusion_group import FusionGroup, is_plain_element
-from tileir.stripe.ir import Block, Index
+from tileir.stripe.ir import Index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.poly.affine import Affine
-    from tileir.stripe.ir import Program, Refinement
+    from tileir.stripe.ir import Block, Program, Refinement
 
 _MOST_CANDIDATES = 16
 """Groups that are tried for one kernel; keeps the scan linear."""
@@ -63,8 +63,11 @@ class Fuse:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with kernels joined."""
+        kernels = program.main.blocks
+        if len(kernels) != len(program.main.statements):
+            return program
         scan = _Scan(self, program)
-        for number, kernel in enumerate(program.main.statements):
+        for number, kernel in enumerate(kernels):
             scan.visit(number, kernel)
         if not scan.changed:
             return program
@@ -98,9 +101,8 @@ class _Scan:
         """Return the kernels after all joins, in order."""
         return tuple(group.body() for group in sorted(self._groups.values(), key=lambda group: group.position))
 
-    def visit(self, number: int, kernel: object) -> None:
+    def visit(self, number: int, kernel: Block) -> None:
         """Add a kernel, and join it with earlier ones where that is legal and pays."""
-        assert isinstance(kernel, Block)  # the verifier allows nothing else in main
         needs = self._order.visit(number, kernel)
         group = FusionGroup.of(number, kernel, self._roots)
         group.needs = needs
