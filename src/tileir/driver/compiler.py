@@ -67,9 +67,9 @@ def compile_stages(
     graph = simplify(infer(function, arguments))
     program = lower_to_stripe(graph)
     scheduled = run(pipeline_for(target) if passes is None else passes, program, dump=dump)
-    kernels = _simplified(lower_to_semtree(scheduled, target))
+    kernels = lower_to_semtree(scheduled, target)
     verify_program(kernels)
-    return Stages(function, graph, program, scheduled, kernels)
+    return Stages(function, graph, program, scheduled, _simplified(kernels))
 
 
 def _simplified(program: sem.Program) -> sem.Program:

@@ -31,7 +31,7 @@ class StreamReduction:
     name: ClassVar[str] = "stream_reduction"
     vector_bytes: int = 32
     stretch_bytes: int = 4096
-    unroll: int = 4
+    unroll: int = 8
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such reductions scheduled."""

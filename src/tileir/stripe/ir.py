@@ -224,11 +224,11 @@ class LoadIndex:
 
 @attrs.frozen(cache_hash=True)
 class Constant:
-    """``$into = (dtype)value``."""
+    """``$into = (dtype)value``; compared by text, which tells 0.0 from -0.0 and a NaN from no other."""
 
     into: str
     dtype: DType
-    value: bool | int | float
+    value: bool | int | float = attrs.field(eq=repr)
     tags: Tags = Tags()
     deps: tuple[int, ...] = ()
 
