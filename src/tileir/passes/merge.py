@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.passes.nest import Nest, Segment, Use
+from tileir.passes.nest import Nest, Segment, Use, analyse
 from tileir.passes.schedule import indirect_names
 from tileir.poly.affine import Affine, total
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+
+def reduction_nest(kernel: stripe.Block) -> Nest | None:
+    """Return a kernel that reduces as a nest with its indices joined; None for any other kernel."""
+    nest = analyse(kernel)
+    if nest is None or not any(segment.loops for segment in nest.segments):
+        return None
+    return merged(nest)
 
 
 def merged(nest: Nest) -> Nest:

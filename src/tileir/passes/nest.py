@@ -112,6 +112,8 @@ def analyse(kernel: stripe.Block) -> Nest | None:
     """Return a kernel as a nest, or None where it is not of the form that the module text describes."""
     if any(i.affine is not None for i in kernel.indices) or any("grid" in i.tags for i in kernel.indices):
         return None
+    if _chooses_by_data(kernel):
+        return None
     segments: list[Segment] = []
     run: list[stripe.Statement] = []
     for statement in kernel.statements:
@@ -132,6 +134,20 @@ def analyse(kernel: stripe.Block) -> Nest | None:
         segments.append(_own_segment(kernel, run))
     completed = _completed(segments)
     return None if completed is None else Nest(kernel, kernel.indices, completed)
+
+
+def _chooses_by_data(kernel: stripe.Block) -> bool:
+    """Return whether data decide which element of an allocation is touched: it cannot be kept in registers."""
+    names = set(chosen_by_data(kernel.statements))
+    for block in kernel.blocks:
+        names.update(block.refinement(name).source for name in chosen_by_data(block.statements))
+    return any(r.direction is stripe.Direction.NONE and r.name in names for r in kernel.refinements)
+
+
+def chosen_by_data(statements: Iterable[stripe.Statement]) -> frozenset[str]:
+    """Return the views of which data decide the element that is loaded or stored."""
+    indirect = (s for s in statements if isinstance(s, stripe.Load | stripe.Store) and s.index is not None)
+    return frozenset(s.source if isinstance(s, stripe.Load) else s.into for s in indirect)
 
 
 def _touched(statements: Iterable[stripe.Statement]) -> set[str]:

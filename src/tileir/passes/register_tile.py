@@ -14,8 +14,8 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes import schedule as sch
 from tileir.passes.base import expand_kernels
-from tileir.passes.merge import merged
-from tileir.passes.nest import Nest, Node, Segment, Use, analyse, emit, leaf, product
+from tileir.passes.merge import reduction_nest
+from tileir.passes.nest import Nest, Node, Segment, Use, emit, leaf, product
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
@@ -49,10 +49,9 @@ class RegisterTile:
         return expand_kernels(program, self._kernel)
 
     def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
-        nest = analyse(kernel)
-        if nest is None or not any(s.loops for s in nest.segments):
+        nest = reduction_nest(kernel)
+        if nest is None:
             return (kernel,)
-        nest = merged(nest)
         if any(r.shape.elements != 1 for r in nest.allocations) or len(sch.parallel_indices(nest)) < len(nest.indices):
             return (kernel,)
         plan = self._plan(nest)
@@ -173,9 +172,7 @@ class _Builder:
     names: NameScope = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        taken = [i.name for i in self.nest.indices] + [i.name for s in self.nest.segments for i in s.loops]
-        taken += [u.name for u in self.nest.uses] + [u.root for u in self.nest.uses]
-        self.names = NameScope.of(taken)
+        self.names = sch.taken_names(self.nest)
 
     def kernels(self) -> Iterator[Node]:
         """Yield a kernel for the full panels, and one for the columns that are left over."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.dtype import DType
+from tileir.core.names import NameScope
 from tileir.core.ops import Op
-from tileir.passes.nest import product
+from tileir.passes.nest import chosen_by_data, product
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
@@ -61,8 +62,7 @@ def power_of_two_below(value: int) -> int:
 
 def indirect_names(segment: Segment) -> frozenset[str]:
     """Return the uses whose elements are chosen by data."""
-    indirect = (s for s in segment.statements if isinstance(s, stripe.Load | stripe.Store) and s.index is not None)
-    return frozenset(s.source if isinstance(s, stripe.Load) else s.into for s in indirect)
+    return chosen_by_data(segment.statements)
 
 
 def owns_its_elements(use: Use, index: str) -> bool:
@@ -89,6 +89,18 @@ def _moves_alone(use: Use, index: str, indirect: frozenset[str]) -> bool:
 def divisor_at_least(value: int, least: int) -> int:
     """Return the least divisor of ``value`` that is >= ``least``, or ``value`` itself where there is none."""
     return next((d for d in range(max(1, least), value) if value % d == 0), value)
+
+
+def taken_names(nest: Nest) -> NameScope:
+    """Return a scope in which all names of a nest are taken."""
+    scope = NameScope.of(i.name for i in nest.indices)
+    for segment in nest.segments:
+        for loop in segment.loops:
+            scope.add(loop.name)
+        for use in segment.uses:
+            scope.add(use.name)
+            scope.add(use.root)
+    return scope
 
 
 def index(name: str, size: int, tags: stripe.Tags | None = None) -> stripe.Index:

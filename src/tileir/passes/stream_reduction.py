@@ -9,8 +9,8 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes import schedule as sch
 from tileir.passes.base import expand_kernels
-from tileir.passes.merge import merged
-from tileir.passes.nest import Nest, Node, Segment, Use, analyse, emit, leaf
+from tileir.passes.merge import reduction_nest
+from tileir.passes.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
@@ -38,10 +38,9 @@ class StreamReduction:
         return expand_kernels(program, self._kernel)
 
     def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
-        nest = analyse(kernel)
-        if nest is None or not any(s.loops for s in nest.segments):
+        nest = reduction_nest(kernel)
+        if nest is None:
             return (kernel,)
-        nest = merged(nest)
         lanes = max(1, self.vector_bytes // sch.widest_itemsize(nest))
         vector = self._vector(nest)
         if vector is None or len(sch.parallel_indices(nest)) < len(nest.indices):
@@ -74,8 +73,7 @@ class StreamReduction:
         return None
 
     def _node(self, nest: Nest, vector: stripe.Index, lanes: int, width: int) -> Node:
-        taken = [i.name for i in nest.indices] + [i.name for s in nest.segments for i in s.loops]
-        names = NameScope.of([*taken, *(u.name for u in nest.uses), *(u.root for u in nest.uses)])
+        names = sch.taken_names(nest)
         panel = sch.index(names.fresh(f"{vector.name}_panel"), vector.range // width, sch.GRID)
         step = sch.index(names.fresh(f"{vector.name}_vector"), width // lanes)
         lane = sch.index(names.fresh(f"{vector.name}_lane"), lanes, sch.VECTOR)

@@ -63,7 +63,7 @@ class Vectorise:
 
     def _nodes(self, nest: Nest, vector: stripe.Index) -> list[Node]:
         lanes = min(max(1, self.vector_bytes // sch.widest_itemsize(nest)), sch.power_of_two_below(vector.range))
-        names = NameScope.of([i.name for i in nest.indices] + [u.name for u in nest.uses])
+        names = sch.taken_names(nest)
         others = [i for i in nest.indices if i.name != vector.name]
         vectors, left = divmod(vector.range, lanes)
         shape = _Shape(vector, lanes, names)

@@ -10,8 +10,8 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
 from tileir.passes import schedule as sch
 from tileir.passes.base import expand_kernels
-from tileir.passes.merge import merged
-from tileir.passes.nest import Nest, Node, Segment, Use, analyse, emit, leaf
+from tileir.passes.merge import reduction_nest
+from tileir.passes.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
@@ -34,10 +34,9 @@ class VectoriseReduction:
         return expand_kernels(program, self._kernel)
 
     def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
-        nest = analyse(kernel)
-        if nest is None or not any(s.loops for s in nest.segments):
+        nest = reduction_nest(kernel)
+        if nest is None:
             return (kernel,)
-        nest = merged(nest)
         chosen = {n: i for n, s in enumerate(nest.segments) if (i := self._index(nest, s)) is not None}
         if not chosen:
             return (kernel,)
@@ -78,9 +77,7 @@ class _Builder:
     names: NameScope = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        taken = [i.name for i in self.nest.indices] + [i.name for s in self.nest.segments for i in s.loops]
-        taken += [u.name for u in self.nest.uses] + [u.root for u in self.nest.uses]
-        self.names = NameScope.of(taken)
+        self.names = sch.taken_names(self.nest)
 
     def kernel(self, chosen: dict[int, stripe.Index]) -> Node:
         """Return the tree of the kernel, with segment number n vectorised along ``chosen[n]``."""
