@@ -1,8 +1,12 @@
-"""Tile functions that break no rule, without regard to shapes: for lexer, parser, printer and verifier."""
+"""Tile functions that break no rule, without regard to shapes: for lexer, parser, printer and verifier.
+
+Choices are drawn from a few cached strategies: to compose strategies for each node is ten times slower.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 from hypothesis import strategies as st
@@ -33,23 +37,47 @@ from tileir.tile.ir import (
 from tileir.tile.traversal import index_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hypothesis.strategies import DrawFn, SearchStrategy
 
     from tileir.tile.ir import Expr, Statement
 
-NAMES = ("A", "B", "Out", "X1", "K'", "x", "data", "_t", "function", "exp", "N", "M", "default", "i", "a'")
-INDICES = ("i", "j", "k", "x1", "N", "_i", "no_defract", "exp")
-DIMENSIONS = ("N", "M", "K", "size", "_n", "N'")
+T = TypeVar("T")
+
+NAMES: Final = ("A", "B", "Out", "X1", "K'", "x", "data", "_t", "function", "exp", "N", "M", "default", "i", "a'")
+INDICES: Final = ("i", "j", "k", "x1", "N", "_i", "no_defract", "exp")
+DIMENSIONS: Final = ("N", "M", "K", "size", "_n", "N'")
+
+_FUNCTIONS: Final = tuple(BUILTINS.values())
+_FOLDING: Final = tuple(row for row in _FUNCTIONS if row.folds and row.constants is None)
+_INTEGERS: Final = st.integers(0, 2**64 - 1)
+_FLOATS: Final = st.floats(min_value=0, allow_nan=False).map(abs)
 
 
-@attrs.define
-class Names:
-    """What may be read at one place of the function that is being drawn."""
+@cache
+def _below(count: int) -> SearchStrategy[int]:
+    return st.integers(0, count - 1)
 
+
+@attrs.frozen
+class Sketch:
+    """A function that is being drawn: its choices, and what may be read at the current place."""
+
+    draw: DrawFn
     tensors: list[str] = attrs.field(factory=list)
     readable: list[str] = attrs.field(factory=list)  # tensors that a contraction may read
     ranks: dict[str, int] = attrs.field(factory=dict)  # of the readable ones, where it is settled
     constants: list[str] = attrs.field(factory=list)
+
+    def number(self, least: int, most: int) -> int:
+        return least + self.draw(_below(most - least + 1))
+
+    def pick(self, options: Sequence[T]) -> T:
+        return options[self.number(0, len(options) - 1)]
+
+    def some(self, options: Sequence[T], most: int) -> tuple[T, ...]:
+        return tuple(self.pick(options) for _ in range(self.number(0, most)))
 
     def add(self, name: str, rank: int | None) -> None:
         """Note an input or the result of a contraction."""
@@ -58,141 +86,136 @@ class Names:
         if rank is not None:
             self.ranks[name] = rank
 
+    def leaf(self, names: Sequence[str]) -> Expr:
+        form = self.number(0, 5 if names else 2)
+        match form:
+            case 0:
+                return IntLiteral(self.number(0, 9))
+            case 1:
+                return IntLiteral(self.draw(_INTEGERS))
+            case 2:
+                return FloatLiteral(self.draw(_FLOATS))
+            case _:
+                return Name(self.pick(names))
 
-def literals() -> SearchStrategy[Expr]:
-    integers = st.integers(0, 2**64 - 1) | st.integers(0, 9)
-    floats = st.floats(min_value=0, allow_nan=False).map(abs)
-    return integers.map(IntLiteral) | floats.map(FloatLiteral)
+    def value(self, depth: int, *, constant: bool) -> Expr:
+        """Draw an elementwise expression, or one that is known when compiling."""
+        form = self.number(0, 5) if depth else 0
+        match form:
+            case 0 | 1:
+                return self.leaf(self.constants if constant else [*self.tensors, *self.constants])
+            case 2:
+                return Unary(self.pick(tuple(UnaryOperator)), self.value(depth - 1, constant=constant))
+            case 3:
+                lhs = self.value(depth - 1, constant=constant)
+                return Binary(self.pick(tuple(BinaryOperator)), lhs, self.value(depth - 1, constant=constant))
+            case 4:
+                parts = [self.value(depth - 1, constant=constant) for _ in range(3)]
+                return Conditional(parts[0], parts[1], parts[2])
+            case _:
+                return self.call(depth - 1, constant=constant)
 
+    def call(self, depth: int, *, constant: bool) -> Call:
+        row = self.pick(_FOLDING if constant else _FUNCTIONS)
+        count = self.number(row.least, row.least + 2 if row.most is None else row.most)
+        first = count if row.constants is None else row.constants
+        arguments = tuple(self.value(depth, constant=constant or place >= first) for place in range(count))
+        return Call(row.name, arguments)
 
-def values(names: list[str], constants: list[str]) -> SearchStrategy[Expr]:
-    """Elementwise expressions over ``names``; the constant arguments of functions use ``constants``."""
-    sizes = constant_values(constants)
-    leaves = literals() | st.sampled_from(names).map(Name) if names else literals()
-    return st.recursive(leaves, lambda inner: _operators(inner) | _calls(inner, sizes), max_leaves=12)
+    def polynomial(self, indices: Sequence[str], depth: int = 3) -> Expr:
+        """Draw a polynomial with all operators nested in all ways that stay affine."""
+        form = self.number(0, 4) if depth else 0
+        if form == 0:
+            leaves: list[Expr] = [*map(IndexName, indices), *map(Name, self.constants)]
+            return self.pick([*leaves, IntLiteral(self.number(1, 99))])
+        inner = self.polynomial(indices, depth - 1)
+        match form:
+            case 1:
+                return Unary(UnaryOperator.NEG, inner)
+            case 2:
+                return Binary(self.pick(POLYNOMIAL_OPERATORS[:2]), inner, self.polynomial(indices, depth - 1))
+            case 3:
+                factors = [inner, self.polynomial((), depth - 1)]
+                first = self.number(0, 1)
+                return Binary(BinaryOperator.MUL, factors[first], factors[1 - first])
+            case _:
+                return Binary(BinaryOperator.DIV, inner, self.polynomial((), depth - 1))
 
+    def polynomials(self, indices: Sequence[str], count: int) -> tuple[Expr, ...]:
+        return tuple(self.polynomial(indices) for _ in range(count))
 
-def constant_values(constants: list[str]) -> SearchStrategy[Expr]:
-    leaves = literals() | st.sampled_from(constants).map(Name) if constants else literals()
-    folding = st.sampled_from([row for row in BUILTINS.values() if row.folds and row.constants is None])
+    def attributes(self) -> tuple[Attribute, ...]:
+        words = (*INDICES, "Label", "Q'")
+        return tuple(Attribute(self.pick(INDICES), self.some(words, 2)) for _ in range(max(0, self.number(-2, 2))))
 
-    def grow(inner: SearchStrategy[Expr]) -> SearchStrategy[Expr]:
-        call = folding.flatmap(lambda row: st.builds(Call, st.just(row.name), _tuples(inner, row.least)))
-        return _operators(inner) | call
-
-    return st.recursive(leaves, grow, max_leaves=6)
-
-
-def _operators(inner: SearchStrategy[Expr]) -> SearchStrategy[Expr]:
-    return (
-        st.builds(Unary, st.sampled_from(UnaryOperator), inner)
-        | st.builds(Binary, st.sampled_from(BinaryOperator), inner, inner)
-        | st.builds(Conditional, inner, inner, inner)
-    )
-
-
-def _tuples(inner: SearchStrategy[Expr], count: int) -> SearchStrategy[tuple[Expr, ...]]:
-    return st.lists(inner, min_size=count, max_size=count).map(tuple)
-
-
-@st.composite
-def _calls(draw: DrawFn, inner: SearchStrategy[Expr], sizes: SearchStrategy[Expr]) -> Call:
-    row = draw(st.sampled_from(list(BUILTINS.values())))
-    count = draw(st.integers(row.least, row.least + 2 if row.most is None else row.most))
-    first = count if row.constants is None else min(row.constants, count)
-    return Call(row.name, (*draw(_tuples(inner, first)), *draw(_tuples(sizes, count - first))))
-
-
-@st.composite
-def polynomials(draw: DrawFn, indices: list[str], constants: list[str], depth: int = 3) -> Expr:
-    """Affine polynomials over ``indices``, all operators nested in all ways that stay affine."""
-    fixed = st.integers(1, 99).map(IntLiteral) | (st.sampled_from(constants).map(Name) if constants else st.nothing())
-    leaf = st.sampled_from(indices).map(IndexName) | fixed if indices else fixed
-    if depth == 0:
-        return draw(leaf)
-    form = draw(st.integers(0, 4))
-    if form == 0:
-        return draw(leaf)
-    inner = draw(polynomials(indices, constants, depth - 1))
-    if form == 1:
-        return Unary(UnaryOperator.NEG, inner)
-    if form == 2:
-        other = draw(polynomials(indices, constants, depth - 1))
-        return Binary(draw(st.sampled_from(POLYNOMIAL_OPERATORS[:2])), inner, other)
-    factor = draw(polynomials([], constants, depth - 1))
-    if form == 3:
-        return draw(
-            st.sampled_from([Binary(BinaryOperator.MUL, factor, inner), Binary(BinaryOperator.MUL, inner, factor)])
+    def contraction(self, name: str) -> Contraction:
+        """Draw a contraction, and note the ranks that it settles."""
+        indices = sorted({self.pick(INDICES) for _ in range(self.number(1, 3))})
+        combination = self.pick(tuple(Combination))
+        inputs = []
+        for _ in range(combination.arity):
+            tensor = self.pick(self.readable)
+            rank = self.ranks.setdefault(tensor, self.number(0, 3))
+            inputs.append(Access(tensor, self.polynomials(indices, rank)))
+        rank = self.number(0, 3)
+        target = self.polynomials(indices, rank)
+        roots = (*target, *(index for access in inputs for index in access.indices))
+        read = sorted({node.name for root in roots for node in index_names(root)})
+        constraints = tuple(
+            Constraint(self.polynomial(read), self.value(2, constant=True)) for _ in range(self.number(0, 2))
         )
-    return Binary(BinaryOperator.DIV, inner, factor)
+        defaults = [None, *(Name(tensor) for tensor, known in self.ranks.items() if known == rank)]
+        return Contraction(
+            name,
+            target,
+            tuple(self.value(2, constant=True) for _ in range(rank)),
+            self.pick(tuple(Aggregation)),
+            combination,
+            tuple(inputs),
+            constraints,
+            self.number(0, 1) == 1,
+            self.pick(defaults),
+            self.attributes(),
+        )
 
+    def inputs(self, names: Sequence[str]) -> tuple[Input, ...]:
+        drawn = []
+        free = [dim for dim in DIMENSIONS if dim not in names]
+        for name in names:
+            dims = None if self.number(0, 2) == 0 else self.some(free, 3)
+            drawn.append(Input(name, None if dims is None else tuple(map(Name, dims))))
+            self.add(name, None if dims is None else len(dims))
+            self.constants.extend(dim for dim in dict.fromkeys(dims or ()) if dim not in self.constants)
+        return tuple(drawn)
 
-@st.composite
-def attributes(draw: DrawFn) -> tuple[Attribute, ...]:
-    words = st.sampled_from([*INDICES, "Label", "Q'"])
-    one = st.builds(Attribute, st.sampled_from(INDICES), st.lists(words, max_size=2).map(tuple))
-    return tuple(draw(st.lists(one, max_size=2)))
-
-
-@st.composite
-def contractions(draw: DrawFn, name: str, names: Names) -> Contraction:
-    """A contraction of what ``names`` has, which notes the ranks that it settles."""
-    indices = draw(st.lists(st.sampled_from(INDICES), min_size=1, max_size=3, unique=True))
-    polynomial = polynomials(indices, names.constants)
-    combination = draw(st.sampled_from(Combination))
-    inputs = []
-    for tensor in draw(
-        st.lists(st.sampled_from(names.readable), min_size=combination.arity, max_size=combination.arity)
-    ):
-        rank = names.ranks.setdefault(tensor, draw(st.integers(0, 3)))
-        inputs.append(Access(tensor, draw(_tuples(polynomial, rank))))
-    rank = draw(st.integers(0, 3))
-    target = draw(_tuples(polynomial, rank))
-    roots = (*target, *(index for access in inputs for index in access.indices))
-    bound_indices = sorted({node.name for root in roots for node in index_names(root)})
-    sizes = constant_values(names.constants)
-    constraints = st.builds(Constraint, polynomials(bound_indices, names.constants), sizes)
-    defaults = [tensor for tensor, known in names.ranks.items() if known == rank]
-    return Contraction(
-        name,
-        target,
-        draw(_tuples(sizes, rank)),
-        draw(st.sampled_from(Aggregation)),
-        combination,
-        tuple(inputs),
-        tuple(draw(st.lists(constraints, max_size=2))),
-        draw(st.booleans()),
-        draw(st.none() | st.sampled_from(defaults).map(Name)) if defaults else None,
-        draw(attributes()),
-    )
+    def statement(self, name: str) -> Statement:
+        form = self.number(0, 2 if self.readable else 1)
+        if form == 2:
+            contraction = self.contraction(name)
+            self.add(name, len(contraction.sizes))
+            return contraction
+        assignment = Assignment(name, self.value(3, constant=form == 1), self.attributes())
+        self.tensors.append(name)
+        if form == 1:
+            self.constants.append(name)
+        return assignment
 
 
 @st.composite
 def functions(draw: DrawFn) -> Function:
     """Functions that ``verify`` accepts."""
-    free = draw(st.permutations(NAMES))
-    taken = draw(st.integers(0, 3))
-    names = Names()
-    inputs = []
-    for name in free[:taken]:
-        dims = draw(st.none() | st.lists(st.sampled_from([d for d in DIMENSIONS if d not in free[:taken]]), max_size=3))
-        inputs.append(Input(name, None if dims is None else tuple(map(Name, dims))))
-        names.add(name, None if dims is None else len(dims))
-        names.constants.extend(dim for dim in dims or () if dim not in names.constants)
-    statements: list[Statement] = []
-    for name in [n for n in free[taken:] if n not in names.constants][: draw(st.integers(1, 5))]:
-        forms = ["value", "constant", "contraction"] if names.readable else ["value", "constant"]
-        form = draw(st.sampled_from(forms))
-        if form == "contraction":
-            contraction = draw(contractions(name, names))
-            statements.append(contraction)
-            names.add(name, len(contraction.sizes))
-            continue
-        value = values([*names.tensors, *names.constants], names.constants)
-        expr = draw(constant_values(names.constants) if form == "constant" else value)
-        statements.append(Assignment(name, expr, draw(attributes())))
-        names.tensors.append(name)
-        if form == "constant":
-            names.constants.append(name)
-    outputs = draw(st.lists(st.sampled_from(names.tensors), min_size=1, max_size=3, unique=True))
-    return Function(tuple(inputs), tuple(map(Output, outputs)), tuple(statements))
+    sketch = Sketch(draw)
+    start = sketch.number(0, len(NAMES) - 1)
+    free = NAMES[start:] + NAMES[:start]
+    taken = sketch.number(0, 3)
+    inputs = sketch.inputs(free[:taken])
+    names = [name for name in free[taken:] if name not in sketch.constants][: sketch.number(1, 5)]
+    statements = tuple(sketch.statement(name) for name in names)
+    outputs = dict.fromkeys(sketch.pick(sketch.tensors) for _ in range(sketch.number(1, 3)))
+    return Function(inputs, tuple(map(Output, outputs)), statements)
+
+
+@st.composite
+def polynomials(draw: DrawFn, indices: Sequence[str], constants: Sequence[str]) -> Expr:
+    """Affine polynomials over ``indices`` and ``constants``."""
+    return Sketch(draw, constants=list(constants)).polynomial(indices)

@@ -78,13 +78,13 @@ def mutated(draw: st.DrawFn) -> str:
     return " ".join(text)
 
 
-@settings(max_examples=50)
+@settings(max_examples=100)
 @given(functions())
 def test_both_accept_programs(function: Function) -> None:
     assert oracle(to_text(function))
 
 
-@settings(max_examples=150)
+@settings(max_examples=400)
 @given(mutated())
 @example("function (A) -> (O) { O = polynomial(A); }")
 @example("function (A) -> (O) { O[default] = +(A[]); }")

@@ -12,7 +12,7 @@ from tileir.tile.parser import parse, parse_expression, parse_polynomial
 from tileir.tile.printer import expression_text, to_text
 
 
-@settings(max_examples=100)
+@settings(max_examples=300)
 @given(functions())
 def test_parse_undoes_print(function: Function) -> None:
     text = to_text(function)
@@ -21,7 +21,7 @@ def test_parse_undoes_print(function: Function) -> None:
     assert to_text(again) == text
 
 
-@settings(max_examples=50)
+@settings(max_examples=150)
 @given(functions(), st.data())
 def test_white_space_and_comments_mean_nothing(function: Function, data: st.DataObject) -> None:
     text = to_text(function)

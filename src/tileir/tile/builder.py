@@ -80,7 +80,7 @@ class FunctionBuilder:
     def index(self, name: str) -> Index:
         """Make an index variable. It means something new in every contraction."""
         check_index_name(name)
-        return Index(IndexName(name, span=call_site()), self._recorder)
+        return Index(IndexName(name), self._recorder)
 
     def indices(self, names: str) -> tuple[Index, ...]:
         """Make index variables from names with blanks between them."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH: Final = 200
 """How deep expressions may nest, so that a walk over one may be recursive."""
-MAX_NODES: Final = 2**20
+MAX_NODES: Final = 2**18
 """How many nodes an expression may have; one that shares nodes counts them as often as it reads them."""
 MAX_INTEGER: Final = 2**64 - 1
 """The greatest integer that a literal may be."""

@@ -15,6 +15,7 @@ from tileir.tile.ir import (
     Call,
     Constraint,
     FloatLiteral,
+    IndexName,
     Name,
     Unary,
     UnaryOperator,
@@ -159,7 +160,7 @@ def size_of(recorder: Recorder, value: object) -> Expr:
     expr = dim_of(recorder, value).expr
     if any(isinstance(node, FloatLiteral) for node in walk(expr)):
         raise mistake("TIL215", "a size is an integer; no float can take part in it")
-    return expr
+    return _placed(expr)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -280,7 +281,7 @@ def polynomial_of(recorder: Recorder, value: object) -> Polynomial:
     """
     if isinstance(value, Polynomial):
         same(recorder, value.recorder)
-        return value
+        return attrs.evolve(value, expr=_placed(value.expr))
     if isinstance(value, bool):
         raise mistake("TIL215", "a truth value is no index polynomial")
     if isinstance(value, float):
@@ -290,6 +291,11 @@ def polynomial_of(recorder: Recorder, value: object) -> Polynomial:
     if all(_in_polynomial(node) for node in walk(dim.expr)):
         return Polynomial(dim.expr, recorder, dim.size)
     return Polynomial(Name(recorder.record(dim.expr), span=call_site()), recorder)
+
+
+def _placed(expr: Expr) -> Expr:
+    """Give a bare name the line where it is used; what is computed has the line of its operator."""
+    return attrs.evolve(expr, span=call_site()) if isinstance(expr, Name | IndexName) else expr
 
 
 def _in_polynomial(node: Expr) -> bool:
