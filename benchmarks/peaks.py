@@ -18,7 +18,7 @@ _CHAINS = 12
 def best(call: Callable[[], object], seconds: float = 0.5) -> float:
     """Return the least time of one call, in seconds."""
     call()
-    times = []
+    times: list[float] = []
     stop = time.perf_counter() + seconds
     while not times or time.perf_counter() < stop:
         start = time.perf_counter()

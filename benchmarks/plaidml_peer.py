@@ -47,7 +47,7 @@ def main() -> None:
 
     call()
     first = time.perf_counter() - start
-    times = []
+    times: list[float] = []
     stop = time.perf_counter() + seconds
     while len(times) < 5 or time.perf_counter() < stop:
         start = time.perf_counter()

@@ -28,7 +28,8 @@ def gaussian_window(size: int, sigma: float) -> Array:
     """Return a normalised ``size`` x ``size`` Gaussian window in f32."""
     distance = np.arange(size) - (size - 1) / 2
     line = np.exp(-(distance**2) / (2 * sigma**2))
-    return (np.outer(line, line) / line.sum() ** 2).astype(np.float32)
+    window: Array = (np.outer(line, line) / line.sum() ** 2).astype(np.float32)
+    return window
 
 
 def windows(image: Array, height: int, width: int) -> Any:
@@ -58,7 +59,7 @@ def jobs(photograph: Array) -> dict[str, tuple[tuple[Array, ...], Callable[[], A
     window = gaussian_window(9, 2.0)
     sobel = np.array([[1, 0, -1], [2, 0, -2], [1, 0, -1]], np.float32)
     generator = np.random.default_rng(0)
-    kernel = generator.standard_normal((3, 3, 3, 16), np.float32) / 9
+    kernel = generator.standard_normal((3, 3, 3, 16), np.float32) / np.float32(9)
     batch = photograph[None]
     exact = photograph.astype(np.float64)
 
@@ -80,7 +81,7 @@ def jobs(photograph: Array) -> dict[str, tuple[tuple[Array, ...], Callable[[], A
 
 def fastest(call: Callable[[], object], seconds: float = 0.3) -> float:
     """Return the least time of one call, in seconds, over about ``seconds`` of calls."""
-    times = []
+    times: list[float] = []
     stop = time.perf_counter() + seconds
     while not times or time.perf_counter() < stop:
         start = time.perf_counter()
@@ -105,11 +106,11 @@ def main() -> None:
     options = parser.parse_args()
     from skimage import data  # only this program needs it
 
-    photograph = np.ascontiguousarray(data.astronaut(), np.float32) / 255
+    photograph = np.ascontiguousarray(data.astronaut(), np.float32) / np.float32(255)
     options.output.mkdir(parents=True, exist_ok=True)
     console = Console()
     table = Table(title=f"Tile programs on a {photograph.shape[1]} x {photograph.shape[0]} photograph")
-    for heading in ("program", "largest error", "check", "first call ms", "time ms", "GFLOP/s"):
+    for heading in ("program", "largest error", "check", "first ms", "ms", "GFLOP/s"):
         table.add_column(heading, justify="left" if heading in ("program", "check") else "right")
     wrong = []
     for name, (inputs, reference, operations) in track(jobs(photograph).items(), "running", console=console):

@@ -62,7 +62,7 @@ def command_output(command: str, folder: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
-        text=True,
+        encoding="utf-8",
         timeout=120,
     )
     return done.stdout
