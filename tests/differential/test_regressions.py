@@ -25,6 +25,10 @@ PROGRAMS: dict[str, tuple[str, Shapes]] = {
         "function (A[N, M]) -> (O) { O[l + j : M + 1] = +(A[2 - j, j] == A[j + i, k] ? A[k + 1, k]); }",
         {"A": (4, 3)},
     ),
+    "gather from what the same kernel sums up": (
+        "function (A[N, M]) -> (O) { P[i : 1] = *(A[i, j]); I = as_i32(P); O = gather(P, I); }",
+        {"A": (1, 3)},
+    ),
 }
 """Text and shapes; all arguments are small integers in f32."""
 
