@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.correspondence import Correspondence, correspond
 from tileir.passes.analysis.dependences import DependenceScan, roots
 from tileir.passes.base import selected, with_kernels
-from tileir.passes.fusion_group import FusionGroup, is_plain_element
+from tileir.passes.fusion_group import FusionGroup
 from tileir.stripe.ir import Index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.passes.fusion_group import Place
     from tileir.poly.affine import Affine
-    from tileir.stripe.ir import Block, Program, Refinement
+    from tileir.stripe.ir import Block, Program
 
 _MOST_CANDIDATES = 16
 """Groups that are tried for one kernel; keeps the scan linear."""
@@ -224,13 +225,12 @@ def _match(base: FusionGroup, added: FusionGroup, *, sibling: bool) -> Correspon
     for name in (*base.nested_index_names(), *added.nested_index_names()):
         names.add(name)
     for root in sorted(tensors):
-        for mine in filter(is_plain_element, base.views_of(root)):
-            for theirs in filter(is_plain_element, added.views_of(root)):
-                if mine.source == theirs.source:
-                    ranges = base.block.ranges, added.block.ranges
-                    found = correspond(address(mine), ranges[0], address(theirs), ranges[1], names.fresh)
-                    if found is not None:
-                        return found
+        for mine, theirs in product(base.places(root), added.places(root)):
+            if mine is None or theirs is None or mine[0] != theirs[0]:
+                continue
+            found = correspond(mine[1], base.block.ranges, theirs[1], added.block.ranges, names.fresh)
+            if found is not None:
+                return found
     return None
 
 
@@ -252,8 +252,9 @@ def _meet(
     if before and second.head and second.head_touches(hazards):
         return False
     for root in sorted(hazards):
-        views = (*_moved(first, root, values[0]), *_moved(second, root, values[1]))
-        if any(view != views[0] for view in views) or views[0] is None:
+        places = {_moved(place, values[0]) for place in first.places(root)}
+        places.update(_moved(place, values[1]) for place in second.places(root))
+        if len(places) != 1 or None in places:
             return False
     return not sibling or _same_layout(first, second, values)
 
@@ -262,13 +263,9 @@ def _substituted(group: FusionGroup, values: Mapping[str, Affine]) -> set[Affine
     return {constraint.substitute(values) for constraint in group.block.constraints}
 
 
-def _moved(group: FusionGroup, root: str, values: Mapping[str, Affine]) -> list[tuple[str, Affine] | None]:
-    """Return source and address of each view of a tensor, in the joined box; None for those of several elements."""
-    return [_place(view, values) for view in group.views_of(root)]
-
-
-def _place(view: Refinement, values: Mapping[str, Affine]) -> tuple[str, Affine] | None:
-    return (view.source, address(view).substitute(values)) if is_plain_element(view) else None
+def _moved(place: Place | None, values: Mapping[str, Affine]) -> Place | None:
+    """Return a place in terms of the indices of the joined box."""
+    return None if place is None else (place[0], place[1].substitute(values))
 
 
 def _same_layout(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from tileir.poly.affine import Affine
     from tileir.stripe.ir import Refinement, Statement
+
+Place: TypeAlias = tuple[str, "Affine"]
+"""A source, and the address in it of an element."""
 
 _LONGEST_NAME = 80
 
@@ -68,7 +71,8 @@ class FusionGroup:
     computations: int = attrs.field(init=False)
     reductions: int = attrs.field(init=False)
     _nested: list[Block] = attrs.field(init=False)
-    _elements: dict[tuple[str, Affine], str] = attrs.field(init=False)
+    _places: dict[str, Place | None] = attrs.field(init=False)
+    _elements: dict[Place, str] = attrs.field(init=False)
     _by_root: dict[str, list[str]] = attrs.field(init=False)
     _scalars: NameScope = attrs.field(init=False)
     _names: NameScope = attrs.field(init=False)
@@ -91,23 +95,27 @@ class FusionGroup:
         self.computations = sum(not isinstance(s, Load | Store | Constant) for s in self.statements)
         self._scalars = NameScope.of(filter(None, map(scalar_output, self.statements)))
         self._names = NameScope.of(self.views)
-        self._elements, self._by_root, self._nested = {}, {}, [s for s in self.statements if isinstance(s, Block)]
+        self._places, self._elements, self._by_root = {}, {}, {}
+        self._nested = [s for s in self.statements if isinstance(s, Block)]
         self.written, self.read, self.layouts = set(), set(), set()
         for refinement in self.views.values():
-            self._register(refinement)
+            self._register(refinement, _place_of(refinement))
 
-    def _register(self, refinement: Refinement) -> None:
+    def _register(self, refinement: Refinement, place: Place | None) -> None:
+        name = refinement.name
+        self._places[name] = place
         if refinement.direction is Direction.NONE:
             return
-        self._by_root.setdefault(self.roots[refinement.source], []).append(refinement.name)
+        self._by_root.setdefault(self.roots[refinement.source], []).append(name)
         self._count(refinement)
-        if is_plain_element(refinement):
-            self._elements.setdefault((refinement.source, address(refinement)), refinement.name)
+        if place is not None:
+            self._elements.setdefault(place, name)
 
     def _count(self, refinement: Refinement) -> None:
         if refinement.direction.writes:
             self.written.add(self.roots[refinement.source])
-            self.layouts.add(address(refinement) if is_plain_element(refinement) else None)
+            place = self._places[refinement.name]
+            self.layouts.add(None if place is None else place[1])
         if refinement.direction.reads:
             self.read.add(self.roots[refinement.source])
 
@@ -121,9 +129,9 @@ class FusionGroup:
         """Whether the box is free to be enumerated in another way: no schedule has marked it."""
         return not any(i.affine is not None or i.tags.items for i in self.indices) and not self.block.location
 
-    def views_of(self, root: str) -> tuple[Refinement, ...]:
-        """Return the views of the tensor ``root``."""
-        return tuple(self.views[name] for name in self._by_root.get(root, ()))
+    def places(self, root: str) -> list[Place | None]:
+        """Return what each view of the tensor ``root`` shows; None where that is not one element to overwrite."""
+        return [self._places[name] for name in self._by_root.get(root, ())]
 
     def head_touches(self, tensors: set[str]) -> bool:
         """Return whether statements up to the last nested block touch one of ``tensors``."""
@@ -161,7 +169,7 @@ class FusionGroup:
         They come after all statements of this group, or with ``before`` before those that follow the last nested
         block. Views of the same element become one.
         """
-        views = {name: self._adopt(view, before=before) for name, view in other.views.items()}
+        views = {name: self._adopt(view, other._places[name], before) for name, view in other.views.items()}
         scalars = {s: self._scalars.fresh(s) for s in filter(None, map(scalar_output, other.statements))}
         statements = [renamed(statement, scalars, views) for statement in other.statements]
         at = self.head if before else len(self.statements)
@@ -186,9 +194,9 @@ class FusionGroup:
             tags=Tags(tuple(sorted({**dict(other.tags.items), **dict(self.block.tags.items)}.items()))).add(*tags),
         )
 
-    def _adopt(self, view: Refinement, *, before: bool) -> str:
+    def _adopt(self, view: Refinement, place: Place | None, before: bool) -> str:
         """Return the name of a view of ``view``'s elements in this group; add one where there is none."""
-        if is_plain_element(view) and (known := self._elements.get((view.source, address(view)))) is not None:
+        if place is not None and (known := self._elements.get(place)) is not None:
             mine = self.views[known]
             first, second = (view, mine) if before else (mine, view)
             direction = _in_sequence(first.direction, second.direction)
@@ -197,14 +205,16 @@ class FusionGroup:
                 self._count(self.views[known])
             return known
         name = self._names.fresh(view.name)
-        self.views[name] = attrs.evolve(view, name=name)
-        self._register(self.views[name])
+        self.views[name] = view if name == view.name else attrs.evolve(view, name=name)
+        self._register(self.views[name], place)
         return name
 
 
-def is_plain_element(view: Refinement) -> bool:
-    """Return whether a view shows one element of the parent, and stores overwrite it."""
-    return view.direction is not Direction.NONE and is_element(view) and view.aggregation in (None, Aggregation.ASSIGN)
+def _place_of(view: Refinement) -> Place | None:
+    """Return what a view shows, if that is one element of the parent that stores overwrite."""
+    if view.direction is Direction.NONE or not is_element(view) or view.aggregation not in (None, Aggregation.ASSIGN):
+        return None
+    return view.source, address(view)
 
 
 def _in_sequence(first: Direction, second: Direction) -> Direction:

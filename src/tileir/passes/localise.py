@@ -67,10 +67,11 @@ def _owned(program: Program) -> dict[int, frozenset[str]]:
 def _localisable(kernel: Block, temporaries: frozenset[str]) -> dict[str, Refinement]:
     """Return the allocations that can take the place of views of ``temporaries``, by name."""
     views = Counter(r.source for r in kernel.refinements if r.direction is not Direction.NONE)
+    blocks = kernel.blocks
     return {
         r.name: _allocation(r)
         for r in kernel.refinements
-        if r.source in temporaries and views[r.source] == 1 and _is_private(r) and _same_rank(kernel, r)
+        if r.source in temporaries and views[r.source] == 1 and _is_private(r) and _same_rank(blocks, r)
     }
 
 
@@ -92,11 +93,11 @@ def _allocation(view: Refinement) -> Refinement:
     )
 
 
-def _same_rank(block: Block, view: Refinement) -> bool:
-    """Return whether all views below ``view`` have its axes, so that its strides can change."""
+def _same_rank(blocks: tuple[Block, ...], view: Refinement) -> bool:
+    """Return whether all views of ``view`` in ``blocks`` have its axes, so that its strides can change."""
     return all(
-        len(r.shape.dims) == len(view.shape.dims) and _same_rank(inner, r)
-        for inner in block.blocks
+        len(r.shape.dims) == len(view.shape.dims) and _same_rank(inner.blocks, r)
+        for inner in blocks
         for r in inner.refinements
         if r.direction is not Direction.NONE and r.source == view.name
     )

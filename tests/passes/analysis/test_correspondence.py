@@ -21,6 +21,7 @@ def test_equal_boxes_take_the_names_of_the_first() -> None:
     found = match({"i": 8, "j": 1}, {"i": 4, "j": 8}, {"a": 1, "b": 8}, {"a": 8, "b": 4})
     assert found is not None
     assert found.ranges == (("i", 4), ("j", 8))
+    assert found.first == {}
     assert found.second == {"a": Affine.index("j"), "b": Affine.index("i")}
 
 
@@ -70,7 +71,7 @@ def test_corresponding_points_have_equal_addresses(
         seen = set()
         for point in product(*(range(count) for _, count in found.ranges)):
             at = dict(zip((name for name, _ in found.ranges), point, strict=True))
-            old = tuple((name, values[name].evaluate(at)) for name in ranges)
+            old = tuple((name, values.get(name, Affine.index(name)).evaluate(at)) for name in ranges)
             assert all(0 <= value < ranges[name] for name, value in old)
             seen.add(old)
         assert len(seen) == prod(ranges.values()) == prod(count for _, count in found.ranges)

@@ -17,6 +17,7 @@ class Correspondence:
     """One box of new indices, and the old indices of two boxes as affines of them.
 
     Going over the new box goes over both old ones, each point once, so that two given addresses agree at every point.
+    Indices that stay as they are take no part in ``first`` and ``second``.
     """
 
     ranges: tuple[tuple[str, int], ...]
@@ -46,6 +47,10 @@ class _Digits:
 
     def is_whole(self, count: int) -> bool:
         return self.rest[-1][1] == count
+
+    def changes(self) -> dict[str, Affine]:
+        """Return the values of the indices that are not just themselves."""
+        return {name: value for name, value in self.values.items() if value.terms != ((name, 1),)}
 
     def take(self, count: int, piece: str) -> None:
         """Bind the lowest ``count`` values that are left of the current digit to the index ``piece``."""
@@ -85,7 +90,7 @@ def correspond(
         right.take(count, piece)
     if left.rest or right.rest:
         return None
-    return Correspondence(tuple(reversed(ranges)), left.values, right.values)
+    return Correspondence(tuple(reversed(ranges)), left.changes(), right.changes())
 
 
 def _digits(address: Affine, ranges: Mapping[str, int]) -> _Digits | None:
