@@ -12,19 +12,16 @@ run time.
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from tileir.core.collection import collection_paused
 from tileir.core.errors import fail
 from tileir.core.json_decoder import MAX_DEPTH, FormatError, decoder_of, is_shallow
 from tileir.core.json_encoder import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from attrs import AttrsInstance
 
 T = TypeVar("T")
@@ -40,7 +37,7 @@ def to_json(node: AttrsInstance) -> bytes:
 
     """
     try:
-        with _without_gc():
+        with collection_paused():
             document = {"format": _format(type(node)), "node": encode(node), "version": VERSION}
             return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
     except RecursionError:
@@ -71,25 +68,13 @@ def from_json(data: bytes | str, cls: type[T]) -> T:
     if not is_shallow(document):
         raise fail("TIL602", f"the JSON is nested more than {MAX_DEPTH} deep")
     try:
-        with _without_gc():
+        with collection_paused():
             node = _decode_document(document, cls)
     except FormatError as fault:
         raise fail("TIL602", f"{fault.place()}: {fault.problem}") from None
     except RecursionError:
         raise fail("TIL602", "the JSON is nested too deeply for the stack that is left") from None
     return node
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Pause the collector, which would walk the growing tree again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _format(cls: type) -> str:

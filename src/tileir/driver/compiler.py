@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.collection import collection_paused
 from tileir.passes.base import run
 from tileir.passes.catalog import pipeline_for
 from tileir.semtree.lowering import lower as lower_to_semtree
@@ -63,13 +64,14 @@ def compile_stages(
     Raises:
         TileError: The function is wrong, or does not fit the arguments.
     """
-    function = function_of(source)
-    graph = simplify(infer(function, arguments))
-    program = lower_to_stripe(graph)
-    scheduled = run(pipeline_for(target) if passes is None else passes, program, dump=dump)
-    kernels = lower_to_semtree(scheduled, target)
-    verify_program(kernels)
-    return Stages(function, graph, program, scheduled, _simplified(kernels))
+    with collection_paused():
+        function = function_of(source)
+        graph = simplify(infer(function, arguments))
+        program = lower_to_stripe(graph)
+        scheduled = run(pipeline_for(target) if passes is None else passes, program, dump=dump)
+        kernels = lower_to_semtree(scheduled, target)
+        verify_program(kernels)
+        return Stages(function, graph, program, scheduled, _simplified(kernels))
 
 
 def _simplified(program: sem.Program) -> sem.Program:
