@@ -57,7 +57,7 @@ def usable_threads() -> int:
 def processor_quota() -> float | None:
     """Return how many processors' time the process may take; None where that is not limited."""
     try:
-        quota, period = _QUOTA.read_text().split()
+        quota, period = _QUOTA.read_text(encoding="utf-8").split()
         return int(quota) / int(period)
     except (OSError, ValueError, ZeroDivisionError):
         return None
@@ -68,8 +68,10 @@ def cache_sizes() -> tuple[int, ...]:
     sizes: dict[int, int] = {}
     try:
         for folder in sorted(_CACHES.glob("index*")):
-            if (folder / "type").read_text().strip() in ("Data", "Unified"):
-                sizes[int((folder / "level").read_text())] = _bytes((folder / "size").read_text())
+            if (folder / "type").read_text(encoding="utf-8").strip() in ("Data", "Unified"):
+                sizes[int((folder / "level").read_text(encoding="utf-8"))] = _bytes(
+                    (folder / "size").read_text(encoding="utf-8")
+                )
     except (OSError, ValueError):
         return ()
     return tuple(sizes[level] for level in sorted(sizes))
@@ -85,7 +87,7 @@ def _bytes(text: str) -> int:
 def processor_name() -> str:
     """Return the processor's name in the system's words; empty where it does not tell."""
     try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
         return platform.processor()
     return found[1].strip() if found else platform.processor()
