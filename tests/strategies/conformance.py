@@ -12,6 +12,7 @@ import numpy as np
 
 from strategies.conformance_case import Conformance, halves, integers
 from strategies.conformance_elementwise import ELEMENTWISE
+from strategies.conformance_layers import LAYERS
 from strategies.conformance_moves import MOVES
 
 if TYPE_CHECKING:
@@ -23,7 +24,17 @@ MATMUL = "function (A[M, L], B[L, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k,
 
 
 def _matrix_products() -> Iterator[Conformance]:
-    sizes = [(1, 1, 1), (2, 2, 2), (3, 3, 3), (5, 5, 5), (32, 32, 32), (100, 100, 100), (61, 79, 57), (128, 32, 3)]
+    sizes = [
+        (1, 1, 1),
+        (2, 2, 2),
+        (3, 3, 3),
+        (5, 5, 5),
+        (32, 32, 32),
+        (100, 100, 100),
+        (61, 79, 57),
+        (128, 32, 3),
+        (4096, 32, 8),
+    ]
     for m, k, n in sizes:
         a, b = halves("f4", m, k), halves("f4", k, n, seed=1)
         yield Conformance(f"matmul_{m}x{k}x{n}", MATMUL, {"A": a, "B": b}, {"C": a @ b})
@@ -187,4 +198,6 @@ def correlate(image: Array, kernel: Array) -> Array:
     return np.asarray(np.einsum("xyij,ij->xy", windows, kernel), image.dtype)
 
 
-CASES: tuple[Conformance, ...] = (*_matrix_products(), *_reductions(), *_convolutions(), *MOVES, *ELEMENTWISE)
+CASES: tuple[Conformance, ...] = (
+    *_matrix_products(), *_reductions(), *_convolutions(), *MOVES, *LAYERS, *ELEMENTWISE,
+)  # fmt: skip
