@@ -78,7 +78,7 @@ def test_a_containers_quota_limits_threads(
 
 
 def test_a_system_without_proc_and_sysconf(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> str:
+    def refuse(*_: object, **__: object) -> str:
         raise OSError
 
     monkeypatch.setattr(Path, "read_text", refuse)
