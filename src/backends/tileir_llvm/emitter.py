@@ -17,7 +17,7 @@ from tileir_llvm.expressions import Environment
 from tileir_llvm.integers import apply_integer
 from tileir_llvm.layout import ALIGNMENT, layout
 from tileir_llvm.memory import Place
-from tileir_llvm.statements import Statements, assigned_variables
+from tileir_llvm.statements import Statements, assigned_variables, has_vectors
 from tileir_llvm.text import FunctionText, ModuleText, Value
 from tileir_llvm.threads import one_thread
 
@@ -81,7 +81,7 @@ def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     env = Environment(out)
     for number, param in enumerate(kernel.params):
         env.arrays[param.name] = Place(f"%a{number}", param.dtype, max(param.alignment, param.dtype.itemsize))
-    writer = Statements(env, layout(kernel), assigned_variables(kernel))
+    writer = Statements(env, layout(kernel), assigned_variables(kernel), has_vectors(kernel))
     out.branch_if(out.pure("icmp slt i64 %begin, %end"), "first", "finished")
     out.start("first")
     starts = coordinates(out, kernel.grid, Value("%begin", _INDEX))

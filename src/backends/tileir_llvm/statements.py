@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 
 from tileir.semtree.ir import Assign, Barrier, Declare, DeclareArray, For, If, LoopKind, Var
-from tileir.semtree.rewrite import statements
+from tileir.semtree.rewrite import expressions, statements, walk
 from tileir_llvm.conversions import integer
 from tileir_llvm.expressions import Cell, Environment, evaluate
 from tileir_llvm.layout import ALIGNMENT
@@ -28,12 +28,15 @@ class Statements:
         env: What names mean where the text is written.
         layout: Where arrays live.
         assigned: Names of the variables that are assigned to somewhere in the kernel.
+        by_hand: Whether the kernel says itself which elements are computed side by side. LLVM then leaves its other
+            loops alone: those that fill packed panels cost it a second, and gain nothing.
 
     """
 
     env: Environment
     layout: Layout
     assigned: frozenset[str]
+    by_hand: bool = False
     _cells: dict[Var, Cell] = attrs.field(factory=dict, init=False)
     _places: dict[DeclareArray, Place] = attrs.field(factory=dict, init=False)
 
@@ -130,7 +133,8 @@ class Statements:
             self.write(loop.body)
             out.lines.append(f"  {following} = add {'nsw' if signed == 's' else 'nuw'} {kind} {counter}, {loop.step}")
             again = out.pure(f"icmp {signed}lt {kind} {following}, {end.text}")
-            out.loop_back(again, body, done, vectorise=loop.kind is LoopKind.VECTOR)
+            leave = False if self.by_hand else None
+            out.loop_back(again, body, done, vectorise=True if loop.kind is LoopKind.VECTOR else leave)
         phi = f"  {counter} = phi {kind} [ {begin.text}, %{entered_from} ], [ {following}, %{out.block} ]"
         out.lines.insert(position, phi)
         out.start(done)
@@ -154,6 +158,12 @@ class Statements:
                 self.write(stmt.otherwise)
             out.branch(done)
         out.start(done)
+
+
+def has_vectors(kernel: KernelFunction) -> bool:
+    """Return whether some expression of the kernel has several lanes."""
+    roots = (root for stmt in statements(kernel.body) for root in expressions(stmt))
+    return any(node.type.lanes > 1 for root in roots for node in walk(root))
 
 
 def assigned_variables(kernel: KernelFunction) -> frozenset[str]:

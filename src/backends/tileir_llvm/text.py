@@ -122,13 +122,13 @@ class FunctionText:
         """End the block with a conditional jump."""
         self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}")
 
-    def loop_back(self, condition: str, body: str, done: str, *, vectorise: bool) -> None:
-        """End a loop's last block; ``vectorise`` asks LLVM to run several iterations at once."""
+    def loop_back(self, condition: str, body: str, done: str, *, vectorise: bool | None) -> None:
+        """End a loop's last block; ``vectorise`` tells LLVM whether to run several iterations at once, None lets it."""
         hint = ""
-        if vectorise:
+        if vectorise is not None:
             nodes = self.module.metadata
             nodes.append(f"distinct !{{!{len(nodes)}, !{len(nodes) + 1}}}")
-            nodes.append('!{!"llvm.loop.vectorize.enable", i1 true}')
+            nodes.append(f'!{{!"llvm.loop.vectorize.enable", i1 {str(vectorise).lower()}}}')
             hint = f", !llvm.loop !{len(nodes) - 2}"
         self.lines.append(f"  br i1 {condition}, label %{body}, label %{done}{hint}")
 
