@@ -42,7 +42,9 @@ def test_architecture_lists_every_source_file_once() -> None:
         for path in python_files(ROOT / "src")
         if path.name != "__init__.py" or not _is_only_a_docstring(path)
     ]
-    assert sorted(listed) == sorted(present)
+    assert sorted(set(present) - set(listed)) == [], "describe these in a line each, under their layer"
+    assert sorted(set(listed) - set(present)) == [], "these are gone; remove their lines"
+    assert len(listed) == len(set(listed))
 
 
 def _is_only_a_docstring(path: Path) -> bool:
