@@ -17,6 +17,7 @@ from tileir.passes.scalarise import Scalarise
 from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.thread import Thread
+from tileir.passes.tile import Tile
 from tileir.passes.vectorise import Vectorise
 from tileir.passes.vectorise_reduction import VectoriseReduction
 
@@ -38,6 +39,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     SplitReduction,
     StreamReduction,
     Thread,
+    Tile,
     Vectorise,
     VectoriseReduction,
 )
