@@ -10,7 +10,7 @@ from tileir.core.codes import CODES
 from tileir.core.dtype import DType
 from tileir.passes.catalog import PASSES
 from tileir.semtree.expansions import ULP
-from tileir.tile.grammar import CONDITIONAL_RANK, RANK, UNARY_RANK
+from tileir.tile.grammar import RANK
 from tileir.tile.ir import UnaryOperator
 
 if TYPE_CHECKING:
@@ -46,12 +46,10 @@ def codes() -> str:
 
 def precedence() -> str:
     """Return the operators of Tile, loosest first, each rank on a line."""
-    ranks: dict[int, list[str]] = {CONDITIONAL_RANK: ["? :"]}
-    for operator, rank in RANK.items():
-        ranks.setdefault(rank, []).append(operator.value)
-    ranks[UNARY_RANK] = [f"{operator.value} (prefix)" for operator in UnaryOperator]
-    rows = [(str(place), " ".join(f"`{sign}`" for sign in ranks[rank])) for place, rank in enumerate(sorted(ranks), 1)]
-    return _table(("", "operators"), rows)
+    infix = [" ".join(f"`{op.value}`" for op in RANK if RANK[op] == rank) for rank in sorted(set(RANK.values()))]
+    prefix = " ".join(f"`{op.value}`" for op in UnaryOperator)
+    rows = ["`? :`", *infix, f"{prefix} in front of an operand"]
+    return _table(("rank", "operators"), ((str(rank), row) for rank, row in enumerate(rows, 1)))
 
 
 def dtypes() -> str:
