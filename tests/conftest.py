@@ -1,4 +1,4 @@
-"""What all tests share: the fixture for golden texts."""
+"""What all tests share: the effort of property tests, and the fixture for golden texts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+
+from strategies.effort import register_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# How long an example takes says more about the machine's load than about the code.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+register_profiles()
 
 GOLDEN = Path(__file__).parent / "golden"
 

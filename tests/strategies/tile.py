@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 DTYPES = tuple(DType)
 FLOATS = tuple(d for d in DType if d.is_float)
 INTEGERS = tuple(d for d in DType if d.is_integer)
+_SHOWN = 1000
 
 
 class Case(NamedTuple):
@@ -43,8 +44,7 @@ class Case(NamedTuple):
     tolerance: float = 0.0
 
     def __repr__(self) -> str:
-        arrays = "".join(f"\n{name} = {array.dtype} {array.tolist()!r}" for name, array in self.inputs.items())
-        return f"{self.text}{arrays}"
+        return self.text + "".join(f"\n{name} = {_shown(array)}" for name, array in self.inputs.items())
 
     @property
     def types(self) -> dict[str, TensorType]:
@@ -58,6 +58,10 @@ class Case(NamedTuple):
     def expected(self) -> dict[str, Array]:
         """Interpret the function."""
         return interpret(self.typed(), self.inputs)
+
+
+def _shown(array: Array) -> str:
+    return f"{array.dtype} {array.tolist()!r}" if array.size <= _SHOWN else f"{array.dtype} of shape {array.shape}"
 
 
 def assert_equal(actual: Mapping[str, Array], expected: Mapping[str, Array], tolerance: float = 0.0) -> None:

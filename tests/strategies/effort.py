@@ -1,0 +1,27 @@
+"""How many examples a property test gets: its own number, times the effort of the Hypothesis profile in use."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+FAST, THOROUGH = "fast", "thorough"
+
+_USUAL = 100
+
+
+def register_profiles() -> None:
+    """Make the profiles known and load the fast one, which draws the same examples in each run.
+
+    ``--hypothesis-profile=thorough`` draws twenty times as many, and others each time.
+    """
+    # How long an example takes says more about the machine's load than about the code.
+    quiet = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
+    settings.register_profile(FAST, max_examples=_USUAL, deadline=None, derandomize=True, suppress_health_check=quiet)
+    settings.register_profile(THOROUGH, max_examples=20 * _USUAL, deadline=None, suppress_health_check=quiet)
+    settings.load_profile(FAST)
+
+
+def examples(count: int) -> settings:
+    """Return the settings of a test that gets ``count`` examples by default; as a decorator."""
+    effort = settings.get_profile(settings.get_current_profile_name()).max_examples
+    return settings(max_examples=max(1, count * effort // _USUAL))
