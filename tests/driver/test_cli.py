@@ -44,7 +44,7 @@ def test_devices_are_listed(command: Command) -> None:
 
 def test_a_good_file_passes_the_check(command: Command, matmul: Path) -> None:
     code, out, _ = command("check", matmul)
-    assert (code, out) == (0, f"{matmul}: 1 statements, results C\n")
+    assert (code, out) == (0, f"{matmul}: 1 statement, results C\n")
 
 
 def test_faults_are_shown_with_carets(command: Command, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_arrays_run_and_are_written(command: Command, matmul: Path, tmp_path: Pa
     result = tmp_path / "c.npy"
     code, out, err = command("run", matmul, f"A={tmp_path / 'a.npy'}", f"B={tmp_path / 'b.npy'}", "-o", result, *extra)
     assert (code, err) == (0, "")
-    assert out == f"C: float32 [2, 4] written to {result}\n"
+    assert out == f"C: f32[2, 4] written to {result}\n"
     np.testing.assert_array_equal(np.load(result), a @ b)
 
 
@@ -132,7 +132,7 @@ def test_pictures_and_numbers_run(command: Command, tmp_path: Path) -> None:
     Image.fromarray(pixels).save(tmp_path / "in.png")
     code, out, _ = command("run", program, f"A={tmp_path / 'in.png'}", "S=2.0", "-o", f"Q={tmp_path / 'q.png'}")
     assert code == 0
-    assert out.startswith("P = [[[")
+    assert out.startswith("P: f32[4, 4, 3]\n[[[")
     with Image.open(tmp_path / "q.png") as written:
         np.testing.assert_array_equal(np.asarray(written), pixels * 2)
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tileir.core.errors import BackendError, TileError, fail
 from tileir.driver import cli_values
-from tileir.driver.stages import STAGES, listing, stage_text
+from tileir.driver.stages import STAGES, listing, stage_text, texts_after
 from tileir.tile.parser import parse
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ DEVICE_FAULT: Final = 3
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 _device = click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
+_passes = click.option(
+    "--passes",
+    metavar="PIPELINE",
+    help="Stripe passes instead of the target's: text such as `accumulate,thread`, JSON, or a name such as `plain`.",
+)
 _values = click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
 
 
@@ -95,25 +100,31 @@ def check(file: Path) -> None:
     """Parse FILE and verify it; print every fault with its place."""
     function = _read(file)
     names = ", ".join(output.name for output in function.outputs)
-    click.echo(f"{file}: {len(function.statements)} statements, results {names}")
+    count = len(function.statements)
+    click.echo(f"{file}: {count} statement{'' if count == 1 else 's'}, results {names}")
 
 
 @commands.command("print")
 @_file
 @_values
 @click.option("--stage", type=click.Choice(STAGES), default="tile", show_default=True, help="What to print.")
-@click.option(
-    "--passes", metavar="PIPELINE", help="Stripe passes instead of the target's, such as `accumulate,thread`."
-)
+@click.option("--after", metavar="PASS", help="Print the Stripe program after this pass; `all` means after each one.")
+@_passes
 @_device
-def print_(file: Path, values: tuple[str, ...], stage: str, passes: str | None, device: str | None) -> None:
+def print_(
+    file: Path, values: tuple[str, ...], stage: str, after: str | None, passes: str | None, device: str | None
+) -> None:
     """Print FILE at one stage of its way down.
 
     Stages after `tile` need the inputs: NAME=f32[3,4] says dtype and dims, NAME=array.npy takes them from a file.
     """
     function = _read(file)
     types = cli_values.types(function, values)
-    click.echo(stage_text(function, types, stage, passes=passes, device=device), nl=False)
+    if after is None:
+        text = stage_text(function, types, stage, passes=passes, device=device)
+    else:
+        text = texts_after(function, types, after, passes=passes, device=device)
+    click.echo(text, nl=False)
 
 
 @commands.command()
@@ -121,11 +132,14 @@ def print_(file: Path, values: tuple[str, ...], stage: str, passes: str | None, 
 @_values
 @click.option("--target", "form", default="llvm", show_default=True, help="Form of the code, such as `llvm` or `asm`.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of printing.")
+@_passes
 @_device
-def emit(file: Path, values: tuple[str, ...], form: str, output: Path | None, device: str | None) -> None:
+def emit(
+    file: Path, values: tuple[str, ...], form: str, output: Path | None, passes: str | None, device: str | None
+) -> None:
     """Compile FILE for a device and print the generated code."""
     function = _read(file)
-    text = listing(function, cli_values.types(function, values), form, device=device)
+    text = listing(function, cli_values.types(function, values), form, passes=passes, device=device)
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -161,6 +175,6 @@ def run_(file: Path, values: tuple[str, ...], outputs: tuple[str, ...], interpre
             cli_values.save(destination, results[name])
     for name, result in results.items():
         if name in destinations:
-            click.echo(f"{name}: {result.dtype} {list(result.shape)} written to {destinations[name]}")
+            click.echo(f"{name}: {cli_values.type_of(result)} written to {destinations[name]}")
         else:
-            click.echo(f"{name} = {cli_values.shown(result)}")
+            click.echo(f"{name}: {cli_values.type_of(result)}\n{cli_values.shown(result)}")
