@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tileir.poly.affine import Affine
     from tileir.poly.bounds import Domain
     from tileir.stripe.kernel_builder import Scalar
-    from tileir.stripe.lowering import Lowering
+    from tileir.stripe.program_builder import ProgramBuilder
     from tileir.stripe.storage import Tensor
     from tileir.typed.ir import Contraction
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _INPUT: Final = Tags.of("contraction")
 
 
-def lower_contraction(lowering: Lowering, contraction: Contraction) -> None:
+def lower_contraction(builder: ProgramBuilder, contraction: Contraction) -> None:
     """Add the kernels of a contraction.
 
     In order: where not every element is surely written, one that stores the default or 0; the contraction itself,
@@ -33,8 +33,8 @@ def lower_contraction(lowering: Lowering, contraction: Contraction) -> None:
         TileError: TIL401 to TIL405, the indices have no proper bounds.
 
     """
-    result = lowering.storage.result(contraction.name)
-    shapes = [_sizes(lowering, access.tensor) for access in contraction.inputs]
+    result = builder.storage.result(contraction.name)
+    shapes = [builder.sizes(access.tensor) for access in contraction.inputs]
     domain = solve(
         [contraction.output, *(access.indices for access in contraction.inputs)],
         [contraction.shape, *shapes],
@@ -42,42 +42,38 @@ def lower_contraction(lowering: Lowering, contraction: Contraction) -> None:
         contraction.reduce,
     )
     if domain is None:
-        lowering.fill(contraction, result, contraction.default)
+        builder.fill(contraction, result, contraction.default)
         return
     same = contraction.accumulator is contraction.dtype
     stem = f"{contraction.name}_acc"
-    target = result if same else lowering.storage.temporary(stem, contraction.accumulator, contraction.shape)
+    target = result if same else builder.storage.temporary(stem, contraction.accumulator, contraction.shape)
     if not covers(domain, contraction.shape):
-        lowering.fill(contraction, target, contraction.default)
-    _contract(lowering, contraction, domain, target)
+        builder.fill(contraction, target, contraction.default)
+    _contract(builder, contraction, domain, target)
     if not same:
-        lowering.convert(contraction, target, result)
+        builder.convert(contraction, target, result)
 
 
-def _sizes(lowering: Lowering, name: str) -> tuple[int, ...]:
-    return () if name in lowering.storage.constants else lowering.storage.tensors[name].sizes
-
-
-def _contract(lowering: Lowering, contraction: Contraction, domain: Domain, target: Tensor) -> None:
+def _contract(builder: ProgramBuilder, contraction: Contraction, domain: Domain, target: Tensor) -> None:
     """Add the kernel that visits every valid point once."""
     kernel = KernelBuilder(tuple(Index(name, extent) for name, extent in domain.ranges), domain.constraints)
     loaded = [
-        _load(lowering, kernel, access.tensor, polynomials)
+        _load(builder, kernel, access.tensor, polynomials)
         for access, polynomials in zip(contraction.inputs, domain.accesses[1:], strict=True)
     ]
     value = kernel.convert(_combine(kernel, contraction, loaded), contraction.accumulator)
     kernel.store(contraction.name, value, target, domain.accesses[0], contraction.aggregation)
     if contraction.aggregation is Aggregation.SUM and contraction.combination is Combination.MUL:
-        lowering.macs += prod(extent for _, extent in domain.ranges)
+        builder.macs += prod(extent for _, extent in domain.ranges)
     tags = (f"agg_op_{contraction.aggregation.value}", f"comb_op_{contraction.combination.value}")
-    lowering.add(kernel, contraction, Tags.of("contraction", *tags))
+    builder.add(kernel, contraction, Tags.of("contraction", *tags))
 
 
-def _load(lowering: Lowering, kernel: KernelBuilder, name: str, access: tuple[Affine, ...]) -> Scalar:
-    constant = lowering.storage.constants.get(name)
+def _load(builder: ProgramBuilder, kernel: KernelBuilder, name: str, access: tuple[Affine, ...]) -> Scalar:
+    constant = builder.storage.constants.get(name)
     if constant is not None:
         return kernel.constant(name, constant.dtype, constant.value)
-    return kernel.load(name, lowering.storage.tensors[name], access, _INPUT)
+    return kernel.load(name, builder.storage.tensors[name], access, _INPUT)
 
 
 def _combine(kernel: KernelBuilder, contraction: Contraction, loaded: list[Scalar]) -> Scalar:

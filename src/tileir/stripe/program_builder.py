@@ -1,0 +1,82 @@
+"""Assembles the program of a lowering, kernel by kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.stripe.comments import tile_text
+from tileir.stripe.ir import Block, Direction, Program, Tags
+from tileir.stripe.kernel_builder import KernelBuilder, element
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Refinement
+    from tileir.stripe.kernel_builder import Scalar
+    from tileir.stripe.storage import Storage, Tensor
+    from tileir.typed.ir import Function, Operation, Shape
+
+
+@attrs.define
+class ProgramBuilder:
+    """The kernels of one program, as they are made; ``macs`` counts the products that sums add up."""
+
+    function: Function
+    storage: Storage
+    labels: dict[str, str]
+    macs: int = attrs.field(default=0, init=False)
+    _kernels: list[Block] = attrs.field(factory=list, init=False)
+
+    def add(self, kernel: KernelBuilder, operation: Operation, tags: Tags) -> None:
+        """Finish a kernel of ``operation`` and add it to the program."""
+        label = self.labels.get(operation.name)
+        name = f"kernel_{len(self._kernels)}({{}})" if label is None else label
+        self._kernels.append(kernel.build(name, tile_text(operation, self.storage.constants), tags))
+
+    def operand(self, kernel: KernelBuilder, name: str, target: Shape) -> Scalar:
+        """Return the element of a value that is broadcast to the kernel over ``target``, or its constant."""
+        constant = self.storage.constants.get(name)
+        if constant is not None:
+            return kernel.constant(name, constant.dtype, constant.value)
+        tensor = self.storage.tensors[name]
+        return kernel.load(name, tensor, element(tensor.sizes, target))
+
+    def sizes(self, name: str) -> Shape:
+        """Return the shape of a value; a constant has none."""
+        return () if name in self.storage.constants else self.storage.tensors[name].sizes
+
+    def fill(self, operation: Operation, target: Tensor, default: str | None) -> None:
+        """Add a kernel that gives every element of ``target`` the value of ``default``, or 0."""
+        kernel = KernelBuilder.over(target.sizes)
+        if default is None:
+            value = kernel.zero(target.dtype)
+        else:
+            value = kernel.convert(self.operand(kernel, default, target.sizes), target.dtype)
+        kernel.store(operation.name, value, target, element(target.sizes, target.sizes))
+        self.add(kernel, operation, Tags.of("eltwise", "fill" if default is None else "copy"))
+
+    def convert(self, operation: Operation, source: Tensor, target: Tensor) -> None:
+        """Add a kernel that converts a finished accumulation to the dtype of the value."""
+        kernel = KernelBuilder.over(target.sizes)
+        access = element(target.sizes, target.sizes)
+        value = kernel.convert(kernel.load(source.buffer, source, access), target.dtype, operation.name)
+        kernel.store(operation.name, value, target, access)
+        self.add(kernel, operation, Tags.of("eltwise", "eltwise_cast"))
+
+    def program(self, name: str) -> Program:
+        """Return the program of the kernels so far."""
+        tensors = {value.name: self.storage.tensors[value.name] for value in self.function.inputs}
+        outputs = frozenset(self.function.outputs)
+        used = {view.source for kernel in self._kernels for view in kernel.refinements}
+        views: list[Refinement] = []
+        allocations: list[Refinement] = []
+        user, temporary = Tags.of("user"), Tags.of("tmp")
+        for buffer, tensor in (*tensors.items(), *self.storage.allocations.items()):
+            tags = user if buffer in tensors or buffer in outputs else temporary
+            allocations.append(tensor.whole(buffer, Direction.NONE, "", tags))
+            if buffer in used:
+                views.append(tensor.whole(buffer, Direction.IN if buffer in tensors else Direction.OUT, buffer))
+        main = Block(name, refinements=tuple(views), statements=tuple(self._kernels), tags=Tags.of("main"))
+        tags = Tags.of("program", total_macs=self.macs)
+        entry = Block(name, refinements=tuple(allocations), statements=(main,), tags=tags)
+        return Program(entry, tuple(tensors), self.function.outputs)
