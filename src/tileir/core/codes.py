@@ -95,6 +95,7 @@ _RUNNING: Final = {
     "TIL704": "an output array overlaps another array",
     "TIL705": "a wrong number of arrays",
     "TIL706": "buffers that do not fit a kernel",
+    "TIL707": "an argument of the wrong kind",
 }
 _BACKENDS: Final = {
     "TIL801": "no such device",

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.collection import collection_paused
+from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.passes.base import run
-from tileir.passes.catalog import pipeline_for
+from tileir.passes.catalog import pipeline_for, resolve_pipeline
 from tileir.semtree.lowering import lower as lower_to_semtree
 from tileir.semtree.simplifier import simplify as simplify_kernel
 from tileir.semtree.verifier import verify_program
 from tileir.stripe.lowering import lower as lower_to_stripe
+from tileir.tile.ir import Function
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
 from tileir.typed.simplifier import simplify
@@ -40,8 +42,18 @@ class Stages:
 
 
 def function_of(source: tile.Function | str, name: str = "<text>") -> tile.Function:
-    """Return ``source`` itself, or the function that it is the text of."""
-    return parse(source, name) if isinstance(source, str) else source
+    """Return ``source`` itself, or the function that it is the text of.
+
+    Raises:
+        ParseError: The text is wrong.
+        ArgumentError: TIL707, it is neither a function nor a text.
+    """
+    if isinstance(source, str):
+        return parse(source, name)
+    if not isinstance(source, Function):
+        message = f"pass a function or its text, not a value of type {type(source).__name__}"
+        raise ArgumentError((Diagnostic("TIL707", message),))
+    return source
 
 
 def compile_stages(
@@ -49,7 +61,7 @@ def compile_stages(
     arguments: Mapping[str, typed.TensorType],
     target: Target,
     *,
-    passes: tuple[Pass, ...] | None = None,
+    passes: tuple[Pass, ...] | str | None = None,
     dump: Callable[[str, StripeProgram], None] | None = None,
 ) -> Stages:
     """Take a function from text to kernels.
@@ -58,7 +70,7 @@ def compile_stages(
         source: A function, or its text.
         arguments: Dtype and shape of each input, by name.
         target: Facts of the device.
-        passes: The Stripe passes to apply; by default those of the target's pipeline.
+        passes: The Stripe passes to apply, or the text, JSON or name of a pipeline; by default the target's.
         dump: Called after each pass with its name and the program.
 
     Raises:
@@ -68,10 +80,16 @@ def compile_stages(
         function = function_of(source)
         graph = simplify(infer(function, arguments))
         program = lower_to_stripe(graph)
-        scheduled = run(pipeline_for(target) if passes is None else passes, program, dump=dump)
+        scheduled = run(_pipeline(passes, target), program, dump=dump)
         kernels = lower_to_semtree(scheduled, target)
         verify_program(kernels)
         return Stages(function, graph, program, scheduled, _simplified(kernels))
+
+
+def _pipeline(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pass, ...]:
+    if passes is None:
+        return pipeline_for(target)
+    return resolve_pipeline(passes, target) if isinstance(passes, str) else passes
 
 
 def _simplified(program: sem.Program) -> sem.Program:

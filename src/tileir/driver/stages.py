@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import fail
 from tileir.driver.compiler import compile_stages
 from tileir.driver.executable import compile_for
-from tileir.passes.catalog import parse_pipeline
+from tileir.passes.base import run
+from tileir.passes.catalog import pipeline_for, resolve_pipeline
 from tileir.runtime.context import default_context
 from tileir.semtree.printer import to_text as semtree_text
+from tileir.stripe.lowering import lower as lower_to_stripe
 from tileir.stripe.printer import to_text as stripe_text
 from tileir.tile.printer import to_text as tile_text
+from tileir.typed.inference import infer
 from tileir.typed.printer import to_text as typed_text
+from tileir.typed.simplifier import simplify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.stripe.ir import Program
     from tileir.tile.ir import Function
     from tileir.typed.ir import TensorType
 
 STAGES: Final = ("tile", "typed", "stripe", "scheduled", "sem")
 
+ALL: Final = "all"
+"""Stands for every pass."""
+
 
 def stage_text(
     function: Function, types: Mapping[str, TensorType], stage: str, *, passes: str | None, device: str | None
 ) -> str:
-    """Return the text of ``function`` at one of :data:`STAGES`.
+    """Return the text of ``function`` at one of :data:`STAGES`; those before ``scheduled`` need no device.
 
     Raises:
         TileError: TIL902 where a stage after ``tile`` lacks the types of inputs.
@@ -34,22 +43,48 @@ def stage_text(
     if stage == "tile":
         return tile_text(function)
     _need_types(function, types)
-    chosen = None if passes is None else parse_pipeline(passes)
+    if stage in ("typed", "stripe"):
+        graph = simplify(infer(function, types))
+        return typed_text(graph) if stage == "typed" else stripe_text(lower_to_stripe(graph))
     target = default_context().device(device).target
-    stages = compile_stages(function, types, target, passes=chosen)
-    texts = {
-        "typed": lambda: typed_text(stages.typed),
-        "stripe": lambda: stripe_text(stages.stripe),
-        "scheduled": lambda: stripe_text(stages.scheduled),
-        "sem": lambda: semtree_text(stages.sem),
-    }
-    return texts[stage]()
+    stages = compile_stages(function, types, target, passes=passes)
+    return stripe_text(stages.scheduled) if stage == "scheduled" else semtree_text(stages.sem)
 
 
-def listing(function: Function, types: Mapping[str, TensorType], form: str, *, device: str | None) -> str:
+def texts_after(
+    function: Function, types: Mapping[str, TensorType], after: str, *, passes: str | None, device: str | None
+) -> str:
+    """Return the Stripe program after each run of the pass called ``after``, or after every pass for :data:`ALL`.
+
+    A comment above each program has the number of the pass in the pipeline, from 1, and its name.
+
+    Raises:
+        TileError: TIL902 where types of inputs are missing, or where no such pass runs.
+    """
+    _need_types(function, types)
+    target = default_context().device(device).target
+    steps = pipeline_for(target) if passes is None else resolve_pipeline(passes, target)
+    names = list(dict.fromkeys(step.name for step in steps))
+    if after not in (ALL, *names):
+        raise fail("TIL902", f"no pass {after!r} runs; write {ALL} or one of {', '.join(names) or 'none'}")
+    numbers = count(1)
+    parts: list[str] = []
+
+    def dump(name: str, program: Program) -> None:
+        number = next(numbers)
+        if after in (ALL, name):
+            parts.append(f"// {number}: {name}\n{stripe_text(program)}")
+
+    run(steps, lower_to_stripe(simplify(infer(function, types))), dump=dump)
+    return "\n".join(parts)
+
+
+def listing(
+    function: Function, types: Mapping[str, TensorType], form: str, *, passes: str | None, device: str | None
+) -> str:
     """Return the code that a device's back end generates, as text."""
     _need_types(function, types)
-    return compile_for(function, types, default_context(), device).listing(form)
+    return compile_for(function, types, default_context(), device, passes=passes).listing(form)
 
 
 def _need_types(function: Function, types: Mapping[str, TensorType]) -> None:

@@ -104,6 +104,17 @@ def parse_pipeline(text: str) -> tuple[Pass, ...]:
     return pipeline.parse(text, PASSES)
 
 
+def resolve_pipeline(text: str, target: Target) -> tuple[Pass, ...]:
+    """Return the passes that a text means for a target: a name of :data:`PIPELINES`, a pipeline, or one as JSON.
+
+    Raises:
+        TileError: As :func:`parse_pipeline` and :func:`load_pipeline`.
+    """
+    if (named := PIPELINES.get(text.strip())) is not None:
+        return named(target)
+    return load_pipeline(text) if text.lstrip().startswith("[") else parse_pipeline(text)
+
+
 def load_pipeline(text: str) -> tuple[Pass, ...]:
     """Return the passes that a JSON list of names and options describes.
 

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tileir.core.dtype import DType
+from tileir.core.errors import TileError
+from tileir.driver.stages import ALL, STAGES, listing, stage_text, texts_after
+from tileir.passes import pipeline
+from tileir.passes.catalog import parse_pipeline
+from tileir.stripe.parser import parse as parse_stripe
+from tileir.tile.parser import parse
+from tileir.typed.ir import TensorType
+
+FUNCTION = parse("function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }")
+TYPES = {"A": TensorType(DType.F32, (4, 3)), "B": TensorType(DType.F32, (3, 2))}
+STEPS = "accumulate,tile{sizes=(2,2),inner_set=inner},thread"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_has_a_text(stage: str) -> None:
+    assert stage_text(FUNCTION, TYPES, stage, passes=None, device=None)
+
+
+@pytest.mark.parametrize("stage", ["tile", "typed", "stripe"])
+def test_stages_before_the_passes_need_no_device(stage: str) -> None:
+    assert stage_text(FUNCTION, TYPES, stage, passes="nonsense{", device="nowhere")
+
+
+def test_the_program_can_be_seen_after_each_pass() -> None:
+    text = texts_after(FUNCTION, TYPES, ALL, passes=STEPS, device=None)
+    assert re.findall(r"^// (\d): (\w+)$", text, re.MULTILINE) == [("1", "accumulate"), ("2", "tile"), ("3", "thread")]
+    assert text.rpartition("// 3: thread\n")[2] == stage_text(FUNCTION, TYPES, "scheduled", passes=STEPS, device=None)
+
+
+def test_the_program_after_one_pass_parses_back() -> None:
+    text = texts_after(FUNCTION, TYPES, "tile", passes=STEPS, device=None)
+    assert text.startswith("// 2: tile\n")
+    kernel = parse_stripe(text).main.blocks[0]
+    assert [index.range for index in kernel.indices] == [2, 1]
+
+
+def test_a_pass_that_does_not_run_has_no_program() -> None:
+    with pytest.raises(TileError, match="write all or one of accumulate, tile, thread") as caught:
+        texts_after(FUNCTION, TYPES, "fuse", passes=STEPS, device=None)
+    assert caught.value.diagnostics[0].code == "TIL902"
+
+
+def test_types_are_asked_for() -> None:
+    for show in (
+        lambda: stage_text(FUNCTION, {}, "typed", passes=None, device=None),
+        lambda: texts_after(FUNCTION, {}, ALL, passes=None, device=None),
+        lambda: listing(FUNCTION, {}, "llvm", passes=None, device=None),
+    ):
+        with pytest.raises(TileError, match=re.escape("as in A=f32[64,64]")):
+            show()
+
+
+def test_a_pipeline_is_text_or_json_or_a_name() -> None:
+    texts = [
+        stage_text(FUNCTION, TYPES, "scheduled", passes=passes, device=None)
+        for passes in ("accumulate", pipeline.to_json(parse_pipeline("accumulate")), "plain")
+    ]
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_code_is_listed_for_a_pipeline() -> None:
+    plain = listing(FUNCTION, TYPES, "llvm", passes="plain", device=None)
+    assert "define" in plain
+    assert plain != listing(FUNCTION, TYPES, "llvm", passes=None, device=None)
