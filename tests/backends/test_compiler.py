@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from strategies.devices import buffers, compiler, executor
-from strategies.semtree import kernel_cases, same_content
+from strategies.semtree import kernel_cases
+from strategies.semtree_values import same_content
 from tileir.core.errors import BackendError
 from tileir.runtime.interface import Options
 from tileir_llvm import BACKEND

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from strategies.devices import buffers, compiler, executor, launch
-from strategies.semtree import ALL_DTYPES, allowed_ops, function_cases, kernel_cases, same_content
+from strategies.semtree import function_cases, kernel_cases
+from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op

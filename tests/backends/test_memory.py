@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from strategies.devices import compiler, launch
-from strategies.semtree import content
+from strategies.semtree_values import content
 from tileir.core.dtype import DType
 from tileir.semtree import interpreter
 from tileir.semtree.parser import parse_kernel

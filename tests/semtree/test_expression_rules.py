@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pytest
 
-from strategies.semtree import content
+from strategies.semtree_values import content
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree import conversion_rules, linear_rules, operation_rules

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from strategies.semtree import KernelCase, function_cases, kernel_cases, same_content
+from strategies.semtree import KernelCase, function_cases, kernel_cases
+from strategies.semtree_values import same_content
 from tileir.core.arithmetic import apply
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, TileError, VerifyError

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from strategies.semtree import kernel_cases, same_content
+from strategies.semtree import kernel_cases
+from strategies.semtree_values import same_content
 from tileir.core.dtype import DType
 from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten

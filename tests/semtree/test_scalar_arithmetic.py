@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from strategies.semtree import allowed_ops, content
+from strategies.semtree_values import allowed_ops, content
 from tileir.core.arithmetic import apply, cast
 from tileir.core.dtype import DType
 from tileir.core.ops import Op

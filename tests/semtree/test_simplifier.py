@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from strategies.semtree import kernel_cases, same_content
+from strategies.semtree import kernel_cases
+from strategies.semtree_values import same_content
 from tileir.semtree.interpreter import run
 from tileir.semtree.parser import parse_kernel
 from tileir.semtree.printer import to_text
