@@ -65,6 +65,8 @@ def to_array(name: str, value: object) -> Array:
 
 
 def _imported(name: str, value: object) -> Array:
+    if np.ma.is_masked(value):
+        raise _error("TIL702", f"{name!r} has masked elements; fill them first, with filled(...)")
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, bool | int | float | np.generic):
@@ -197,6 +199,8 @@ def _misfits(kind: str, tensor: Tensor, array: Array) -> Iterator[Diagnostic]:
 
 
 def _obstacles(tensor: Tensor, array: Array) -> Iterator[Diagnostic]:
+    if np.ma.is_masked(array):
+        yield Diagnostic("TIL703", f"output {tensor.name!r} has masked elements; pass a plain array")
     if not array.flags.writeable:
         yield Diagnostic("TIL703", f"output {tensor.name!r} is read-only; pass an array that can be written")
     if not array.flags.c_contiguous:

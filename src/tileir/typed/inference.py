@@ -6,6 +6,7 @@ operation for each operator, macros the operations that they stand for, and plai
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
@@ -25,11 +26,11 @@ from tileir.typed.ir import Constant, Elementwise, Function, Value
 from tileir.typed.values import Known, Operand, PoisonedError, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tileir.core.span import Span
     from tileir.tile.ir import Expr
-    from tileir.typed.ir import TensorType
+    from tileir.typed.ir import Operation, TensorType
     from tileir.typed.values import Result
 
 _PROGRAM_ID: Final = "pid"
@@ -55,7 +56,17 @@ def infer(function: tile.Function, arguments: Mapping[str, TensorType]) -> Funct
     inputs = tuple(
         Value(i.name, arguments[i.name].dtype, arguments[i.name].shape, span=i.span) for i in function.inputs
     )
+    faults.found.extend(_oversized(inputs, inference.emission.operations))
+    faults.done()
     return Function(inputs, outputs, tuple(inference.emission.operations), tuple(inference.labels))
+
+
+def _oversized(inputs: Iterable[Value], operations: Iterable[Operation]) -> Iterator[Diagnostic]:
+    """Yield tensors with more bytes than 64 bits can count."""
+    for value in (*inputs, *operations):
+        if math.prod(value.shape) * value.dtype.itemsize >= 1 << 63:
+            message = f"{value.name!r} would have the shape {list(value.shape)}, more bytes than 64 bits can count"
+            yield Diagnostic("TIL405", message, value.span)
 
 
 def _names(function: tile.Function) -> Iterator[str]:
