@@ -184,7 +184,7 @@ def test_a_wrong_out_is_refused_and_left_alone(out: Any, expected: str) -> None:
 def test_outs_may_touch_but_not_overlap() -> None:
     memory = np.zeros(8, np.float32)
     both = tileir.jit(BOTH)
-    assert codes(lambda: both(MATRIX[0], MATRIX[1], out=(memory[:4], memory[3:]))) == ["TIL704"]
+    assert codes(lambda: both(MATRIX[0], MATRIX[1], out=(memory[:4], memory[3:7]))) == ["TIL704"]
     assert codes(lambda: both(MATRIX[0], MATRIX[1], out={"S": memory[:4], "D": memory[:4]})) == ["TIL704"]
     both(MATRIX[0], MATRIX[1], out=(memory[:4], memory[4:]))
     np.testing.assert_array_equal(memory, [*(MATRIX[0] + MATRIX[1]), *(MATRIX[0] - MATRIX[1])])
