@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from tileir.runtime.arrays import to_array
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
 
 def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str, object]) -> list[object]:
@@ -45,6 +46,25 @@ def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str,
     return [values[name] for name in names]
 
 
+def split(arguments: object) -> tuple[tuple[object, ...], Mapping[str, object]]:
+    """Return what was given by position and by name: a lone array is the first value, not a sequence of its rows.
+
+    Raises:
+        ArgumentError: TIL707, it is neither a mapping by name nor a sequence in declared order.
+    """
+    if isinstance(arguments, Mapping):
+        return (), arguments
+    if isinstance(arguments, np.ndarray | TensorType):
+        return (arguments,), {}
+    if not isinstance(arguments, Iterable) or isinstance(arguments, str | bytes):
+        message = (
+            "pass the inputs as a mapping by name or a sequence in declared order,"
+            f" not as a value of type {type(arguments).__name__}"
+        )
+        raise ArgumentError((Diagnostic("TIL707", message),))
+    return tuple(arguments), {}
+
+
 def tensor_types(names: Sequence[str], description: object) -> dict[str, TensorType]:
     """Return the type of each input from what a caller described it by.
 
@@ -52,11 +72,9 @@ def tensor_types(names: Sequence[str], description: object) -> dict[str, TensorT
     :class:`~tileir.typed.ir.TensorType`, of (dtype, shape) pairs, or of bare shapes, which mean f32.
 
     Raises:
-        ArgumentError: TIL705 as :func:`bind`; TIL702 for a description of no known form.
+        ArgumentError: TIL705 as :func:`bind`, TIL707 as :func:`split`; TIL702 for a description of no known form.
     """
-    by_name = description if isinstance(description, dict) else {}
-    by_position: Iterable[Any] = () if isinstance(description, dict) else description  # type: ignore[assignment]
-    values = bind(names, tuple(by_position), by_name)
+    values = bind(names, *split(description))
     return {name: tensor_type(name, value) for name, value in zip(names, values, strict=True)}
 
 

@@ -41,7 +41,7 @@ class Stages:
     sem: sem.Program
 
 
-def function_of(source: tile.Function | str, name: str = "<text>") -> tile.Function:
+def function_of(source: object, name: str = "<text>") -> tile.Function:
     """Return ``source`` itself, or the function that it is the text of.
 
     Raises:

@@ -32,9 +32,9 @@ class Executable:
     """
 
     device: DeviceInfo
-    _stages: Stages
-    _library: Library
-    _plan: Plan
+    _stages: Stages = attrs.field(repr=False)
+    _library: Library = attrs.field(repr=False)
+    _plan: Plan = attrs.field(repr=False)
 
     @property
     def tile(self) -> tile.Function:
@@ -129,24 +129,24 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
     source: tile.Function | str,
     arguments: Any = (),
     *,
-    device: str | None = None,
+    device: str | DeviceInfo | None = None,
     context: Context | None = None,
     options: Options | None = None,
-    passes: tuple[Pass, ...] | None = None,
+    passes: tuple[Pass, ...] | str | None = None,
 ) -> Executable:
     """Compile a function for one device and signature.
 
     Args:
         source: A function, or its text.
-        arguments: What describes the inputs, by name or in declared order: arrays, shapes (f32), (dtype, shape)
-            pairs or :class:`TensorType`.
-        device: A device id; by default what the context chooses.
+        arguments: What describes the inputs, in a mapping by name or a sequence in declared order: arrays, shapes
+            (f32), (dtype, shape) pairs or :class:`TensorType`; a lone array or type describes the first input.
+        device: A device or its id; by default what the context chooses.
         context: Owner of devices and caches; by default the process-wide one.
         options: How to compile.
-        passes: Stripe passes instead of those of the device's pipeline.
+        passes: Stripe passes instead of those of the device's pipeline, or the text, JSON or name of a pipeline.
 
     Raises:
-        TileError: The function is wrong or does not fit the arguments.
+        TileError: The function is wrong or does not fit the arguments, or the pipeline is wrong.
         BackendError: There is no such device, or it refused a kernel.
     """
     function = function_of(source)
@@ -158,13 +158,17 @@ def compile_for(
     function: tile.Function,
     types: Mapping[str, typed.TensorType],
     context: Context,
-    device: str | None,
+    device: str | DeviceInfo | None,
     options: Options | None = None,
-    passes: tuple[Pass, ...] | None = None,
+    passes: tuple[Pass, ...] | str | None = None,
 ) -> Executable:
-    """Compile a function whose inputs have known types."""
+    """Compile a function whose inputs have known types; its schedule counts on no more threads than may run."""
     chosen = context.device(device)
-    stages = compile_stages(function, types, chosen.target, passes=passes)
-    library = context.compiler(chosen, options).build(stages.sem.kernels)
-    plan = Plan.of(stages.sem, library, context.executor(chosen, options))
+    wanted = context.options if options is None else options
+    target = chosen.target
+    if wanted.threads is not None:
+        target = attrs.evolve(target, threads=min(wanted.threads, target.threads))
+    stages = compile_stages(function, types, target, passes=passes)
+    library = context.compiler(chosen, wanted).build(stages.sem.kernels)
+    plan = Plan.of(stages.sem, library, context.executor(chosen, wanted))
     return Executable(chosen, stages, library, plan)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from tileir.driver.arguments import bind, tensor_type
+from tileir.driver.arguments import bind, split, tensor_type
 from tileir.driver.compiler import function_of
 from tileir.driver.executable import Executable, compile_for
 from tileir.runtime.arrays import check_inputs, to_array
@@ -18,7 +18,7 @@ from tileir.typed.interpreter import interpret
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.runtime.interface import Options
+    from tileir.runtime.interface import DeviceInfo, Options
     from tileir.tile import ir as tile
 
 
@@ -30,7 +30,7 @@ class Jit:
     """
 
     function: tile.Function
-    device: str | None
+    device: str | DeviceInfo | None
     options: Options | None
     _context: Context
     _names: tuple[str, ...]
@@ -49,13 +49,15 @@ class Jit:
             (value.dtype, value.shape) if type(value) is np.ndarray else self._type(name, value)
             for name, value in zip(self._names, values, strict=True)
         )
-        key = (self.function, signature, self.device, self.options)
+        context = self._context
+        options = context.options if self.options is None else self.options
+        key = (self.function, signature, self.device or context.device_id, options)
 
         def make() -> Executable:
             types = {name: tensor_type(name, value) for name, value in zip(self._names, values, strict=True)}
-            return compile_for(self.function, types, self._context, self.device, self.options)
+            return compile_for(self.function, types, context, self.device, options)
 
-        executable: Executable = self._context.programs.get(key, make)
+        executable: Executable = context.programs.get(key, make)
         return executable
 
     @staticmethod
@@ -66,7 +68,7 @@ class Jit:
 
 def jit(
     source: tile.Function | str,
-    device: str | None = None,
+    device: str | DeviceInfo | None = None,
     *,
     context: Context | None = None,
     options: Options | None = None,
@@ -75,7 +77,7 @@ def jit(
 
     Args:
         source: A function, or its text.
-        device: A device id; by default what the context chooses.
+        device: A device or its id; by default what the context chooses.
         context: Owner of devices and of the bounded cache of executables; by default the process-wide one.
         options: How to compile.
 
@@ -92,16 +94,20 @@ def evaluate(source: tile.Function | str, arrays: Any = (), **named: Any) -> Any
 
     Args:
         source: A function, or its text.
-        arrays: A mapping by tensor name, or a sequence in declared order.
+        arrays: A mapping by tensor name, a sequence in declared order, or one array for the first input.
         named: Inputs by tensor name.
 
     Returns:
         One array, or a tuple in declared order where there are several results.
+
+    Raises:
+        TileError: The function is wrong or does not fit the arrays.
+        ArgumentError: A value is missing, unknown or no array.
     """
     function = function_of(source)
     names = [tensor.name for tensor in function.inputs]
-    positional, by_name = ((), {**arrays, **named}) if isinstance(arrays, dict) else (tuple(arrays), named)
-    values = bind(names, positional, by_name)
+    positional, by_name = split(arrays)
+    values = bind(names, positional, {**by_name, **named})
     graph = infer(function, {name: tensor_type(name, value) for name, value in zip(names, values, strict=True)})
     checked = check_inputs(graph.inputs, values)
     results = interpret(graph, dict(zip(names, checked, strict=True)))

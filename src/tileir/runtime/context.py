@@ -12,13 +12,13 @@ import attrs
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.cache import Cache
 from tileir.runtime.discovery import Registry
-from tileir.runtime.interface import Options
+from tileir.runtime.interface import DeviceInfo, Options
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
     from types import TracebackType
 
-    from tileir.runtime.interface import Compiler, DeviceInfo, Executor
+    from tileir.runtime.interface import Compiler, Executor
 
 DEVICE_VARIABLE: Final = "TILEIR_DEVICE"
 """Environment variable with the id of the device to use where neither the caller nor the context names one."""
@@ -67,8 +67,8 @@ class Context:
                 failed[name] = error
         return MappingProxyType(failed)
 
-    def device(self, device_id: str | None = None) -> DeviceInfo:
-        """Return the device of that id, or the first one of the back end of that name.
+    def device(self, device: str | DeviceInfo | None = None) -> DeviceInfo:
+        """Return the device of that id, or the first one of the back end of that name; or the one that is described.
 
         Without an id the context's decides, then the environment variable ``TILEIR_DEVICE``, then the first device.
 
@@ -76,6 +76,9 @@ class Context:
             BackendError: TIL801, there is no such device; the notes say which there are, and what failed.
 
         """
+        device_id = device.id if isinstance(device, DeviceInfo) else device
+        if device_id is not None and not isinstance(device_id, str):
+            raise self._no_device(f"a device is named by its id, not by {device_id!r}")
         wanted = device_id or self.device_id or os.environ.get(DEVICE_VARIABLE) or None
         if wanted is None:
             for name in self.registry.names():
@@ -88,9 +91,9 @@ class Context:
             raise self._no_device("no back end offers a device; install tileir[llvm]")
         backend = wanted.partition(".")[0]
         if backend in self.registry.names():
-            for device in self.registry.devices(backend):
-                if wanted in (device.id, backend):
-                    return device
+            for offered in self.registry.devices(backend):
+                if wanted in (offered.id, backend):
+                    return offered
         raise self._no_device(f"there is no device {wanted!r}")
 
     def compiler(self, device: DeviceInfo, options: Options | None = None) -> Compiler[Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import attrs
 
+from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.target import Target
 
 if TYPE_CHECKING:
@@ -140,10 +141,28 @@ class DeviceInfo:
 
 @attrs.frozen
 class Options:
-    """How to compile; part of every cache key."""
+    """How to compile and run; part of every cache key.
 
-    fast_math: bool = False
-    threads: int | None = None  # at most this many; None: all that the process may use
+    Attributes:
+        fast_math: Whether float results may be reassociated and approximated; infinities and NaN keep their meaning.
+        threads: At most this many, from 1 on; None: all that the process may use.
+
+    Raises:
+        ArgumentError: TIL707, a value is of the wrong kind.
+    """
+
+    fast_math: bool = attrs.field(default=False)
+    threads: int | None = attrs.field(default=None)
+
+    @fast_math.validator
+    def _check_fast_math(self, _: attrs.Attribute[bool], value: object) -> None:
+        if not isinstance(value, bool):
+            raise ArgumentError((Diagnostic("TIL707", f"option fast_math is True or False, not {value!r}"),))
+
+    @threads.validator
+    def _check_threads(self, _: attrs.Attribute[int | None], value: object) -> None:
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise ArgumentError((Diagnostic("TIL707", f"option threads is an integer from 1 on, not {value!r}"),))
 
 
 @attrs.frozen

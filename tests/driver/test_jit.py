@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+
+import tileir
+from tileir.core.errors import ArgumentError, BackendError
+from tileir.driver.jit import evaluate, jit
+from tileir.runtime.context import Context
+from tileir.runtime.interface import Options
+
+NEXT = "function (A[N]) -> (B) { B = A + 1; }"
+PAIR = "function (A[N], B[N]) -> (S, D) { S = A + B; D = A - B; }"
+ROUNDED = "function (A[N]) -> (B) { B = (A + 1e8) - 1e8; }"
+
+
+def test_one_executable_for_each_signature() -> None:
+    with Context() as context:
+        function = jit(NEXT, context=context)
+        first = function.specialise(np.zeros(3, np.float32))
+        assert function.specialise(np.ones(3, np.float32)) is first
+        assert function.specialise(np.ones(4, np.float32)) is not first
+        assert function.specialise(np.ones(3, np.int8)).typed.outputs == ("B",)
+        assert len(context.programs) == 3
+
+
+def test_options_and_device_of_the_context_are_part_of_the_key() -> None:
+    one = np.ones(4, np.float32)
+    with Context() as context:
+        function = jit(ROUNDED, context=context)
+        np.testing.assert_array_equal(function(one), 0)
+        context.options = Options(fast_math=True)
+        np.testing.assert_array_equal(function(one), 1)
+        context.device_id = "nowhere"
+        with pytest.raises(BackendError, match="no device 'nowhere'"):
+            function(one)
+
+
+def test_the_function_works_after_its_context_was_closed() -> None:
+    with Context() as context:
+        function = jit(NEXT, context=context)
+        function(np.zeros(3, np.float32))
+    np.testing.assert_array_equal(function(np.zeros(3, np.float32)), 1)
+
+
+def test_a_device_can_be_given_as_it_is_listed() -> None:
+    device = tileir.devices()[0]
+    assert jit(NEXT, device).specialise(np.zeros(3)).device == device
+    with pytest.raises(BackendError, match=r"no device 'llvm\.9'"):
+        jit(NEXT, attrs.evolve(device, id="llvm.9"))(np.zeros(3))
+    with pytest.raises(BackendError, match="named by its id, not by 5"):
+        jit(NEXT, 5)(np.zeros(3))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source", [None, 3, b"text"])
+def test_what_is_no_function_is_refused(source: object) -> None:
+    for use in (jit, evaluate, tileir.compile):
+        with pytest.raises(ArgumentError, match="pass a function or its text") as caught:
+            use(source)  # type: ignore[arg-type]
+        assert caught.value.diagnostics[0].code == "TIL707"
+
+
+def test_evaluation_takes_arrays_in_each_form() -> None:
+    a, b = np.arange(3), np.arange(3)[::-1]
+    for results in (evaluate(PAIR, (a, b)), evaluate(PAIR, {"B": b, "A": a}), evaluate(PAIR, A=a, B=b)):
+        np.testing.assert_array_equal(results, (a + b, a - b))
+
+
+def test_a_lone_array_is_the_first_input() -> None:
+    np.testing.assert_array_equal(evaluate(NEXT, np.zeros(1)), 1)
+    np.testing.assert_array_equal(
+        evaluate("function (A[M, N]) -> (B) { B = A + 1; }", np.zeros((1, 3))), np.ones((1, 3))
+    )
+    assert tileir.compile(NEXT, np.zeros(5)).typed.inputs[0].shape == (5,)
+
+
+def test_faults_of_values_are_told_together() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        evaluate(PAIR, [np.zeros(3)], Q=np.zeros(3))
+    assert [fault.message for fault in caught.value.diagnostics] == [
+        "there is no input 'Q'; they are A, B",
+        "input 'B' is missing",
+    ]
