@@ -22,7 +22,6 @@ class Target:
         index_dtype: Integer type of offsets and loop variables.
         native: Operations, by name, that the back end computes itself at least as accurately as the
             expansions of :mod:`tileir.semtree.expansions`.
-        fast_math: Whether results may differ by more than reassociated sums and fused multiply-adds.
 
     """
 
@@ -35,7 +34,6 @@ class Target:
     scratch: bool = True
     index_dtype: DType = DType.I64
     native: tuple[str, ...] = ()
-    fast_math: bool = False
 
     def lanes(self, dtype: DType) -> int:
         """Return how many elements of ``dtype`` fill a vector register; at least 1."""
