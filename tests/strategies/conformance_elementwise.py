@@ -85,10 +85,11 @@ def _dtypes() -> Iterator[Conformance]:
         results = {name: cast(given, target) for name, target in zip(names, DType, strict=True)}
         yield Conformance(f"casts_from_{source.value}", text, {"A": given}, results)
     given = as_array([1.75, -1.75, 300], "f4")
-    text = "function (A) -> (H, B, U, W) { H = as_float(A, 16); B = as_int(A, 8); U = as_uint(A, 8); W = as_bool(A); }"
+    text = "function (A) -> (H, B, U, W, Q) {"
+    text += " H = as_float(A, 16); B = as_int(A, 8); U = as_uint(A, 8); W = as_bool(A); Q = quantize(A); }"
     results = {
         "H": given.astype("f2"), "B": as_array([1, -1, 127], "i1"), "U": as_array([1, 0, 255], "u1"),
-        "W": as_array([True, True, True], "?"),
+        "W": as_array([True, True, True], "?"), "Q": as_array([1, -1, 127], "i1"),
     }  # fmt: skip
     yield Conformance("casts_by_width", text, {"A": given}, results)
     inputs = {

@@ -47,6 +47,11 @@ def cast(x: Operand, dtype: DType | str) -> Tensor:
         raise mistake("TIL206", f"there is no element type {dtype!r}") from None
 
 
+def quantize(x: Operand) -> Tensor:
+    """Return ``cast(x, "i8")``."""
+    return call("quantize", x)
+
+
 def abs(x: Operand) -> Tensor:
     """Return the absolute value."""
     return call("abs", x)

@@ -193,6 +193,7 @@ HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
         "as_float": _as_width("f"),
         "as_int": _as_width("i"),
         "as_uint": _as_width("u"),
+        "quantize": _as(DType.I8),
         "recip": _recip,
         "relu": _relu,
         "sign": _sign,
