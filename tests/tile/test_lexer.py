@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from tileir.core.errors import ArgumentError
 from tileir.core.span import Source
-from tileir.tile.lexer import END, FLOAT, INDEX, INTEGER, NAME, Faults, Lexer, Token, TooManyFaultsError
+from tileir.tile.lexer import END, FLOAT, INDEX, INTEGER, NAME, Faults, Lexer, Token, TooManyFaultsError, source_of
 
 
 def tokens(text: str) -> list[tuple[str, str]]:
@@ -84,3 +87,10 @@ def test_reading_stops_at_a_limit_of_faults() -> None:
     with pytest.raises(TooManyFaultsError):
         lexer.next()
     assert faults.found[-1].notes == ("the rest is not read",)
+
+
+@pytest.mark.parametrize("value", [None, b"function (A) -> (A) {}", 3])
+def test_what_is_no_text_is_refused(value: Any) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        source_of(value, "demo.tile")
+    assert [diagnostic.code for diagnostic in caught.value.diagnostics] == ["TIL707"]

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from tileir.core.errors import Diagnostic, ParseError
+from tileir.core.errors import ArgumentError, Diagnostic, ParseError
 from tileir.core.span import Source, Span
 from tileir.tile.grammar import MAX_CHARACTERS, MAX_FAULTS, RESERVED
 
@@ -91,9 +91,13 @@ def source_of(text: str, name: str) -> Source:
     """Wrap a text that is to be read.
 
     Raises:
+        ArgumentError: TIL707, it is no text.
         ParseError: TIL105, it has more characters than any program has.
 
     """
+    if not isinstance(text, str):  # callers without a type checker pass bytes and paths
+        message = f"a program is read from a str, not from a value of type {type(text).__name__}"
+        raise ArgumentError((Diagnostic("TIL707", message),))
     if len(text) > MAX_CHARACTERS:
         message = f"the text has {len(text)} characters; at most {MAX_CHARACTERS} are read"
         raise ParseError((Diagnostic("TIL105", message, Span(Source("", name), 0, 0)),))
