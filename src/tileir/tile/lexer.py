@@ -87,7 +87,7 @@ class Faults:
             raise TooManyFaultsError
 
 
-def source_of(text: str, name: str) -> Source:
+def source_of(text: object, name: str) -> Source:
     """Wrap a text that is to be read.
 
     Raises:

@@ -77,6 +77,14 @@ class Dim(Recorded):
     def __rmod__(self, other: int) -> Dim:
         return dim_of(self.recorder, other).call("mod", self)
 
+    def __pow__(self, other: object) -> Dim:
+        if _of_another_kind(other):
+            return NotImplemented
+        raise mistake("TIL215", "a dimension has no powers; multiply it by itself")
+
+    def __rpow__(self, _: object) -> NoReturn:
+        raise mistake("TIL215", "a dimension is no exponent of a number; pow(tensor, dimension) is a tensor")
+
     def __neg__(self) -> Dim:
         return self._grown(Unary(UnaryOperator.NEG, self.expr, span=call_site()), 0)
 
@@ -209,6 +217,11 @@ class Polynomial(Recorded):
 
     def __mod__(self, _: object) -> NoReturn:
         raise mistake("TIL402", "a remainder is not affine; write i = 2 * q + r with two index variables")
+
+    def __pow__(self, _: object) -> NoReturn:
+        raise mistake("TIL402", "a power of an index variable is not affine")
+
+    __rpow__ = __pow__
 
     def __neg__(self) -> Polynomial:
         return Polynomial(Unary(UnaryOperator.NEG, self.expr, span=call_site()), self.recorder, self.size + 1)
