@@ -30,12 +30,17 @@ if TYPE_CHECKING:
 def dataflow(function: Function) -> nx.DiGraph[str]:
     """Link each value to its users: a frozen graph whose nodes are in program order, parameters first.
 
-    Each node carries what defines it as the attribute ``definition``.
+    The successors of a node are its users. Its attributes are ``definition``, what defines it, and ``position`` and
+    ``last_use``, between which it is live: the entries of :func:`order` and :func:`last_uses`.
     """
     import networkx as nx  # slow to import, and only this view needs it
 
     graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from((name, {"definition": definition}) for name, definition in definitions(function).items())
+    positions, ends = order(function), last_uses(function)
+    graph.add_nodes_from(
+        (name, {"definition": definition, "position": positions[name], "last_use": ends[name]})
+        for name, definition in definitions(function).items()
+    )
     graph.add_edges_from((name, operation.name) for operation in function.operations for name in operands(operation))
     frozen: nx.DiGraph[str] = nx.freeze(graph)
     return frozen

@@ -206,7 +206,10 @@ class Function:
     labels: tuple[tuple[str, str], ...] = ()
 
     def graph(self) -> nx.DiGraph[str]:
-        """Return the frozen dataflow graph: nodes are value names in program order, edges go to users."""
+        """Return the frozen dataflow graph: nodes are value names in program order, edges go to users.
+
+        Each node has the attributes ``definition``, ``position`` and ``last_use``; a value is live between the two.
+        """
         from tileir.typed.dataflow import dataflow  # networkx is slow to import
 
         return dataflow(self)
