@@ -3,6 +3,7 @@
 Importing this package touches no driver, starts no thread, writes no file and loads no plug-in.
 """
 
+from tileir.core.codec import content_hash, from_json, to_json
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic, ParseError, TileError, VerifyError
 from tileir.core.span import Source, Span
@@ -38,11 +39,14 @@ __all__ = [
     "TileError",
     "VerifyError",
     "compile",
+    "content_hash",
     "default_context",
     "devices",
     "evaluate",
+    "from_json",
     "jit",
     "parse",
+    "to_json",
     "to_text",
 ]
 
