@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strategies.passes import arrays_for, assert_same_meaning, programs
+from tileir.core.errors import ParseError
 from tileir.core.target import Target
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import Pass, run
@@ -96,3 +97,22 @@ def test_a_second_round_changes_nothing(program: Program) -> None:
 def test_options_do_not_change() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         setattr(Fuse(), "siblings", False)  # noqa: B010  an attribute that mypy knows to be read-only
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fuse{max_statements=0}", "pass fuse: max_statements must be at least 1"),
+        ("register_tile{registers=0}", "pass register_tile: registers must be at least 1"),
+        ("register_tile{rows=-1}", "pass register_tile: rows must be at least 0"),
+        ("split_reduction{parts=0}", "pass split_reduction: parts must be at least 1"),
+        ("stream_reduction{unroll=0}", "pass stream_reduction: unroll must be at least 1"),
+        ("thread{groups=-4}", "pass thread: groups must be at least 1"),
+        ("vectorise{vector_bytes=0}", "pass vectorise: vector_bytes must be at least 1"),
+        ("vectorise_reduction{unroll=0}", "pass vectorise_reduction: unroll must be at least 1"),
+    ],
+)
+def test_options_are_checked(text: str, message: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_pipeline(text)
+    assert [(fault.code, fault.message) for fault in caught.value.diagnostics] == [("TIL543", message)]

@@ -31,6 +31,16 @@ class Pass(Protocol):
         ...
 
 
+def at_least(least: int) -> Callable[[object, attrs.Attribute[int], int], None]:
+    """Return a validator for options that must be ``least`` or more; it raises ValueError, which pipelines report."""
+
+    def check(_: object, attribute: attrs.Attribute[int], value: int) -> None:
+        if value < least:
+            raise ValueError(f"{attribute.name} must be at least {least}")
+
+    return check
+
+
 def run(
     passes: Iterable[Pass],
     program: Program,

@@ -11,7 +11,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.analysis.correspondence import Correspondence, correspond
 from tileir.passes.analysis.dependences import DependenceScan, roots
-from tileir.passes.base import selected, with_kernels
+from tileir.passes.base import at_least, selected, with_kernels
 from tileir.passes.fusion_group import FusionGroup
 from tileir.stripe.ir import Index
 
@@ -26,11 +26,6 @@ _MOST_CANDIDATES = 16
 """Groups that are tried for one kernel; keeps the scan linear."""
 _MOST_USERS = 256
 """A group with more users than this is not moved down past others."""
-
-
-def _at_least_one(_: object, attribute: attrs.Attribute[int], value: int) -> None:
-    if value < 1:
-        raise ValueError(f"{attribute.name} must be at least 1")
 
 
 @attrs.frozen
@@ -57,9 +52,9 @@ class Fuse:
     a_reqs: tuple[str, ...] = ()
     b_reqs: tuple[str, ...] = ()
     fused_set: tuple[str, ...] = ("fused",)
-    max_statements: int = attrs.field(default=128, validator=_at_least_one)
-    max_refinements: int = attrs.field(default=64, validator=_at_least_one)
-    max_reductions: int = attrs.field(default=1, validator=_at_least_one)
+    max_statements: int = attrs.field(default=128, validator=at_least(1))
+    max_refinements: int = attrs.field(default=64, validator=at_least(1))
+    max_reductions: int = attrs.field(default=1, validator=at_least(1))
     siblings: bool = True
 
     def __call__(self, program: Program) -> Program:

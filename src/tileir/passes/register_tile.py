@@ -13,7 +13,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.passes import schedule as sch
-from tileir.passes.base import expand_kernels
+from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.merge import reduction_nest
 from tileir.passes.nest import Nest, Node, Segment, Use, emit, leaf, product
 from tileir.poly.affine import Affine
@@ -37,12 +37,12 @@ class RegisterTile:
     """
 
     name: ClassVar[str] = "register_tile"
-    vector_bytes: int = 32
-    registers: int = 16
-    cache_bytes: int = 32 * 1024
-    threads: int = 1
-    rows: int = 0
-    columns: int = 0
+    vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+    registers: int = attrs.field(default=16, validator=at_least(1))
+    cache_bytes: int = attrs.field(default=32 * 1024, validator=at_least(0))
+    threads: int = attrs.field(default=1, validator=at_least(1))
+    rows: int = attrs.field(default=0, validator=at_least(0))
+    columns: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with its contractions scheduled."""

@@ -8,7 +8,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
-from tileir.passes.base import with_main
+from tileir.passes.base import at_least, with_main
 from tileir.passes.nest import product
 from tileir.passes.schedule import divisor_at_least
 from tileir.poly.affine import Affine
@@ -30,8 +30,8 @@ class SplitReduction:
     """
 
     name: ClassVar[str] = "split_reduction"
-    parts: int = 1
-    operations: int = 1 << 17
+    parts: int = attrs.field(default=1, validator=at_least(1))
+    operations: int = attrs.field(default=1 << 17, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with such reductions split."""

@@ -8,7 +8,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.passes import schedule as sch
-from tileir.passes.base import expand_kernels
+from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.merge import reduction_nest
 from tileir.passes.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.poly.affine import Affine
@@ -29,9 +29,9 @@ class StreamReduction:
     """
 
     name: ClassVar[str] = "stream_reduction"
-    vector_bytes: int = 32
-    stretch_bytes: int = 4096
-    unroll: int = 8
+    vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+    stretch_bytes: int = attrs.field(default=4096, validator=at_least(1))
+    unroll: int = attrs.field(default=8, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such reductions scheduled."""
@@ -101,7 +101,7 @@ class StreamReduction:
         if not segment.loops:
             return leaf(segment, mapping, (*vectors, *sch.present((lane,))))
         *outer, last = segment.loops
-        count = next(n for n in range(self.unroll, 0, -1) if last.range % n == 0)
+        count = next(n for n in range(min(self.unroll, last.range), 0, -1) if last.range % n == 0)
         block = sch.index(names.fresh(f"{last.name}_block"), last.range // count)
         row = sch.index(names.fresh(f"{last.name}_row"), count, sch.UNROLL)
         value = sch.part(block, count) + sch.part(row)

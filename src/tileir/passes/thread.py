@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.passes import schedule as sch
-from tileir.passes.base import map_kernels
+from tileir.passes.base import at_least, map_kernels
 from tileir.passes.nest import analyse
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Thread:
     """
 
     name: ClassVar[str] = "thread"
-    groups: int = 64
+    groups: int = attrs.field(default=64, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with a grid on each kernel that can have one."""

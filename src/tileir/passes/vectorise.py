@@ -8,7 +8,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.passes import schedule as sch
-from tileir.passes.base import expand_kernels
+from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.poly.affine import Affine
 
@@ -28,8 +28,8 @@ class Vectorise:
     """
 
     name: ClassVar[str] = "vectorise"
-    vector_bytes: int = 32
-    chunk: int = 16 * 1024
+    vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+    chunk: int = attrs.field(default=16 * 1024, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with its elementwise kernels vectorised."""

@@ -9,7 +9,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
 from tileir.passes import schedule as sch
-from tileir.passes.base import expand_kernels
+from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.merge import reduction_nest
 from tileir.passes.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.poly.affine import Affine
@@ -26,8 +26,8 @@ class VectoriseReduction:
     """
 
     name: ClassVar[str] = "vectorise_reduction"
-    vector_bytes: int = 32
-    unroll: int = 4
+    vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+    unroll: int = attrs.field(default=4, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such reductions vectorised."""
