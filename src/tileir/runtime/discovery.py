@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
@@ -13,6 +12,7 @@ from tileir.runtime.interface import API_VERSION, Backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from importlib.metadata import EntryPoint
 
     from tileir.runtime.interface import DeviceInfo
 
@@ -26,6 +26,8 @@ AnyBackend: TypeAlias = Backend[Any]
 
 def installed() -> tuple[EntryPoint, ...]:
     """Return the entry points of all installed distributions, sorted, none of them loaded."""
+    from importlib.metadata import entry_points  # it loads the e-mail package, which importing tileir should not
+
     found = {(e.name, e.value, _distribution(e)): e for e in entry_points(group=GROUP)}
     return tuple(found[key] for key in sorted(found))
 
