@@ -8,7 +8,7 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError
-from tileir.stripe.ir import Block, Device, Dim, Intrinsic
+from tileir.stripe.ir import Block, Constant, Device, Dim, Intrinsic
 from tileir.stripe.parser import parse, parse_block
 from tileir.stripe.printer import to_text
 
@@ -192,3 +192,8 @@ def test_nesting_is_limited_and_deep_nesting_works() -> None:
     assert isinstance(block, Block)
     assert parse_block(to_text(block)) == block
     assert errors(nested(201)) == [("TIL103", "block")]
+
+
+def test_constants_of_the_reference_have_32_bits() -> None:
+    block = parse_block("0: #kernel\nblock []:1 ( // k\n) {\n  0: $c = (int)5\n  1: $d = (float)0.5\n}\n")
+    assert block.statements == (Constant("c", DType.I32, 5), Constant("d", DType.F32, 0.5))

@@ -1,7 +1,8 @@
 """Stripe text back to blocks: the inverse of :mod:`tileir.stripe.printer`.
 
 Also reads the elder form of shapes, ``i8(1024:32, 32:1)`` for size and stride of each axis, texts without the
-number of points and byte sizes, and statements that are ended by semicolons. Sizes in bytes, exteriors and the
+number of points and byte sizes, constants of the kinds ``int`` and ``float``, which have 32 bits, and statements
+that are ended by semicolons. Sizes in bytes, exteriors and the
 number of points follow from the rest and are not checked.
 """
 
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.span import Source
 from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype
@@ -32,7 +34,6 @@ from tileir.stripe.lexer import Kind, Lexer
 from tileir.stripe.token_parser import MAX_SHOWN, LineError
 
 if TYPE_CHECKING:
-    from tileir.core.dtype import DType
     from tileir.stripe.ir import Statement, Tags, TagValue
 
 MAX_DEPTH: Final = 200
@@ -40,6 +41,7 @@ MAX_DEPTH: Final = 200
 
 _OPS: Final = {op.value: op for op in Op}
 _CAST: Final = "cast_"
+_KINDS: Final = {"int": DType.I32, "float": DType.F32}
 
 
 def parse(text: str, name: str = "<stripe>") -> Program:
@@ -178,13 +180,21 @@ class _Parser(HeaderParser):
         self.expect(")")
         return Special(name, tuple(inputs), outputs, tuple(parameters))
 
+    def _constant_dtype(self) -> DType:
+        """Read the dtype of a constant; the reference writes only of which kind it is, and means 32 bits."""
+        for word, dtype in _KINDS.items():
+            if self.at_word(word):
+                self.lexer.advance()
+                return dtype
+        return self.dtype()
+
     def _definition(self, scalars: dict[str, DType | None]) -> Statement:
         """Read ``$into = …``."""
         into = self.scalar()
         self.expect("=")
         if self.at("("):
             self.lexer.advance()
-            dtype = self.dtype()
+            dtype = self._constant_dtype()
             self.expect(")")
             return Constant(into, dtype, self.number_literal())
         token = self.significant()
