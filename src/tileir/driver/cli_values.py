@@ -85,6 +85,8 @@ def arrays(function: Function, values: Sequence[str]) -> dict[str, Array]:
 
 def load(name: str, text: str) -> Array:
     """Return the array that VALUE means: a number, a ``.npy`` file or a picture."""
+    if not text:
+        raise fail("TIL902", f"input {name!r} has no value; write {name}=FILE or {name}=NUMBER")
     number = _number(text)
     if number is not None:
         return number
@@ -114,11 +116,19 @@ def _number(text: str) -> Array | None:
 
 
 def destinations(function: Function, outputs: Sequence[str]) -> dict[str, Path]:
-    """Return where each named result goes; those without a name go to results in declared order."""
+    """Return where each named result goes; those without a name go to results in declared order.
+
+    Raises:
+        TileError: TIL902, a result that does not exist or has a file already, or a file of no known kind.
+    """
     names = [output.name for output in function.outputs]
     result: dict[str, Path] = {}
     for text in outputs:
         name, equals, path = text.partition("=")
+        if equals and name not in names and name.isidentifier():
+            raise fail("TIL902", f"-o {text}: there is no result {name!r}; they are {', '.join(names)}")
+        if equals and name in result:
+            raise fail("TIL902", f"-o {text}: result {name!r} goes to {result[name]} already")
         if not equals or name not in names:
             free = [n for n in names if n not in result]
             if not free:

@@ -23,27 +23,42 @@ def is_picture(path: Path) -> bool:
 
 
 def read_picture(path: Path) -> Array:
-    """Return a picture as f32 from 0 to 1; palettes become colours.
+    """Return a picture as f32 from 0 to 1, as deep as it is; palettes become colours, grey with alpha RGBA.
 
     Raises:
         TileError: TIL903 where Pillow is not installed.
         OSError: The file cannot be read as a picture.
     """
     image = _pillow()
-    with image.open(path) as opened:
-        plain = opened if opened.mode in ("L", "RGB", "RGBA") else opened.convert("RGB")
-        return np.asarray(plain, np.float32) / np.float32(255)
+    try:
+        with image.open(path) as opened:
+            return _levels(opened)
+    except (SyntaxError, image.DecompressionBombError) as error:  # what Pillow says of some broken files
+        raise OSError(str(error)) from error
+
+
+def _levels(opened: Any) -> Array:
+    if opened.mode == "F":
+        return np.asarray(opened, np.float32)
+    if opened.mode.startswith("I"):  # 16 bits; Pillow's conversions to other modes cut them off at 255
+        return np.asarray(opened, np.float32) / np.float32(65535)
+    mode = {"1": "L", "LA": "RGBA", "PA": "RGBA"}.get(opened.mode, opened.mode)
+    plain = opened.convert(mode if mode in ("L", "RGB", "RGBA") else "RGB")
+    return np.asarray(plain, np.float32) / np.float32(255)
 
 
 def write_picture(path: Path, array: Array) -> bytes:
-    """Return the bytes of a picture: floats are clipped to 0 to 1, bool is black and white, u8 is taken as it is.
+    """Return the bytes of a picture: floats are clipped to 0 to 1, integers to 0 to 255, bool is black and white.
 
     Raises:
         TileError: TIL903 where Pillow is not installed, TIL904 where the array is not that of a picture.
     """
     image = _pillow()
-    flat = np.squeeze(array)
-    if flat.ndim not in (2, 3) or (flat.ndim == 3 and flat.shape[2] not in (3, 4)) or 0 in flat.shape:
+    flat = next(
+        (shown for shown in (array, array[..., 0] if array.shape[2:] == (1,) else array.squeeze()) if _fits(shown)),
+        None,
+    )
+    if flat is None:
         raise fail(
             "TIL904",
             f"a result of shape {list(array.shape)} is no picture; that needs [height, width] or "
@@ -51,12 +66,19 @@ def write_picture(path: Path, array: Array) -> bytes:
         )
     if flat.dtype.kind == "b":
         flat = flat.astype(np.uint8) * 255
-    elif flat.dtype != np.uint8:
+    elif flat.dtype.kind in "iu":
+        flat = np.clip(flat, 0, 255).astype(np.uint8)
+    else:
         clipped = np.clip(np.nan_to_num(flat.astype(np.float64)), 0, 1)
         flat = np.rint(clipped * 255).astype(np.uint8)
     buffer = io.BytesIO()
     image.fromarray(flat).save(buffer, format=_FORMATS[path.suffix.lower()])
     return buffer.getvalue()
+
+
+def _fits(array: Array) -> bool:
+    colours = array.ndim == 3 and array.shape[2] in (3, 4)
+    return (array.ndim == 2 or colours) and array.size > 0
 
 
 def _pillow() -> Any:
