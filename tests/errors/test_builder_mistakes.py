@@ -101,6 +101,7 @@ MISTAKES: dict[str, tuple[str, Callable[[Any], object]]] = {
     "a tensor as an axis": ("TIL204", lambda p: tf.index(p.x, p.x)),
     "no element type": ("TIL206", lambda p: tf.cast(p.x, "f8")),
     "a name that is taken": ("TIL202", lambda p: p.f.input("A")),
+    "two indices of one name": ("TIL202", lambda p: p.f.indices("x y x")),
     "a tensor called as a dimension": ("TIL202", lambda p: p.f.tensor("N", 3)),
     "a dimension called as a tensor": ("TIL202", lambda p: p.f.input("C", "A")),
     "a name of blanks": ("TIL211", lambda p: p.f.input("a b")),

@@ -83,8 +83,17 @@ class FunctionBuilder:
         return Index(IndexName(name), self._recorder)
 
     def indices(self, names: str) -> tuple[Index, ...]:
-        """Make index variables from names with blanks between them."""
-        return tuple(self.index(name) for name in names.split())
+        """Make index variables from names with blanks between them; equal names would be one variable.
+
+        Raises:
+            TileError: TIL211, something is no name; TIL202, a name stands there twice.
+
+        """
+        split = names.split()
+        for position, name in enumerate(split):
+            if name in split[:position]:
+                raise mistake("TIL202", f"{name!r} stands here twice, and would be one index variable; rename one")
+        return tuple(self.index(name) for name in split)
 
     def tensor(self, name: str, *sizes: Dim | int, default: Tensor | None = None, no_defract: bool = False) -> Tensor:
         """Declare a tensor that one contraction is to define; without ``sizes`` it has rank 0.
