@@ -158,3 +158,10 @@ def test_an_unknown_device_is_named() -> None:
         tileir.jit(MATMUL, device="abacus.0")(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32))
     assert caught.value.diagnostics[0].code == "TIL801"
     assert "llvm.0" in caught.value.diagnostics[0].notes[0]
+
+
+def test_a_result_larger_than_memory_is_an_error() -> None:
+    text = "function (A[N]) -> (O) { O[i, j : N, 1125899906842624] = +(A[i]), j < 1125899906842624; }"
+    with pytest.raises(tileir.ArgumentError) as caught:
+        tileir.jit(text)(np.ones(4, np.float32))
+    assert caught.value.diagnostics[0].code == "TIL708"

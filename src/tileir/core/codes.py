@@ -96,6 +96,7 @@ _RUNNING: Final = {
     "TIL705": "a wrong number of arrays",
     "TIL706": "buffers that do not fit a kernel",
     "TIL707": "an argument of the wrong kind",
+    "TIL708": "not enough memory",
 }
 _BACKENDS: Final = {
     "TIL801": "no such device",

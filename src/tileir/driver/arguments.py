@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from tileir.runtime.arrays import to_array
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str, object]) -> list[object]:
@@ -63,6 +64,21 @@ def split(arguments: object) -> tuple[tuple[object, ...], Mapping[str, object]]:
         )
         raise ArgumentError((Diagnostic("TIL707", message),))
     return tuple(arguments), {}
+
+
+@contextmanager
+def memory_checked() -> Iterator[None]:
+    """Turn what an allocation raises when there is no memory left into an error of the family.
+
+    Raises:
+        ArgumentError: TIL708.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        reason = str(error) or "an allocation failed"
+        message = f"there is not enough memory: {reason}; make the arrays smaller"
+        raise ArgumentError((Diagnostic("TIL708", message),)) from error
 
 
 def tensor_types(names: Sequence[str], description: object) -> dict[str, TensorType]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.driver.arguments import bind, tensor_types
+from tileir.driver.arguments import bind, memory_checked, tensor_types
 from tileir.driver.compiler import Stages, compile_stages, function_of
 from tileir.runtime.arrays import allocate_outputs, check_inputs, check_outputs, separated
 from tileir.runtime.context import Context, default_context
@@ -101,15 +101,16 @@ class Executable:
             One array, or a tuple in declared order where there are several results.
 
         Raises:
-            ArgumentError: A value does not fit; nothing was written.
+            ArgumentError: A value does not fit, or there is not enough memory; nothing was written.
         """
-        values = check_inputs(self._plan.inputs, bind(self.inputs, arrays, named))
-        if out is None:
-            results = allocate_outputs(self._plan.outputs)
-        else:
-            results = check_outputs(self._plan.outputs, self._destinations(out))
-            values = separated(values, results)
-        self._plan.run(values, results)
+        with memory_checked():
+            values = check_inputs(self._plan.inputs, bind(self.inputs, arrays, named))
+            if out is None:
+                results = allocate_outputs(self._plan.outputs)
+            else:
+                results = check_outputs(self._plan.outputs, self._destinations(out))
+                values = separated(values, results)
+            self._plan.run(values, results)
         return results[0] if len(results) == 1 else tuple(results)
 
     def _destinations(self, out: Any) -> Sequence[Any]:

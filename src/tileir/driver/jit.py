@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from tileir.driver.arguments import bind, split, tensor_type
+from tileir.driver.arguments import bind, memory_checked, split, tensor_type
 from tileir.driver.compiler import function_of
 from tileir.driver.executable import Executable, compile_for
 from tileir.runtime.arrays import check_inputs, to_array
@@ -109,7 +109,8 @@ def evaluate(source: tile.Function | str, arrays: Any = (), **named: Any) -> Any
     positional, by_name = split(arrays)
     values = bind(names, positional, {**by_name, **named})
     graph = infer(function, {name: tensor_type(name, value) for name, value in zip(names, values, strict=True)})
-    checked = check_inputs(graph.inputs, values)
-    results = interpret(graph, dict(zip(names, checked, strict=True)))
+    with memory_checked():
+        checked = check_inputs(graph.inputs, values)
+        results = interpret(graph, dict(zip(names, checked, strict=True)))
     ordered = tuple(results[name] for name in graph.outputs)
     return ordered[0] if len(ordered) == 1 else ordered
