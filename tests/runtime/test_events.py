@@ -120,9 +120,7 @@ def test_an_idle_thread_ends_and_another_one_starts(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(events, "IDLE_SECONDS", 0.01)
     scheduler = Scheduler("test-idle")
     scheduler.submit(lambda: None).wait()
-    deadline = time.monotonic() + 5
     while any(thread.name == "test-idle" for thread in threading.enumerate()):
-        assert time.monotonic() < deadline
         time.sleep(0.005)
     scheduler.submit(lambda: None).wait()
     scheduler.close()
