@@ -29,6 +29,10 @@ PROGRAMS: dict[str, tuple[str, Shapes]] = {
         "function (A[N, M]) -> (O) { P[i : 1] = *(A[i, j]); I = as_i32(P); O = gather(P, I); }",
         {"A": (1, 3)},
     ),
+    "long chain of minima that the compiler unrolls": (
+        "function (A) -> (O) { O[] = <(A[i / 2 + k / 3, j] == A[3, 2] ? A[i, l]) no_defract; }",
+        {"A": (5, 9)},
+    ),
 }
 """Text and shapes; all arguments are small integers in f32."""
 
