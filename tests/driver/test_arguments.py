@@ -5,7 +5,8 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
-from tileir.driver.arguments import bind, tensor_type, tensor_types
+from tileir.driver.arguments import bind, check_options, tensor_type, tensor_types
+from tileir.runtime.interface import Options
 from tileir.typed.ir import TensorType
 
 
@@ -65,3 +66,11 @@ def test_descriptions_come_by_name_or_in_order() -> None:
     expected = {"A": TensorType(DType.F32, (2,)), "B": TensorType(DType.I8, (3,))}
     assert tensor_types(["A", "B"], {"B": ("i8", (3,)), "A": (2,)}) == expected
     assert tensor_types(["A", "B"], [(2,), ("i8", (3,))]) == expected
+
+
+def test_options_must_be_options() -> None:
+    check_options(None)
+    check_options(Options(threads=1))
+    with pytest.raises(ArgumentError) as caught:
+        check_options({"threads": 1})
+    assert caught.value.diagnostics[0].code == "TIL707"

@@ -12,6 +12,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.runtime.arrays import to_array
+from tileir.runtime.interface import Options
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
@@ -64,6 +65,19 @@ def split(arguments: object) -> tuple[tuple[object, ...], Mapping[str, object]]:
         )
         raise ArgumentError((Diagnostic("TIL707", message),))
     return tuple(arguments), {}
+
+
+def check_options(options: object) -> None:
+    """Refuse what is neither None nor :class:`~tileir.runtime.interface.Options`.
+
+    Raises:
+        ArgumentError: TIL707.
+    """
+    if options is not None and not isinstance(options, Options):
+        message = (
+            f"options is a tileir.Options, such as Options(threads=1), not a value of type {type(options).__name__}"
+        )
+        raise ArgumentError((Diagnostic("TIL707", message),))
 
 
 @contextmanager

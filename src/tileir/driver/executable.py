@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.driver.arguments import bind, memory_checked, tensor_types
+from tileir.driver.arguments import bind, check_options, memory_checked, tensor_types
 from tileir.driver.compiler import Stages, compile_stages, function_of
 from tileir.runtime.arrays import allocate_outputs, check_inputs, check_outputs, separated
 from tileir.runtime.context import Context, default_context
@@ -150,6 +150,7 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
         TileError: The function is wrong or does not fit the arguments, or the pipeline is wrong.
         BackendError: There is no such device, or it refused a kernel.
     """
+    check_options(options)
     function = function_of(source)
     types = tensor_types([tensor.name for tensor in function.inputs], arguments)
     return compile_for(function, types, context or default_context(), device, options, passes)

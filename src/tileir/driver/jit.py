@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from tileir.driver.arguments import bind, memory_checked, split, tensor_type
+from tileir.driver.arguments import bind, check_options, memory_checked, split, tensor_type
 from tileir.driver.compiler import function_of
 from tileir.driver.executable import Executable, compile_for
 from tileir.runtime.arrays import check_inputs, to_array
@@ -84,6 +84,7 @@ def jit(
     Raises:
         TileError: The text or function is wrong, whatever the arrays are.
     """
+    check_options(options)
     function = function_of(source)
     names = tuple(tensor.name for tensor in function.inputs)
     return Jit(function, device, options, context or default_context(), names)
