@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from strategies.devices import buffers, compiler, executor
+from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from strategies.semtree_values import same_content
 from tileir.core.errors import BackendError
@@ -28,7 +29,7 @@ def results(library: LLVMLibrary, case: KernelCase) -> list[np.ndarray[Any, Any]
     return arrays
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(10)
 @given(case=kernel_cases())
 def test_a_saved_library_runs_alike(case: KernelCase) -> None:
     built = compiler().build([case.kernel])
@@ -39,13 +40,13 @@ def test_a_saved_library_runs_alike(case: KernelCase) -> None:
     assert all(map(same_content, results(loaded, case), results(built, case)))
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(5)
 @given(case=kernel_cases())
 def test_object_code_is_reproducible(case: KernelCase) -> None:
     assert compiler().build([case.kernel]).save() == compiler().build([case.kernel]).save()
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(5)
 @given(case=kernel_cases())
 def test_listings(case: KernelCase) -> None:
     library = compiler().build([case.kernel])
@@ -76,7 +77,7 @@ def test_the_identity_tells_options_apart() -> None:
     assert "avx" in compiler().identity or "neon" in compiler().identity or device.features == ()
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(5)
 @given(case=kernel_cases())
 def test_fast_math_adds_flags(case: KernelCase) -> None:
     LLVMCompiler(compiler().device, Options(fast_math=True)).build([case.kernel])

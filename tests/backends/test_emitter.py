@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from strategies.devices import buffers, compiler, executor, launch
+from strategies.effort import examples
 from strategies.semtree import function_cases, kernel_cases
 from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content
 from tileir.core import arithmetic
@@ -44,13 +45,13 @@ def check(case: KernelCase) -> None:
         assert same_content(ours, theirs), param.name
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(100)
 @given(case=kernel_cases())
 def test_random_kernels_compute_what_the_interpreter_does(case: KernelCase) -> None:
     check(case)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60)
 @given(case=kernel_cases(threads=True))
 def test_threads_of_a_group_meet_at_barriers(case: KernelCase) -> None:
     check(case)
@@ -155,7 +156,7 @@ def test_reductions_of_floats(op: Op, dtype: DType) -> None:
     assert result[0] != result[0]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60)
 @given(case=function_cases())
 def test_mathematical_functions_are_close(case: KernelCase) -> None:
     expected, actual = case.arrays(), case.arrays()

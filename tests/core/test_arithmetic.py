@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.effort import examples
 from tileir.core.arithmetic import apply, cast, constant, dtype_of, fits, merge, rounded
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Domain, Op
@@ -119,7 +120,7 @@ def value(array: np.ndarray[Any, Any]) -> Any:
 
 
 @pytest.mark.parametrize("op", [op for op in Op if op.info.domain is not Domain.FLOAT and op is not Op.COND])
-@settings(max_examples=100)
+@examples(100)
 @given(data=st.data(), dtype=st.sampled_from(INTEGERS))
 def test_integer_operations_agree_with_int(op: Op, dtype: DType, data: st.DataObject) -> None:
     args = [data.draw(integers(dtype)) for _ in range(op.info.arity)]
@@ -131,7 +132,7 @@ def test_integer_operations_agree_with_int(op: Op, dtype: DType, data: st.DataOb
 
 @pytest.mark.parametrize("op", [Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.FMA])
 @pytest.mark.parametrize("dtype", FLOATS)
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_float_arithmetic_rounds_once(op: Op, dtype: DType, data: st.DataObject) -> None:
     draw = [float(rounded(data.draw(st.floats(-1e6, 1e6)), dtype)) for _ in range(op.info.arity)]
@@ -152,7 +153,7 @@ def test_float_arithmetic_rounds_once(op: Op, dtype: DType, data: st.DataObject)
 
 
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
-@settings(max_examples=200)
+@examples(200)
 @given(data=st.data())
 def test_fma_cancels_exactly(dtype: DType, data: st.DataObject) -> None:
     numbers = st.integers(2 ** (DIGITS[dtype] - 1), 2 ** DIGITS[dtype] - 1)
@@ -190,7 +191,7 @@ MATHS: dict[Op, Callable[[float], float]] = {
 
 @pytest.mark.parametrize("op", MATHS)
 @given(x=st.floats(0.0625, 0.9375, width=16), dtype=st.sampled_from(FLOATS))
-@settings(max_examples=50)
+@examples(50)
 def test_functions_agree_with_math(op: Op, dtype: DType, x: float) -> None:
     x = float(rounded(x, dtype))
     assert float(apply(op, constant(x, dtype))) == pytest.approx(MATHS[op](x), rel=2.0 ** (1 - DIGITS[dtype]))

@@ -12,9 +12,10 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.semtree import KernelCase, kernel_cases
 from strategies.stripe import programs
 from strategies.tile import Case, cases
@@ -144,25 +145,25 @@ def test_nodes_compare_equal_after_a_round_trip() -> None:
 
 
 @given(programs())
-@settings(max_examples=30)
+@examples(30)
 def test_stripe_programs_survive(program: stripe.Program) -> None:
     assert from_json(to_json(program), stripe.Program) == program
 
 
 @given(functions())
-@settings(max_examples=30)
+@examples(30)
 def test_tile_functions_survive(function: tile.Function) -> None:
     assert from_json(to_json(function), tile.Function) == function
 
 
 @given(cases(special=True, functions=True))
-@settings(max_examples=30)
+@examples(30)
 def test_typed_functions_survive(case: Case) -> None:
     assert from_json(to_json(case.typed()), typed.Function) == case.typed()
 
 
 @given(kernel_cases())
-@settings(max_examples=30)
+@examples(30)
 def test_kernels_survive(case: KernelCase) -> None:
     data = to_json(case.kernel)
     assert to_json(from_json(data, sem.KernelFunction)) == data
@@ -319,7 +320,7 @@ JUNK: list[object] = [None, True, 0, -1, 1.5, "", "x", [], [[]], {}, {"$": "Affi
 
 
 @given(st.data())
-@settings(max_examples=200)
+@examples(200)
 def test_mutations_never_crash(data: st.DataObject) -> None:
     """Replace one value somewhere: what comes back is a node or a diagnostic."""
     node: attrs.AttrsInstance = data.draw(st.sampled_from(NODES))

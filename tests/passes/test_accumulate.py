@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation
@@ -12,7 +13,7 @@ from tileir.stripe.printer import to_text
 
 
 @given(programs())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_meaning_stays(program: Program) -> None:
     assert_same_meaning(program, run((Accumulate(),), program))
 
@@ -181,7 +182,7 @@ def test_only_kernels_with_the_tags_are_rewritten() -> None:
 
 
 @given(programs())
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_nothing_is_left_to_do(program: Program) -> None:
     once = Accumulate()(program)
     assert Accumulate()(once) is once

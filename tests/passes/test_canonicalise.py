@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
@@ -140,7 +141,7 @@ def test_scheduled_kernels_keep_their_indices() -> None:
 
 
 @given(programs(12))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_meaning_stays(program: Program) -> None:
     for passes in ((Canonicalise(),), (Accumulate(), Canonicalise()), (Canonicalise(merge=False), Accumulate())):
         assert_same_meaning(program, run(passes, program))

@@ -3,9 +3,10 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.passes import arrays_for, assert_same_meaning, programs
 from tileir.core.errors import ParseError
 from tileir.core.target import Target
@@ -66,14 +67,14 @@ def test_a_target_gets_the_processor_pipeline() -> None:
 
 
 @given(programs(12), st.lists(st.sampled_from(STRUCTURAL), max_size=8))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_any_sequence_of_passes_keeps_the_meaning(program: Program, passes: list[Pass]) -> None:
     assert_same_meaning(program, run(passes, program))
 
 
 @pytest.mark.parametrize("name", PIPELINES)
 @given(program=programs(10), target=st.sampled_from(TARGETS))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_named_pipelines_keep_the_meaning_down_to_kernels(name: str, program: Program, target: Target) -> None:
     after = run(PIPELINES[name](target), program)
     arrays = arrays_for(program)
@@ -84,7 +85,7 @@ def test_named_pipelines_keep_the_meaning_down_to_kernels(name: str, program: Pr
 
 
 @given(programs(12))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_a_second_round_changes_nothing(program: Program) -> None:
     passes = PIPELINES["fused"](Target())
     once = run(passes, program)

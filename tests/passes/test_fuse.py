@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
@@ -254,7 +255,7 @@ def test_long_chains_take_time_in_proportion(count: int) -> None:
 
 @pytest.mark.parametrize("options", [Fuse(), Fuse(max_reductions=3), Fuse(siblings=False)], ids=str)
 @given(program=programs(12))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_meaning_stays(options: Fuse, program: Program) -> None:
     assert_same_meaning(program, run((Accumulate(), options), program))
 

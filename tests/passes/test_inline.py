@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.passes import assert_same_meaning, programs
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
@@ -132,6 +133,6 @@ def test_nothing_to_do_is_no_change() -> None:
 
 
 @given(programs(12))
-@settings(max_examples=120, deadline=None)
+@examples(120)
 def test_meaning_stays(program: Program) -> None:
     assert_same_meaning(program, run((Inline(), DeadCode(), Accumulate()), program))

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
@@ -89,7 +90,7 @@ def test_only_kernels_with_the_tags_are_rewritten() -> None:
 
 
 @given(programs(12))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_meaning_stays(program: Program) -> None:
     after = run((Accumulate(), Fuse(), Localise()), program)
     assert_same_meaning(program, after)

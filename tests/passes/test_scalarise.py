@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
@@ -163,6 +164,6 @@ block []:1 (
 
 
 @given(programs(12))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_meaning_stays(program: Program) -> None:
     assert_same_meaning(program, run((Accumulate(), Fuse(max_reductions=3), Localise(), Scalarise()), program))

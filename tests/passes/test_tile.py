@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.errors import TileError
@@ -159,7 +160,7 @@ def with_tiles(program: Program, sizes: list[int]) -> Program:
 
 
 @given(programs(8), st.lists(st.integers(1, 4), min_size=1, max_size=3))
-@settings(max_examples=100)
+@examples(100)
 def test_tiles_keep_the_meaning(program: Program, sizes: list[int]) -> None:
     after = with_tiles(program, sizes)
     verify(after)

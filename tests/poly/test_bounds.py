@@ -4,9 +4,10 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.poly import Problem, affines, problems
 from strategies.polyhedra import between, domain_points, elements, points_of, set_of, valid_points
 from tileir.core.errors import TileError
@@ -50,7 +51,7 @@ def values(domain: Domain, sizes: list[int], *arrays: Array) -> Array:
     return result
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(problem=problems(), reduce=st.booleans())
 def test_domain_holds_each_valid_point_exactly_once(problem: Problem, reduce: bool) -> None:
     names, points = valid_points(problem)
@@ -61,7 +62,7 @@ def test_domain_holds_each_valid_point_exactly_once(problem: Problem, reduce: bo
     assert (domain is None) == points.is_empty()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(problem=problems(largest=40))
 def test_ranges_are_tight_and_constraints_bind(problem: Problem) -> None:
     domain = solve(problem.accesses, problem.sizes, problem.constraints)
@@ -273,7 +274,7 @@ def test_indices_of_constraints_alone_are_found() -> None:
     assert constraint_only_indices([[i], [i + j]], [(j, 4), (k + x, 5)]) == ("k", "x")
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(polynomials=st.lists(affines(), min_size=1, max_size=4))
 def test_unbounded_indices_are_those_of_isl(polynomials: list[Affine]) -> None:
     names = sorted({i for p in polynomials for i in p.indices})

@@ -4,9 +4,10 @@ from itertools import product
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.poly import NAMES, affines
 from strategies.polyhedra import between, set_of
 from tileir.poly import box as box_module
@@ -21,7 +22,7 @@ conditions = st.lists(st.tuples(affines(denominators=(1,)), st.integers(1, 30)),
 extents = st.fixed_dictionaries({name: st.tuples(st.integers(-9, 0), st.integers(0, 12)) for name in NAMES})
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(rows=conditions, box=extents)
 def test_the_box_is_that_of_isl(rows: list[tuple[Affine, int]], box: dict[str, Span]) -> None:
     limits = [f"{low} <= {name} <= {high}" for name, (low, high) in box.items()]
@@ -36,7 +37,7 @@ def test_the_box_is_that_of_isl(rows: list[tuple[Affine, int]], box: dict[str, S
             assert (low, high) == (points.dim_min_val(number).to_python(), points.dim_max_val(number).to_python())
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(rows=conditions, box=extents)
 def test_rows_that_are_left_out_follow_from_the_box(rows: list[tuple[Affine, int]], box: dict[str, Span]) -> None:
     given_system = system(NAMES, rows, {name: (0, min(4, high or 0)) for name, (_, high) in box.items()})

@@ -4,9 +4,10 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.poly import affines, rationals
 from tileir.poly.affine import Affine, Rational
 from tileir.poly.constraint import RangeConstraint, Row, gather, intersect, merge, narrowed, normalised, system
@@ -53,7 +54,7 @@ one_index = st.builds(
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(first=one_index, second=one_index)
 def test_intersection_holds_exactly_where_both_do(first: RangeConstraint, second: RangeConstraint) -> None:
     both = intersect(first, second)

@@ -4,9 +4,10 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.poly import Problem, affines, problems
 from strategies.polyhedra import domain_points, elements
 from tileir.poly.affine import Affine
@@ -60,7 +61,7 @@ def test_incomplete_outputs_are_seen(output: list[Affine], sizes: list[int], inp
     assert not covered(output, sizes, *inputs)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(problem=problems(largest=4))
 def test_coverage_is_never_claimed_wrongly(problem: Problem) -> None:
     domain = solve(problem.accesses, problem.sizes, problem.constraints)
@@ -71,7 +72,7 @@ def test_coverage_is_never_claimed_wrongly(problem: Problem) -> None:
     assert covers(domain, problem.sizes[0]) <= complete
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(problem=problems(largest=4), data=st.data())
 def test_always_hit_is_never_claimed_wrongly(problem: Problem, data: st.DataObject) -> None:
     domain = solve(problem.accesses, problem.sizes, problem.constraints)
@@ -83,7 +84,7 @@ def test_always_hit_is_never_claimed_wrongly(problem: Problem, data: st.DataObje
     assert always_hit(domain, names) <= (hit == set(product(*(range(ranges[name]) for name in names))))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     polynomials=st.lists(affines(denominators=(1,)), max_size=2),
     extents=st.lists(st.integers(1, 5), min_size=3, max_size=3),

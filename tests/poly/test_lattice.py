@@ -4,9 +4,10 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.poly import rationals
 from tileir.poly.affine import Rational
 from tileir.poly.lattice import dual, free_columns, hermite, independent, integral_points, inverse, kernel, meet
@@ -40,7 +41,7 @@ def determinant(matrix: list[list[int]]) -> int:
     )
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(matrix=st.tuples(st.integers(1, 5), st.integers(1, 4)).flatmap(lambda shape: matrices(*shape)))
 def test_hermite_normal_form_is_the_canonical_echelon_form(matrix: IntegerMatrix) -> None:
     result = hermite(matrix)
@@ -123,7 +124,7 @@ def test_free_columns_are_those_that_the_rows_leave_open() -> None:
     assert free_columns([], 2) == (0, 1)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(matrix=rational_matrices(2), point=st.tuples(rationals(6), rationals(6)))
 def test_dual_holds_the_vectors_with_integral_products(matrix: Matrix, point: tuple[Rational, Rational]) -> None:
     assume(len(independent(matrix, 2)) == 2)
@@ -140,7 +141,7 @@ def test_dual_needs_full_column_rank() -> None:
         dual([[1, 1]])
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(rows=st.lists(st.tuples(rationals(), rationals()), max_size=3), data=st.data())
 def test_integral_points_are_a_coset_in_triangular_form(
     rows: list[tuple[Rational, Rational]], data: st.DataObject

@@ -4,8 +4,9 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.poly import Problem, problems
 from tileir.poly.affine import Affine
 from tileir.poly.constraint import RangeConstraint, gather
@@ -69,7 +70,7 @@ def test_without_a_common_integral_point_there_is_nothing(accesses: list[list[Af
     assert rewrite("i", accesses, gather(accesses, sizes, []), change_basis=False) is None
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(problem=problems(largest=5))
 def test_rewritten_points_are_integral_in_original_terms(problem: Problem) -> None:
     names = sorted({i for access in problem.accesses for p in access for i in p.indices})

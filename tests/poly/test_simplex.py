@@ -3,9 +3,10 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.poly import NAMES, affines
 from tileir.poly.affine import Affine
 from tileir.poly.constraint import Row, Span, System, Terms, system
@@ -21,7 +22,7 @@ def optimum(objective: Affine, given_system: System | None) -> Optimum | None:
     return minimise(objective.terms, given_system.rows, given_system.box)  # type: ignore[arg-type]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     objective=affines(denominators=(1,)),
     rows=st.lists(st.tuples(affines(denominators=(1,)), st.none() | st.integers(1, 8)), max_size=4),

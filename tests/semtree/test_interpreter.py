@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.semtree import KernelCase, function_cases, kernel_cases
 from strategies.semtree_values import same_content
 from tileir.core.arithmetic import apply
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 F32 = np.dtype(np.float32)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(100)
 @given(case=kernel_cases(depth=2))
 def test_generated_kernels_are_legal_and_watching_changes_nothing(case: KernelCase) -> None:
     plain, watched = case.arrays(), case.arrays()
@@ -35,13 +36,13 @@ def test_generated_kernels_are_legal_and_watching_changes_nothing(case: KernelCa
     assert all(map(same_content, watched, plain))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(50)
 @given(case=kernel_cases(depth=1, threads=True))
 def test_generated_kernels_with_threads_are_legal(case: KernelCase) -> None:
     run(case.kernel, case.arrays(), ALL_CHECKS)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(50)
 @given(case=function_cases())
 def test_functions_are_those_of_the_definition(case: KernelCase) -> None:
     arrays = case.arrays()

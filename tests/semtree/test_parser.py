@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from tileir.core.errors import ParseError
 from tileir.semtree.parser import parse_kernel, parse_program
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from strategies.semtree import KernelCase
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(150)
 @given(case=kernel_cases(depth=2))
 def test_parse_undoes_print(case: KernelCase) -> None:
     text = to_text(case.kernel)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from strategies.semtree_values import same_content
 from tileir.core.dtype import DType
@@ -62,7 +63,7 @@ kernel k(
 KERNEL = parse_kernel(TEXT)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(50)
 @given(case=kernel_cases())
 def test_identity_rewrites_keep_identity(case: KernelCase) -> None:
     body = case.kernel.body
@@ -72,7 +73,7 @@ def test_identity_rewrites_keep_identity(case: KernelCase) -> None:
     assert with_body(case.kernel, body) is case.kernel
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(50)
 @given(case=kernel_cases())
 def test_children_can_be_put_back(case: KernelCase) -> None:
 
@@ -124,7 +125,7 @@ def test_unrolled_text() -> None:
     ]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(50)
 @given(case=kernel_cases())
 def test_unrolled_kernels_compute_the_same(case: KernelCase) -> None:
     kernel = with_body(case.kernel, unroll_all(case.kernel.body, NameScope.of(kernel_names(case.kernel))))

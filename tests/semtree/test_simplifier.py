@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from strategies.semtree_values import same_content
 from tileir.semtree.interpreter import run
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from strategies.semtree import KernelCase
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(150)
 @given(case=kernel_cases(depth=2))
 def test_simplified_kernels_compute_the_same(case: KernelCase) -> None:
     simple = simplify(case.kernel)
@@ -31,7 +32,7 @@ def test_simplified_kernels_compute_the_same(case: KernelCase) -> None:
     assert all(map(same_content, actual, expected))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(50)
 @given(case=kernel_cases(depth=1, threads=True))
 def test_simplified_kernels_with_threads_compute_the_same(case: KernelCase) -> None:
     expected, actual = case.arrays(), case.arrays()

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from tileir.core.dtype import DType
 from tileir.core.errors import VerifyError
@@ -112,7 +113,7 @@ def test_a_legal_kernel_passes() -> None:
     verify(kernel(Declare(X, load()), loop(store(X, COUNTER)), store(deep(127)), nested(64)))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(50)
 @given(case=kernel_cases())
 def test_generated_kernels_pass(case: KernelCase) -> None:
     verify(case.kernel)

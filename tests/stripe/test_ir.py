@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.stripe import blocks, programs
 from tileir.core.codec import from_json, to_json
 from tileir.core.dtype import DType
@@ -28,13 +29,13 @@ from tileir.stripe.ir import (
 )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(programs())
 def test_json_keeps_programs(program: Program) -> None:
     assert from_json(to_json(program), Program) == program
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(blocks())
 def test_json_keeps_blocks(block: Block) -> None:
     assert from_json(to_json(block), Block) == block

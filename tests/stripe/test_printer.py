@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.stripe import blocks, programs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
@@ -27,13 +28,13 @@ from tileir.stripe.parser import parse, parse_block
 from tileir.stripe.printer import byte_text, refinement_text, statement_text, to_text
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(programs())
 def test_parse_undoes_print(program: Program) -> None:
     assert parse(to_text(program)) == program
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(blocks())
 def test_parse_undoes_print_of_anything_that_can_be_spelt(block: Block) -> None:
     text = to_text(block)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.kernels import stripe_program
 from strategies.stripe import blocks, programs
 from tileir.core.dtype import DType
@@ -81,13 +82,13 @@ def test_a_good_program_is_good() -> None:
     verify(parse(GOOD))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(programs())
 def test_generated_programs_are_good(program: Program) -> None:
     verify(program)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(blocks())
 def test_nonsense_gives_diagnostics_and_no_crash(block: Block) -> None:
     assert all(d.code.startswith("TIL5") and d.message for d in diagnose_block(block))

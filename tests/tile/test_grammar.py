@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from lark import Lark
 from lark.exceptions import LarkError
 
+from strategies.effort import examples
 from strategies.tile_text import functions
 from tileir.core.errors import ParseError, VerifyError
 from tileir.core.span import Source
@@ -78,13 +79,13 @@ def mutated(draw: st.DrawFn) -> str:
     return " ".join(text)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(functions())
 def test_both_accept_programs(function: Function) -> None:
     assert oracle(to_text(function))
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(mutated())
 @example("function (A) -> (O) { O = polynomial(A); }")
 @example("function (A) -> (O) { O[default] = +(A[]); }")
@@ -99,14 +100,14 @@ def test_both_accept_values(value: str) -> None:
     assert oracle(text)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join))
 def test_both_accept_the_same_values(value: str) -> None:
     text = f"function (A) -> (O) {{ O = {value}; }}"
     assert accepted(text) == oracle(text)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join))
 def test_both_accept_the_same_polynomials(value: str) -> None:
     text = f"function (A) -> (O) {{ O[{value}] = +(A[]); }}"

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.tile_text import polynomials
 from tileir.core.errors import ParseError
 from tileir.core.ops import Aggregation, Combination
@@ -102,7 +103,7 @@ def test_polynomials(text: str, expected: Expr) -> None:
     assert parse_polynomial(f"polynomial {text};") == expected
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(polynomials(["i", "j", "x1"], ["N", "size"]), st.booleans())
 def test_polynomials_round_trip(polynomial: Expr, wrapped: bool) -> None:
     text = expression_text(polynomial)

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.tile_text import functions
 from tileir.core.span import Source
 from tileir.tile.ir import FloatLiteral, Function, Unary, UnaryOperator
@@ -12,7 +13,7 @@ from tileir.tile.parser import parse, parse_expression, parse_polynomial
 from tileir.tile.printer import expression_text, to_text
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(functions())
 def test_parse_undoes_print(function: Function) -> None:
     text = to_text(function)
@@ -21,7 +22,7 @@ def test_parse_undoes_print(function: Function) -> None:
     assert to_text(again) == text
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(functions(), st.data())
 def test_white_space_and_comments_mean_nothing(function: Function, data: st.DataObject) -> None:
     text = to_text(function)

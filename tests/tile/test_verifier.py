@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.tile_text import functions
 from tileir.core.errors import VerifyError
 from tileir.core.ops import Aggregation, Combination
@@ -51,7 +52,7 @@ def contraction(index: Expr, combination: Combination = Combination.NONE, arity:
     return Function((Input("A", (N,)),), (Output("O"),), (statement,))
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(functions())
 def test_generated_functions_break_no_rule(function: Function) -> None:
     verify(function)

@@ -2,8 +2,9 @@
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.tile import Case, cases
 from tileir.core.dtype import DType
 from tileir.tile.parser import parse
@@ -50,7 +51,7 @@ def test_lives(function: Function) -> None:
     assert alive(function) == {"A", "B", "X", "Y", "P", "O"}
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(cases())
 def test_views_agree(case: Case) -> None:
     function = case.typed()
@@ -63,7 +64,7 @@ def test_views_agree(case: Case) -> None:
     assert alive(function) == reached
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(cases())
 def test_operands_can_be_replaced(case: Case) -> None:
     for operation in case.typed().operations:

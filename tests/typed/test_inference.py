@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.tile import Case, assert_equal, cases
 from tileir.core.dtype import DType, float_for, promote
 from tileir.core.ops import Aggregation, Combination, Op
@@ -241,7 +242,7 @@ def test_reuse_of_a_dimension_name_demands_equality() -> None:
     assert inferred(text, A="f32[3,3]", B="f32[3]").operations[-1].shape == (3,)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(cases(empty=True))
 def test_generated_functions_verify(case: Case) -> None:
     function = case.typed()

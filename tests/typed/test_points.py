@@ -4,10 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from strategies.conformance_case import Array
+from strategies.effort import examples
 from tileir.poly.affine import Affine
 from tileir.typed import points
 from tileir.typed.points import valid_points
@@ -49,7 +50,7 @@ def elements(
     return sorted(zip(*(column[valid].tolist() for column in columns), strict=True))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.data())
 def test_all_valid_points_are_found_once(data: st.DataObject) -> None:
     ranks = data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=3))

@@ -1,7 +1,8 @@
 """Typed text is stable and shows everything that two functions can differ in."""
 
-from hypothesis import given, settings
+from hypothesis import given
 
+from strategies.effort import examples
 from strategies.tile import Case, cases
 from tileir.core.dtype import DType
 from tileir.tile.parser import parse
@@ -48,7 +49,7 @@ def test_golden() -> None:
     assert to_text(infer(parse(text), types)) == GOLDEN
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(cases(), cases())
 def test_texts_are_equal_exactly_if_functions_are(left: Case, right: Case) -> None:
     one, other = left.typed(), right.typed()

@@ -3,9 +3,10 @@
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from strategies.conformance_case import Array
+from strategies.effort import examples
 from strategies.tile import Case, cases
 from tileir.core.arithmetic import cast, rounded
 from tileir.core.dtype import DType
@@ -252,7 +253,7 @@ def test_signs_of_zero_and_nan_do_not_merge() -> None:
     assert [bool(np.signbit(result[name])) for name in "OP"] == [False, True]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(cases(special=True, functions=True))
 def test_simplified_functions_mean_the_same(case: Case) -> None:
     function = case.typed()
