@@ -77,7 +77,7 @@ class Dim(Recorded):
     def __rmod__(self, other: int) -> Dim:
         return dim_of(self.recorder, other).call("mod", self)
 
-    def __pow__(self, other: object) -> Dim:
+    def __pow__(self, other: Dim | int) -> Dim:
         if _of_another_kind(other):
             return NotImplemented
         raise mistake("TIL215", "a dimension has no powers; multiply it by itself")
