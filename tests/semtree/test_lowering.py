@@ -193,6 +193,39 @@ def test_what_is_not_scheduled_is_refused(old: str, new: str, message: str) -> N
     assert caught.value.diagnostics[0].code == "TIL502"
 
 
+SPECIALS = """
+block [i:2]:2 (
+  none new@0x00000000 T[0] fp32:I(3):(1):12 B
+  none new@0x00000000 S[] fp32:I():():4 B
+  in X[i, 0] fp32:I(1, 3):(3, 1):12 B
+  out O[0, i] fp32:I(3, 1):(2, 1):12 B
+  out P[i, 0] fp32:I(1, 3):(3, 1):12 B
+  out Q[i] fp32:I(1):(1):4 B
+) {
+  0: (P) = copy(X)
+  1: (T) = zero()
+  2: (S) = zero()
+  3: $s = load(S)
+  4: Q = store($s)
+}
+"""
+
+
+def test_copies_and_fills_become_loops() -> None:
+    sizes = {"X": (2, 3), "O": (3, 2), "P": (2, 3), "Q": (2,)}
+    program = program_of([SPECIALS.strip()], sizes, outputs=("O", "P", "Q"))
+    (block,) = program.main.blocks
+    fill = Special("fill", (), ("O",), (("value", 2.5),))
+    program = _with_kernels(program, (attrs.evolve(block, statements=(fill, *block.statements)),))
+    kernels = lower(program, Target())
+    verify_program(kernels)
+    arrays = arrays_for(program)
+    expected = interpret(program, arrays)
+    np.testing.assert_array_equal(expected["O"], np.full((3, 2), 2.5, np.float32))
+    for output, array in run_program(kernels, arrays).items():
+        np.testing.assert_array_equal(array, expected[output])
+
+
 def test_specials_without_a_meaning_are_refused() -> None:
     program = program_of([TOTAL.strip()], TOTAL_SIZES)
     (block,) = program.main.blocks

@@ -265,7 +265,7 @@ class BlockLowering:
             else:
                 constant = dict(statement.parameters).get("value", 0)
                 number = constant if isinstance(constant, int | float) else 0
-                value = sem.Const(number, sem.Type(view.shape.dtype))
+                value = sem.Const.of(number, sem.Type(view.shape.dtype))
             body: tuple[sem.Stmt, ...] = (sem.Assign(target, value),)
             for counter, dim in reversed(list(zip(counters, view.shape.dims, strict=True))):
                 body = (sem.For(counter, self.offsets.constant(0), self.offsets.constant(dim.size), 1, body),)
