@@ -15,6 +15,7 @@ from tileir.semtree.expansions import expand_kernel
 from tileir.semtree.verifier import verify
 from tileir_llvm.emitter import emit
 from tileir_llvm.floats import NATIVE
+from tileir_llvm.forking import guard_forks
 from tileir_llvm.library import LLVMLibrary
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def object_code(text: str, features: tuple[str, ...], *, optimise: bool = True) 
 @cache
 def target_machine(features: tuple[str, ...]) -> llvm.TargetMachine:
     """Return LLVM's code generator for the host; llvmlite lets one thread at a time use it."""
+    guard_forks()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple().create_target_machine(

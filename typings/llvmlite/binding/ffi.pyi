@@ -12,3 +12,12 @@ class ObjectRef:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None: ...
+
+class _LLVMLock:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *exc_details: object) -> None: ...
+
+class _lib_wrapper:
+    _lock: _LLVMLock
+
+lib: _lib_wrapper
