@@ -11,7 +11,6 @@ import llvmlite.binding as llvm
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir_llvm.compiler import target_machine
-from tileir_llvm.exclusive import llvm_alone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,17 +39,16 @@ def load_code(code: bytes, symbols: Sequence[str], features: tuple[str, ...]) ->
         BackendError: TIL806, the code is broken, for another kind of machine, or lacks a symbol.
 
     """
-    with llvm_alone():
-        jit = _linker(features)
-        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-        for name in symbols:
-            builder.export_symbol(name)
-        try:
-            tracker = builder.link(jit, f"tileir{next(_numbers)}")
-        except RuntimeError as error:
-            message = f"object code cannot be loaded, compile again: {error}"
-            raise BackendError((Diagnostic("TIL806", message),)) from error
-        return Code(tuple(tracker[name] for name in symbols), tracker, jit)
+    jit = _linker(features)
+    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name in symbols:
+        builder.export_symbol(name)
+    try:
+        tracker = builder.link(jit, f"tileir{next(_numbers)}")
+    except RuntimeError as error:
+        message = f"object code cannot be loaded, compile again: {error}"
+        raise BackendError((Diagnostic("TIL806", message),)) from error
+    return Code(tuple(tracker[name] for name in symbols), tracker, jit)
 
 
 @cache
