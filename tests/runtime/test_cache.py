@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from strategies.processes import in_forked_child
 from tileir.runtime.cache import Cache
 
 
@@ -46,3 +47,24 @@ def test_concurrent_requests_share_one_making() -> None:
     for thread in threads:
         thread.join()
     assert len(calls) == 1
+
+
+def test_a_forked_child_makes_what_a_thread_of_the_parent_was_making() -> None:
+    cache: Cache[str, int] = Cache(4)
+    cache.get("made", lambda: 1)
+    making, finish = threading.Event(), threading.Event()
+
+    def make() -> int:
+        making.set()
+        finish.wait()
+        return 2
+
+    other = threading.Thread(target=lambda: cache.get("a", make))
+    other.start()
+    making.wait()
+    try:
+        assert in_forked_child(lambda: cache.get("a", lambda: 3) == 3 and cache.get("made", lambda: 4) == 1)
+    finally:
+        finish.set()
+        other.join()
+    assert cache.get("a", lambda: 5) == 2

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import threading
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING
 
 import pytest
 
+from strategies.processes import in_forked_child
 from tileir.core.errors import BackendError
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.discovery import GROUP, Registry, installed
@@ -74,3 +76,23 @@ def test_a_failing_back_end_is_passed_over() -> None:
     assert any("no_such_module" in note for note in error.value.diagnostics[0].notes)
     with pytest.raises(BackendError, match="no_such_module"):
         context.device("aaa.0")
+
+
+def test_a_forked_child_does_not_wait_for_threads_of_the_parent() -> None:
+    context = default_context()
+    context.device()
+    held, finish = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with context._lock, context.registry._lock:
+            held.set()
+            finish.wait()
+
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait()
+    try:
+        assert in_forked_child(lambda: context.compiler(context.device()) is not None)
+    finally:
+        finish.set()
+        other.join()

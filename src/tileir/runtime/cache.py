@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
 
+from tileir.core.forking import renew_in_children
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
@@ -25,11 +27,14 @@ class _Slot(Generic[V]):
 
 @attrs.define(eq=False)
 class Cache(Generic[K, V]):
-    """At most ``size`` values, the least recently used dropped first. Thread safe."""
+    """At most ``size`` values, the least recently used dropped first. Thread safe, also in forked children."""
 
     size: int
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _slots: OrderedDict[K, _Slot[V]] = attrs.field(factory=OrderedDict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        renew_in_children(self)
 
     def get(self, key: K, make: Callable[[], V]) -> V:
         """Return the value of ``key``, calling ``make`` for it if need be; what ``make`` raises is not kept."""
@@ -48,6 +53,11 @@ class Cache(Generic[K, V]):
                     slot.value = (make(),)
                 found = slot.value
         return found[0]
+
+    def renew(self) -> None:
+        """Forget what a thread of the parent was making."""
+        self._lock = threading.Lock()
+        self._slots = OrderedDict((key, slot) for key, slot in self._slots.items() if slot.value is not None)
 
     def clear(self) -> None:
         """Forget all values."""

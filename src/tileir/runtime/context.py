@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.forking import renew_in_children
 from tileir.runtime.cache import Cache
 from tileir.runtime.discovery import Registry
 from tileir.runtime.interface import DeviceInfo, Options
@@ -46,6 +47,13 @@ class Context:
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _compilers: dict[tuple[str, Options], Compiler[Any]] = attrs.field(factory=dict, init=False)
     _executors: dict[tuple[str, Options], Executor[Any]] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """Start with a lock that no thread of the parent holds."""
+        self._lock = threading.Lock()
 
     def devices(self) -> tuple[DeviceInfo, ...]:
         """Return the devices of all back ends that work; :meth:`failures` has the others."""
@@ -142,6 +150,10 @@ class Context:
 
 _default: list[Context] = []
 _default_lock: Final = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_default_lock.acquire, after_in_parent=_default_lock.release, after_in_child=_default_lock.release
+    )
 
 
 def default_context() -> Context:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.forking import renew_in_children
 from tileir.runtime.interface import API_VERSION, Backend
 
 if TYPE_CHECKING:
@@ -72,6 +73,13 @@ class Registry:
                     raise _error("TIL801", f"there is no back end {name!r}; installed are {', '.join(names) or 'none'}")
                 self._loaded[name] = _load(name, entries)
             return _or_raise(self._loaded[name])
+
+    def __attrs_post_init__(self) -> None:
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """Start with a lock that no thread of the parent holds."""
+        self._lock = threading.RLock()
 
     def devices(self, name: str) -> tuple[DeviceInfo, ...]:
         """Return the devices that a back end sees; asked once.

@@ -1,0 +1,32 @@
+"""What starts anew in a forked child: the threads of the parent do not exist there, and their locks stay taken."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Final, Protocol
+
+
+class Renewable(Protocol):
+    """Something with locks, or with work that another thread is doing."""
+
+    def renew(self) -> None:
+        """Replace the locks, and drop what only a thread of the parent could finish."""
+        ...
+
+
+_alive: Final[weakref.WeakSet[Renewable]] = weakref.WeakSet()
+
+
+def renew_in_children(item: Renewable) -> None:
+    """Call ``item.renew()`` in each child that is forked while ``item`` lives."""
+    _alive.add(item)
+
+
+def _renew_all() -> None:
+    for item in tuple(_alive):
+        item.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import gc
+
+import attrs
+
+from strategies.processes import in_forked_child
+from tileir.core.forking import renew_in_children
+
+
+@attrs.define(eq=False)
+class Counter:
+    renewed: int = 0
+
+    def renew(self) -> None:
+        self.renewed += 1
+
+
+def test_what_lives_is_renewed_in_the_child_alone() -> None:
+    counter = Counter()
+    renew_in_children(counter)
+    assert in_forked_child(lambda: counter.renewed == 1)
+    assert counter.renewed == 0
+
+
+def test_what_is_dead_is_forgotten() -> None:
+    renewed: list[int] = []
+
+    @attrs.define(eq=False)
+    class Noted:
+        def renew(self) -> None:
+            renewed.append(1)
+
+    renew_in_children(Noted())
+    gc.collect()
+    assert in_forked_child(lambda: renewed == [])
