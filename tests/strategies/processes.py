@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 import time
 import warnings
 from typing import TYPE_CHECKING
@@ -20,15 +22,19 @@ def in_forked_child(check: Callable[[], bool]) -> bool:
     """Return what ``check`` returns in a forked child; False where that crashes or hangs."""
     if not hasattr(os, "fork"):
         pytest.skip("this system cannot fork")
+    tracer = sys.gettrace()
+    sys.settrace(None)  # another thread may hold the lock of a coverage measurement, in the child for ever
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is what these tests are about
         child = os.fork()
     if child == 0:
         status = 1
         try:
+            threading.settrace(None)  # for the threads that it starts
             status = 0 if check() else 2
         finally:
             os._exit(status)
+    sys.settrace(tracer)
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
