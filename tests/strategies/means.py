@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 import numpy as np
@@ -11,10 +11,15 @@ from strategies.devices import compiler, executor
 from strategies.tile_exact import dtype_of
 from tileir.core.target import Target
 from tileir.driver.compiler import compile_stages
+from tileir.passes.base import map_kernels
 from tileir.passes.catalog import PIPELINES
+from tileir.passes.fuse import Fuse
+from tileir.passes.inline import Inline
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.split_reduction import SplitReduction
+from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.thread import Thread
+from tileir.passes.tile import Tile
 from tileir.passes.vectorise import Vectorise
 from tileir.runtime.plan import Plan
 from tileir.semtree.interpreter import run_program
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
 
     from tileir.driver.compiler import Stages
     from tileir.passes.base import Pass
+    from tileir.stripe.ir import Block, Program
     from tileir.tile.ir import Function
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -35,11 +41,36 @@ def small_work(target: Target) -> tuple[Pass, ...]:
     """Return the passes for a processor, told to split, pack and chunk what is far too small to be worth it."""
     changes: dict[type[Pass], dict[str, int]] = {
         SplitReduction: {"operations": 8, "parts": 4},
+        StreamReduction: {"stretch_bytes": 64, "unroll": 2},
         RegisterTile: {"cache_bytes": 64},
         Vectorise: {"chunk": 32},
         Thread: {"groups": 6},
     }
     return tuple(attrs.evolve(step, **changes.get(type(step), {})) for step in PIPELINES["cpu"](target))  # type: ignore[misc]
+
+
+@attrs.frozen
+class _TileEach:
+    """Tile every kernel, however many indices it has."""
+
+    name: ClassVar[str] = "tile_each"
+
+    def __call__(self, program: Program) -> Program:
+        program = map_kernels(program, lambda kernel: attrs.evolve(kernel, tags=kernel.tags.add(_rank(kernel))))
+        for count in {len(kernel.indices) for kernel in program.main.blocks}:
+            program = Tile(sizes=(2, 3, 4, *[2] * count)[:count], reqs=(f"rank_{count}",))(program)
+        return program
+
+
+def _rank(kernel: Block) -> str:
+    return f"rank_{len(kernel.indices)}"
+
+
+def bold(target: Target) -> tuple[Pass, ...]:
+    """Return passes that join all that can be joined, whether it pays or not, and cut what comes out of it."""
+    changes: dict[type[Pass], dict[str, int]] = {Inline: {"max_operations": 1000}, Fuse: {"max_reductions": 8}}
+    joined = tuple(attrs.evolve(step, **changes.get(type(step), {})) for step in PIPELINES["fused"](target))  # type: ignore[misc]
+    return (*joined, _TileEach(), Vectorise(vector_bytes=target.vector_bytes, chunk=16), Thread(groups=4))
 
 
 TARGETS: Final = {
@@ -50,7 +81,7 @@ TARGETS: Final = {
 }
 """Devices unlike each other; the host runs the kernels of all of them."""
 
-PASSES: Final = {**PIPELINES, "small": small_work}
+PASSES: Final = {**PIPELINES, "small": small_work, "bold": bold}
 """Pipelines by name."""
 
 
