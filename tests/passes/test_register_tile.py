@@ -1,0 +1,103 @@
+"""What register tiles look like; test_schedule.py holds that they keep the meaning."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from strategies.kernels import PROGRAMS, stripe_program
+from tileir.core.dtype import DType
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.register_tile import RegisterTile
+from tileir.stripe.ir import Block, Program, Refinement
+from tileir.stripe.lowering import lower
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
+
+SMALL = RegisterTile(vector_bytes=16, registers=16)
+
+
+def tiled(name: str, step: RegisterTile = SMALL, dtype: DType = DType.F32) -> Program:
+    return run((Accumulate(), step), stripe_program(name, dtype))
+
+
+def blocks(program: Program) -> list[Block]:
+    found: list[Block] = []
+    pending = list(reversed(program.main.blocks))
+    while pending:
+        block = pending.pop()
+        found.append(block)
+        pending.extend(reversed(block.blocks))
+    return found
+
+
+def allocations(program: Program, location: str) -> list[Refinement]:
+    return [r for b in blocks(program) for r in b.refinements if any(d.name == location for d in r.location)]
+
+
+def accumulators(program: Program) -> set[tuple[int, ...]]:
+    return {r.shape.sizes for r in allocations(program, "REGISTER") if r.name.endswith("acc")}
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 2), (4, 3)])
+def test_a_tile_may_be_chosen(rows: int, columns: int) -> None:
+    program = tiled("matmul", attrs.evolve(SMALL, rows=rows, columns=columns))
+    lanes = 4
+    assert (rows, columns * lanes) in accumulators(program)
+    assert (19 % rows, columns * lanes) in accumulators(program) or 19 % rows == 0
+
+
+def test_columns_that_are_left_over_get_kernels_of_their_own() -> None:
+    program = tiled("matmul", attrs.evolve(SMALL, rows=2, columns=2))  # 37 = 4 * 8 + 4 + 1
+    widths = [max(shape[1] for shape in accumulators(_only(program, kernel))) for kernel in program.main.blocks]
+    assert widths == [8, 4, 1]
+
+
+def _only(program: Program, kernel: Block) -> Program:
+    main = attrs.evolve(program.main, statements=(kernel,))
+    return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+
+
+def test_a_chosen_tile_fits_the_registers() -> None:
+    for registers in (4, 8, 16, 32):
+        for rows, width in accumulators(tiled("matmul", attrs.evolve(SMALL, registers=registers))):
+            assert rows * -(-width // 4) <= registers
+
+
+def test_a_panel_that_the_cache_holds_is_read_in_place() -> None:
+    wanting, roomy = attrs.evolve(SMALL, cache_bytes=64), attrs.evolve(SMALL, cache_bytes=1 << 20)
+    assert allocations(tiled("matmul, bias and relu", roomy), "SCRATCH") == []
+    (panel,) = allocations(tiled("matmul, bias and relu", wanting), "SCRATCH")
+    assert panel.shape.sizes[0] == 8  # all of the reduction
+
+
+def test_an_operand_across_the_lanes_is_packed_in_any_case() -> None:
+    program = tiled("matmul, second transposed", attrs.evolve(SMALL, cache_bytes=1 << 20))
+    assert {r.shape.sizes[0] for r in allocations(program, "SCRATCH")} == {19}
+
+
+def test_rows_are_shared_out_where_there_are_fewer_panels_than_threads() -> None:
+    text, _ = PROGRAMS["convolution"]
+    types = {"I": TensorType(DType.F32, (66, 34, 4)), "K": TensorType(DType.F32, (3, 3, 4, 16))}
+    program = run((Accumulate(),), lower(infer(parse(text), types)))
+
+    def groups(threads: int) -> list[int]:
+        (kernel,) = attrs.evolve(SMALL, threads=threads)(program).main.blocks
+        return [index.range for index in kernel.indices if "grid" in index.tags]
+
+    alone, several = groups(1), groups(8)
+    assert alone == []  # one panel, which one group takes
+    assert several == [32]  # four for each thread
+
+
+@pytest.mark.parametrize("name", ["transpose", "chain", "scalar", "matmul, one column", "greatest of all"])
+def test_other_kernels_are_left_alone(name: str) -> None:
+    accumulated = run((Accumulate(),), stripe_program(name))
+    assert run((SMALL,), accumulated) is accumulated
+
+
+def test_half_floats_are_summed_in_wide_lanes() -> None:
+    assert {width % 4 for _, width in accumulators(tiled("matmul", dtype=DType.F16))} <= {0, 1}
+    assert {r.shape.dtype for r in allocations(tiled("matmul", dtype=DType.F16), "REGISTER")} == {DType.F32}

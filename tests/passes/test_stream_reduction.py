@@ -1,0 +1,48 @@
+"""What streamed reductions look like; test_schedule.py holds that they keep the meaning."""
+
+from __future__ import annotations
+
+import pytest
+
+from strategies.kernels import stripe_program
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.stream_reduction import StreamReduction
+from tileir.stripe.ir import Block, Program
+
+ROWS = "sum over rows of two axes"  # 3 * 6 rows of 32
+
+
+def streamed(name: str, step: StreamReduction) -> Program:
+    return run((Accumulate(), step), stripe_program(name))
+
+
+def all_blocks(program: Program) -> list[Block]:
+    found: list[Block] = []
+    pending = list(program.main.blocks)
+    while pending:
+        block = pending.pop()
+        found.append(block)
+        pending.extend(block.blocks)
+    return found
+
+
+@pytest.mark.parametrize(("stretch", "width"), [(32, 8), (64, 16), (128, 32)])
+def test_each_group_takes_a_stretch_of_sums(stretch: int, width: int) -> None:
+    program = streamed(ROWS, StreamReduction(vector_bytes=16, stretch_bytes=stretch))
+    kernel = program.main.blocks[0]
+    (sums,) = [r for r in kernel.refinements if r.name.endswith("acc")]
+    assert sums.shape.sizes == (width,)
+    assert [i.range for i in kernel.indices if "grid" in i.tags] == [32 // width] * (width < 32)
+
+
+@pytest.mark.parametrize(("unroll", "rows"), [(1, set()), (2, {2}), (4, {3}), (6, {6})])
+def test_a_few_rows_are_added_at_a_time(unroll: int, rows: set[int]) -> None:
+    program = streamed(ROWS, StreamReduction(vector_bytes=16, stretch_bytes=64, unroll=unroll))
+    assert {i.range for b in all_blocks(program) for i in b.indices if "unroll" in i.tags} == rows
+
+
+@pytest.mark.parametrize("name", ["sum over columns", "matmul", "cumulative sum", "pool", "transpose", "scalar"])
+def test_other_kernels_are_left_alone(name: str) -> None:
+    accumulated = run((Accumulate(),), stripe_program(name))
+    assert run((StreamReduction(vector_bytes=16, stretch_bytes=32),), accumulated) is accumulated
