@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from tileir.core.dtype import DType
+from tileir.core.errors import TileError
+from tileir.poly.affine import Affine
+from tileir.semtree.ir import LoopKind, Type, Var
+from tileir.semtree.lower_loops import LoopPlan, plan_loops
+from tileir.semtree.lower_offsets import LANE
+from tileir.stripe.ir import Block, Index, Tags
+
+i, j = Affine.index("i"), Affine.index("j")
+
+
+def planned(block: Block, values: dict[str, Affine] | None = None) -> tuple[LoopPlan, dict[str, Affine]]:
+    bound = {} if values is None else values
+    plan = plan_loops(block, {"outer": Affine.index("o")}, bound, lambda name: Var(name, Type(DType.I64)))
+    return plan, bound
+
+
+def test_indices_become_loops_lanes_and_nothing() -> None:
+    indices = (
+        Index("a", 3),
+        Index("b", 1),
+        Index("c", 4, None, Tags.of("unroll")),
+        Index("p", 1, Affine.index("outer") * 2),
+        Index("v", 8, None, Tags.of("vector")),
+    )
+    plan, values = planned(Block("k", indices=indices))
+    assert [(loop.counter.name, loop.range, loop.kind) for loop in plan.loops] == [
+        ("a", 3, LoopKind.SERIAL),
+        ("c", 4, LoopKind.UNROLL),
+    ]
+    assert plan.lanes == 8
+    assert values["b"] == Affine()
+    assert values["p"] == Affine.of({"o": 2})
+    assert values["v"] == Affine.index(LANE)
+
+
+def test_indices_that_are_bound_already_get_no_loop() -> None:
+    plan, values = planned(Block("k", indices=(Index("i", 3), Index("j", 4))), {"i": Affine.index("group")})
+    assert [loop.counter.name for loop in plan.loops] == ["j"]
+    assert values["i"] == Affine.index("group")
+
+
+def test_unit_coefficients_become_bounds_and_others_tests() -> None:
+    block = Block("k", indices=(Index("i", 9), Index("j", 9)), constraints=(i - 2, -i + 6, j - i, -2 * j + 11))
+    plan, _ = planned(block)
+    outer, inner = plan.loops
+    assert (outer.lower, outer.upper) == ((Affine.constant(2),), (Affine.constant(7),))
+    assert (inner.lower, inner.upper) == ((i,), ())
+    assert plan.inner_guards == (-2 * j + 11,)
+
+
+def test_a_constraint_is_tested_as_far_outside_as_it_can_be() -> None:
+    block = Block("k", indices=(Index("i", 9), Index("j", 9)), constraints=(Affine.index("g") - 3, 2 * i - 3))
+    plan, _ = planned(block, {"g": Affine.index("g")})
+    assert [loop.guards for loop in plan.loops] == [(Affine.index("g") - 3,), (2 * i - 3,)]
+
+
+def test_unrolled_loops_have_no_bounds() -> None:
+    block = Block("k", indices=(Index("i", 4, None, Tags.of("unroll")),), constraints=(i - 2,))
+    plan, _ = planned(block)
+    assert (plan.loops[0].lower, plan.inner_guards) == ((), (i - 2,))
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        Block("k", indices=(Index("v", 4, None, Tags.of("vector")),), statements=(Block("inside"),)),
+        Block("k", indices=(Index("v", 4, None, Tags.of("vector")),), constraints=(Affine.index("v") - 1,)),
+    ],
+    ids=["blocks inside", "constrained"],
+)
+def test_lanes_that_cannot_run_side_by_side_are_refused(block: Block) -> None:
+    with pytest.raises(TileError) as caught:
+        planned(block)
+    assert [d.code for d in caught.value.diagnostics] == ["TIL502"]
+
+
+@st.composite
+def constrained_blocks(draw: st.DrawFn) -> Block:
+    kinds = st.sampled_from([Tags(), Tags(), Tags.of("unroll")])
+    indices = tuple(Index(name, draw(st.integers(1, 5)), None, draw(kinds)) for name in "ijk")
+    coefficients = st.dictionaries(st.sampled_from("ijk"), st.integers(-2, 2), max_size=3)
+    constraint = st.builds(Affine.of, coefficients, st.integers(-4, 4))
+    return Block("k", indices=indices, constraints=tuple(draw(st.lists(constraint, max_size=4))))
+
+
+@given(constrained_blocks())
+@examples(300)
+def test_loops_visit_the_points_of_the_block_in_order(block: Block) -> None:
+    plan, values = planned(block)
+    visited: list[tuple[int, ...]] = []
+
+    def at(affine: Affine, point: dict[str, int]) -> int:
+        return int(affine.substitute({name: Affine.constant(n) for name, n in point.items()}).offset)
+
+    def run(depth: int, point: dict[str, int]) -> None:
+        if depth == len(plan.loops):
+            if all(at(guard, point) >= 0 for guard in plan.inner_guards):
+                visited.append(tuple(at(values[index.name], point) for index in block.indices))
+            return
+        loop = plan.loops[depth]
+        if any(at(guard, point) < 0 for guard in loop.guards):
+            return
+        begin = max([0, *(at(bound, point) for bound in loop.lower)])
+        end = min([loop.range, *(at(bound, point) for bound in loop.upper)])
+        for number in range(begin, end):
+            run(depth + 1, {**point, loop.counter.name: number})
+
+    run(0, {})
+    points = itertools.product(*(range(index.range) for index in block.indices))
+    names = [index.name for index in block.indices]
+    valid = [p for p in points if all(at(c, dict(zip(names, p, strict=True))) >= 0 for c in block.constraints)]
+    assert visited == valid
