@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from tileir.core.errors import BackendError
+from tileir_llvm.compiler import object_code
+from tileir_llvm.host import device
+from tileir_llvm.loader import Code, load_code
+
+TEXT = "define i64 @twice(i64 %x) { %y = add i64 %x, %x ret i64 %y }\ndefine i64 @seven() { ret i64 7 }"
+FEATURES = device().features
+
+
+def loaded(*symbols: str) -> Code:
+    return load_code(object_code(TEXT, FEATURES), symbols, FEATURES)
+
+
+def test_functions_are_found_in_the_order_of_the_request() -> None:
+    code = loaded("seven", "twice")
+    seven, twice = code.addresses
+    assert ctypes.CFUNCTYPE(ctypes.c_int64)(seven)() == 7
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(twice)(21) == 42
+
+
+def test_the_same_names_may_be_loaded_again() -> None:
+    first, second = loaded("seven"), loaded("seven")
+    assert first.addresses != second.addresses
+
+
+@pytest.mark.parametrize("code", [b"", b"not an object", b"\x7fELF" + bytes(100)])
+def test_broken_code_is_refused(code: bytes) -> None:
+    with pytest.raises(BackendError) as caught:
+        load_code(code, ("seven",), FEATURES)
+    assert [d.code for d in caught.value.diagnostics] == ["TIL806"]
+
+
+def test_a_missing_symbol_is_refused() -> None:
+    with pytest.raises(BackendError):
+        loaded("eight")
