@@ -18,10 +18,16 @@ class Target:
         threads: How many groups of a grid run at the same time.
         cache_bytes: Data cache sizes, innermost first; empty where unknown.
         local_bytes: Memory shared by the threads of a group; 0 where groups have one thread.
+        group_threads: Most threads that a group may have; 1 where groups have one thread.
+        group_width: How many neighbouring threads run in lock-step and have their accesses to memory joined.
+        max_lanes: Most lanes of a vector; 0 where only ``vector_bytes`` bounds them.
+        alignment: Bytes to which the memory of every argument is aligned, beyond that of its elements.
         scratch: Whether kernels may ask for a per-group scratch array larger than registers.
         index_dtype: Integer type of offsets and loop variables.
         native: Operations, by name, that the back end computes itself at least as accurately as the
             expansions of :mod:`tileir.semtree.expansions`.
+        pipeline: The passes that programs get: a name of :data:`tileir.passes.catalog.PIPELINES`, or a pipeline's
+            text.
 
     """
 
@@ -31,10 +37,16 @@ class Target:
     threads: int = 1
     cache_bytes: tuple[int, ...] = (32 * 1024, 512 * 1024)
     local_bytes: int = 0
+    group_threads: int = 1
+    group_width: int = 1
+    max_lanes: int = 0
+    alignment: int = 1
     scratch: bool = True
     index_dtype: DType = DType.I64
     native: tuple[str, ...] = ()
+    pipeline: str = "cpu"
 
     def lanes(self, dtype: DType) -> int:
         """Return how many elements of ``dtype`` fill a vector register; at least 1."""
-        return max(1, self.vector_bytes // dtype.itemsize)
+        lanes = max(1, self.vector_bytes // dtype.itemsize)
+        return min(lanes, self.max_lanes) if self.max_lanes else lanes

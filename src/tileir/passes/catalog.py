@@ -91,8 +91,12 @@ PIPELINES: Final[Mapping[str, Callable[[Target], tuple[Pass, ...]]]] = MappingPr
 
 
 def pipeline_for(target: Target) -> tuple[Pass, ...]:
-    """Return the passes that a target gets when nobody asks for others."""
-    return cpu(target)
+    """Return the passes that a target gets when nobody asks for others.
+
+    Raises:
+        TileError: ``target.pipeline`` is no pipeline, as :func:`resolve_pipeline` says.
+    """
+    return resolve_pipeline(target.pipeline, target)
 
 
 def parse_pipeline(text: str) -> tuple[Pass, ...]:
