@@ -11,6 +11,7 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.target import Target
 from tileir.runtime.events import PendingEvent
 from tileir.runtime.interface import Backend, DeviceInfo
+from tileir.runtime.mapping import map_host
 from tileir.semtree.interpreter import CompiledKernel, compile_kernel
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.printer import to_text
@@ -33,6 +34,8 @@ class Memory:
 
     def host(self) -> Bytes:
         return self.content
+
+    map_current = map_discard = map_host
 
 
 @attrs.frozen

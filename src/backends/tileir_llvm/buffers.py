@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 import numpy as np
 
+from tileir.runtime.mapping import map_host
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -35,6 +37,8 @@ class HostBuffer:
     def host(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """Return the memory as bytes."""
         return self.array.reshape(-1).view(np.uint8)
+
+    map_current = map_discard = map_host
 
 
 def wrap(array: np.ndarray[Any, Any]) -> HostBuffer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
@@ -11,6 +11,7 @@ from tileir.core.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     import numpy as np
 
@@ -21,7 +22,11 @@ API_VERSION: Final = 1
 
 
 class Event(Protocol):
-    """Something that completes later. A failed event makes everything that waits for it fail with its error."""
+    """Something that completes later. A failed event makes everything that waits for it fail with its error.
+
+    An event may have a method ``then(callback)`` beside these, which calls ``callback()`` once, from any thread, when
+    the event has completed or failed; others that wait for it then need no thread to do so.
+    """
 
     @property
     def done(self) -> bool:
@@ -48,6 +53,18 @@ class Buffer(Protocol):
 
     def host(self) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
         """Return the memory as bytes where the host can see it without a copy, else None."""
+        ...
+
+    def map_current(self, after: Sequence[Event] = ()) -> AbstractContextManager[np.ndarray[Any, np.dtype[np.uint8]]]:
+        """Give the host the content, to read and to change, once all of ``after`` have completed.
+
+        The bytes are valid inside the ``with`` statement; when it ends, the buffer holds what they hold. For buffers
+        with :meth:`host`, :func:`tileir.runtime.mapping.map_host` is this method and the next one.
+        """
+        ...
+
+    def map_discard(self, after: Sequence[Event] = ()) -> AbstractContextManager[np.ndarray[Any, np.dtype[np.uint8]]]:
+        """Do the same where nobody needs the content so far: the bytes are undefined at first."""
         ...
 
 
@@ -103,8 +120,34 @@ class Kernel(Protocol):
         ...
 
 
+class BoundKernel(Protocol):
+    """A kernel with its buffers, which it keeps alive, checked and packed once for many launches."""
+
+    def run(self, after: Sequence[Event] = ()) -> Event:
+        """Do what :meth:`Kernel.run` does."""
+        ...
+
+    def launch(self) -> None:
+        """Do what :meth:`Kernel.launch` does."""
+        ...
+
+
+@runtime_checkable
+class BindingKernel(Kernel, Protocol):
+    """What a kernel may offer beyond :class:`Kernel`; plans use it for memory that stays from run to run."""
+
+    def bind(self, buffers: Sequence[Any]) -> BoundKernel:
+        """Return a launch on these buffers. It may run again and again, by one thread at a time."""
+        ...
+
+
 class Executor(Protocol[L_contra]):
-    """Owns memory and launches kernels on one device."""
+    """Owns memory and launches kernels on one device.
+
+    An executor may have an attribute ``asynchronous``. Where it is true, :meth:`Kernel.run` and :meth:`copy` only
+    submit work, so that one thread can hand over a whole program: a plan then passes the events of launches on to
+    those that depend on them, and waits once, at the end. Otherwise it launches one kernel after the other.
+    """
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return fresh memory with undefined content, aligned to at least 64 bytes."""
@@ -124,6 +167,24 @@ class Executor(Protocol[L_contra]):
 
     def close(self) -> None:
         """Wait for all work, stop threads and give memory back; the executor is not used afterwards."""
+        ...
+
+
+@runtime_checkable
+class PartingExecutor(Protocol):
+    """What an executor may offer beyond :class:`Executor`, so that temporaries share one piece of memory.
+
+    Plans need it only where the host cannot see the memory; elsewhere they wrap parts of it.
+
+    Attributes:
+        part_alignment: What the offset of each part is a multiple of.
+
+    """
+
+    part_alignment: int
+
+    def part(self, buffer: Any, offset: int, nbytes: int) -> Buffer:
+        """Return a buffer over ``nbytes`` bytes of another one, from ``offset`` on, which it keeps alive."""
         ...
 
 

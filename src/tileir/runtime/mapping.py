@@ -1,0 +1,36 @@
+"""The host's view of memory that it can see without a copy."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+
+    from tileir.runtime.interface import Event
+
+
+class HostVisible(Protocol):
+    """A buffer whose memory the host can always see."""
+
+    def host(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Return the memory as bytes."""
+        ...
+
+
+@contextmanager
+def map_host(buffer: HostVisible, after: Sequence[Event] = ()) -> Iterator[np.ndarray[Any, np.dtype[np.uint8]]]:
+    """Wait for all of ``after``, then yield the memory itself, so that nothing has to be copied back.
+
+    A class of host buffers says ``map_current = map_discard = map_host``.
+
+    Raises:
+        BaseException: what an event of ``after`` failed with.
+
+    """
+    for event in after:
+        event.wait()
+    yield buffer.host()
