@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.ir import GridLevel, ParamAccess, Type
+from tileir.semtree.threads import one_thread
 from tileir_llvm.conversions import integer
 from tileir_llvm.expressions import Environment
 from tileir_llvm.integers import apply_integer
@@ -19,7 +20,6 @@ from tileir_llvm.layout import ALIGNMENT, layout
 from tileir_llvm.memory import Place
 from tileir_llvm.statements import Statements, assigned_variables, has_vectors
 from tileir_llvm.text import FunctionText, ModuleText, Value
-from tileir_llvm.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from tileir.semtree import interpreter
 from tileir.semtree.ir import Barrier, GridIndex, GridLevel
 from tileir.semtree.parser import parse_kernel
 from tileir.semtree.rewrite import expressions, statements, walk
-from tileir_llvm.threads import one_thread
+from tileir.semtree.threads import one_thread
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
