@@ -106,6 +106,8 @@ _BACKENDS: Final = {
     "TIL805": "the compiler of a back end failed",
     "TIL806": "saved code that is not usable, or a form of code that does not exist",
     "TIL807": "an executor that was closed",
+    "TIL808": "a device that failed while it worked",
+    "TIL809": "a device that a forked child cannot use",
 }
 _COMMANDS: Final = {
     "TIL901": "a file cannot be read or written",
