@@ -1,0 +1,25 @@
+"""What the text of kernels may use of a device: a plain value, made from what the driver reports."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen
+class Features:
+    """Facts of one device, or of what several have in common.
+
+    Attributes:
+        version: Of OpenCL C.
+        fp64: Whether double precision exists; kernels with f64 are refused without it.
+        fp16: Whether ``half`` is a type of values (``cl_khr_fp16``). Where it is not, only memory holds halves.
+        max_lanes: Most lanes of a vector: 1, 2, 4, 8 or 16. Wider vectors of a kernel are split.
+        max_vector_bytes: Most bytes of a vector, where the driver cannot be trusted with all that the language has.
+
+    """
+
+    version: tuple[int, int] = (1, 2)
+    fp64: bool = True
+    fp16: bool = False
+    max_lanes: int = 16
+    max_vector_bytes: int = 128
