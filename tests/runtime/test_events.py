@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -10,6 +14,9 @@ from strategies.processes import in_forked_child
 from tileir.core.errors import BackendError
 from tileir.runtime import events
 from tileir.runtime.events import PendingEvent, Scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @attrs.define(eq=False)
@@ -75,6 +82,100 @@ def test_a_failure_reaches_all_that_depends_on_it() -> None:
         assert caught.value is error
     assert ran == []
     assert end.duration is None
+    scheduler.close()
+
+
+def test_every_waiter_gets_the_error_as_it_was() -> None:
+    scheduler = Scheduler("test")
+
+    def fail() -> None:
+        raise ValueError("broken")
+
+    failed = scheduler.submit(fail)
+    dependent = scheduler.submit(lambda: None, [failed])
+    seen: list[tuple[BaseException, list[str]]] = []
+    for event in (failed, dependent, failed):
+        try:
+            raise KeyError("handled by the waiter")
+        except KeyError:
+            with pytest.raises(ValueError, match="broken") as caught:
+                event.wait()
+        names = [entry.name for entry in traceback.extract_tb(caught.value.__traceback__)]
+        seen.append((caught.value, names))
+    assert len({id(error) for error, _ in seen}) == 1
+    assert seen[0][0].__context__ is None
+    assert all(names.count("fail") == 1 and names[-1] == "fail" for _, names in seen)
+    assert seen[0][1] == seen[2][1]  # it does not grow
+    scheduler.close()
+
+
+def test_independent_tasks_run_at_the_same_time() -> None:
+    scheduler = Scheduler("test", threads=2)
+    meeting = threading.Barrier(2)
+    first, second = scheduler.submit(lambda: meeting.wait(10)), scheduler.submit(lambda: meeting.wait(10))
+    first.wait()
+    second.wait()
+    scheduler.close()
+
+
+def test_tasks_that_wait_hold_no_thread() -> None:
+    scheduler = Scheduler("test")
+    gates = [PendingEvent() for _ in range(20)]
+    waiting = [scheduler.submit(lambda: None, [gate]) for gate in gates]
+    scheduler.submit(lambda: None).wait()
+    for gate in reversed(gates):
+        gate.complete()
+    for event in waiting:
+        event.wait()
+    scheduler.close()
+
+
+def test_no_more_threads_than_were_asked_for() -> None:
+    scheduler = Scheduler("test-few", threads=3)
+    most: list[int] = []
+
+    def work() -> None:
+        time.sleep(0.001)
+        most.append(sum(thread.name == "test-few" for thread in threading.enumerate()))
+
+    for event in [scheduler.submit(work) for _ in range(30)]:
+        event.wait()
+    assert max(most) <= 3
+    scheduler.close()
+
+
+def test_idle_threads_keep_no_memory() -> None:
+    scheduler = Scheduler("test")
+    buffer = ForeignEvent()
+    alive = weakref.ref(buffer)
+    scheduler.submit(partial(repr, buffer)).wait()
+    del buffer
+    deadline = time.monotonic() + 10
+    while alive() is not None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert alive() is None
+    scheduler.close()
+
+
+def test_a_task_may_close_its_scheduler() -> None:
+    scheduler = Scheduler("test")
+    scheduler.submit(scheduler.close).wait()
+
+
+def test_an_event_with_callbacks_needs_no_thread() -> None:
+    @attrs.define(eq=False)
+    class Telling(ForeignEvent):
+        callbacks: list[Callable[[], None]] = attrs.field(factory=list)
+
+        def then(self, callback: Callable[[], None]) -> None:
+            self.callbacks.append(callback)
+
+    scheduler, telling = Scheduler("test"), Telling()
+    event = scheduler.submit(lambda: None, [telling])
+    assert not any(thread.name == "tileir-watch" for thread in threading.enumerate())
+    telling.flag.set()
+    telling.callbacks[0]()
+    event.wait()
     scheduler.close()
 
 
@@ -154,7 +255,9 @@ def test_a_forked_child_starts_anew() -> None:
     def child() -> bool:
         ran: list[int] = []
         scheduler.submit(lambda: ran.append(1)).wait()
-        return ran == [1]
+        with pytest.raises(BackendError) as lost:
+            waiting.wait()
+        return ran == [1] and lost.value.diagnostics[0].code == "TIL809"
 
     assert in_forked_child(child)
     gate.complete()

@@ -35,13 +35,14 @@ SPLIT_OPERATIONS: Final = 250_000
 class LLVMExecutor:
     """Runs kernels in the calling thread and, where they are large, in a pool of threads beside it.
 
-    It may be used from several threads. A launch that finds the pool taken runs on its own thread.
+    It may be used from several threads, and what is submitted runs in as many as the pool has: independent work at the
+    same time. A launch that finds the pool taken runs on its own thread.
     """
 
     device: DeviceInfo
     options: Options
     pool: ThreadPool = attrs.field(init=False)
-    scheduler: Scheduler = attrs.field(factory=lambda: Scheduler("tileir-llvm"), init=False)
+    scheduler: Scheduler = attrs.field(init=False)
     closed: bool = attrs.field(default=False, init=False)
     _spare: deque[HostBuffer] = attrs.field(factory=deque, init=False)
     _codes: weakref.WeakKeyDictionary[LLVMLibrary, Code] = attrs.field(factory=weakref.WeakKeyDictionary, init=False)
@@ -50,6 +51,10 @@ class LLVMExecutor:
     def _make_pool(self) -> ThreadPool:
         available = self.device.target.threads
         return ThreadPool(min(self.options.threads or available, available), self.device.features)
+
+    @scheduler.default
+    def _make_scheduler(self) -> Scheduler:
+        return Scheduler("tileir-llvm", self.pool.threads)
 
     def allocate(self, nbytes: int) -> HostBuffer:
         """Return fresh memory with undefined content, aligned to 64 bytes."""

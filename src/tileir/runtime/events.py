@@ -1,39 +1,63 @@
-"""Events that complete later, and a thread that runs work when the events it depends on have completed."""
+"""Events that complete later, and threads that run work when the events it depends on have completed."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 import time
-import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.forking import renew_in_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from types import TracebackType
 
     from tileir.runtime.interface import Event
 
 
 IDLE_SECONDS: Final = 5.0
-"""How long a scheduler's thread stays without work."""
+"""How long a thread of a scheduler stays without work."""
+
+
+@attrs.frozen(eq=False)
+class Failure:
+    """An error as it was when it was caught.
+
+    Raising an exception object adds to its traceback and sets its context. As every waiter raises the same object,
+    each of them starts from what they were.
+    """
+
+    error: BaseException
+    _traceback: TracebackType | None
+    _context: BaseException | None
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Note the state of an error."""
+        return cls(error, error.__traceback__, error.__context__)
+
+    def reraise(self) -> NoReturn:
+        """Raise the error."""
+        try:
+            raise self.error.with_traceback(self._traceback)
+        finally:
+            self.error.__context__ = self._context  # not what the waiter happens to handle
 
 
 @attrs.define(eq=False)
 class PendingEvent:
     """An event that somebody completes: an executor when its work is done, or the user.
 
-    It fulfils :class:`tileir.runtime.interface.Event`.
+    It fulfils :class:`tileir.runtime.interface.Event`, with ``then``.
     """
 
     _condition: threading.Condition = attrs.field(factory=threading.Condition, init=False, repr=False)
     _done: bool = attrs.field(default=False, init=False)
-    _error: BaseException | None = attrs.field(default=None, init=False)
+    _failure: Failure | None = attrs.field(default=None, init=False)
     _duration: float | None = attrs.field(default=None, init=False)
     _callbacks: list[Callable[[], None]] = attrs.field(factory=list, init=False, repr=False)
 
@@ -47,21 +71,26 @@ class PendingEvent:
         """Seconds that the work took; None before completion or where it is not measured."""
         return self._duration
 
+    @property
+    def failure(self) -> Failure | None:
+        """What it failed with; None before, and where it completed."""
+        return self._failure
+
     def wait(self) -> None:
         """Block until it completes; raise the original error when it, or something it waited for, failed."""
         if not self._done:
             with self._condition:
                 self._condition.wait_for(lambda: self._done)
-        if self._error is not None:
-            raise self._error
+        if self._failure is not None:
+            self._failure.reraise()
 
     def complete(self, duration: float | None = None) -> None:
         """Mark it as completed; what completed or failed before stays as it is."""
         self._finish(None, duration)
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException | Failure) -> None:
         """Mark it as failed; what completed or failed before stays as it is."""
-        self._finish(error, None)
+        self._finish(error if isinstance(error, Failure) else Failure.of(error), None)
 
     def then(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once it has completed or failed: now, or later in the thread that completes it."""
@@ -71,15 +100,36 @@ class PendingEvent:
                 return
         callback()
 
-    def _finish(self, error: BaseException | None, duration: float | None) -> None:
+    def abandon(self, error: BaseException) -> None:
+        """Mark it as failed in a forked child; nobody is told, as everything of the parent is abandoned there.
+
+        A thread of the parent may have held its lock.
+        """
+        self._condition = threading.Condition()
+        if not self._done:
+            self._failure, self._done = Failure.of(error), True
+            self._callbacks.clear()
+
+    def _finish(self, failure: Failure | None, duration: float | None) -> None:
         with self._condition:
             if self._done:
                 return
-            self._error, self._duration, self._done = error, duration, True
+            self._failure, self._duration, self._done = failure, duration, True
             self._condition.notify_all()
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()
+
+
+def failure_of(event: Event) -> Failure | None:
+    """Wait for an event, and return what it failed with."""
+    if isinstance(event, PendingEvent) and event.done:
+        return event.failure
+    try:
+        event.wait()
+    except BaseException as error:  # whoever asks decides what to do about it
+        return Failure.of(error)
+    return None
 
 
 @attrs.define(eq=False)
@@ -93,10 +143,13 @@ class _Task:
 
     def run(self) -> None:
         """Do the work, unless something that it waited for failed: then fail with the same error."""
+        for event in self.after:
+            failure = failure_of(event)
+            if failure is not None:
+                self.event.fail(failure)
+                return
+        start = time.perf_counter()
         try:
-            for event in self.after:
-                event.wait()
-            start = time.perf_counter()
             self.work()
         except BaseException as error:  # the error belongs to whoever waits for the event
             self.event.fail(error)
@@ -106,21 +159,24 @@ class _Task:
 
 @attrs.define(eq=False)
 class Scheduler:
-    """Runs tasks one after the other in a thread of its own, each as soon as all its events have completed.
+    """Runs tasks in up to ``threads`` threads of its own, each as soon as all its events have completed.
 
-    The thread starts when there is a task, and ends after :data:`IDLE_SECONDS` without one. In a forked child
-    the tasks of the parent are forgotten.
+    Threads start when there are tasks, and end after :data:`IDLE_SECONDS` without one. A task never holds a thread
+    while it waits for its events, so tasks that depend on one another cannot block each other. In a forked child the
+    tasks of the parent fail, as the threads that would run them do not exist there.
     """
 
     name: str
+    threads: int = 1
     _condition: threading.Condition = attrs.field(factory=threading.Condition, init=False)
     _ready: deque[_Task] = attrs.field(factory=deque, init=False)
-    _unfinished: int = attrs.field(default=0, init=False)
-    _thread: threading.Thread | None = attrs.field(default=None, init=False)
+    _unfinished: set[_Task] = attrs.field(factory=set, init=False)
+    _workers: set[threading.Thread] = attrs.field(factory=set, init=False)
+    _idle: int = attrs.field(default=0, init=False)
     _closed: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        _schedulers.add(self)
+        renew_in_children(self)
 
     def submit(self, work: Callable[[], object], after: Iterable[Event] = ()) -> PendingEvent:
         """Do ``work`` once all of ``after`` have completed; an event that failed makes the result fail likewise.
@@ -134,60 +190,74 @@ class Scheduler:
         with self._condition:
             if self._closed:
                 raise BackendError((Diagnostic("TIL807", "this executor was closed; open another one"),))
-            self._unfinished += 1
+            self._unfinished.add(task)
         for event in events:
             _notify(event, lambda: self._release(task))
         self._release(task)
         return task.event
 
     def close(self) -> None:
-        """Wait for all tasks and stop the thread."""
+        """Wait for all tasks and stop the threads; a task may do it as the last one."""
+        own = threading.current_thread()
         with self._condition:
             self._closed = True
-            self._condition.wait_for(lambda: self._unfinished == 0)
+            others = 1 if own in self._workers else 0
+            self._condition.wait_for(lambda: len(self._unfinished) <= others)
             self._condition.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            workers = tuple(self._workers)
+        for worker in workers:
+            if worker is not own:
+                worker.join()
 
-    def forget_tasks(self) -> None:
-        """Start anew in a forked child, where the parent's thread does not exist and its locks may be taken."""
+    def renew(self) -> None:
+        """Start anew in a forked child: fail what only a thread of the parent could finish."""
         self._condition = threading.Condition()
+        lost = tuple(self._unfinished)
         self._ready.clear()
-        self._unfinished = 0
-        self._thread = None
+        self._unfinished.clear()
+        self._workers.clear()
+        self._idle = 0
+        message = "the process forked before this was done; do it again in the child"
+        for task in lost:
+            task.event.abandon(BackendError((Diagnostic("TIL809", message),)))
 
     def _release(self, task: _Task) -> None:
         """Count down the events that a task waits for, and queue it after the last one."""
         with self._condition:
             task.waiting -= 1
-            if task.waiting:
+            if task.waiting or task not in self._unfinished:
                 return
             self._ready.append(task)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name=self.name, daemon=True)
-                self._thread.start()
+            if self._idle < len(self._ready) and len(self._workers) < self.threads:
+                worker = threading.Thread(target=self._serve, name=self.name, daemon=True)
+                self._workers.add(worker)
+                worker.start()
             self._condition.notify_all()
 
     def _serve(self) -> None:
         while True:
             with self._condition:
                 if not self._ready and not self._closed:
+                    self._idle += 1
                     self._condition.wait_for(lambda: self._ready or self._closed, IDLE_SECONDS)
+                    self._idle -= 1
                 if not self._ready:
-                    self._thread = None
+                    self._workers.discard(threading.current_thread())
+                    self._condition.notify_all()
                     return
                 task = self._ready.popleft()
             task.run()
             with self._condition:
-                self._unfinished -= 1
+                self._unfinished.discard(task)
                 self._condition.notify_all()
+            del task  # an idle thread keeps no memory alive
 
 
 def _notify(event: Event, callback: Callable[[], None]) -> None:
     """Call ``callback`` once ``event``, which may be of another executor, has completed or failed."""
-    if isinstance(event, PendingEvent):
-        event.then(callback)
+    then = getattr(event, "then", None)
+    if then is not None:
+        then(callback)
     elif event.done:
         callback()
     else:
@@ -195,18 +265,5 @@ def _notify(event: Event, callback: Callable[[], None]) -> None:
 
 
 def _watch(event: Event, callback: Callable[[], None]) -> None:
-    with contextlib.suppress(Exception):  # the task waits again, and reports the error
-        event.wait()
+    failure_of(event)  # the task asks again, and passes it on
     callback()
-
-
-_schedulers: Final[weakref.WeakSet[Scheduler]] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for scheduler in tuple(_schedulers):
-        scheduler.forget_tasks()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
