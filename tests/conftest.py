@@ -1,8 +1,11 @@
-"""What all tests share: the effort of property tests, and the fixture for golden texts."""
+"""What all tests share: the effort of property tests, a cache on disk, and the fixture for golden texts."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +19,23 @@ if TYPE_CHECKING:
 register_profiles()
 
 GOLDEN = Path(__file__).parent / "golden"
+CACHE = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden texts instead of comparing")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give this session, with its workers and all processes that tests start, a cache on disk of its own."""
+    if not hasattr(config, "workerinput"):
+        config.stash[CACHE] = os.environ["TILEIR_CACHE_DIR"] = tempfile.mkdtemp(prefix="tileir-cache-")
+        os.environ.pop("TILEIR_CACHE", None)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if CACHE in config.stash:
+        shutil.rmtree(config.stash[CACHE], ignore_errors=True)
 
 
 @pytest.fixture

@@ -1,0 +1,117 @@
+"""The file format of one entry of the disk cache: a header that proves the rest, a table, and named parts.
+
+::
+
+    magic   8 bytes   b"tileir" and the version of this format
+    key    32 bytes   what the entry was stored for
+    digest 32 bytes   SHA-256 of everything that follows the header
+    size    8 bytes   length of that
+    length  4 bytes   of the table
+    table             JSON: {"about": {name: text}, "parts": [[name, stored size, size]]}
+    parts             one after the other, compressed by zlib where the two sizes differ
+
+Numbers are little-endian. Nothing of it is executed or unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zlib
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FORMAT: Final = 1
+MAGIC: Final = b"tileir" + FORMAT.to_bytes(2, "little")
+HEADER: Final = struct.Struct("<8s32s32sQ")
+LENGTH: Final = struct.Struct("<I")
+
+COMPRESSED: Final = 1024
+"""Parts of at least so many bytes are compressed."""
+
+
+class BrokenEntryError(ValueError):
+    """A file that is not an entry, not the entry that was asked for, or not whole; the message says which."""
+
+
+@attrs.frozen
+class Table:
+    """What stands before the parts: facts for people, and for each part its name, stored size and size."""
+
+    about: Mapping[str, str]
+    parts: tuple[tuple[str, int, int], ...]
+
+
+def encode(key: bytes, about: Mapping[str, str], parts: Mapping[str, bytes]) -> tuple[bytes, ...]:
+    """Return the content of an entry in pieces, to be written one after the other."""
+    stored = [_packed(content) for content in parts.values()]
+    rows = [[name, len(piece), len(part)] for (name, part), piece in zip(parts.items(), stored, strict=True)]
+    table = json.dumps({"about": dict(about), "parts": rows}, separators=(",", ":")).encode()
+    pieces = (LENGTH.pack(len(table)), table, *stored)
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return HEADER.pack(MAGIC, key, digest.digest(), sum(map(len, pieces))), *pieces
+
+
+def decode(key: bytes, content: bytes) -> Mapping[str, bytes]:
+    """Return the parts of an entry, having proved that they are what was stored for ``key``.
+
+    Raises:
+        BrokenEntryError: They are not.
+
+    """
+    digest, size = _header(key, content)
+    payload = memoryview(content)[HEADER.size :]
+    if len(payload) != size:
+        raise BrokenEntryError(f"it has {len(payload)} bytes where {size} were stored")
+    if hashlib.sha256(payload).digest() != digest:
+        raise BrokenEntryError("its digest is not that of its content")
+    start, parts = HEADER.size + LENGTH.size + LENGTH.unpack_from(payload)[0], {}
+    for name, stored, length in table_of(key, content).parts:
+        piece = bytes(content[start : start + stored])
+        try:
+            parts[name] = piece if stored == length else zlib.decompress(piece, bufsize=length)
+        except zlib.error as error:
+            raise BrokenEntryError(f"part {name!r} cannot be unpacked: {error}") from None
+        start += stored
+    return parts
+
+
+def table_of(key: bytes, beginning: bytes) -> Table:
+    """Return the table of an entry of which at least header and table are given; its digest is not checked.
+
+    Raises:
+        BrokenEntryError: It is no entry, or that of another key.
+
+    """
+    _header(key, beginning)
+    try:
+        (length,) = LENGTH.unpack_from(beginning, HEADER.size)
+        start = HEADER.size + LENGTH.size
+        document = json.loads(beginning[start : start + length])
+        about = {str(name): str(text) for name, text in document["about"].items()}
+        return Table(about, tuple((str(name), int(stored), int(size)) for name, stored, size in document["parts"]))
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BrokenEntryError(f"its table cannot be read: {error}") from None
+
+
+def _header(key: bytes, content: bytes) -> tuple[bytes, int]:
+    if len(content) < HEADER.size:
+        raise BrokenEntryError(f"it ends after {len(content)} bytes")
+    magic, stored_key, digest, size = HEADER.unpack_from(content)
+    if magic != MAGIC:
+        raise BrokenEntryError(f"it does not begin as an entry of format {FORMAT}")
+    if stored_key != key:
+        raise BrokenEntryError("it was stored for another key")
+    return digest, size
+
+
+def _packed(content: bytes) -> bytes:
+    packed = zlib.compress(content, 1) if len(content) >= COMPRESSED else content
+    return packed if len(packed) < len(content) else content

@@ -1,0 +1,323 @@
+"""A cache on disk whose entries are content-addressed, verified when read, and shared by processes without locks.
+
+An entry is one file, ``KIND-KEY``, that appears and is replaced as a whole, so that readers, writers and those that
+were killed never see or leave half of one. Trust rests on who owns the directory: see
+:mod:`tileir.runtime.private_directory`. Whatever goes wrong is a miss, never an error of the caller.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.runtime.cache_entry import BrokenEntryError, decode, encode, table_of
+from tileir.runtime.private_directory import OpenDirectory, UntrustedError, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from logging import Logger
+
+DIRECTORY_VARIABLE: Final = "TILEIR_CACHE_DIR"
+"""Environment variable that names the directory of the cache."""
+
+SWITCH_VARIABLE: Final = "TILEIR_CACHE"
+"""Environment variable that turns the cache on disk off, by ``0``, ``off``, ``no`` or ``false``."""
+
+LIMIT: Final = 1 << 30
+"""How many bytes a cache holds where its maker does not say."""
+
+KEPT: Final = 0.8
+"""The part of the limit that is still used after entries were dropped."""
+
+BLOCK: Final = 4096
+"""Sizes count in such blocks, as on most disks."""
+
+USAGE: Final = "usage"
+"""A file with one byte for each block that was stored since somebody last looked at all entries."""
+
+ABANDONED_SECONDS: Final = 3600.0
+"""Temporary files of this age have no writer any more."""
+
+_ENTRY: Final = re.compile(r"([a-z]+)-([0-9a-f]{64})")
+_TEMPORARY: Final = re.compile(r"\.[0-9]+-[0-9a-f]{16}\.tmp")
+_TABLE_BYTES: Final = 1 << 16
+
+
+def digest_of(*values: str | bytes) -> str:
+    """Return the SHA-256 of a sequence of values, in hexadecimal: a key. No two sequences share one."""
+    digest = hashlib.sha256()
+    for value in values:
+        content = value.encode(errors="surrogatepass") if isinstance(value, str) else value
+        digest.update(len(content).to_bytes(8, "little"))
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def cache_directory() -> Path | None:
+    """Return where this user's cache is or would be, by environment and platform; None where it is turned off.
+
+    Nothing is made or checked: that is what :func:`tileir.runtime.private_directory.opened` does.
+    """
+    if os.environ.get(SWITCH_VARIABLE, "").lower() in ("0", "off", "no", "false"):
+        return None
+    named = os.environ.get(DIRECTORY_VARIABLE)
+    try:
+        return Path(named).expanduser().absolute() if named else _platform_directory() / "tileir"
+    except RuntimeError:  # the user has no home
+        return None
+
+
+def _platform_directory() -> Path:
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        return Path(local) if local else Path.home() / "AppData" / "Local"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return named if named.is_absolute() else Path.home() / ".cache"  # relative ones are to be ignored
+
+
+@attrs.frozen
+class Entry:
+    """What is known of an entry without reading all of it.
+
+    Attributes:
+        kind: What sort of thing it holds.
+        key: What it was stored for.
+        size: Bytes on disk.
+        stored: When it was stored, in seconds since 1970.
+        used: When it was last read or stored.
+        about: Facts for people; empty where the file cannot be read.
+
+    """
+
+    kind: str
+    key: str
+    size: int
+    stored: float
+    used: float
+    about: Mapping[str, str]
+
+
+@attrs.frozen
+class DiskCache:
+    """Entries in one directory, which is made when the first one is stored. Any number of threads and processes.
+
+    Attributes:
+        directory: Where it is; the user's alone, or it is not used.
+        limit: How many bytes it may hold; those that were not used for longest are dropped.
+
+    """
+
+    directory: Path
+    limit: int = LIMIT
+
+    def get(self, kind: str, key: str) -> Mapping[str, bytes] | None:
+        """Return the parts of an entry; None where there is none that can be trusted."""
+        name = _name(kind, key)
+        try:
+            with opened(self.directory) as folder:
+                content = self._read(folder, name, key)
+        except FileNotFoundError:
+            _log().info("miss: %s is not stored", name)
+            return None
+        except OSError as error:
+            _log().info("miss: %s: %s", name, error)
+            _warn_once(f"the cache on disk is not used: {self._reason(error)}")
+            return None
+        if content is not None:
+            _log().info("hit: %s, %d bytes", name, sum(map(len, content.values())))
+        return content
+
+    def _read(self, folder: OpenDirectory, name: str, key: str) -> Mapping[str, bytes] | None:
+        try:
+            with folder.reading(name) as descriptor:
+                with open(descriptor, "rb", buffering=0, closefd=False) as file:
+                    parts = decode(bytes.fromhex(key), file.readall())
+                _mark_used(descriptor)
+                return parts
+        except (BrokenEntryError, UntrustedError) as error:
+            _log().warning("miss: %s is dropped: %s", name, error)
+            folder.remove(name)
+            return None
+
+    def put(self, kind: str, key: str, parts: Mapping[str, bytes], about: Mapping[str, str]) -> bool:
+        """Store an entry in the place of any that there was; return whether that was possible."""
+        name = _name(kind, key)
+        pieces = encode(bytes.fromhex(key), about, parts)
+        size = sum(map(len, pieces))
+        if size > self.limit // 2:
+            _log().info("not stored: %s has %d bytes, and the cache takes %d", name, size, self.limit)
+            return False
+        try:
+            with opened(self.directory, create=True) as folder:
+                blocks = -(-size // BLOCK)
+                used = _count(folder, blocks)  # before the entry, so that no kill leaves it uncounted
+                folder.write(name, pieces)
+                if used == blocks or used * BLOCK > self.limit:
+                    self._sweep(folder)
+        except OSError as error:
+            _log().info("not stored: %s: %s", name, error)
+            _warn_once(f"the cache on disk is not used: {self._reason(error)}")
+            return False
+        _log().info("stored: %s, %d bytes", name, size)
+        return True
+
+    def drop(self, kind: str, key: str, reason: str) -> None:
+        """Remove an entry that turned out to be of no use."""
+        name = _name(kind, key)
+        _log().warning("%s is dropped: %s", name, reason)
+        try:
+            with opened(self.directory) as folder:
+                folder.remove(name)
+        except OSError as error:
+            _log().info("not dropped: %s: %s", name, error)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return all entries, the most recently used first.
+
+        Raises:
+            OSError: The directory cannot be read or must not be trusted; FileNotFoundError where there is none yet.
+
+        """
+        with opened(self.directory) as folder:
+            found = [_entry(folder, match, status) for match, status in _listed(folder, _ENTRY)]
+        return tuple(sorted(found, key=lambda entry: (-entry.used, entry.kind, entry.key)))
+
+    def clear(self) -> tuple[int, int]:
+        """Remove all entries, and return how many there were, and of how many bytes. Files of others stay.
+
+        Raises:
+            OSError: As for :meth:`entries`, or a file cannot be removed.
+
+        """
+        count = size = 0
+        with opened(self.directory) as folder:
+            for match, status in _listed(folder, _ENTRY):
+                folder.remove(match.string)
+                count, size = count + 1, size + status.st_size
+            for match, _ in _listed(folder, _TEMPORARY):
+                _discard(folder, match.string)
+            _discard(folder, USAGE)
+        return count, size
+
+    def _reason(self, error: OSError) -> str:
+        """Return what is wrong with the directory, without the names of single files."""
+        return f"{error}" if isinstance(error, UntrustedError) else f"{self.directory}: {error.strerror}"
+
+    def _sweep(self, folder: OpenDirectory) -> None:
+        """Count what is there, and drop what was not used for longest until the limit holds with some room."""
+        entries = sorted(_listed(folder, _ENTRY), key=lambda found: found[1].st_atime_ns)
+        used = sum(_rounded(status.st_size) for _, status in entries)
+        if used > self.limit:
+            for match, status in entries:
+                if used <= self.limit * KEPT:
+                    break
+                _discard(folder, match.string)
+                _log().info("evicted: %s, %d bytes", match.string, status.st_size)
+                used -= _rounded(status.st_size)
+        for match, status in _listed(folder, _TEMPORARY):
+            if time.time() - status.st_mtime > ABANDONED_SECONDS:
+                _discard(folder, match.string)
+        folder.write(USAGE, (bytes(used // BLOCK),))
+
+
+def default_disk_cache() -> DiskCache | None:
+    """Return the cache that environment and platform name; None where it is turned off."""
+    directory = cache_directory()
+    return None if directory is None else DiskCache(directory)
+
+
+def remember(key: str, content: bytes) -> None:
+    """Store what is costly to find out, such as what a driver can do, for the next processes of this user.
+
+    Args:
+        key: Everything that the answer depends on: versions, device, driver.
+        content: The answer.
+
+    """
+    cache_of_user = default_disk_cache()
+    if cache_of_user is not None:
+        cache_of_user.put("note", digest_of(key), {"content": content}, {"note": key})
+
+
+def recall(key: str) -> bytes | None:
+    """Return what :func:`remember` stored for ``key``; None where nothing is stored, or it cannot be trusted."""
+    cache_of_user = default_disk_cache()
+    parts = None if cache_of_user is None else cache_of_user.get("note", digest_of(key))
+    return None if parts is None else parts.get("content")
+
+
+def _name(kind: str, key: str) -> str:
+    name = f"{kind}-{key}"
+    if not _ENTRY.fullmatch(name):
+        raise ValueError(f"{name!r} is not a kind in lower-case letters and a SHA-256 in hexadecimal")
+    return name
+
+
+def _listed(folder: OpenDirectory, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[str], os.stat_result]]:
+    """Yield the files whose names match, but for those that go meanwhile."""
+    for name in sorted(folder.names()):
+        match = pattern.fullmatch(name)
+        if match:
+            try:
+                yield match, folder.status(name)
+            except FileNotFoundError:
+                continue
+
+
+def _entry(folder: OpenDirectory, match: re.Match[str], status: os.stat_result) -> Entry:
+    kind, key = match.groups()
+    try:
+        with folder.reading(match.string) as descriptor:
+            about = table_of(bytes.fromhex(key), os.read(descriptor, _TABLE_BYTES)).about
+    except (OSError, BrokenEntryError):
+        about = {}
+    return Entry(kind, key, status.st_size, status.st_mtime, status.st_atime, about)
+
+
+def _mark_used(descriptor: int) -> None:
+    """Set the time of access, which many systems do not keep by themselves."""
+    if os.utime in os.supports_fd:
+        try:
+            os.utime(descriptor, ns=(time.time_ns(), os.fstat(descriptor).st_mtime_ns))
+        except OSError as error:  # a disk that cannot be written to
+            _log().debug("time of access not set: %s", error)
+
+
+def _discard(folder: OpenDirectory, name: str) -> None:
+    with suppress(FileNotFoundError):
+        folder.remove(name)
+
+
+def _count(folder: OpenDirectory, blocks: int) -> int:
+    """Add to the count of blocks and return it."""
+    try:
+        return folder.append(USAGE, bytes(blocks))
+    except (UntrustedError, PermissionError):  # such as a file that the super-user made
+        folder.remove(USAGE)
+        return folder.append(USAGE, bytes(blocks))
+
+
+def _rounded(size: int) -> int:
+    return -(-size // BLOCK) * BLOCK
+
+
+@cache
+def _warn_once(message: str) -> None:
+    _log().warning("%s", message)
+
+
+def _log() -> Logger:
+    import logging  # most programs that import tileir never need it
+
+    return logging.getLogger("tileir.cache")
