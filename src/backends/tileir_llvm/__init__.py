@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.runtime.interface import Backend
+from tileir.runtime.interface import TOP_RANK, Backend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,5 +42,7 @@ def _executor(device: DeviceInfo, options: Options) -> LLVMExecutor:
     return LLVMExecutor(device, options)
 
 
-BACKEND: Final[Backend[LLVMLibrary]] = Backend("llvm", _devices, _compiler, _executor, forms=("llvm", "asm"))
+BACKEND: Final[Backend[LLVMLibrary]] = Backend(
+    "llvm", _devices, _compiler, _executor, forms=("llvm", "asm"), rank=TOP_RANK
+)
 """What the entry point of the group ``tileir.backends`` names."""

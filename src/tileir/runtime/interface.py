@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 API_VERSION: Final = 1
 """Version of this interface; a backend states the one that it was written for."""
 
+TOP_RANK: Final = 100
+"""The highest :attr:`Backend.rank`: where it has a device, back ends of other distributions are not even loaded."""
+
 
 class Event(Protocol):
     """Something that completes later. A failed event makes everything that waits for it fail with its error.
@@ -237,6 +240,8 @@ class Backend(Generic[L]):
         executor: Makes an executor for a device.
         forms: Kinds of generated text that :meth:`Library.listing` offers, such as ``"llvm"`` and ``"asm"``.
         api_version: The :data:`API_VERSION` it was written for.
+        rank: Which back end provides the device that nobody names: the one of the highest rank that has a device, the
+            first by name among equals. At most :data:`TOP_RANK`. With a negative rank a back end has to be named.
 
     """
 
@@ -246,3 +251,4 @@ class Backend(Generic[L]):
     executor: Callable[[DeviceInfo, Options], Executor[L]]
     forms: tuple[str, ...] = ()
     api_version: int = API_VERSION
+    rank: int = 0
