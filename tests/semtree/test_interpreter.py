@@ -146,6 +146,9 @@ def test_local_arrays_belong_to_one_group() -> None:
         ("B[group_id(0)] = C[1]; C[group_id(0)] = 1.0;", "grid(2)", "TIL558"),
         ("if (group_id(0) == 1) { B[0] = C[0]; } else { C[0] = 1.0; }", "grid(2)", "TIL558"),
         ("for (i64 i = 0; i < N[0]; i += 1) { B[i] = 1.0; }", "grid(1)", "TIL553"),
+        ("local f32 s[2] align(64); s[local_id(0)] = 1.0; B[local_id(0)] = s[0];", "grid(1) group(2)", "TIL558"),
+        ("B[local_id(0)] = 1.0; B[0] = 2.0;", "grid(1) group(2)", "TIL558"),
+        ("B[local_id(0)] = C[0]; barrier(); C[local_id(0)] = C[0];", "grid(1) group(2)", "TIL558"),
     ],
 )
 def test_misbehaviour(body: str, facts: str, code: str) -> None:

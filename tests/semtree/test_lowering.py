@@ -179,7 +179,6 @@ def test_operations_are_counted_over_all_points() -> None:
     ("old", "new", "message"),
     [
         ("out O[8*g] fp32", "out O[8*g]:add fp32", "run the pass accumulate before lowering"),
-        ("(#grid g:3)]:3", "(#grid a:1), (#grid b:1), (#grid c:1), (#grid g:3)]:3", "has 4 grid indices; at most 3"),
         ("(#unroll u:2)", "(#vector u:2)", "index u is a vector index, but block"),
         ("4 (\n      in X[v]", "4 (\n      2 - v >= 0\n      in X[v]", "vector index v takes part in a constraint"),
         ("out O[v] fp32", "out O[0] fp32", r"the lanes of \$y all write one element of O"),

@@ -82,7 +82,7 @@ _REPRESENTATIONS: Final = {
     "TIL555": "a barrier that not all threads of a group reach",
     "TIL556": "a launch does not fit its kernel",
     "TIL557": "a kernel reads elements that nothing has written",
-    "TIL558": "two groups of a kernel touch one element, and one of them writes it",
+    "TIL558": "two groups, or two threads of a group between barriers, touch one element, and one of them writes it",
 }
 _JSON: Final = {
     "TIL601": "not JSON",

@@ -41,7 +41,7 @@ Frame: TypeAlias = list[Any]
 
 Evaluator: TypeAlias = "Callable[[Frame], Value]"
 
-GROUP_NUMBER: Final = 6
+AGENT: Final = 6
 SHARED: Final = 7
 FIRST_FREE: Final = 8
 _COORDINATES: Final = {GridLevel.GROUP: 0, GridLevel.LOCAL: 3}
@@ -131,7 +131,7 @@ class ExpressionCompiler:
             if not 0 <= place < len(array.data):
                 raise array.outside(kernel, place, place)
             if watched:
-                array.reads(place, frame[GROUP_NUMBER])
+                array.reads(place, frame[AGENT])
             return array.data.item(place) if plain else array.data[place]
 
         def neighbours(frame: Frame) -> Value:
@@ -140,7 +140,7 @@ class ExpressionCompiler:
             if not 0 <= place <= len(array.data) - lanes:
                 raise array.outside(kernel, place, place + lanes - 1)
             if watched:
-                array.reads(slice(place, place + lanes), frame[GROUP_NUMBER])
+                array.reads(slice(place, place + lanes), frame[AGENT])
             return array.data[place : place + lanes].copy()
 
         def gather(frame: Frame) -> Value:
@@ -148,7 +148,7 @@ class ExpressionCompiler:
             places = offset(frame)
             _check_places(array, places, kernel)
             if watched:
-                array.reads(places, frame[GROUP_NUMBER])
+                array.reads(places, frame[AGENT])
             return array.data[places]
 
         if lanes == 1:
@@ -166,7 +166,7 @@ class ExpressionCompiler:
             if not 0 <= place <= len(array.data) - lanes:
                 raise array.outside(kernel, place, place + lanes - 1)
             if watched:
-                array.writes(slice(place, place + lanes), frame[GROUP_NUMBER])
+                array.writes(slice(place, place + lanes), frame[AGENT])
             array.data[place : place + lanes] = new
 
         def scatter(frame: Frame) -> None:
@@ -174,7 +174,7 @@ class ExpressionCompiler:
             places, new = offset(frame), value(frame)
             _check_places(array, places, kernel)
             if watched:
-                array.writes(places, frame[GROUP_NUMBER])
+                array.writes(places, frame[AGENT])
             array.data[places] = new
 
         return neighbours if target.offset.type.lanes == 1 else scatter

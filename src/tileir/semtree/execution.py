@@ -82,7 +82,8 @@ class StatementCompiler:
             if self.checks == NO_CHECKS:
                 return Memory(stmt.name, data)
             defined = np.zeros(stmt.size, np.bool_) if self.checks.undefined else None
-            return WatchedMemory(stmt.name, data, self.kernel.name, defined, shared=False)
+            watched = threads if self.checks.races and stmt.region is not Region.PRIVATE else 1
+            return WatchedMemory(stmt.name, data, self.kernel.name, defined, groups=False, threads=watched)
 
         def private(frame: Frame) -> None:
             frame[slot] = fresh()

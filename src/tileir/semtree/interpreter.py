@@ -14,10 +14,10 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic, fail
-from tileir.semtree.evaluation import GROUP_NUMBER, SHARED
+from tileir.semtree.evaluation import AGENT, SHARED
 from tileir.semtree.execution import StatementCompiler
 from tileir.semtree.ir import Barrier, BufferRole, ParamAccess
-from tileir.semtree.memory import NO_CHECKS, Checks, Memory, WatchedMemory, poisoned
+from tileir.semtree.memory import NO_CHECKS, Agent, Checks, Clock, Memory, WatchedMemory, poisoned
 from tileir.semtree.rewrite import statements
 from tileir.semtree.verifier import verify, verify_program
 
@@ -116,33 +116,36 @@ class CompiledKernel:
         template: Frame = [0] * self.frame_size
         for slot, param, array in zip(self.slots, self.kernel.params, arrays, strict=True):
             template[slot] = self._memory(param, array)
+        clock = Clock()
         with np.errstate(all="ignore"):
             for number, point in enumerate(_points(self.kernel.grid)):
                 template[0:3] = point
-                template[GROUP_NUMBER] = number
                 template[SHARED] = {}
-                self._run_group(template)
+                self._run_group(template, number, clock)
+                clock.stretch += 1
 
     def _memory(self, param: Param, array: Array) -> Memory:
         if self.checks == NO_CHECKS:
             return Memory(param.name, array)
         fresh = self.checks.undefined and param.access is ParamAccess.WRITE
         defined = np.zeros(len(array), np.bool_) if fresh else None
-        return WatchedMemory(param.name, array, self.kernel.name, defined, self.checks.races)
+        watched = math.prod(self.kernel.group) if self.checks.races else 1
+        return WatchedMemory(param.name, array, self.kernel.name, defined, self.checks.races, watched)
 
-    def _run_group(self, template: Frame) -> None:
+    def _run_group(self, template: Frame, group: int, clock: Clock) -> None:
         frames = []
-        for point in _points(self.kernel.group):
+        for thread, point in enumerate(_points(self.kernel.group)):
             frame = template.copy()
             frame[3:6] = point
+            frame[AGENT] = Agent(group, thread, clock)
             frames.append(frame)
         if self.steps is not None:
-            self._run_in_step([self.steps(frame) for frame in frames])
+            self._run_in_step([self.steps(frame) for frame in frames], clock)
         elif self.action is not None:
             for frame in frames:
                 self.action(frame)
 
-    def _run_in_step(self, threads: list[Generator[Stmt, None, None]]) -> None:
+    def _run_in_step(self, threads: list[Generator[Stmt, None, None]], clock: Clock) -> None:
         while True:
             reached = [next(thread, None) for thread in threads]
             if all(barrier is None for barrier in reached):
@@ -151,6 +154,7 @@ class CompiledKernel:
                 raise fail(
                     "TIL555", f"kernel {self.kernel.name!r}: the threads of a group do not meet at the same barrier"
                 )
+            clock.stretch += 1
 
 
 def _points(extents: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, assert_never
 
 import attrs
@@ -11,31 +12,22 @@ from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.lower_barriers import THREAD, Touch
 from tileir.semtree.lower_loops import Guard, LoopPlan, plan_loops
 from tileir.semtree.lower_offsets import LANE, OffsetBuilder
+from tileir.semtree.lower_values import cast, uniform, widened, zero
+from tileir.semtree.lower_views import View, check_owner
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tileir.core.names import NameScope
     from tileir.core.target import Target
+    from tileir.semtree.lower_threads import Team
 
 _REGISTER_BYTES = 16 * 1024
 """Allocations without a location go to private arrays up to this size, else to scratch memory."""
-
-
-@attrs.frozen
-class View:
-    """A refinement in scope: the array behind it, and the offset of its first element.
-
-    ``offset`` is affine over kernel variables and, in a vector block, :data:`LANE`.
-    ``variable`` is set where the view is one element kept in a variable.
-    """
-
-    array: str
-    offset: Affine
-    shape: stripe.TensorShape
-    aggregation: Aggregation | None = None
-    variable: sem.Var | None = None
 
 
 @attrs.frozen
@@ -55,49 +47,86 @@ class BlockLowering:
     target: Target
     names: NameScope
     offsets: OffsetBuilder = attrs.field(init=False)
+    _team: Team | None = attrs.field(default=None, init=False)
+    _touches: list[Touch] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.offsets = OffsetBuilder(self.target.index_dtype)
 
     def kernel(self, block: stripe.Block, buffers: dict[str, View]) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
         """Return the grid and the body of a kernel block, whose parent holds the views ``buffers``."""
-        grid_indices = tuple(reversed([i for i in block.indices if "grid" in i.tags]))
-        if len(grid_indices) > 3:
-            raise fail("TIL502", f"kernel {block.name} has {len(grid_indices)} grid indices; at most 3 are possible")
+        grid, body, values = self.grid(block)
+        body.extend(self.block(block, buffers, {}, values))
+        return grid, tuple(body)
+
+    def grid(self, block: stripe.Block) -> tuple[tuple[int, ...], list[sem.Stmt], dict[str, Affine]]:
+        """Return the grid of a kernel block, variables that hold its coordinates, and the values of its grid indices.
+
+        Beyond three grid indices, the outermost ones share the last axis.
+        """
+        indices = [i for i in block.indices if "grid" in i.tags]
+        packed, alone = indices[:-2] if len(indices) > 3 else [], indices[-2:] if len(indices) > 3 else indices
         body: list[sem.Stmt] = []
         values: dict[str, Affine] = {}
-        for axis, index in enumerate(grid_indices):
-            variable = self._counter(index.name)
-            source = sem.GridIndex(sem.GridLevel.GROUP, axis, variable.type)
-            body.append(sem.Declare(variable, source))
+        grid = []
+        for axis, index in enumerate(reversed(alone)):
+            variable = self.counter(index.name)
+            body.append(sem.Declare(variable, sem.GridIndex(sem.GridLevel.GROUP, axis, variable.type)))
             values[index.name] = Affine.index(variable.name)
-        body.extend(self._block(block, buffers, {}, values))
-        return tuple(i.range for i in grid_indices) or (1,), tuple(body)
+            grid.append(index.range)
+        if packed:
+            stride = 1
+            for index in reversed(packed):
+                variable = self.counter(index.name)
+                place: sem.Expr = sem.GridIndex(sem.GridLevel.GROUP, 2, variable.type)
+                place = sem.Apply(Op.DIV, (place, self.offsets.constant(stride))) if stride > 1 else place
+                if index is not packed[0]:
+                    place = sem.Apply(Op.MOD, (place, self.offsets.constant(index.range)))
+                body.append(sem.Declare(variable, place))
+                values[index.name] = Affine.index(variable.name)
+                stride *= index.range
+            grid.append(stride)
+        return tuple(grid) or (1,), body, values
 
-    def _counter(self, name: str) -> sem.Var:
+    def counter(self, name: str) -> sem.Var:
+        """Return a fresh variable for an index."""
         variable = sem.Var(self.names.fresh(name), sem.Type(self.target.index_dtype))
         self.offsets.declare(variable)
         return variable
 
-    def _block(
+    @contextmanager
+    def noting(self, team: Team, touches: list[Touch]) -> Iterator[None]:
+        """Lower blocks for the threads of ``team`` meanwhile, and add what they touch together to ``touches``."""
+        self._team, self._touches = team, touches
+        yield
+        self._team = None
+
+    def block(
         self,
         block: stripe.Block,
         parent_views: dict[str, View],
         parent_indices: dict[str, Affine],
         bound: dict[str, Affine],
+        thread: Affine | None = None,
     ) -> list[sem.Stmt]:
-        """Lower one block; ``bound`` holds the indices that are grid axes already."""
-        values = dict(bound)
-        plan = plan_loops(block, parent_indices, values, self._counter)
-        views = dict(self._views(block, parent_views, values))
-        scope = _Scope(views, values, {}, plan.lanes)
-        inner = [*self._allocations(block, views), *self._statements(block, scope)]
-        return self._wrap(plan, inner)
+        """Lower one block.
 
-    def _views(
-        self, block: stripe.Block, parents: dict[str, View], values: dict[str, Affine]
-    ) -> list[tuple[str, View]]:
-        result = []
+        ``bound`` holds the indices that are grid axes or threads already, ``thread`` the number of the thread where
+        its own arrays come into sight here.
+        """
+        values = dict(bound)
+        plan = plan_loops(block, parent_indices, values, self.counter)
+        views = self.views(block, parent_views, values, thread)
+        scope = _Scope(views, values, {}, plan.lanes)
+        declarations, allocated = self.allocations(block, shared=False)
+        views.update(allocated)
+        return self.wrapped(plan, [*declarations, *self._statements(block, scope)])
+
+    def views(
+        self, block: stripe.Block, parents: dict[str, View], values: dict[str, Affine], thread: Affine | None = None
+    ) -> dict[str, View]:
+        """Return the views of a block by name, without its allocations; ``thread`` as for :meth:`block`."""
+        result = {}
         for refinement in block.refinements:
             if refinement.direction is stripe.Direction.NONE:
                 continue
@@ -112,38 +141,64 @@ class BlockLowering:
                 )
             parent = parents[refinement.source]
             offset = parent.offset
-            for access, dim in zip(refinement.access, refinement.shape.dims, strict=True):
-                offset = offset + access.substitute(values) * dim.stride
-            view = View(parent.array, offset, refinement.shape, refinement.aggregation, parent.variable)
-            result.append((refinement.name, view))
+            steps = [
+                a.substitute(values) * d.stride for a, d in zip(refinement.access, refinement.shape.dims, strict=True)
+            ]
+            if parent.owned:
+                check_owner(refinement, values, thread)
+                del steps[:1]
+            for step in steps:
+                offset = offset + step
+            result[refinement.name] = attrs.evolve(
+                parent,
+                offset=offset,
+                shape=refinement.shape,
+                aggregation=refinement.aggregation,
+                owned=parent.owned and thread is None,
+            )
         return result
 
-    def _allocations(self, block: stripe.Block, views: dict[str, View]) -> list[sem.Stmt]:
+    def allocations(self, block: stripe.Block, *, shared: bool) -> tuple[list[sem.Stmt], dict[str, View]]:
+        """Return declarations and views of what a block allocates; ``shared`` where all threads of a group run it."""
         statements: list[sem.Stmt] = []
+        views = {}
         for refinement in block.refinements:
             if refinement.direction is not stripe.Direction.NONE:
                 continue
-            name, dtype, size = self.names.fresh(refinement.name), refinement.shape.dtype, refinement.shape.span
+            shape = refinement.shape
+            region = self._region(refinement, shared=shared)
+            owned = shared and region is sem.Region.PRIVATE
+            if owned and shape.dims:
+                shape = attrs.evolve(shape, dims=shape.dims[1:])
+            name, dtype, size = self.names.fresh(refinement.name), shape.dtype, shape.span
             variable = None
-            region = self._region(refinement)
             if size == 1 and region is sem.Region.PRIVATE:
                 variable = sem.Var(name, sem.Type(dtype))
-                statements.append(sem.Declare(variable, sem.Const(_zero(dtype), variable.type)))
+                statements.append(sem.Declare(variable, sem.Const(zero(dtype), variable.type)))
             else:
                 statements.append(sem.DeclareArray(name, dtype, size, region))
-            views[refinement.name] = View(name, Affine(), refinement.shape, refinement.aggregation, variable)
-        return statements
+            views[refinement.name] = View(
+                name, Affine(), refinement.shape, refinement.aggregation, variable, owned, region
+            )
+        return statements, views
 
-    def _region(self, refinement: stripe.Refinement) -> sem.Region:
+    def _region(self, refinement: stripe.Refinement, *, shared: bool) -> sem.Region:
         names = [device.name for device in refinement.location]
+        if self._team is not None:
+            if "LOCAL" in names:
+                message = f"{refinement.name} is at LOCAL, but allocated by each thread: allocate it in a block around"
+                raise fail("TIL502", message)
+            return sem.Region.PRIVATE
         if "SCRATCH" in names:
             return sem.Region.SCRATCH
         if "LOCAL" in names:
             return sem.Region.LOCAL
         small = refinement.shape.span * refinement.shape.dtype.itemsize <= _REGISTER_BYTES
-        return sem.Region.PRIVATE if "REGISTER" in names or small or not self.target.scratch else sem.Region.SCRATCH
+        private = shared or "REGISTER" in names or small or not self.target.scratch
+        return sem.Region.PRIVATE if private else sem.Region.SCRATCH
 
-    def _wrap(self, plan: LoopPlan, inner: list[sem.Stmt]) -> list[sem.Stmt]:
+    def wrapped(self, plan: LoopPlan, inner: list[sem.Stmt]) -> list[sem.Stmt]:
+        """Return statements inside the loops and tests of a plan."""
         body = self._guarded(plan.inner_guards, inner)
         for loop in reversed(plan.loops):
             begin = self.offsets.bound([Affine.constant(0), *loop.lower], Op.MAX)
@@ -168,23 +223,23 @@ class BlockLowering:
         for statement in block.statements:
             match statement:
                 case stripe.Block():
-                    result.extend(self._block(statement, scope.views, scope.indices, {}))
+                    result.extend(self.block(statement, scope.views, scope.indices, {}))
                 case stripe.Load():
-                    element = self._element(scope, statement.source, statement.index)
+                    element = self._element(scope, statement.source, statement.index, writes=False)
                     self._define(scope, statement.into, element, result)
                 case stripe.Store():
                     result.extend(self._store(scope, statement, fused))
                 case stripe.LoadIndex(affine=affine, into=into, dtype=dtype):
                     value = self.offsets.lanes(affine.substitute(scope.indices), scope.lanes)
-                    self._define(scope, into, _cast(value, dtype), result)
+                    self._define(scope, into, cast(value, dtype), result)
                 case stripe.Constant(into=into, dtype=dtype, value=constant):
                     scope.scalars[into] = sem.Const(constant, sem.Type(dtype))
                 case stripe.Intrinsic(op=op, inputs=inputs, into=into):
                     if into not in fused:
-                        args = _uniform(tuple(scope.scalars[i] for i in inputs))
+                        args = uniform(tuple(scope.scalars[i] for i in inputs))
                         self._define(scope, into, args[0] if op is Op.IDENT else sem.Apply(op, args), result)
                 case stripe.Convert(input=value_name, into=into, dtype=dtype):
-                    self._define(scope, into, _cast(scope.scalars[value_name], dtype), result)
+                    self._define(scope, into, cast(scope.scalars[value_name], dtype), result)
                 case stripe.Special():
                     result.extend(self._special(scope, statement))
                 case _:
@@ -199,7 +254,7 @@ class BlockLowering:
         result.append(sem.Declare(variable, value))
         scope.scalars[into] = variable
 
-    def _element(self, scope: _Scope, name: str, index: str | None) -> sem.Var | sem.Subscript:
+    def _element(self, scope: _Scope, name: str, index: str | None, *, writes: bool) -> sem.Var | sem.Subscript:
         """Return the element of a view at the current point: as many lanes as the access really has."""
         view = scope.views[name]
         if view.variable is not None:
@@ -207,6 +262,7 @@ class BlockLowering:
             return view.variable
         dtype = view.shape.dtype
         stride = view.offset.coefficient(LANE)
+        self._touch(view, writes=writes, lanes=None if index is not None else scope.lanes)
         if index is not None:
             return self._indirect(scope, view, scope.scalars[index])
         if stride == 0 or scope.lanes == 1:
@@ -217,39 +273,50 @@ class BlockLowering:
             return sem.Subscript(view.array, self.offsets.scalar(base), wide)
         return sem.Subscript(view.array, self.offsets.lanes(view.offset, scope.lanes), wide)
 
+    def _touch(self, view: View, *, writes: bool, lanes: int | None) -> None:
+        """Note an access that other threads may notice; ``lanes`` is None where it is not known which elements."""
+        team = self._team
+        if team is None or view.region is sem.Region.PRIVATE:
+            return
+        own = None if lanes is None else team.own(view.offset, LANE, lanes)
+        fixed = own is not None and team.fixed.issuperset(name for name in own.indices if name != THREAD)
+        merges = writes and view.aggregation not in (None, Aggregation.ASSIGN)
+        local = view.region is sem.Region.LOCAL
+        self._touches.append(Touch(view.array, writes, merges, team.threads, own, fixed, local))
+
     def _indirect(self, scope: _Scope, view: View, index: sem.Expr) -> sem.Subscript:
         dim = view.shape.dims[0]
-        place = _cast(index, self.target.index_dtype)
+        place = cast(index, self.target.index_dtype)
         base = self.offsets.lanes(view.offset, scope.lanes)
         low, high = self.offsets.constant(0), self.offsets.constant(dim.size - 1)
-        place = sem.Apply(Op.MIN, _uniform((sem.Apply(Op.MAX, _uniform((place, low))), high)))
-        scaled = sem.Apply(Op.MUL, _uniform((place, self.offsets.constant(dim.stride))))
-        offset = sem.Apply(Op.ADD, _uniform((base, scaled)))
+        place = sem.Apply(Op.MIN, uniform((sem.Apply(Op.MAX, uniform((place, low))), high)))
+        scaled = sem.Apply(Op.MUL, uniform((place, self.offsets.constant(dim.stride))))
+        offset = sem.Apply(Op.ADD, uniform((base, scaled)))
         return sem.Subscript(view.array, offset, sem.Type(view.shape.dtype, offset.type.lanes))
 
     def _store(self, scope: _Scope, statement: stripe.Store, fused: dict[str, tuple[str, str]]) -> list[sem.Stmt]:
         view = scope.views[statement.into]
-        target = self._element(scope, statement.into, statement.index)
+        target = self._element(scope, statement.into, statement.index, writes=True)
         aggregation = view.aggregation
         op = None if aggregation is None else aggregation.op
         if op is None:
             value = scope.scalars[statement.source]
             if value.type.lanes > target.type.lanes:
                 raise fail("TIL502", f"the lanes of ${statement.source} all write one element of {statement.into}")
-            return [sem.Assign(target, _widened(value, target.type.lanes))]
+            return [sem.Assign(target, widened(value, target.type.lanes))]
         if isinstance(target, sem.Subscript) and target.offset.type.lanes > 1:
             raise fail("TIL502", f"lanes that scatter into {statement.into} may meet; do not vectorise this block")
         if statement.source in fused:
             a, b = (scope.scalars[name] for name in fused[statement.source])
             lanes = max(a.type.lanes, b.type.lanes, target.type.lanes, scope.lanes)
             if target.type.lanes == lanes:
-                return [sem.Assign(target, sem.Apply(Op.FMA, (_widened(a, lanes), _widened(b, lanes), target)))]
-            value = sem.Apply(Op.MUL, _uniform((a, b)))
+                return [sem.Assign(target, sem.Apply(Op.FMA, (widened(a, lanes), widened(b, lanes), target)))]
+            value = sem.Apply(Op.MUL, uniform((a, b)))
         else:
             value = scope.scalars[statement.source]
         if scope.lanes > target.type.lanes:
-            value = sem.Reduce(op, _widened(value, scope.lanes))
-        return [sem.Assign(target, sem.Apply(op, (target, _widened(value, target.type.lanes))))]
+            value = sem.Reduce(op, widened(value, scope.lanes))
+        return [sem.Assign(target, sem.Apply(op, (target, widened(value, target.type.lanes))))]
 
     def _special(self, scope: _Scope, statement: stripe.Special) -> list[sem.Stmt]:
         """Lower ``copy``, ``fill`` and ``zero`` to loops over the output's extent."""
@@ -258,10 +325,10 @@ class BlockLowering:
         result: list[sem.Stmt] = []
         for position, name in enumerate(statement.outputs):
             view = scope.views[name]
-            counters = [self._counter("d") for _ in view.shape.dims]
-            target = self._at(view, counters)
+            counters = [self.counter("d") for _ in view.shape.dims]
+            target = self._at(view, counters, writes=True)
             if statement.name == "copy":
-                value: sem.Expr = self._at(scope.views[statement.inputs[position]], counters)
+                value: sem.Expr = self._at(scope.views[statement.inputs[position]], counters, writes=False)
             else:
                 constant = dict(statement.parameters).get("value", 0)
                 number = constant if isinstance(constant, int | float) else 0
@@ -272,9 +339,10 @@ class BlockLowering:
             result.extend(body)
         return result
 
-    def _at(self, view: View, counters: list[sem.Var]) -> sem.Subscript | sem.Var:
+    def _at(self, view: View, counters: list[sem.Var], *, writes: bool) -> sem.Subscript | sem.Var:
         if view.variable is not None:
             return view.variable
+        self._touch(view, writes=writes, lanes=None)
         offset = view.offset
         for counter, dim in zip(counters, view.shape.dims, strict=True):
             offset = offset + Affine.of({counter.name: dim.stride})
@@ -299,25 +367,3 @@ def _fused_products(block: stripe.Block) -> dict[str, tuple[str, str]]:
         and s.into in summed
         and uses[s.into] == 1
     }
-
-
-def _zero(dtype: DType) -> bool | int | float:
-    return False if dtype.is_bool else 0.0 if dtype.is_float else 0
-
-
-def _widened(value: sem.Expr, lanes: int) -> sem.Expr:
-    if value.type.lanes == lanes:
-        return value
-    if isinstance(value, sem.Const):
-        return sem.Const(value.value, sem.Type(value.type.dtype, lanes))
-    return sem.Broadcast(value, lanes)
-
-
-def _uniform(values: tuple[sem.Expr, ...]) -> tuple[sem.Expr, ...]:
-    """Bring operands to the same number of lanes."""
-    lanes = max(value.type.lanes for value in values)
-    return tuple(_widened(value, lanes) for value in values)
-
-
-def _cast(value: sem.Expr, dtype: DType) -> sem.Expr:
-    return value if value.type.dtype is dtype else sem.Cast(value, value.type.with_dtype(dtype))

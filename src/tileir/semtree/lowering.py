@@ -1,8 +1,8 @@
 """Stripe programs to kernels: one kernel for each block of ``main``.
 
 The program must have been scheduled: aggregation scopes made explicit by the pass ``accumulate``, and
-indices tagged ``grid``, ``unroll`` and ``vector`` where they are to become grid axes, unrolled loops and
-vector lanes. Everything else becomes a serial loop, the first index outermost.
+indices tagged ``grid``, ``thread``, ``unroll`` and ``vector`` where they are to become grid axes, threads of a
+group, unrolled loops and vector lanes. Everything else becomes a serial loop, the first index outermost.
 """
 
 from __future__ import annotations
@@ -11,16 +11,23 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower_block import BlockLowering, View
+from tileir.semtree.lower_block import BlockLowering
+from tileir.semtree.lower_threads import GroupLowering, thread_count
+from tileir.semtree.lower_views import View
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from tileir.core.target import Target
 
+_OVERHANG: Final = 1 << 20
+"""Indices may pass the end of what they run over by so much before a test turns them away."""
 _LONGEST_NAME: Final = 48
 """A fused kernel has the names of all its parts; symbols and messages need no more than the first of them."""
 
@@ -78,6 +85,7 @@ class _Parameter:
 
     name: str
     buffer: sem.Buffer
+    alignment: int
     reads: bool = False
     writes: bool = False
 
@@ -87,7 +95,7 @@ class _Parameter:
             (False, True): sem.ParamAccess.WRITE,
         }.get((self.reads, self.writes), sem.ParamAccess.READ_WRITE)
         own = self.buffer.role in (sem.BufferRole.TEMPORARY, sem.BufferRole.CONSTANT)
-        alignment = 64 if own else self.buffer.dtype.itemsize
+        alignment = max(64 if own else self.buffer.dtype.itemsize, self.alignment)
         return sem.Param(self.name, self.buffer.dtype, self.buffer.elements, access, alignment)
 
 
@@ -104,23 +112,57 @@ def _kernel(
         source = sources[refinement.source]
         parameter = parameters.get(source)
         if parameter is None:
-            parameter = parameters[source] = _Parameter(names.fresh(identifier(source)), buffers[source])
+            parameter = parameters[source] = _Parameter(
+                names.fresh(identifier(source)), buffers[source], target.alignment
+            )
         parameter.reads |= refinement.direction.reads
         parameter.writes |= refinement.direction.writes
         # The kernel block is lowered like any other, as a child of one that holds whole buffers.
         views[refinement.source] = View(parameter.name, Affine(), refinement.shape)
+    target = _with_wide_index(block, parameters.values(), target)
     lowering = BlockLowering(target, names)
-    grid, body = lowering.kernel(block, views)
+    threads = thread_count(block)
+    grid, body = (GroupLowering(lowering, threads) if threads > 1 else lowering).kernel(block, views)
     kernel = sem.KernelFunction(
         name,
         tuple(p.build() for p in parameters.values()),
         body,
         grid=grid,
+        group=(threads,),
         index=target.index_dtype,
         operations=operation_count(block),
         comments=block.comments,
     )
     return kernel, tuple(parameters)
+
+
+def _with_wide_index(block: stripe.Block, parameters: Iterable[_Parameter], target: Target) -> Target:
+    """Return a target whose offsets are wide enough for a kernel: 64 bits where 32 may not reach."""
+    if target.index_dtype.itemsize >= DType.I64.itemsize:
+        return target
+    largest = max((parameter.buffer.elements for parameter in parameters), default=0)
+    if max(largest, _greatest_value(block, {})) < (1 << (8 * target.index_dtype.itemsize - 1)) - _OVERHANG:
+        return target
+    return attrs.evolve(target, index_dtype=DType.I64)
+
+
+def _greatest_value(block: stripe.Block, outer: Mapping[str, int]) -> int:
+    """Return a bound of what indices, constraints and accesses of a block and those below reach, in absolute value."""
+    bounds = {i.name: i.range + (0 if i.affine is None else _bound(i.affine, outer)) for i in block.indices}
+    affines = list(block.constraints)
+    affines.extend(s.affine for s in block.statements if isinstance(s, stripe.LoadIndex))
+    steps = [
+        affine * dim.stride
+        for refinement in block.refinements
+        for affine, dim in zip(refinement.access, refinement.shape.dims, strict=True)
+    ]
+    own = [*bounds.values(), *(_bound(affine, bounds) for affine in (*affines, *steps))]
+    return max([*own, *(_greatest_value(inner, bounds) for inner in block.blocks)], default=0)
+
+
+def _bound(affine: Affine, bounds: Mapping[str, int]) -> int:
+    """Return what the terms of an affine add up to where each has its greatest absolute value."""
+    return abs(int(affine.offset)) + sum(abs(int(c)) * bounds[name] for name, c in affine.terms)
 
 
 def operation_count(block: stripe.Block) -> int:

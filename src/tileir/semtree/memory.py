@@ -23,7 +23,8 @@ class Checks:
     """What to watch beyond bounds, at the cost of speed.
 
     Attributes:
-        races: Fail where two groups touch one element of a parameter and one of them writes it.
+        races: Fail where two groups touch one element of a parameter and one of them writes it, or two threads of a
+            group one element of any array that they share without a barrier between.
         undefined: Fail where an element is read that nothing has written: of a declared array, or of a
             parameter that is only written.
 
@@ -35,6 +36,22 @@ class Checks:
 
 NO_CHECKS: Final = Checks()
 ALL_CHECKS: Final = Checks(races=True, undefined=True)
+
+
+@attrs.define
+class Clock:
+    """How many stretches of statements between barriers the groups of a launch have run."""
+
+    stretch: int = 0
+
+
+@attrs.frozen
+class Agent:
+    """Who accesses memory: a thread of a group, at a time that goes on at barriers."""
+
+    group: int
+    thread: int
+    clock: Clock
 
 
 @attrs.define
@@ -52,62 +69,98 @@ class Memory:
             "TIL553", f"kernel {kernel!r} touches element {place} of {self.name!r}, which has {size}: bound the offset"
         )
 
-    def reads(self, place: Place, group: int) -> None:
-        """Note that a group reads; only watched memory does."""
+    def reads(self, place: Place, agent: Agent) -> None:
+        """Note that a thread reads; only watched memory does."""
 
-    def writes(self, place: Place, group: int) -> None:
-        """Note that a group writes; only watched memory does."""
+    def writes(self, place: Place, agent: Agent) -> None:
+        """Note that a thread writes; only watched memory does."""
 
 
 @attrs.define
 class WatchedMemory(Memory):
-    """Memory that reports reads of undefined elements, and elements that two groups touch while one writes.
+    """Memory that reports reads of undefined elements, and elements that two touch at a time while one writes.
 
     Attributes:
         kernel: The kernel's name, for messages.
         defined: Which elements have a value; None where all have.
-        shared: Whether several groups can reach the array.
+        groups: Whether several groups can reach the array, and are watched.
+        threads: How many threads of a group can reach the array, and are watched; 1 for none.
 
     """
 
     kernel: str
     defined: Array | None
-    shared: bool
-    _writer: Array = attrs.field(init=False)
-    _reader: Array = attrs.field(init=False)
+    groups: bool
+    threads: int = 1
+    _among_groups: _Watch = attrs.field(init=False)
+    _among_threads: _Watch = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        size = len(self.data) if self.shared else 0
-        self._writer = np.full(size, _NOBODY)
-        self._reader = np.full(size, _NOBODY)
+        size = len(self.data)
+        self._among_groups = _Watch.of(size if self.groups else 0)
+        self._among_threads = _Watch.of(size if self.threads > 1 else 0)
 
-    def reads(self, place: Place, group: int) -> None:
-        """Check that what a group reads is defined and that no other group writes it."""
+    def reads(self, place: Place, agent: Agent) -> None:
+        """Check that what a thread reads is defined and that no other one writes it."""
         if self.defined is not None and not np.all(self.defined[place]):
             raise fail("TIL557", f"kernel {self.kernel!r} reads elements of {self.name!r} that nothing has written")
-        if self.shared:
-            self._alone(self._writer[place], place, group)
-            before = self._reader[place]
-            self._reader[place] = np.where((before == _NOBODY) | (before == group), group, _MANY)
+        self._note(place, agent, writes=False)
 
-    def writes(self, place: Place, group: int) -> None:
-        """Check that no other group reads or writes what a group writes."""
+    def writes(self, place: Place, agent: Agent) -> None:
+        """Check that no other thread reads or writes what a thread writes."""
         if self.defined is not None:
             self.defined[place] = True
-        if self.shared:
-            self._alone(self._writer[place], place, group)
-            self._alone(self._reader[place], place, group)
-            self._writer[place] = group
+        self._note(place, agent, writes=True)
 
-    def _alone(self, others: Array, place: Place, group: int) -> None:
-        clash = (others != _NOBODY) & (others != group)
-        if np.any(clash):
-            element = int(np.atleast_1d(np.arange(len(self.data))[place])[np.argmax(np.atleast_1d(clash))])
-            raise fail(
-                "TIL558",
-                f"group {group} of kernel {self.kernel!r} and another one touch element {element} of {self.name!r}, "
-                "and one of them writes it: groups are unordered",
-            )
+    def _note(self, place: Place, agent: Agent, *, writes: bool) -> None:
+        if self.groups:
+            clash = self._among_groups.clash(place, 0, agent.group, writes=writes)
+            if clash is not None:
+                raise self._race(f"group {agent.group}", clash, "groups are unordered")
+        if self.threads > 1:
+            clash = self._among_threads.clash(place, agent.clock.stretch, agent.thread, writes=writes)
+            if clash is not None:
+                raise self._race(f"thread {agent.thread} of a group", clash, "put a barrier between")
+
+    def _race(self, who: str, element: int, advice: str) -> TileError:
+        return fail(
+            "TIL558",
+            f"{who} of kernel {self.kernel!r} and another one touch element {element} of {self.name!r}, "
+            f"and one of them writes it: {advice}",
+        )
+
+
+@attrs.frozen
+class _Watch:
+    """For each element who wrote it last, and who read it since: one, several, or nobody; and when."""
+
+    writer: Array
+    writer_time: Array
+    reader: Array
+    reader_time: Array
+
+    @classmethod
+    def of(cls, size: int) -> _Watch:
+        return cls(*(np.full(size, _NOBODY) for _ in range(4)))
+
+    def clash(self, place: Place, time: int, who: int, *, writes: bool) -> int | None:
+        """Note an access; return an element that another one touches at the same time, where one of both writes."""
+        clash = self._other(self.writer, self.writer_time, place, time, who)
+        if writes:
+            clash = clash | self._other(self.reader, self.reader_time, place, time, who)
+            self.writer[place], self.writer_time[place] = who, time
+        else:
+            before, when = self.reader[place], self.reader_time[place]
+            mine = (before == _NOBODY) | (before == who) | (when != time)
+            self.reader[place], self.reader_time[place] = np.where(mine, who, _MANY), time
+        if not np.any(clash):
+            return None
+        return int(np.atleast_1d(np.arange(len(self.writer))[place])[np.argmax(np.atleast_1d(clash))])
+
+    @staticmethod
+    def _other(found: Array, times: Array, place: Place, time: int, who: int) -> Array:
+        others = found[place]
+        return np.asarray((others != _NOBODY) & (others != who) & (times[place] == time))
 
 
 def poisoned(dtype: DType, size: int) -> Array:

@@ -1,0 +1,189 @@
+"""Kernels whose groups have several threads: which thread runs which points, what it owns, and where all of them meet.
+
+The blocks of such a kernel form a tree. Its inner nodes are run by all threads alike; below them stand *phases*,
+blocks whose indices tagged ``thread`` are shared out: the first listed slowest, and a thread whose number is beyond
+their product does nothing. A block without such indices, in itself and below, is a phase of the first thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.errors import fail
+from tileir.core.ops import Op
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.lower_barriers import THREAD, Ordered, Phase, Touch, with_barriers
+from tileir.semtree.lower_loops import plan_loops
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.semtree.lower_barriers import Step
+    from tileir.semtree.lower_block import BlockLowering
+    from tileir.semtree.lower_views import View
+
+
+def thread_count(block: stripe.Block) -> int:
+    """Return how many threads a group needs for a kernel: the most that a block of it shares its points among.
+
+    Raises:
+        TileError: TIL502 where blocks with thread indices are nested, or such an index depends on others.
+
+    """
+    most, pending = 1, [(block, False)]
+    while pending:
+        current, inside = pending.pop()
+        team = thread_indices(current)
+        if team and inside:
+            raise fail("TIL502", f"block {current.name} has thread indices inside those of another block")
+        if any(index.affine is not None for index in team):
+            raise fail("TIL502", f"a thread index of block {current.name} depends on the indices around it")
+        most = max(most, _points(team))
+        pending.extend((inner, inside or bool(team)) for inner in current.blocks)
+    return most
+
+
+def thread_indices(block: stripe.Block) -> tuple[stripe.Index, ...]:
+    """Return the indices of a block that run over the threads of a group."""
+    return tuple(index for index in block.indices if "thread" in index.tags)
+
+
+def _points(indices: tuple[stripe.Index, ...]) -> int:
+    points = 1
+    for index in indices:
+        points *= index.range
+    return points
+
+
+def _has_threads(block: stripe.Block) -> bool:
+    pending = [block]
+    while pending:
+        current = pending.pop()
+        if thread_indices(current):
+            return True
+        pending.extend(current.blocks)
+    return False
+
+
+@attrs.frozen
+class Team:
+    """The threads that run a phase.
+
+    ``variables`` are its thread indices, with the stride of each in the number of a thread; ``fixed`` variables are the
+    same throughout a group, and never change.
+    """
+
+    threads: int
+    variables: tuple[tuple[str, int], ...]
+    fixed: frozenset[str]
+
+    @property
+    def number(self) -> Affine:
+        """The number of a thread, over the variables."""
+        return Affine.of(dict(self.variables))
+
+    def own(self, offset: Affine, lane: str, lanes: int) -> Affine | None:
+        """Return :attr:`tileir.semtree.lower_barriers.Touch.own` of an access to ``lanes`` elements."""
+        steps = {divmod(int(offset.coefficient(name)), stride) for name, stride in self.variables} or {(0, 0)}
+        step, left = steps.pop()
+        reach = abs(int(offset.coefficient(lane))) * (lanes - 1)
+        rest = offset.substitute({**{name: Affine() for name, _ in self.variables}, lane: Affine()})
+        if steps or left or abs(step) <= reach:
+            return None
+        return rest + Affine.of({THREAD: step})
+
+
+@attrs.define
+class GroupLowering:
+    """Lowers one kernel whose groups have ``threads`` threads."""
+
+    blocks: BlockLowering
+    threads: int
+    thread: sem.Var = attrs.field(init=False)
+    _fixed: frozenset[str] = attrs.field(default=frozenset(), init=False)
+    _declarations: list[sem.Stmt] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.thread = self.blocks.counter("tid")
+
+    def kernel(self, block: stripe.Block, buffers: dict[str, View]) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
+        """Return the grid and the body of a kernel block, whose parent holds the views ``buffers``."""
+        grid, start, values = self.blocks.grid(block)
+        self._fixed = frozenset(name for value in values.values() for name in value.indices)
+        number = sem.GridIndex(sem.GridLevel.LOCAL, 0, self.thread.type)
+        body = with_barriers(self._step(block, buffers, {}, values))
+        return grid, (*start, sem.Declare(self.thread, number), *self._declarations, *body)
+
+    def _step(
+        self, block: stripe.Block, parents: dict[str, View], outer: dict[str, Affine], bound: Mapping[str, Affine]
+    ) -> Step:
+        if thread_indices(block) or not _has_threads(block):
+            return self._phase(block, parents, outer, bound)
+        if not all(isinstance(statement, stripe.Block) for statement in block.statements):
+            message = f"block {block.name} has statements beside blocks with thread indices: put them into a block"
+            raise fail("TIL502", message)
+        values = dict(bound)
+        plan = plan_loops(block, outer, values, self.blocks.counter)
+        views = self.blocks.views(block, parents, values)
+        declarations, allocated = self.blocks.allocations(block, shared=True)
+        self._declarations.extend(declarations)
+        views.update(allocated)
+        steps = tuple(self._step(inner, views, values, {}) for inner in block.blocks)
+        bounded = any(loop.lower or loop.upper or loop.guards for loop in plan.loops)
+        return Ordered(
+            steps,
+            lambda body: self.blocks.wrapped(plan, body),
+            repeats=bool(plan.loops),
+            skips=bounded or bool(plan.inner_guards),
+        )
+
+    def _phase(
+        self, block: stripe.Block, parents: dict[str, View], outer: dict[str, Affine], bound: Mapping[str, Affine]
+    ) -> Phase:
+        values = dict(bound)
+        team, start = self._team(block, values)
+        touches: list[Touch] = []
+        with self.blocks.noting(team, touches):
+            body = [*start, *self.blocks.block(block, parents, outer, values, team.number)]
+        if team.threads < self.threads:
+            condition = sem.Apply(Op.CMP_LT, (self.thread, self.blocks.offsets.constant(team.threads)))
+            body = [sem.If(condition, tuple(body))]
+        return Phase(tuple(body), tuple(dict.fromkeys(touches)))
+
+    def _team(self, block: stripe.Block, values: dict[str, Affine]) -> tuple[Team, list[sem.Stmt]]:
+        """Bind the thread indices of a block in ``values``; return its team, and the variables to declare for it."""
+        moving = [index for index in thread_indices(block) if index.range > 1]
+        stride = threads = _points(tuple(moving))
+        start: list[sem.Stmt] = []
+        variables: list[tuple[str, int]] = []
+        for index in thread_indices(block):
+            if index.range == 1:
+                values[index.name] = Affine()
+                continue
+            stride //= index.range
+            variable = self.thread
+            if len(moving) > 1:
+                variable = self.blocks.counter(index.name)
+                slowest = stride * index.range == threads
+                start.append(sem.Declare(variable, self._digit(stride, None if slowest else index.range)))
+            values[index.name] = Affine.index(variable.name)
+            variables.append((variable.name, stride))
+        return Team(threads, tuple(variables), self._fixed), start
+
+    def _digit(self, stride: int, extent: int | None) -> sem.Expr:
+        """Return ``thread / stride % extent``, by shifts and masks where they are powers of two."""
+        result: sem.Expr = self.thread
+        constant = self.blocks.offsets.constant
+        if stride & (stride - 1):
+            result = sem.Apply(Op.DIV, (result, constant(stride)))
+        elif stride > 1:
+            result = sem.Apply(Op.BIT_RIGHT, (result, constant(stride.bit_length() - 1)))
+        if extent is None:
+            return result
+        if extent & (extent - 1):
+            return sem.Apply(Op.MOD, (result, constant(extent)))
+        return sem.Apply(Op.BIT_AND, (result, constant(extent - 1)))
