@@ -80,13 +80,18 @@ def compile_stages(
         function = function_of(source)
         graph = simplify(infer(function, arguments))
         program = lower_to_stripe(graph)
-        scheduled = run(_pipeline(passes, target), program, dump=dump)
+        scheduled = run(passes_of(passes, target), program, dump=dump)
         kernels = lower_to_semtree(scheduled, target)
         verify_program(kernels)
         return Stages(function, graph, program, scheduled, _simplified(kernels))
 
 
-def _pipeline(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pass, ...]:
+def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pass, ...]:
+    """Return the passes themselves, those that a text means, or those of the target.
+
+    Raises:
+        TileError: The text is no pipeline.
+    """
     if passes is None:
         return pipeline_for(target)
     return resolve_pipeline(passes, target) if isinstance(passes, str) else passes

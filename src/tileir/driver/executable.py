@@ -8,7 +8,8 @@ import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.driver.arguments import bind, check_options, memory_checked, tensor_types
-from tileir.driver.compiler import Stages, compile_stages, function_of
+from tileir.driver.compilation import Compilation, Request, built, compiled
+from tileir.driver.compiler import function_of, passes_of
 from tileir.runtime.arrays import allocate_outputs, check_inputs, check_outputs, separated
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.plan import Plan
@@ -28,38 +29,39 @@ if TYPE_CHECKING:
 class Executable:
     """Call it with arrays; or look at any stage of its way down.
 
-    Several threads may call one executable at the same time.
+    Several threads may call one executable at the same time. Where its kernels came from the cache on disk, the stages
+    before them are compiled when somebody looks at them.
     """
 
     device: DeviceInfo
-    _stages: Stages = attrs.field(repr=False)
+    _compilation: Compilation = attrs.field(repr=False)
     _library: Library = attrs.field(repr=False)
     _plan: Plan = attrs.field(repr=False)
 
     @property
     def tile(self) -> tile.Function:
         """The function as it was written."""
-        return self._stages.tile
+        return self._compilation.request.function
 
     @property
     def typed(self) -> typed.Function:
         """The function with dtypes and shapes, simplified."""
-        return self._stages.typed
+        return self._compilation.stages.typed
 
     @property
     def stripe(self) -> StripeProgram:
         """The nested polyhedral program before any pass."""
-        return self._stages.stripe
+        return self._compilation.stages.stripe
 
     @property
     def scheduled(self) -> StripeProgram:
         """The nested polyhedral program after all passes."""
-        return self._stages.scheduled
+        return self._compilation.stages.scheduled
 
     @property
     def sem(self) -> sem.Program:
         """The kernels, their buffers and launches."""
-        return self._stages.sem
+        return self._compilation.sem
 
     @property
     def llvm(self) -> str:
@@ -82,12 +84,12 @@ class Executable:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the inputs, in declared order."""
-        return tuple(tensor.name for tensor in self._stages.typed.inputs)
+        return tuple(tensor.name for tensor in self.tile.inputs)
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the results, in declared order."""
-        return tuple(output.name for output in self._stages.tile.outputs)
+        return tuple(output.name for output in self.tile.outputs)
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run on arrays, in declared order or by tensor name.
@@ -170,7 +172,12 @@ def compile_for(
     target = chosen.target
     if wanted.threads is not None:
         target = attrs.evolve(target, threads=min(wanted.threads, target.threads))
-    stages = compile_stages(function, types, target, passes=passes)
-    library = context.compiler(chosen, wanted).build(stages.sem.kernels)
-    plan = Plan.of(stages.sem, library, context.executor(chosen, wanted))
-    return Executable(chosen, stages, library, plan)
+    disk = context.disk_cache
+    compilation = compiled(Request(function, dict(types), target, passes_of(passes, target)), disk)
+    executor = context.executor(chosen, wanted)
+
+    def prepare(library: Library) -> Plan:
+        return Plan.of(compilation.sem, library, executor)
+
+    library, plan = built(compilation, context.compiler(chosen, wanted), chosen, disk, prepare)
+    return Executable(chosen, compilation, library, plan)

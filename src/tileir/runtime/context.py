@@ -13,6 +13,7 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
 from tileir.runtime.cache import Cache
 from tileir.runtime.discovery import Registry
+from tileir.runtime.disk_cache import DiskCache, default_disk_cache
 from tileir.runtime.interface import DeviceInfo, Options
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Context:
         options: How to compile where the caller does not say.
         registry: Where back ends come from.
         programs: Compiled programs, the most recently used ones, by whatever key their owner chooses.
+        disk_cache: What outlives the process; by default where environment and platform say, None for nowhere.
 
     """
 
@@ -44,6 +46,7 @@ class Context:
     options: Options = attrs.field(factory=Options)
     registry: Registry = attrs.field(factory=Registry)
     programs: Cache[Hashable, Any] = attrs.field(factory=lambda: Cache(PROGRAMS), repr=False)
+    disk_cache: DiskCache | None = attrs.field(factory=default_disk_cache)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _compilers: dict[tuple[str, Options], Compiler[Any]] = attrs.field(factory=dict, init=False)
     _executors: dict[tuple[str, Options], Executor[Any]] = attrs.field(factory=dict, init=False)

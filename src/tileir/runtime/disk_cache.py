@@ -52,6 +52,13 @@ _TEMPORARY: Final = re.compile(r"\.[0-9]+-[0-9a-f]{16}\.tmp")
 _TABLE_BYTES: Final = 1 << 16
 
 
+def cache_log() -> Logger:
+    """Return the logger ``tileir.cache``: hits, misses and their reasons as information, refusals as warnings."""
+    import logging  # most programs that import tileir never need it
+
+    return logging.getLogger("tileir.cache")
+
+
 def digest_of(*values: str | bytes) -> str:
     """Return the SHA-256 of a sequence of values, in hexadecimal: a key. No two sequences share one."""
     digest = hashlib.sha256()
@@ -128,14 +135,14 @@ class DiskCache:
             with opened(self.directory) as folder:
                 content = self._read(folder, name, key)
         except FileNotFoundError:
-            _log().info("miss: %s is not stored", name)
+            cache_log().info("miss: %s is not stored", name)
             return None
         except OSError as error:
-            _log().info("miss: %s: %s", name, error)
+            cache_log().info("miss: %s: %s", name, error)
             _warn_once(f"the cache on disk is not used: {self._reason(error)}")
             return None
         if content is not None:
-            _log().info("hit: %s, %d bytes", name, sum(map(len, content.values())))
+            cache_log().info("hit: %s, %d bytes", name, sum(map(len, content.values())))
         return content
 
     def _read(self, folder: OpenDirectory, name: str, key: str) -> Mapping[str, bytes] | None:
@@ -146,7 +153,7 @@ class DiskCache:
                 _mark_used(descriptor)
                 return parts
         except (BrokenEntryError, UntrustedError) as error:
-            _log().warning("miss: %s is dropped: %s", name, error)
+            cache_log().warning("miss: %s is dropped: %s", name, error)
             folder.remove(name)
             return None
 
@@ -156,7 +163,7 @@ class DiskCache:
         pieces = encode(bytes.fromhex(key), about, parts)
         size = sum(map(len, pieces))
         if size > self.limit // 2:
-            _log().info("not stored: %s has %d bytes, and the cache takes %d", name, size, self.limit)
+            cache_log().info("not stored: %s has %d bytes, and the cache takes %d", name, size, self.limit)
             return False
         try:
             with opened(self.directory, create=True) as folder:
@@ -166,21 +173,21 @@ class DiskCache:
                 if used == blocks or used * BLOCK > self.limit:
                     self._sweep(folder)
         except OSError as error:
-            _log().info("not stored: %s: %s", name, error)
+            cache_log().info("not stored: %s: %s", name, error)
             _warn_once(f"the cache on disk is not used: {self._reason(error)}")
             return False
-        _log().info("stored: %s, %d bytes", name, size)
+        cache_log().info("stored: %s, %d bytes", name, size)
         return True
 
     def drop(self, kind: str, key: str, reason: str) -> None:
         """Remove an entry that turned out to be of no use."""
         name = _name(kind, key)
-        _log().warning("%s is dropped: %s", name, reason)
+        cache_log().warning("%s is dropped: %s", name, reason)
         try:
             with opened(self.directory) as folder:
                 folder.remove(name)
         except OSError as error:
-            _log().info("not dropped: %s: %s", name, error)
+            cache_log().info("not dropped: %s: %s", name, error)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return all entries, the most recently used first.
@@ -223,7 +230,7 @@ class DiskCache:
                 if used <= self.limit * KEPT:
                     break
                 _discard(folder, match.string)
-                _log().info("evicted: %s, %d bytes", match.string, status.st_size)
+                cache_log().info("evicted: %s, %d bytes", match.string, status.st_size)
                 used -= _rounded(status.st_size)
         for match, status in _listed(folder, _TEMPORARY):
             if time.time() - status.st_mtime > ABANDONED_SECONDS:
@@ -291,7 +298,7 @@ def _mark_used(descriptor: int) -> None:
         try:
             os.utime(descriptor, ns=(time.time_ns(), os.fstat(descriptor).st_mtime_ns))
         except OSError as error:  # a disk that cannot be written to
-            _log().debug("time of access not set: %s", error)
+            cache_log().debug("time of access not set: %s", error)
 
 
 def _discard(folder: OpenDirectory, name: str) -> None:
@@ -314,10 +321,4 @@ def _rounded(size: int) -> int:
 
 @cache
 def _warn_once(message: str) -> None:
-    _log().warning("%s", message)
-
-
-def _log() -> Logger:
-    import logging  # most programs that import tileir never need it
-
-    return logging.getLogger("tileir.cache")
+    cache_log().warning("%s", message)

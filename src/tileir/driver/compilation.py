@@ -1,0 +1,184 @@
+"""Programs and their libraries, compiled or taken from the cache on disk.
+
+An entry ``program-…`` has the kernels that a function becomes for a target, so that a process that finds it needs no
+stage between the function and them. An entry ``library-…`` has the code that a back end made of such kernels; programs
+with equal kernels share it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+
+from tileir.core.codec import from_json, to_json
+from tileir.core.errors import BackendError, TileError
+from tileir.driver.compiler import Stages, compile_stages
+from tileir.passes.catalog import PASSES
+from tileir.passes.pipeline import to_text as pipeline_text
+from tileir.runtime.disk_cache import cache_log, digest_of
+from tileir.runtime.source_digest import source_digest
+from tileir.semtree.ir import KernelFunction, Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.core.target import Target
+    from tileir.passes.base import Pass
+    from tileir.runtime.disk_cache import DiskCache
+    from tileir.runtime.interface import Compiler, DeviceInfo, Library
+    from tileir.tile import ir as tile
+    from tileir.typed import ir as typed
+
+T = TypeVar("T")
+
+PROGRAM: Final = "program"
+LIBRARY: Final = "library"
+
+NAMED_KERNELS: Final = 8
+"""How many names of kernels an entry shows to people."""
+
+
+@attrs.frozen(eq=False)
+class Request:
+    """All that decides which kernels a function becomes."""
+
+    function: tile.Function
+    types: Mapping[str, typed.TensorType]
+    target: Target
+    passes: tuple[Pass, ...]
+
+    def stages(self) -> Stages:
+        """Take the function all the way down."""
+        return compile_stages(self.function, self.types, self.target, passes=self.passes)
+
+    def key(self) -> str | None:
+        """Return what equal requests share, in all processes; None where that cannot be told."""
+        sources = source_digest("tileir")
+        if sources is None or not set(map(type, self.passes)) <= set(PASSES):  # the code of strangers has no digest
+            return None
+        types = (f"{name}: {self.types[name]}" for name in sorted(self.types))
+        try:
+            described = to_json(self.function), to_json(self.target)
+        except TileError:  # nested too deeply
+            return None
+        return digest_of(sources, *described, pipeline_text(self.passes), *types)
+
+
+@attrs.frozen(eq=False, slots=False)
+class Compilation:
+    """A function and its kernels.
+
+    Attributes:
+        request: What was asked for.
+        sem: What came of it.
+        kernels: The JSON of the kernels, one in each line; None where nothing is to be stored.
+
+    """
+
+    request: Request
+    sem: Program
+    kernels: bytes | None
+    _known: Stages | None = None
+
+    @cached_property
+    def stages(self) -> Stages:
+        """All stages, compiled again where only the last one came from the cache."""
+        return self.request.stages() if self._known is None else self._known
+
+
+def compiled(request: Request, disk: DiskCache | None) -> Compilation:
+    """Return the kernels for a request, from the cache if it has them; otherwise it has them afterwards.
+
+    Raises:
+        TileError: The function is wrong, or does not fit the arguments.
+    """
+    key = None if disk is None else request.key()
+    if disk is not None and key is not None:
+        parts = disk.get(PROGRAM, key)
+        if parts is not None:
+            try:
+                return _restored(request, parts)
+            except (TileError, KeyError) as error:
+                disk.drop(PROGRAM, key, f"it cannot be decoded: {error}")
+    stages = request.stages()
+    kernels = None if disk is None else _encoded(stages.sem.kernels)
+    if disk is not None and key is not None and kernels is not None:
+        frame = to_json(attrs.evolve(stages.sem, kernels=()))
+        about = {"device": request.target.name, "kernels": _named(stages.sem.kernels)}
+        disk.put(PROGRAM, key, {"frame": frame, "kernels": kernels}, about)
+    return Compilation(request, stages.sem, kernels, stages)
+
+
+def _restored(request: Request, parts: Mapping[str, bytes]) -> Compilation:
+    documents = parts["kernels"].splitlines()
+    decoded = {document: from_json(document, KernelFunction) for document in dict.fromkeys(documents)}
+    frame = from_json(parts["frame"], Program)
+    program = attrs.evolve(frame, kernels=tuple(decoded[document] for document in documents))
+    return Compilation(request, program, parts["kernels"])
+
+
+def _encoded(kernels: tuple[KernelFunction, ...]) -> bytes | None:
+    """Return the JSON of kernels, one in each line; None where they are nested too deeply for it."""
+    try:
+        return b"\n".join(map(to_json, kernels))
+    except TileError:
+        return None
+
+
+def built(
+    compilation: Compilation,
+    compiler: Compiler[Any],
+    device: DeviceInfo,
+    disk: DiskCache | None,
+    prepare: Callable[[Library], T],
+) -> tuple[Library, T]:
+    """Return the library of a program and what ``prepare`` makes of it, from the cache if it has one that works.
+
+    Raises:
+        BackendError: The compiler or device refused a kernel.
+    """
+    kernels = compilation.sem.kernels
+    key = _library_key(compilation, compiler, device)
+    if disk is not None and key is not None:
+        parts = disk.get(LIBRARY, key)
+        if parts is not None:
+            try:
+                loaded = compiler.load(kernels, parts)
+                return loaded, prepare(loaded)
+            except BackendError as error:
+                disk.drop(LIBRARY, key, f"it cannot be loaded: {error}")
+    library = compiler.build(kernels)
+    result = prepare(library)
+    if disk is not None and key is not None and (parts := _saved(library)):
+        about = {"device": f"{device.backend}: {device.name}", "kernels": _named(kernels)}
+        disk.put(LIBRARY, key, parts, about)
+    return library, result
+
+
+def _library_key(compilation: Compilation, compiler: Compiler[Any], device: DeviceInfo) -> str | None:
+    """Return what libraries of equal kernels for equal devices share; None where that cannot be told."""
+    if compilation.kernels is None:
+        return None
+    kind = type(compiler)
+    ours, theirs = source_digest("tileir"), source_digest(kind.__module__.partition(".")[0])
+    if ours is None or theirs is None:
+        return None
+    described = (kind.__module__, kind.__qualname__, compiler.identity, device.backend, device.name, *device.features)
+    return digest_of(compilation.kernels, ours, theirs, to_json(device.target), *described)
+
+
+def _saved(library: Library) -> Mapping[str, bytes]:
+    """Return the parts of a library, none where the back end cannot save it."""
+    try:
+        return library.save()
+    except Exception as error:  # code of others may fail in any way, and what works must not fail for want of a copy
+        cache_log().info("not stored: the library cannot be saved: %s", error)
+        return {}
+
+
+def _named(kernels: tuple[KernelFunction, ...]) -> str:
+    """Return the names of the first kernels, and how many others there are."""
+    names = ", ".join(kernel.name for kernel in kernels[:NAMED_KERNELS])
+    return names if len(kernels) <= NAMED_KERNELS else f"{names} and {len(kernels) - NAMED_KERNELS} others"

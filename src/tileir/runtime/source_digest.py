@@ -1,0 +1,55 @@
+"""A digest of a package's own code, so that nothing in a cache outlives the compiler that made it.
+
+A version is not enough: while a compiler is being worked on, its version stays and its output does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_STARTED: Final = time.time()
+
+
+@cache
+def source_digest(package: str) -> str | None:
+    """Return a SHA-256 over the sources of an imported package or module, in hexadecimal.
+
+    Native libraries in it count by size and time. None where there is no source to be found, or where a file is newer
+    than this process, which may then run other code than the file has.
+    """
+    files = sorted(_files(package))
+    digest, sources = hashlib.sha256(), 0
+    for name, path in files:
+        status = path.stat()
+        if status.st_mtime > _STARTED:
+            return None
+        digest.update(f"{name}\0{status.st_size}\0".encode())
+        if path.suffix == ".py":
+            digest.update(path.read_bytes())
+            sources += 1
+        else:
+            digest.update(f"{status.st_mtime_ns}\0".encode())
+    return digest.hexdigest() if sources else None
+
+
+def _files(package: str) -> Iterator[tuple[str, Path]]:
+    """Yield the source files and native libraries of a package with their names in it."""
+    module = sys.modules.get(package)
+    roots = getattr(module, "__path__", None)
+    if roots is None:
+        file = getattr(module, "__file__", None)
+        if file is not None and Path(file).is_file():
+            yield "", Path(file)
+        return
+    for root in map(Path, roots):
+        for path in root.rglob("*"):
+            if path.suffix in (".py", ".so", ".pyd", ".dll", ".dylib") and path.is_file():
+                yield path.relative_to(root).as_posix(), path
