@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import TYPE_CHECKING
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from tileir.core.errors import BackendError
 from tileir.runtime import discovery
 from tileir.runtime.context import Context
 from tileir.runtime.discovery import GROUP, Registry
-from tileir.runtime.interface import API_VERSION
+from tileir.runtime.interface import API_VERSION, Backend, DeviceInfo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,11 +26,20 @@ def refuse():
 def crash():
     raise ZeroDivisionError("oops")
 
+def devices(name):
+    return lambda: [DeviceInfo(f"{name}.0", "A device", name)]
+
 good = Backend("good", lambda: [DeviceInfo("good.0", "A device", "good")], None, None)
-old = Backend("old", lambda: [], None, None, api_version=0)
-refusing = Backend("refusing", refuse, None, None)
-crashing = Backend("crashing", crash, None, None)
+old = Backend("broken", lambda: [], None, None, api_version=0)
+new = Backend("broken", lambda: [], None, None, api_version=1000)
+refusing = Backend("broken", refuse, None, None)
+crashing = Backend("broken", crash, None, None)
+misnamed = Backend("broken", devices("good"), None, None)
+numbers = Backend("broken", lambda: [7], None, None)
 other = 7
+aaa = Backend("aaa", devices("aaa"), None, None)
+zzz = Backend("zzz", devices("zzz"), None, None, rank=50)
+modest = Backend("modest", devices("modest"), None, None, rank=-1)
 """
 
 
@@ -88,7 +98,11 @@ def test_a_clash_names_both_distributions(distribution: Path) -> None:
         ("fake_backend:missing", "AttributeError"),
         ("no_such_module:BACKEND", "ModuleNotFoundError"),
         ("fake_backend:other", "of type int, not Backend"),
-        ("fake_backend:old", "interface version 0"),
+        ("fake_backend:old", "interface version 0, and this tileir has 1; upgrade it"),
+        ("fake_backend:new", "interface version 1000, and this tileir has 1; upgrade tileir"),
+        ("fake_backend:good", "calls itself 'good'"),
+        ("fake_backend:misnamed", "whose id is broken.0"),
+        ("fake_backend:numbers", "lists 7"),
         ("fake_backend:refusing", "the driver is too old"),
         ("fake_backend:crashing", "ZeroDivisionError: oops"),
     ],
@@ -116,3 +130,83 @@ def test_without_any_back_end() -> None:
     with pytest.raises(BackendError, match="no back end offers a device") as error:
         context.device()
     assert code_of(error) == "TIL801"
+
+
+def test_a_failure_is_logged_once(distribution: Path, caplog: pytest.LogCaptureFixture) -> None:
+    install(distribution, "stranger", {"broken": "no_such_module:BACKEND"})
+    context = Context()
+    context.devices()
+    context.devices()
+    context.failures()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "no_such_module" in caplog.text
+
+
+def test_what_says_why_it_has_no_device_is_not_logged(distribution: Path, caplog: pytest.LogCaptureFixture) -> None:
+    install(distribution, "stranger", {"broken": "fake_backend:refusing"})
+    assert "broken" in Context().failures()
+    assert caplog.records == []
+
+
+def registry_of(*names: str) -> Registry:
+    return Registry(find=lambda: [EntryPoint(name, f"fake_backend:{name}", GROUP) for name in names])
+
+
+def test_the_default_goes_by_rank_and_not_by_name(distribution: Path) -> None:
+    default = registry_of("aaa", "modest", "zzz").default()
+    assert default is not None
+    assert default.id == "zzz.0"
+    by_name = registry_of("good", "aaa").default()
+    assert by_name is not None
+    assert by_name.id == "aaa.0"
+
+
+def test_a_back_end_of_negative_rank_must_be_named(distribution: Path) -> None:
+    context = Context(registry=registry_of("modest"))
+    with pytest.raises(BackendError, match="name a device") as error:
+        context.device()
+    assert error.value.diagnostics[0].notes == ("devices are modest.0",)
+    assert context.device("modest").id == "modest.0"
+
+
+def test_what_is_installed_beside_llvm_is_not_loaded_for_the_default(distribution: Path) -> None:
+    install(distribution, "stranger", {"aaa": "fake_backend:aaa"})
+    context = Context()
+    assert context.device().backend == "llvm"
+    assert "fake_backend" not in sys.modules
+    assert "aaa.0" in [device.id for device in context.devices()]
+
+
+def backend(name: str = "mine", **changes: Any) -> Backend[Any]:
+    refuse: Any = None
+    return Backend(name, lambda: [DeviceInfo(f"{name}.0", "Mine", name)], refuse, refuse, **changes)
+
+
+def test_an_embedder_registers_back_ends() -> None:
+    context = Context(registry=Registry.of(backend()))
+    assert [device.id for device in context.devices()] == ["mine.0"]
+    assert context.device().id == "mine.0"
+    context.register(backend("other", rank=1))
+    assert context.device().id == "other.0"
+    with pytest.raises(BackendError, match="registered before") as error:
+        context.register(backend())
+    assert code_of(error) == "TIL803"
+
+
+def test_what_is_registered_comes_before_what_is_installed() -> None:
+    context = Context()
+    context.register(backend("llvm"))
+    assert context.device("llvm").name == "Mine"
+    used = Context()
+    used.device("llvm")
+    with pytest.raises(BackendError, match="in use already") as error:
+        used.register(backend("llvm"))
+    assert code_of(error) == "TIL803"
+
+
+def test_only_back_ends_can_be_registered() -> None:
+    wrong: Any = "llvm"
+    for value in (wrong, backend(api_version=0)):
+        with pytest.raises(BackendError) as error:
+            Context().register(value)
+        assert code_of(error) == "TIL802"

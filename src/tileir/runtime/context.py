@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
     from types import TracebackType
 
-    from tileir.runtime.interface import Compiler, Executor
+    from tileir.runtime.interface import Backend, Compiler, Executor
 
 DEVICE_VARIABLE: Final = "TILEIR_DEVICE"
 """Environment variable with the id of the device to use where neither the caller nor the context names one."""
@@ -58,6 +58,10 @@ class Context:
         """Start with a lock that no thread of the parent holds."""
         self._lock = threading.Lock()
 
+    def register(self, backend: Backend[Any]) -> None:
+        """Offer a back end of the embedding program; see :meth:`tileir.runtime.discovery.Registry.register`."""
+        self.registry.register(backend)
+
     def devices(self) -> tuple[DeviceInfo, ...]:
         """Return the devices of all back ends that work; :meth:`failures` has the others."""
         found: list[DeviceInfo] = []
@@ -81,7 +85,8 @@ class Context:
     def device(self, device: str | DeviceInfo | None = None) -> DeviceInfo:
         """Return the device of that id, or the first one of the back end of that name; or the one that is described.
 
-        Without an id the context's decides, then the environment variable ``TILEIR_DEVICE``, then the first device.
+        Without an id the context's decides, then the environment variable ``TILEIR_DEVICE``, then the ranks of the back
+        ends (:meth:`tileir.runtime.discovery.Registry.default`).
 
         Raises:
             BackendError: TIL801, there is no such device; the notes say which there are, and what failed.
@@ -92,14 +97,11 @@ class Context:
             raise self._no_device(f"a device is named by its id, not by {device_id!r}")
         wanted = device_id or self.device_id or os.environ.get(DEVICE_VARIABLE) or None
         if wanted is None:
-            for name in self.registry.names():
-                try:
-                    found = self.registry.devices(name)
-                except BackendError:
-                    continue
-                if found:
-                    return found[0]
-            raise self._no_device("no back end offers a device; install tileir[llvm]")
+            default = self.registry.default()
+            if default is None:
+                named = "name a device, or " if self.devices() else ""
+                raise self._no_device(f"no back end offers a device by default; {named}install tileir[llvm]")
+            return default
         backend = wanted.partition(".")[0]
         if backend in self.registry.names():
             for offered in self.registry.devices(backend):

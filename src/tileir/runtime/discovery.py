@@ -1,4 +1,4 @@
-"""Finds back ends by their entry points. A broken one hides no other."""
+"""Finds back ends by their entry points, or is given them. A broken one hides no other."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
-from tileir.runtime.interface import API_VERSION, Backend
+from tileir.runtime.interface import API_VERSION, TOP_RANK, Backend, DeviceInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from importlib.metadata import EntryPoint
-
-    from tileir.runtime.interface import DeviceInfo
 
 GROUP: Final = "tileir.backends"
 """Entry points of this group have the back end's name, and name a :class:`~tileir.runtime.interface.Backend`."""
+
+OWN: Final = "tileir"
+"""The distribution whose back ends are asked first where nobody names a device."""
 
 T = TypeVar("T")
 
@@ -37,6 +38,9 @@ def installed() -> tuple[EntryPoint, ...]:
 class Registry:
     """The back ends of one context, each loaded when it is first asked for. Thread safe.
 
+    What was registered comes before what is installed under the same name. A back end that cannot be loaded, or fails
+    while it lists its devices, is skipped and logged once, as a warning of the logger ``tileir.runtime.discovery``.
+
     Attributes:
         find: Lists the entry points; called once.
 
@@ -45,17 +49,41 @@ class Registry:
     find: Callable[[], Iterable[EntryPoint]] = installed
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
     _entries: dict[str, list[EntryPoint]] | None = attrs.field(default=None, init=False)
+    _registered: dict[str, AnyBackend] = attrs.field(factory=dict, init=False)
     _loaded: dict[str, AnyBackend | BackendError] = attrs.field(factory=dict, init=False)
     _devices: dict[str, tuple[DeviceInfo, ...] | BackendError] = attrs.field(factory=dict, init=False)
 
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the back ends that are installed, sorted; working or not."""
+    @classmethod
+    def of(cls, *backends: AnyBackend) -> Registry:
+        """Return a registry of these back ends only, whatever is installed; raises what :meth:`register` does."""
+        registry = cls(find=tuple)
+        for backend in backends:
+            registry.register(backend)
+        return registry
+
+    def register(self, backend: AnyBackend) -> None:
+        """Offer a back end that has no entry point, or stand it before the installed one of its name.
+
+        Raises:
+            BackendError: TIL802, it is no back end, or written for another interface; TIL803, one of its name was
+                registered before, or is in use already.
+
+        """
+        fault = _fault(backend, "what was registered")
+        if fault is not None:
+            raise _error("TIL802", fault)
         with self._lock:
-            if self._entries is None:
-                self._entries = {}
-                for entry in self.find():
-                    self._entries.setdefault(entry.name, []).append(entry)
-            return tuple(sorted(self._entries))
+            name = backend.name
+            if name in self._registered:
+                raise _error("TIL803", f"a back end {name!r} was registered before; register each name once")
+            if name in self._loaded:
+                raise _error("TIL803", f"back end {name!r} is in use already; register yours before the first use")
+            self._registered[name] = backend
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all back ends, sorted; working or not."""
+        with self._lock:
+            return tuple(sorted({*self._installed(), *self._registered}))
 
     def backend(self, name: str) -> AnyBackend:
         """Return a back end.
@@ -66,20 +94,9 @@ class Registry:
 
         """
         with self._lock:
-            names = self.names()
             if name not in self._loaded:
-                entries = [] if self._entries is None else self._entries.get(name, [])
-                if not entries:
-                    raise _error("TIL801", f"there is no back end {name!r}; installed are {', '.join(names) or 'none'}")
-                self._loaded[name] = _load(name, entries)
+                self._loaded[name] = self._load(name)
             return _or_raise(self._loaded[name])
-
-    def __attrs_post_init__(self) -> None:
-        renew_in_children(self)
-
-    def renew(self) -> None:
-        """Start with a lock that no thread of the parent holds."""
-        self._lock = threading.RLock()
 
     def devices(self, name: str) -> tuple[DeviceInfo, ...]:
         """Return the devices that a back end sees; asked once.
@@ -93,36 +110,122 @@ class Registry:
                 self._devices[name] = _list_devices(self.backend(name))
             return _or_raise(self._devices[name])
 
+    def default(self) -> DeviceInfo | None:
+        """Return the first device of the back end with the highest rank that has one; negative ranks do not count.
+
+        The back ends of tileir itself are looked at first, and others only where none of them has the top rank and a
+        device: what somebody installs beside it changes nothing, and costs nothing.
+        """
+        with self._lock:
+            ranked: list[tuple[int, str]] = []
+            for rank, name in self._ranks():
+                if rank >= TOP_RANK and self._offered(name):
+                    return self._offered(name)[0]
+                ranked.append((-rank, name))
+            for rank, name in sorted(ranked):
+                if rank <= 0 and self._offered(name):
+                    return self._offered(name)[0]
+        return None
+
+    def __attrs_post_init__(self) -> None:
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """Start with a lock that no thread of the parent holds."""
+        self._lock = threading.RLock()
+
+    def _installed(self) -> dict[str, list[EntryPoint]]:
+        if self._entries is None:
+            self._entries = {}
+            for entry in self.find():
+                self._entries.setdefault(entry.name, []).append(entry)
+        return self._entries
+
+    def _load(self, name: str) -> AnyBackend | BackendError:
+        if name in self._registered:
+            return self._registered[name]
+        entries = self._installed().get(name)
+        if not entries:
+            raise _error("TIL801", f"there is no back end {name!r}; installed are {', '.join(self.names()) or 'none'}")
+        return _logged(_load(name, entries))
+
+    def _ranks(self) -> Iterator[tuple[int, str]]:
+        """Yield rank and name of each back end that can be loaded: registered ones, tileir's own, then the others."""
+
+        def order(name: str) -> tuple[int, str]:
+            if name in self._registered:
+                return 0, name
+            own = any(entry.dist is not None and entry.dist.name == OWN for entry in self._installed()[name])
+            return (1 if own else 2), name
+
+        for name in sorted(self.names(), key=order):
+            try:
+                yield self.backend(name).rank, name
+            except BackendError:
+                continue
+
+    def _offered(self, name: str) -> tuple[DeviceInfo, ...]:
+        try:
+            return self.devices(name)
+        except BackendError:
+            return ()
+
 
 def _load(name: str, entries: list[EntryPoint]) -> AnyBackend | BackendError:
     if len(entries) > 1:
         both = " and ".join(f"{_distribution(entry)} ({entry.value})" for entry in entries)
         return _error("TIL803", f"back end {name!r} is provided by {both}; uninstall one of them")
     entry = entries[0]
+    subject = f"back end {name!r} of {_distribution(entry)}"
     try:
         loaded = entry.load()
     except BackendError as error:
         return error
     except Exception as error:  # code of others may fail in any way, and must not hide the other back ends
         reason = f"{type(error).__name__}: {error}"
-        return _error("TIL802", f"back end {name!r} of {_distribution(entry)} cannot be loaded: {reason}")
+        return _error("TIL802", f"{subject} cannot be loaded: {reason}; reinstall, upgrade or uninstall it")
+    fault = _fault(loaded, subject)
+    if fault is None and loaded.name != name:
+        fault = f"{subject} calls itself {loaded.name!r}; its entry point must have the same name"
+    return loaded if fault is None else _error("TIL802", fault)
+
+
+def _fault(loaded: object, subject: str) -> str | None:
+    """Return why something cannot serve as a back end."""
     if not isinstance(loaded, Backend):
-        kind = type(loaded).__name__
-        return _error("TIL802", f"{entry.value} of {_distribution(entry)} is of type {kind}, not Backend")
-    if loaded.api_version != API_VERSION:
-        versions = f"interface version {loaded.api_version}, and this tileir has {API_VERSION}"
-        return _error("TIL802", f"back end {name!r} of {_distribution(entry)} is written for {versions}")
-    return loaded
+        return f"{subject} is of type {type(loaded).__name__}, not Backend"
+    if loaded.api_version == API_VERSION:
+        return None
+    remedy = "upgrade it" if loaded.api_version < API_VERSION else "upgrade tileir"
+    return (
+        f"{subject} is written for interface version {loaded.api_version}, and this tileir has {API_VERSION}; {remedy}"
+    )
 
 
 def _list_devices(backend: AnyBackend) -> tuple[DeviceInfo, ...] | BackendError:
     try:
-        return tuple(backend.devices())
+        listed: tuple[object, ...] = tuple(backend.devices())
     except BackendError as error:
-        return error
+        return error  # it says in good order why there is none
     except Exception as error:  # as above
         reason = f"{type(error).__name__}: {error}"
-        return _error("TIL802", f"back end {backend.name!r} cannot list its devices: {reason}")
+        return _logged(_error("TIL802", f"back end {backend.name!r} cannot list its devices: {reason}"))
+    devices: list[DeviceInfo] = []
+    for device in listed:
+        if not isinstance(device, DeviceInfo) or not device.id.startswith(f"{backend.name}."):
+            wanted = f"a DeviceInfo whose id is {backend.name}.0, {backend.name}.1 and so on"
+            return _logged(_error("TIL802", f"back end {backend.name!r} lists {device!r}, not {wanted}"))
+        devices.append(device)
+    return tuple(devices)
+
+
+def _logged(outcome: T | BackendError) -> T | BackendError:
+    """Log a failure where it is found; it is kept, so that this happens once."""
+    if isinstance(outcome, BackendError):
+        import logging  # few programs need it
+
+        logging.getLogger(__name__).warning("skipped: %s", outcome.diagnostics[0].message)
+    return outcome
 
 
 def _or_raise(value: T | BackendError) -> T:
