@@ -74,7 +74,7 @@ def decoder_of(hint: object) -> Decoder:
     by_type, by_tag = choice.by_type, choice.by_tag
 
     def decode(data: object) -> object:
-        if isinstance(data, dict):
+        if type(data) is dict:
             tag = data.get("$")
             decoder = by_tag.get(tag) if isinstance(tag, str) else None
         else:
@@ -177,11 +177,16 @@ class _NodeDecoder:
         hints = get_type_hints(self.cls)
         return tuple((name, decoder_of(hints[name])) for name in field_names(self.cls))
 
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """The keys that an object of this class has."""
+        return frozenset(("$", *field_names(self.cls)))
+
     def decode(self, data: object) -> object:
         """Return the node that ``data`` describes."""
         assert isinstance(data, dict)
         fields = self.fields
-        if len(data) != len(fields) + 1 or any(name not in data for name, _ in fields):
+        if data.keys() != self.keys:
             raise FormatError(_key_problem(self.cls, data.keys() - {"$"}))
         values: dict[str, object] = {}
         name = ""

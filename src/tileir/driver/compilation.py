@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 
 from tileir.core.codec import from_json, to_json
+from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, TileError
 from tileir.driver.compiler import Stages, compile_stages
 from tileir.passes.catalog import PASSES
@@ -113,8 +114,9 @@ def compiled(request: Request, disk: DiskCache | None) -> Compilation:
 
 def _restored(request: Request, parts: Mapping[str, bytes]) -> Compilation:
     documents = parts["kernels"].splitlines()
-    decoded = {document: from_json(document, KernelFunction) for document in dict.fromkeys(documents)}
-    frame = from_json(parts["frame"], Program)
+    with collection_paused():
+        decoded = {document: from_json(document, KernelFunction) for document in dict.fromkeys(documents)}
+        frame = from_json(parts["frame"], Program)
     program = attrs.evolve(frame, kernels=tuple(decoded[document] for document in documents))
     return Compilation(request, program, parts["kernels"])
 
