@@ -10,6 +10,8 @@ from tileir.core.dtype import DType
 from tileir.core.target import Target
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import Pass, run
+from tileir.passes.distribute import Distribute
+from tileir.passes.group_elementwise import GroupElementwise
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.stream_reduction import StreamReduction
@@ -18,6 +20,7 @@ from tileir.passes.vectorise import Vectorise
 from tileir.passes.vectorise_reduction import VectoriseReduction
 from tileir.semtree.interpreter import run_program
 from tileir.semtree.lowering import lower
+from tileir.semtree.memory import ALL_CHECKS
 from tileir.semtree.verifier import verify_program
 from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import Block, Device
@@ -37,6 +40,8 @@ SCHEDULES: dict[str, tuple[Pass, ...]] = {
     ),
     "split": (SplitReduction(parts=4, operations=1), Accumulate(), VectoriseReduction(vector_bytes=16), Thread()),
     "streams": (Accumulate(), StreamReduction(vector_bytes=16, stretch_bytes=32, unroll=3), Thread()),
+    "groups": (Accumulate(), GroupElementwise(threads=8, vector_bytes=8, vectors=2), Distribute(threads=8)),
+    "groups of all sizes": (Accumulate(), GroupElementwise(threads=48, vector_bytes=16), Distribute(threads=5)),
     "fixed tile": (Accumulate(), RegisterTile(vector_bytes=16, rows=3, columns=2), Thread()),
 }
 
@@ -50,7 +55,7 @@ def test_schedules_keep_the_meaning(name: str, schedule: str) -> None:
     found = interpret(scheduled, values)
     kernels = lower(scheduled, Target(vector_bytes=16))
     verify_program(kernels)
-    by_kernels = run_program(kernels, values)
+    by_kernels = run_program(kernels, values, ALL_CHECKS)
     for output in function.outputs:
         np.testing.assert_array_equal(found[output], expected[output])
         np.testing.assert_array_equal(by_kernels[output], expected[output])

@@ -9,11 +9,14 @@ from tileir.passes import pipeline
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.dead_code import DeadCode
+from tileir.passes.distribute import Distribute
 from tileir.passes.fuse import Fuse
+from tileir.passes.group_elementwise import GroupElementwise
 from tileir.passes.inline import Inline
 from tileir.passes.localise import Localise
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.scalarise import Scalarise
+from tileir.passes.schedule import power_of_two_below
 from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.thread import Thread
@@ -31,7 +34,9 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Accumulate,
     Canonicalise,
     DeadCode,
+    Distribute,
     Fuse,
+    GroupElementwise,
     Inline,
     Localise,
     RegisterTile,
@@ -71,21 +76,41 @@ def cpu(target: Target) -> tuple[Pass, ...]:
     return (
         SplitReduction(parts=4 * target.threads if target.threads > 1 else 1),
         *fused(target),
-        StreamReduction(vector_bytes=target.vector_bytes),
+        StreamReduction(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes),
         RegisterTile(
             vector_bytes=target.vector_bytes,
+            max_lanes=target.max_lanes,
             registers=target.vector_registers,
             cache_bytes=target.cache_bytes[0] if target.cache_bytes else 32 * 1024,
             threads=target.threads,
         ),
-        VectoriseReduction(vector_bytes=target.vector_bytes),
-        Vectorise(vector_bytes=target.vector_bytes),
+        VectoriseReduction(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes),
+        Vectorise(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes),
         Thread(),
     )
 
 
+_GROUP: Final = 256
+"""Threads of a group where the device allows them: several such groups fit each of its processors."""
+
+
+def gpu(target: Target) -> tuple[Pass, ...]:
+    """Return the passes that take a lowered program to kernels whose groups have many threads."""
+    threads = min(_GROUP, power_of_two_below(max(1, target.group_threads)))
+    return (
+        *fused(target),
+        GroupElementwise(
+            threads=threads,
+            vector_bytes=target.vector_bytes,
+            max_lanes=target.max_lanes,
+            groups=target.threads,
+        ),
+        Distribute(threads=threads),
+    )
+
+
 PIPELINES: Final[Mapping[str, Callable[[Target], tuple[Pass, ...]]]] = MappingProxyType(
-    {"cpu": cpu, "fused": fused, "plain": plain}
+    {"cpu": cpu, "fused": fused, "gpu": gpu, "plain": plain}
 )
 """The pipelines that have a name."""
 

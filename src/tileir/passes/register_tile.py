@@ -29,6 +29,7 @@ class RegisterTile:
 
     Attributes:
         vector_bytes: Width of a vector register.
+        max_lanes: Most lanes of a vector; 0 for as many as fit.
         registers: Number of vector registers.
         cache_bytes: Data cache that a panel read again and again should fit, else it is packed.
         threads: How many groups run at the same time; the grid gets a few times as many where the work allows.
@@ -38,6 +39,7 @@ class RegisterTile:
 
     name: ClassVar[str] = "register_tile"
     vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
     registers: int = attrs.field(default=16, validator=at_least(1))
     cache_bytes: int = attrs.field(default=32 * 1024, validator=at_least(0))
     threads: int = attrs.field(default=1, validator=at_least(1))
@@ -61,7 +63,7 @@ class RegisterTile:
         """Choose the vector index, the row index, tile sizes and what to pack."""
         best: tuple[tuple[int, ...], stripe.Index] | None = None
         constrained = sch.constrained_indices(nest)
-        lanes = max(1, self.vector_bytes // sch.widest_itemsize(nest))
+        lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
         for index in nest.indices:
             if index.range < 2 or index.name in constrained or not _can_be_vector(nest, index.name):
                 continue

@@ -17,10 +17,48 @@ if TYPE_CHECKING:
     from tileir.passes.nest import Nest, Segment, Use
 
 GRID = stripe.Tags.of("grid")
+THREAD = stripe.Tags.of("thread")
 UNROLL = stripe.Tags.of("unroll")
 VECTOR = stripe.Tags.of("vector")
+LOCAL: stripe.Location = (stripe.Device("LOCAL"),)
 REGISTER: stripe.Location = (stripe.Device("REGISTER"),)
 SCRATCH: stripe.Location = (stripe.Device("SCRATCH"),)
+
+
+def is_scheduled(kernel: stripe.Block) -> bool:
+    """Return whether some pass has given a kernel a grid or threads."""
+    pending = [kernel]
+    while pending:
+        block = pending.pop()
+        if any("grid" in index.tags or "thread" in index.tags for index in block.indices):
+            return True
+        pending.extend(block.blocks)
+    return False
+
+
+def vector_lanes(vector_bytes: int, itemsize: int, most: int) -> int:
+    """Return how many elements of ``itemsize`` bytes fill a vector, but at most ``most`` unless that is 0."""
+    lanes = max(1, vector_bytes // itemsize)
+    return min(lanes, most) if most else lanes
+
+
+def aligned_lanes(uses: Iterable[Use], index: str, lanes: int) -> int:
+    """Return the most lanes, a power of two up to ``lanes``, with which every vector along ``index`` is aligned.
+
+    Vectors start where ``index`` is a multiple of the result. 1 where some use is not contiguous.
+    """
+    for use in uses:
+        stride = use.stride(index)
+        if stride == 0:
+            continue
+        if stride != 1:
+            return 1
+        steps = zip(use.access, use.strides, strict=True)
+        terms = [c * step for affine, step in steps for name, c in affine.terms if name != index]
+        offset = sum(affine.offset * step for affine, step in zip(use.access, use.strides, strict=True))
+        while lanes > 1 and any(value % lanes for value in (*terms, offset)):
+            lanes //= 2
+    return lanes
 
 
 def constrained_indices(nest: Nest) -> frozenset[str]:

@@ -24,12 +24,14 @@ class StreamReduction:
 
     Attributes:
         vector_bytes: Width of a vector register.
+        max_lanes: Most lanes of a vector; 0 for as many as fit.
         stretch_bytes: At most so many bytes of sums; about a page.
         unroll: How many rows are added between reading and writing a sum.
     """
 
     name: ClassVar[str] = "stream_reduction"
     vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
     stretch_bytes: int = attrs.field(default=4096, validator=at_least(1))
     unroll: int = attrs.field(default=8, validator=at_least(1))
 
@@ -41,7 +43,7 @@ class StreamReduction:
         nest = reduction_nest(kernel)
         if nest is None:
             return (kernel,)
-        lanes = max(1, self.vector_bytes // sch.widest_itemsize(nest))
+        lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
         vector = self._vector(nest)
         if vector is None or len(sch.parallel_indices(nest)) < len(nest.indices):
             return (kernel,)

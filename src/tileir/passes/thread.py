@@ -32,8 +32,7 @@ class Thread:
     def _kernel(self, kernel: stripe.Block) -> stripe.Block:
         if any("grid" in i.tags for i in kernel.indices):
             return kernel
-        nest = analyse(kernel)
-        allowed = {i.name for i in sch.parallel_indices(nest)} if nest is not None else _plain_indices(kernel)
+        allowed = independent_indices(kernel)
         chosen: list[str] = []
         groups = 1
         for index in kernel.indices:
@@ -50,8 +49,11 @@ class Thread:
         return attrs.evolve(kernel, indices=(*marked, *others))
 
 
-def _plain_indices(kernel: stripe.Block) -> set[str]:
-    """Return the indices of a kernel of unknown form, if it merges nothing into memory of the caller."""
+def independent_indices(kernel: stripe.Block) -> frozenset[str]:
+    """Return the indices of a kernel, of whatever form, whose values may run at the same time."""
+    nest = analyse(kernel)
+    if nest is not None:
+        return frozenset(index.name for index in sch.parallel_indices(nest))
     merging = any(r.direction.writes and r.aggregation is not None and r.aggregation.op for r in kernel.refinements)
-    usable = (i for i in kernel.indices if not i.tags.items)
-    return set() if merging else {i.name for i in usable}
+    usable = (index for index in kernel.indices if not index.tags.items)
+    return frozenset() if merging else frozenset(index.name for index in usable)

@@ -24,11 +24,13 @@ class Vectorise:
 
     Attributes:
         vector_bytes: Width of a vector register.
+        max_lanes: Most lanes of a vector; 0 for as many as fit.
         chunk: About how many points one group of the grid takes.
     """
 
     name: ClassVar[str] = "vectorise"
     vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
     chunk: int = attrs.field(default=16 * 1024, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
@@ -62,7 +64,10 @@ class Vectorise:
         )
 
     def _nodes(self, nest: Nest, vector: stripe.Index) -> list[Node]:
-        lanes = min(max(1, self.vector_bytes // sch.widest_itemsize(nest)), sch.power_of_two_below(vector.range))
+        lanes = min(
+            sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes),
+            sch.power_of_two_below(vector.range),
+        )
         names = sch.taken_names(nest)
         others = [i for i in nest.indices if i.name != vector.name]
         vectors, left = divmod(vector.range, lanes)

@@ -22,11 +22,13 @@ class VectoriseReduction:
 
     Attributes:
         vector_bytes: Width of a vector register.
+        max_lanes: Most lanes of a vector; 0 for as many as fit.
         unroll: How many accumulator vectors a reduction keeps.
     """
 
     name: ClassVar[str] = "vectorise_reduction"
     vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
     unroll: int = attrs.field(default=4, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
@@ -52,7 +54,7 @@ class VectoriseReduction:
         if any(isinstance(s, stripe.Load) and segment.use(s.source).direction.writes for s in segment.statements):
             return None
         reads = [u for u in segment.uses if not u.direction.writes]
-        lanes = max(1, self.vector_bytes // sch.widest_itemsize(nest))
+        lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
         candidates = [
             i
             for i in segment.loops
@@ -94,7 +96,7 @@ class _Builder:
 
     def _reduction(self, segment: Segment, index: stripe.Index) -> tuple[list[stripe.Refinement], list[Node]]:
         """Return the lanes' accumulators, and nodes that set, fill and merge them, and take the rest by scalars."""
-        lanes = max(1, self.options.vector_bytes // sch.widest_itemsize(self.nest))
+        lanes = sch.vector_lanes(self.options.vector_bytes, sch.widest_itemsize(self.nest), self.options.max_lanes)
         unroll = min(self.options.unroll, max(1, index.range // lanes))
         width = lanes * unroll
         steps, left = divmod(index.range, width)
