@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 import pytest
 
@@ -69,13 +70,13 @@ def test_a_launch_writes_its_outputs(kernel: LLVMKernel) -> None:
     np.testing.assert_array_equal(b, 2 * a)
 
 
-def test_a_bound_launch_can_be_repeated(kernel: LLVMKernel) -> None:
-    a, b = pair()
-    start = kernel.bind(buffers([a, b]))
-    start()
-    a += 1
-    start()
-    np.testing.assert_array_equal(b, 2 * a)
+def test_independent_work_runs_at_the_same_time() -> None:
+    device = compiler().device
+    executor = LLVMExecutor(attrs.evolve(device, target=attrs.evolve(device.target, threads=2)), Options())
+    meeting = threading.Barrier(2)
+    for event in [executor.scheduler.submit(lambda: meeting.wait(10)) for _ in range(2)]:
+        event.wait()
+    executor.close()
 
 
 def test_runs_wait_for_events_and_copies(executor: LLVMExecutor, kernel: LLVMKernel) -> None:

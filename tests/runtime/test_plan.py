@@ -11,6 +11,7 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.runtime.events import PendingEvent
 from tileir.runtime.plan import Plan
+from tileir.runtime.resources import Resources
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -71,7 +72,7 @@ def program(alignment: int = 4) -> Program:
 
 
 def plan_of(whole: Program, device: Any = None) -> Plan:
-    return Plan.of(whole, compiler().build(whole.kernels), device or executor())
+    return Plan.of(whole, compiler().build(whole.kernels), Resources(device or executor()))
 
 
 def expected(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -17,6 +17,7 @@ from tileir.runtime.events import Scheduler
 from tileir_llvm.buffers import HostBuffer, allocate, wrap
 from tileir_llvm.loader import Code, load_code
 from tileir_llvm.pool import ThreadPool
+from tileir_llvm.sequence import LLVMSequence
 from tileir_llvm.team import KERNEL_TYPE
 
 if TYPE_CHECKING:
@@ -79,6 +80,10 @@ class LLVMExecutor:
             self._codes[library] = code
         return LLVMKernel.of(self, library.kernels[index], code, index, library.scratch_bytes[index])
 
+    def sequence(self, launches: Sequence[tuple[LLVMKernel, Sequence[HostBuffer | int]]]) -> LLVMSequence:
+        """Return the launches as one call; numbers stand for arrays that it is given."""
+        return LLVMSequence.of(self, launches)
+
     def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> PendingEvent:
         """Copy as many bytes as both have, between buffers or contiguous arrays.
 
@@ -126,19 +131,21 @@ class LLVMKernel:
         kernel: What was compiled.
         address: Its function.
         splits: Whether it is large enough to be shared out to several threads.
+        groups: How many groups its grid has.
+        scratch_bytes: Scratch memory that it needs for one thread.
 
     """
 
     kernel: KernelFunction
     address: int
     splits: bool
+    groups: int
+    scratch_bytes: int
     _executor: LLVMExecutor = attrs.field(repr=False)
     _code: Code = attrs.field(repr=False)
     _function: Callable[[bytes, int, int, int], None] = attrs.field(repr=False)
     _pack: Callable[..., bytes] = attrs.field(repr=False)
     _sizes: tuple[int, ...] = attrs.field(repr=False)
-    _groups: int
-    _scratch_bytes: int
 
     @classmethod
     def of(
@@ -151,13 +158,13 @@ class LLVMKernel:
             kernel,
             address,
             kernel.operations >= SPLIT_OPERATIONS and groups > 1 and executor.pool.threads > 1,
+            groups,
+            scratch_bytes,
             executor,
             code,
             KERNEL_TYPE(address),
             Struct(f"{len(kernel.params)}P").pack,
             tuple(param.size * param.dtype.itemsize for param in kernel.params),
-            groups,
-            scratch_bytes,
         )
 
     def launch(self, buffers: Sequence[HostBuffer]) -> None:
@@ -170,19 +177,13 @@ class LLVMKernel:
         """
         self._start(self._packed(buffers))
 
-    def bind(self, buffers: Sequence[HostBuffer]) -> Callable[[], None]:
-        """Return :meth:`launch` on these buffers, which the result keeps alive, checked and packed once."""
-        arguments = self._packed(buffers)
-        held = tuple(buffers)
-
-        def start() -> None:
-            self._start(arguments, held)
-
-        return start
-
     def run(self, buffers: Sequence[HostBuffer], after: Sequence[Event] = ()) -> PendingEvent:
         """Run in another thread once all of ``after`` have completed; the errors are those of :meth:`launch`."""
-        return self._executor.scheduler.submit(self.bind(buffers), after)
+        return self._executor.scheduler.submit(partial(self._start, self._packed(buffers), tuple(buffers)), after)
+
+    def share_out(self, arguments: bytes) -> bool:
+        """Run on all threads of the pool; return False, with nothing done, while they are taken."""
+        return self._executor.pool.launch(self.address, arguments, self.groups, self.scratch_bytes)
 
     def _packed(self, buffers: Sequence[HostBuffer]) -> bytes:
         self._executor.check_open()
@@ -193,13 +194,13 @@ class LLVMKernel:
         return self._pack(*[buffer.address for buffer in buffers])
 
     def _start(self, arguments: bytes, _held: object = None) -> None:
-        if self.splits and self._executor.pool.launch(self.address, arguments, self._groups, self._scratch_bytes):
+        if self.splits and self.share_out(arguments):
             return
-        if not self._scratch_bytes:
-            self._function(arguments, 0, 0, self._groups)
+        if not self.scratch_bytes:
+            self._function(arguments, 0, 0, self.groups)
             return
-        scratch = self._executor.take_scratch(self._scratch_bytes)
-        self._function(arguments, scratch.address, 0, self._groups)
+        scratch = self._executor.take_scratch(self.scratch_bytes)
+        self._function(arguments, scratch.address, 0, self.groups)
         self._executor.give_scratch(scratch)
 
 

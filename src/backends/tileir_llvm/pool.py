@@ -64,6 +64,7 @@ class ThreadPool:
             if self._finalizer is not None:
                 self._finalizer()
             self._team = self._finalizer = None
+            self._scratch = allocate(0)
 
     def forget_threads(self) -> None:
         """Start anew in a forked child, where the parent's threads do not exist and its locks may be taken."""

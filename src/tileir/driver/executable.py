@@ -174,10 +174,10 @@ def compile_for(
         target = attrs.evolve(target, threads=min(wanted.threads, target.threads))
     disk = context.disk_cache
     compilation = compiled(Request(function, dict(types), target, passes_of(passes, target)), disk)
-    executor = context.executor(chosen, wanted)
+    resources = context.resources(chosen, wanted)
 
     def prepare(library: Library) -> Plan:
-        return Plan.of(compilation.sem, library, executor)
+        return Plan.of(compilation.sem, library, resources)
 
     library, plan = built(compilation, context.compiler(chosen, wanted), chosen, disk, prepare)
     return Executable(chosen, compilation, library, plan)

@@ -12,9 +12,11 @@ import attrs
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
 from tileir.runtime.cache import Cache
+from tileir.runtime.calls import Calls
 from tileir.runtime.discovery import Registry
 from tileir.runtime.disk_cache import DiskCache, default_disk_cache
 from tileir.runtime.interface import DeviceInfo, Options
+from tileir.runtime.resources import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -50,6 +52,8 @@ class Context:
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _compilers: dict[tuple[str, Options], Compiler[Any]] = attrs.field(factory=dict, init=False)
     _executors: dict[tuple[str, Options], Executor[Any]] = attrs.field(factory=dict, init=False)
+    _resources: dict[tuple[str, Options], Resources] = attrs.field(factory=dict, init=False)
+    _calls: Calls = attrs.field(factory=Calls, init=False)
 
     def __attrs_post_init__(self) -> None:
         renew_in_children(self)
@@ -127,9 +131,25 @@ class Context:
                 self._executors[key] = self.registry.backend(device.backend).executor(device, chosen)
             return self._executors[key]
 
+    def resources(self, device: DeviceInfo, options: Options | None = None) -> Resources:
+        """Return what the plans on a device share, made once."""
+        chosen = self.options if options is None else options
+        executor = self.executor(device, chosen)
+        with self._lock:
+            key = (device.id, chosen)
+            if key not in self._resources:
+                processors = os.cpu_count() or 1
+                self._resources[key] = Resources(executor, min(chosen.threads or processors, processors), self._calls)
+            return self._resources[key]
+
     def close(self) -> None:
         """Close all executors, which waits for their work; the context can be used again afterwards."""
         self.programs.clear()
+        with self._lock:
+            resources = tuple(self._resources.values())
+            self._resources.clear()
+        for each in resources:
+            each.close()
         with self._lock:
             executors = tuple(self._executors.values())
             self._executors.clear()

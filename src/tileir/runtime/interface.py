@@ -191,6 +191,33 @@ class PartingExecutor(Protocol):
         ...
 
 
+class KernelSequence(Protocol):
+    """Kernels with their buffers, of which some are arrays that are given at each launch."""
+
+    def launch(self, arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
+        """Run the kernels in their order, and return when the outputs are written.
+
+        The arrays are contiguous and have the sizes of the parameters.
+
+        Returns:
+            False, with nothing done, where an array cannot be used in place.
+
+        """
+        ...
+
+
+@runtime_checkable
+class SequencingExecutor(Protocol):
+    """What an executor that is not asynchronous may offer beyond :class:`Executor`: many launches in one call."""
+
+    def sequence(self, launches: Sequence[tuple[Any, Sequence[Any]]]) -> KernelSequence:
+        """Ready launches, each a kernel and its arguments; a number stands for one of the arrays of a launch.
+
+        Several threads may launch the result at a time where its buffers allow it.
+        """
+        ...
+
+
 @attrs.frozen
 class DeviceInfo:
     """One device that a back end can see."""

@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
+from tileir.runtime.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
+from tileir.runtime.interface import SequencingExecutor
 from tileir.runtime.placement import place
-from tileir.semtree.ir import BufferRole
+from tileir.runtime.submission import SubmittingWorkspace
+from tileir.runtime.workspace import Layout, SequencedWorkspace, Slot, Step, SteppingWorkspace, copied
+from tileir.semtree.ir import BufferRole, ParamAccess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.runtime.arrays import Array
-    from tileir.runtime.interface import Buffer as Memory
-    from tileir.runtime.interface import Executor, Kernel, Library
+    from tileir.runtime.events import PendingEvent
+    from tileir.runtime.interface import Event, Library
+    from tileir.runtime.placement import Placement
+    from tileir.runtime.resources import Resources
+    from tileir.runtime.workspace import Workspace
     from tileir.semtree.ir import Buffer, Program
-
-SPARE_WORKSPACES: Final = 4
-"""How many sets of temporaries a plan keeps for its next runs."""
-
-
-@attrs.frozen(eq=False)
-class _Step:
-    """One launch; ``arguments`` are numbers of the program's buffers."""
-
-    kernel: Kernel
-    arguments: tuple[int, ...]
-
-
-@attrs.frozen(eq=False)
-class _Slot:
-    """Where an array that the caller passes enters; ``alignment`` is 1 where kernels ask for that of elements only."""
-
-    number: int
-    alignment: int
 
 
 @attrs.frozen(eq=False)
@@ -48,48 +36,51 @@ class Plan:
         program: What is run.
         inputs: Its inputs, in the order in which :meth:`run` takes them.
         outputs: Its outputs, likewise.
+        after: What each launch waits for where launches may overlap.
+        temporary_bytes: What its temporaries would take if each had memory of its own.
+        peak_bytes: What they take.
 
     """
 
     program: Program
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
-    _executor: Executor[Any] = attrs.field(repr=False)
-    _steps: tuple[_Step, ...] = attrs.field(repr=False)
-    _input_slots: tuple[_Slot, ...] = attrs.field(repr=False)
-    _output_slots: tuple[_Slot, ...] = attrs.field(repr=False)
-    _constants: Mapping[int, Memory] = attrs.field(repr=False)
-    _spare: deque[list[Any]] = attrs.field(factory=lambda: deque(maxlen=SPARE_WORKSPACES), init=False, repr=False)
+    after: tuple[tuple[int, ...], ...] = attrs.field(repr=False)
+    temporary_bytes: int
+    peak_bytes: int
+    resources: Resources = attrs.field(repr=False)
+    _layout: Layout = attrs.field(repr=False)
+    _spare: list[Workspace] = attrs.field(factory=list, init=False, repr=False)
+    _shared: list[Workspace] = attrs.field(factory=list, init=False, repr=False)
 
     @classmethod
-    def of(cls, program: Program, library: Library, executor: Executor[Any]) -> Plan:
+    def of(cls, program: Program, library: Library, resources: Resources) -> Plan:
         """Ready the kernels of ``program``, which ``library`` holds in the same order.
 
         Raises:
             BackendError: the device cannot load them.
 
         """
-        numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
-        kernels = [executor.prepare(library, index) for index in range(len(program.kernels))]
-        steps = [
-            _Step(kernels[launch.kernel], tuple(numbers[name] for name in launch.arguments))
-            for launch in program.launches
-        ]
-        alignments = _alignments(program)
-        slots = {name: _Slot(number, alignments.get(name, 1)) for name, number in numbers.items()}
-        inputs = _with_role(program, BufferRole.INPUT)
-        outputs = _with_role(program, BufferRole.OUTPUT)
-        constants = _with_role(program, BufferRole.CONSTANT)
+        concurrent = resources.asynchronous and resources.parts and len(program.launches) <= GRAPH_LAUNCHES
+        after = dependencies(program) if concurrent else chain(len(program.launches))
+        placement = place(
+            program, after if concurrent else None, parts=resources.parts, alignment=_part_alignment(program, resources)
+        )
         return cls(
             program,
-            inputs,
-            outputs,
-            executor,
-            tuple(steps),
-            tuple(slots[buffer.name] for buffer in inputs),
-            tuple(slots[buffer.name] for buffer in outputs),
-            {numbers[buffer.name]: _copied(executor, _content(buffer)) for buffer in constants},
+            _with_role(program, BufferRole.INPUT),
+            _with_role(program, BufferRole.OUTPUT),
+            after,
+            placement.temporary_bytes,
+            placement.peak_bytes,
+            resources,
+            _layout(program, library, resources, after, placement),
         )
+
+    @property
+    def constant_bytes(self) -> int:
+        """What its constants take."""
+        return sum(memory.nbytes for memory in self._layout.constants.values())
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run all launches, and return when the outputs are written.
@@ -99,49 +90,115 @@ class Plan:
             outputs: The same for the outputs; none of them shares memory with another array.
 
         """
-        memory = self._take_workspace()
-        staged: list[tuple[Memory, Array]] = []
-        for slot, array in zip(self._input_slots, inputs, strict=True):
-            memory[slot.number] = self._in_place(slot, array) or _copied(self._executor, array)
-        for slot, array in zip(self._output_slots, outputs, strict=True):
-            place_of = self._in_place(slot, array)
-            if place_of is None:
-                place_of = self._executor.allocate(array.nbytes)
-                staged.append((place_of, array))
-            memory[slot.number] = place_of
-        for step in self._steps:
-            step.kernel.launch([memory[number] for number in step.arguments])
-        for place_of, array in staged:
-            self._executor.copy(place_of, array).wait()
-        for slot in (*self._input_slots, *self._output_slots):
-            memory[slot.number] = None  # the caller's arrays are not kept alive
-        self._spare.append(memory)
+        shared = self._shared
+        if shared:
+            shared[0].run(inputs, outputs)
+            return
+        workspace = self._take()
+        workspace.run(inputs, outputs)  # what fails is not used again, as the device may not be done with it
+        self._keep(workspace)
 
-    def _in_place(self, slot: _Slot, array: Array) -> Memory | None:
-        """Return a buffer over an array's own memory, if the device and all kernels can use it."""
-        if slot.alignment > 1 and array.ctypes.data % slot.alignment:
-            return None
-        return self._executor.wrap(array)
+    def submit(self, inputs: Sequence[Array], outputs: Sequence[Array], after: Sequence[Event] = ()) -> PendingEvent:
+        """Run all launches once all of ``after`` have completed, and return an event that tells of the end.
 
-    def _take_workspace(self) -> list[Any]:
-        """Return memory by number of the buffer: temporaries and constants; None for inputs and outputs."""
-        try:
-            return self._spare.pop()
-        except IndexError:
-            pass
-        placement = place(self.program)
-        blocks = [self._executor.allocate(size) for size in placement.sizes]
-        memory: list[Memory | None] = [None] * len(self.program.buffers)
-        for number, buffer in enumerate(self.program.buffers):
-            if buffer.name in placement.blocks:
-                memory[number] = blocks[placement.blocks[buffer.name]]
-        for number, constant in self._constants.items():
-            memory[number] = constant
-        return memory
+        The arrays are as in :meth:`run`; the inputs do not change before the end.
+        """
+        resources = self.resources
+        if not resources.asynchronous:
+            return resources.scheduler.submit(partial(self.run, inputs, outputs), after)
+        workspace = self._take()
+        assert isinstance(workspace, SubmittingWorkspace)
+        ends = workspace.submit(inputs, outputs, after)
+        return resources.scheduler.submit(partial(self._end, workspace, (inputs, outputs)), ends)
+
+    def _end(self, workspace: Workspace, _held: object) -> None:
+        self._keep(workspace)
+
+    def _keep(self, workspace: Workspace) -> None:
+        if workspace.nbytes:
+            self.resources.keep(workspace, self._spare)
+        elif not self._shared:
+            self._shared.append(workspace)
+
+    def _take(self) -> Workspace:
+        found = self.resources.take(self._spare) if self._spare else None
+        if found is not None:
+            return found
+        self.resources.make_room(self.peak_bytes)
+        if self.resources.asynchronous:
+            return SubmittingWorkspace.of(self._layout)
+        if isinstance(self._layout.executor, SequencingExecutor):
+            return SequencedWorkspace.of(self._layout, self._layout.executor)
+        return SteppingWorkspace.of(self._layout)
+
+
+def _layout(
+    program: Program, library: Library, resources: Resources, after: tuple[tuple[int, ...], ...], placement: Placement
+) -> Layout:
+    executor = resources.executor
+    numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
+    kernels = [executor.prepare(library, index) for index in range(len(program.kernels))]
+    reads = _first_reads(program, after)
+    steps = tuple(
+        Step(
+            kernels[launch.kernel],
+            tuple(numbers[name] for name in launch.arguments),
+            after[number],
+            tuple(numbers[name] for name in reads[number]),
+        )
+        for number, launch in enumerate(program.launches)
+    )
+    alignments = _alignments(program)
+    slots = {name: Slot(number, alignments.get(name, 1)) for name, number in numbers.items()}
+    followed = {earlier for direct in after for earlier in direct}
+    constants = _with_role(program, BufferRole.CONSTANT)
+    return Layout(
+        executor,
+        steps,
+        tuple(slots[buffer.name] for buffer in _with_role(program, BufferRole.INPUT)),
+        tuple(slots[buffer.name] for buffer in _with_role(program, BufferRole.OUTPUT)),
+        len(program.buffers),
+        {numbers[buffer.name]: copied(executor, _content(buffer)) for buffer in constants},
+        placement.sizes,
+        {numbers[name]: found for name, found in placement.places.items()},
+        tuple(number for number in range(len(steps)) if number not in followed),
+        {numbers[name]: writers for name, writers in _writers(program).items()},
+    )
+
+
+def _part_alignment(program: Program, resources: Resources) -> int:
+    """Return what offsets of temporaries must be multiples of: the kernels ask for it, or the device."""
+    asked = max((param.alignment for kernel in program.kernels for param in kernel.params), default=1)
+    return max(asked, int(getattr(resources.executor, "part_alignment", 1)))
 
 
 def _with_role(program: Program, role: BufferRole) -> tuple[Buffer, ...]:
     return tuple(buffer for buffer in program.buffers if buffer.role is role)
+
+
+def _first_reads(program: Program, after: tuple[tuple[int, ...], ...]) -> list[list[str]]:
+    """Return the inputs that each launch reads and that none reads which it follows."""
+    inputs = {buffer.name for buffer in _with_role(program, BufferRole.INPUT)}
+    result: list[list[str]] = []
+    readers: dict[str, int] = {}
+    in_order = len(program.launches) > GRAPH_LAUNCHES
+    before = () if in_order else ancestors(after)
+    for number, launch in enumerate(program.launches):
+        names = [name for name in dict.fromkeys(launch.arguments) if name in inputs]
+        result.append([name for name in names if not readers.get(name, 0) & (-1 if in_order else before[number])])
+        for name in names:
+            readers[name] = readers.get(name, 0) | (1 if in_order else 1 << number)
+    return result
+
+
+def _writers(program: Program) -> Mapping[str, tuple[int, ...]]:
+    """Return which launches write each output."""
+    writers: dict[str, tuple[int, ...]] = {buffer.name: () for buffer in _with_role(program, BufferRole.OUTPUT)}
+    for number, launch in enumerate(program.launches):
+        for name, access in merged_accesses(program, launch).items():
+            if access is not ParamAccess.READ and name in writers:
+                writers[name] = (*writers[name], number)
+    return writers
 
 
 def _alignments(program: Program) -> Mapping[str, int]:
@@ -157,16 +214,5 @@ def _alignments(program: Program) -> Mapping[str, int]:
 
 
 def _content(buffer: Buffer) -> Array:
-    array = np.frombuffer(bytes.fromhex(buffer.data), buffer.dtype.numpy)
+    array: Array = np.frombuffer(bytes.fromhex(buffer.data), buffer.dtype.numpy)
     return array if sys.byteorder == "little" else array.byteswap()
-
-
-def _copied(executor: Executor[Any], array: Array) -> Memory:
-    """Return fresh memory of the device with the content of an array."""
-    memory: Memory = executor.allocate(array.nbytes)
-    host = memory.host()
-    if host is None:
-        executor.copy(array, memory).wait()
-    else:
-        host[: array.nbytes] = array.reshape(-1).view(np.uint8)
-    return memory

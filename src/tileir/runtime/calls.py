@@ -1,0 +1,102 @@
+"""Asynchronous calls that are not done, so that later calls on the same arrays follow them."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from tileir.core.forking import renew_in_children
+from tileir.runtime.events import PendingEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tileir.runtime.arrays import Array
+    from tileir.runtime.interface import Event
+
+
+@attrs.frozen(eq=False)
+class _Call:
+    """A call, and the arrays that it uses."""
+
+    event: PendingEvent
+    reads: Sequence[Array]
+    writes: Sequence[Array]
+
+
+@attrs.define(eq=False)
+class Calls:
+    """The calls of one context. Thread safe, also in forked children."""
+
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _pending: list[_Call] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """Forget the calls of the parent."""
+        self._lock = threading.Lock()
+        self._pending = []
+
+    def __bool__(self) -> bool:
+        return bool(self._pending)
+
+    def add(
+        self,
+        reads: Sequence[Array],
+        writes: Sequence[Array],
+        after: Sequence[Event],
+        start: Callable[[Sequence[Event]], PendingEvent],
+    ) -> PendingEvent:
+        """Start a call after ``after`` and after all calls that it must follow.
+
+        It fails with a call that was to write what it reads, and only follows one that uses what it writes.
+        """
+        with self._lock:
+            self._pending = [call for call in self._pending if not call.event.done]
+            events = [*after]
+            for call in self._pending:
+                if _share(call.writes, reads):
+                    events.append(call.event)
+                elif _share(call.writes, writes) or _share(call.reads, writes):
+                    events.append(_end_of(call.event))
+            event = start(events)
+            self._pending.append(_Call(event, reads, writes))
+        event.then(self._prune)
+        return event
+
+    def settle(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Wait for all calls that one on these arrays must follow; a call that wrote ``reads`` must not have failed."""
+        with self._lock:
+            pending = tuple(self._pending)
+        for call in pending:
+            if _share(call.writes, reads):
+                call.event.wait()
+            elif _share(call.writes, writes) or _share(call.reads, writes):
+                _end_of(call.event).wait()
+
+    def wait(self) -> None:
+        """Wait for all calls, whether they fail or not."""
+        with self._lock:
+            pending = tuple(self._pending)
+        for call in pending:
+            _end_of(call.event).wait()
+
+    def _prune(self) -> None:
+        with self._lock:
+            self._pending = [call for call in self._pending if not call.event.done]
+
+
+def _share(some: Sequence[Array], others: Sequence[Array]) -> bool:
+    return any(np.may_share_memory(one, other) for one in some for other in others)
+
+
+def _end_of(event: PendingEvent) -> PendingEvent:
+    """Return an event that completes when another one completes or fails."""
+    end = PendingEvent()
+    event.then(end.complete)
+    return end

@@ -1,0 +1,85 @@
+"""Which launches of a program wait for which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tileir.semtree.ir import ParamAccess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.semtree.ir import Launch, Program
+
+GRAPH_LAUNCHES: Final = 1024
+"""Longer programs run one launch after the other: to know all that may overlap takes memory of its square."""
+
+
+def dependencies(program: Program) -> tuple[tuple[int, ...], ...]:
+    """Return, for each launch, the numbers of the earlier ones that it must follow, in rising order.
+
+    A launch follows those that wrote what it reads, that read what it writes, and that wrote what it writes. What
+    follows from others by transitivity is left out.
+    """
+    written: dict[str, int] = {}
+    read: dict[str, list[int]] = {}
+    result: list[tuple[int, ...]] = []
+    before: list[int] = []
+    for number, launch in enumerate(program.launches):
+        needed: set[int] = set()
+        accesses = merged_accesses(program, launch)
+        for name, access in accesses.items():
+            if name in written:
+                needed.add(written[name])
+            if access is not ParamAccess.READ:
+                needed.update(read.get(name, ()))
+        direct = _direct(needed, before)
+        result.append(direct)
+        before.append(_ancestors(direct, before))
+        for name, access in accesses.items():
+            if access is ParamAccess.READ:
+                read.setdefault(name, []).append(number)
+            else:
+                written[name], read[name] = number, []
+    return tuple(result)
+
+
+def chain(launches: int) -> tuple[tuple[int, ...], ...]:
+    """Return the dependencies of launches that run one after the other."""
+    return tuple(() if number == 0 else (number - 1,) for number in range(launches))
+
+
+def ancestors(after: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return, for each launch, all that it follows, directly or not, as a set of bits."""
+    before: list[int] = []
+    for direct in after:
+        before.append(_ancestors(direct, before))
+    return tuple(before)
+
+
+def merged_accesses(program: Program, launch: Launch) -> Mapping[str, ParamAccess]:
+    """Return what a launch does with each buffer; several parameters may have one buffer."""
+    accesses: dict[str, ParamAccess] = {}
+    for param, name in zip(program.kernels[launch.kernel].params, launch.arguments, strict=True):
+        known = accesses.setdefault(name, param.access)
+        if known is not param.access:
+            accesses[name] = ParamAccess.READ_WRITE
+    return accesses
+
+
+def _ancestors(direct: Sequence[int], before: Sequence[int]) -> int:
+    bits = 0
+    for number in direct:
+        bits |= before[number] | 1 << number
+    return bits
+
+
+def _direct(needed: set[int], before: Sequence[int]) -> tuple[int, ...]:
+    """Return the needed launches without those that another needed one follows."""
+    kept: list[int] = []
+    covered = 0
+    for number in sorted(needed, reverse=True):
+        if not covered >> number & 1:
+            kept.append(number)
+            covered |= before[number]
+    return tuple(reversed(kept))

@@ -1,0 +1,136 @@
+"""What the plans of one executor share: spare memory, within a limit, and threads for asynchronous calls."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import attrs
+
+from tileir.core.forking import renew_in_children
+from tileir.runtime.calls import Calls
+from tileir.runtime.events import Scheduler
+from tileir.runtime.interface import PartingExecutor
+from tileir.runtime.placement import ALIGNMENT
+
+if TYPE_CHECKING:
+    from tileir.runtime.interface import Executor
+
+SPARE_BYTES: Final = 256 * 2**20
+"""How much memory plans may keep for their next runs, all together."""
+
+
+class Keepable(Protocol):
+    """What a plan keeps for its next run."""
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it holds; it does not change while it is kept."""
+        ...
+
+
+W = TypeVar("W", bound=Keepable)
+
+
+@attrs.define(eq=False)
+class Resources:
+    """Owner of the memory that plans keep from run to run. Thread safe, also in forked children.
+
+    Each plan has a list of its own, which only methods of this class change. The least recently used memory is given
+    back first; the most recently used one stays even where it is larger than the limit.
+
+    Attributes:
+        executor: What allocates and runs.
+        threads: How many asynchronous calls run at a time where the executor is not asynchronous.
+        calls: Asynchronous calls that are not done.
+        spare_bytes: The limit.
+
+    """
+
+    executor: Executor[Any]
+    threads: int = 1
+    calls: Calls = attrs.field(factory=Calls)
+    spare_bytes: int = SPARE_BYTES
+    scheduler: Scheduler = attrs.field(init=False, repr=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
+    _kept: OrderedDict[weakref.ref[Any], tuple[int, list[Any]]] = attrs.field(
+        factory=OrderedDict, init=False, repr=False
+    )
+    _kept_bytes: int = attrs.field(default=0, init=False)
+    _closed: bool = attrs.field(default=False, init=False)
+    _parts: bool | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.scheduler = Scheduler("tileir-calls", self.threads)
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """Start with a lock that no thread of the parent holds."""
+        self._lock = threading.Lock()
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether the executor only submits work."""
+        return bool(getattr(self.executor, "asynchronous", False))
+
+    @property
+    def parts(self) -> bool:
+        """Whether a part of a buffer can be a buffer."""
+        if self._parts is None:
+            self._parts = isinstance(self.executor, PartingExecutor) or self._wraps_parts()
+        return self._parts
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much memory is kept for the next runs at most; plans that died may still count."""
+        return self._kept_bytes
+
+    def take(self, home: list[W]) -> W | None:
+        """Return something that :meth:`keep` put into ``home``, None where there is nothing left."""
+        with self._lock:
+            if not home:
+                return None
+            found = home.pop()
+            self._forget(weakref.ref(found))
+            return found
+
+    def keep(self, item: W, home: list[W]) -> None:
+        """Put something into ``home`` for the next run, and drop what exceeds the limit."""
+        with self._lock:
+            if self._closed:
+                return
+            home.append(item)
+            self._kept[weakref.ref(item)] = (item.nbytes, home)
+            self._kept_bytes += item.nbytes
+            self._shrink(self.spare_bytes, 1)
+
+    def make_room(self, nbytes: int) -> None:
+        """Drop what would exceed the limit once ``nbytes`` more are in use."""
+        with self._lock:
+            self._shrink(self.spare_bytes - nbytes, 0)
+
+    def close(self) -> None:
+        """Wait for all asynchronous calls, and give all memory back."""
+        self.scheduler.close()
+        with self._lock:
+            self._closed = True
+            self._shrink(-1, 0)
+
+    def _shrink(self, limit: int, stay: int) -> None:
+        while self._kept_bytes > limit and len(self._kept) > stay:
+            oldest = next(iter(self._kept))
+            home = self._forget(oldest)
+            item = oldest()
+            if item is not None:  # else it died with its plan
+                home.remove(item)
+
+    def _forget(self, reference: weakref.ref[Any]) -> list[Any]:
+        nbytes, home = self._kept.pop(reference)
+        self._kept_bytes -= nbytes
+        return home
+
+    def _wraps_parts(self) -> bool:
+        host = self.executor.allocate(2 * ALIGNMENT).host()
+        return host is not None and self.executor.wrap(host[ALIGNMENT:]) is not None

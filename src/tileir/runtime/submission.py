@@ -1,0 +1,119 @@
+"""A run of a plan on an asynchronous device: everything is handed over at once, and events keep the order."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tileir.runtime.interface import BindingKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.runtime.arrays import Array
+    from tileir.runtime.interface import BoundKernel, Event
+    from tileir.runtime.workspace import Layout, Slot, Step
+
+
+@attrs.define(eq=False)
+class SubmittingWorkspace:
+    """Temporaries, memory for arrays that the device cannot use in place, and launches bound to these."""
+
+    _layout: Layout
+    _memory: list[Any]
+    _staging: dict[int, Any] = attrs.field(factory=dict, init=False)
+    _bound: dict[int, BoundKernel] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def of(cls, layout: Layout) -> SubmittingWorkspace:
+        """Allocate the temporaries."""
+        return cls(layout, layout.memory())
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it holds; from 1 on, as only one thread may use it at a time."""
+        staged = sum(int(memory.nbytes) for memory in self._staging.values())
+        return self._layout.nbytes + staged + 1
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Submit all launches, and return when the outputs are written."""
+        wait_for_all(self.submit(inputs, outputs))
+
+    def submit(self, inputs: Sequence[Array], outputs: Sequence[Array], after: Sequence[Event] = ()) -> list[Event]:
+        """Submit all copies and launches, and return the events that the whole has ended with.
+
+        Until then the caller keeps the arrays, and nobody else uses this object.
+        """
+        submitted: list[Event] = []
+        try:
+            return self._submit(inputs, outputs, after, submitted)
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                wait_for_all(submitted)  # the device may still use the memory
+            raise
+
+    def _submit(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], after: Sequence[Event], submitted: list[Event]
+    ) -> list[Event]:
+        executor, memory = self._layout.executor, self._memory.copy()
+        arrived: dict[int, Event] = {}
+        in_place: set[int] = set()
+        for slot, array in zip(self._layout.inputs, inputs, strict=True):
+            if self._enter(slot, array, memory, in_place):
+                continue
+            arrived[slot.number] = executor.copy(array, memory[slot.number], after)
+            submitted.append(arrived[slot.number])
+        leaving = [
+            (slot.number, array)
+            for slot, array in zip(self._layout.outputs, outputs, strict=True)
+            if not self._enter(slot, array, memory, in_place)
+        ]
+        launched: list[Event] = []
+        for number, step in enumerate(self._layout.steps):
+            waits = [launched[earlier] for earlier in step.after]
+            waits += [arrived[buffer] for buffer in step.reads_first if buffer in arrived]
+            launched.append(self._launch(number, step, memory, in_place, waits if step.after else [*waits, *after]))
+            submitted.append(launched[-1])
+        ends = [launched[number] for number in self._layout.ends]
+        for number, array in leaving:
+            ends.append(executor.copy(memory[number], array, [launched[step] for step in self._layout.writers[number]]))
+            submitted.append(ends[-1])
+        return ends + list(arrived.values())
+
+    def _enter(self, slot: Slot, array: Array, memory: list[Any], in_place: set[int]) -> bool:
+        """Give an array of the caller memory of the device; return whether it is the array's own."""
+        placed = self._layout.in_place(slot, array)
+        if placed is None:
+            memory[slot.number] = self._staged(slot.number, array.nbytes)
+            return False
+        memory[slot.number] = placed
+        in_place.add(slot.number)
+        return True
+
+    def _staged(self, number: int, nbytes: int) -> Any:
+        if number not in self._staging:
+            self._staging[number] = self._layout.executor.allocate(nbytes)
+        return self._staging[number]
+
+    def _launch(self, number: int, step: Step, memory: list[Any], in_place: set[int], after: Sequence[Event]) -> Event:
+        """Submit one launch, bound once for all runs if all its memory is of this object."""
+        kernel = step.kernel
+        if not isinstance(kernel, BindingKernel) or not in_place.isdisjoint(step.arguments):
+            return kernel.run([memory[buffer] for buffer in step.arguments], after)
+        if number not in self._bound:
+            self._bound[number] = kernel.bind([memory[buffer] for buffer in step.arguments])
+        return self._bound[number].run(after)
+
+
+def wait_for_all(events: Sequence[Event]) -> None:
+    """Wait until every event has ended, also where one fails; then raise the first error."""
+    first: BaseException | None = None
+    for event in events:
+        try:
+            event.wait()
+        except Exception as error:
+            first = first or error
+    if first is not None:
+        raise first

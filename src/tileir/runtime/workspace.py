@@ -1,0 +1,211 @@
+"""One run of a plan at a time: its temporaries, and its launches bound to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+import numpy as np
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.interface import PartingExecutor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.runtime.arrays import Array
+    from tileir.runtime.interface import Buffer as Memory
+    from tileir.runtime.interface import Executor, Kernel, KernelSequence, SequencingExecutor
+    from tileir.runtime.placement import Place
+
+
+@attrs.frozen(eq=False)
+class Step:
+    """One launch.
+
+    Attributes:
+        kernel: What is launched.
+        arguments: Numbers of the program's buffers.
+        after: Numbers of the launches that it must follow.
+        reads_first: Buffers of the caller that no launch before it, on which it depends, reads.
+
+    """
+
+    kernel: Kernel
+    arguments: tuple[int, ...]
+    after: tuple[int, ...] = ()
+    reads_first: tuple[int, ...] = ()
+
+
+@attrs.frozen(eq=False)
+class Slot:
+    """Where an array that the caller passes enters; ``alignment`` is 1 where kernels ask for that of elements only."""
+
+    number: int
+    alignment: int
+
+
+@attrs.frozen(eq=False)
+class Layout:
+    """What all workspaces of a plan have in common.
+
+    Attributes:
+        executor: What runs the steps.
+        steps: All launches, in order.
+        inputs: Where the inputs enter.
+        outputs: Where the outputs enter.
+        buffers: How many buffers the program has.
+        constants: Memory of the constants, by number.
+        sizes: Bytes of the blocks that hold the temporaries.
+        places: Place of each temporary, by number.
+        ends: Numbers of the launches that no other one follows.
+        writers: Numbers of the launches that write each output, by number of the buffer.
+
+    """
+
+    executor: Executor[Any]
+    steps: tuple[Step, ...]
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    buffers: int
+    constants: Mapping[int, Memory]
+    sizes: tuple[int, ...]
+    places: Mapping[int, Place]
+    ends: tuple[int, ...]
+    writers: Mapping[int, tuple[int, ...]]
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the temporaries of one run take."""
+        return sum(self.sizes)
+
+    def memory(self) -> list[Any]:
+        """Return memory by number of the buffer: constants and fresh temporaries; None for inputs and outputs."""
+        blocks = [self.executor.allocate(size) for size in self.sizes]
+        memory: list[Memory | None] = [None] * self.buffers
+        for number, place in self.places.items():
+            memory[number] = _part(self.executor, blocks[place.block], place)
+        for number, constant in self.constants.items():
+            memory[number] = constant
+        return memory
+
+    def in_place(self, slot: Slot, array: Array) -> Memory | None:
+        """Return a buffer over an array's own memory, if the device and all kernels can use it."""
+        if slot.alignment > 1 and array.ctypes.data % slot.alignment:
+            return None
+        return self.executor.wrap(array)
+
+
+class Workspace(Protocol):
+    """What runs the launches of a plan."""
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it holds; where that is none, several threads may use it at a time."""
+        ...
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run all launches, and return when the outputs are written."""
+        ...
+
+
+@attrs.frozen(eq=False)
+class SequencedWorkspace:
+    """One call of the device for the whole plan."""
+
+    _layout: Layout
+    _sequence: KernelSequence
+
+    @classmethod
+    def of(cls, layout: Layout, executor: SequencingExecutor) -> SequencedWorkspace:
+        """Bind all launches to fresh temporaries; the arrays of a run are its inputs, then its outputs."""
+        arguments = layout.memory()
+        for position, slot in enumerate((*layout.inputs, *layout.outputs)):
+            arguments[slot.number] = position
+        launches = [(step.kernel, [arguments[number] for number in step.arguments]) for step in layout.steps]
+        return cls(layout, executor.sequence(launches))
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it holds."""
+        return self._layout.nbytes
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run all launches, and return when the outputs are written.
+
+        Raises:
+            BackendError: TIL808, the device cannot use even memory of its own.
+
+        """
+        if not self._layout.steps or self._sequence.launch([*inputs, *outputs]):
+            return
+        aligned = [self._aligned(array) for array in inputs]
+        results = [self._aligned(array) for array in outputs]
+        if not self._sequence.launch([*aligned, *results]):
+            raise BackendError((Diagnostic("TIL808", "the device cannot use the memory that it allocated"),))
+        for result, array in zip(results, outputs, strict=True):
+            np.copyto(array, result)
+
+    def _aligned(self, array: Array) -> Array:
+        """Return a copy in memory that is as aligned as any."""
+        host = self._layout.executor.allocate(array.nbytes).host()
+        assert host is not None  # such an executor takes arrays, so its memory is the host's
+        copy = host[: array.nbytes].view(array.dtype).reshape(array.shape)
+        np.copyto(copy, array)
+        return copy
+
+
+@attrs.frozen(eq=False)
+class SteppingWorkspace:
+    """One launch after the other: what every executor can do."""
+
+    _layout: Layout
+    _memory: list[Any]
+
+    @classmethod
+    def of(cls, layout: Layout) -> SteppingWorkspace:
+        """Allocate the temporaries."""
+        return cls(layout, layout.memory())
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it holds."""
+        return self._layout.nbytes
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run all launches, and return when the outputs are written."""
+        layout, memory = self._layout, self._memory.copy()
+        staged: list[tuple[Memory, Array]] = []
+        for slot, array in zip(layout.inputs, inputs, strict=True):
+            placed = layout.in_place(slot, array)
+            memory[slot.number] = copied(layout.executor, array) if placed is None else placed
+        for slot, array in zip(layout.outputs, outputs, strict=True):
+            placed = layout.in_place(slot, array)
+            if placed is None:
+                placed = layout.executor.allocate(array.nbytes)
+                staged.append((placed, array))
+            memory[slot.number] = placed
+        for step in layout.steps:
+            step.kernel.launch([memory[number] for number in step.arguments])
+        for placed, array in staged:
+            layout.executor.copy(placed, array).wait()
+
+
+def copied(executor: Executor[Any], array: Array) -> Memory:
+    """Return fresh memory of the device with the content of an array."""
+    memory: Memory = executor.allocate(array.nbytes)
+    executor.copy(array, memory).wait()
+    return memory
+
+
+def _part(executor: Executor[Any], block: Memory, place: Place) -> Memory:
+    """Return the memory of one temporary; plans place several into one block only where that can be divided."""
+    if place.offset == 0 and place.nbytes == block.nbytes:
+        return block
+    if isinstance(executor, PartingExecutor):
+        return executor.part(block, place.offset, place.nbytes)
+    host = block.host()
+    if host is None:
+        return block
+    part = executor.wrap(host[place.offset : place.offset + place.nbytes])
+    return block if part is None else part
