@@ -18,6 +18,8 @@ HEAVY: Final = (
     "mpmath",
     "PIL",
     "tileir_llvm",
+    "tileir_opencl",
+    "pyopencl",
 )
 
 

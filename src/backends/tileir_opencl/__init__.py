@@ -1,0 +1,46 @@
+"""The OpenCL back end: kernels as OpenCL C, built and run by the drivers that the ICD loader finds.
+
+pyopencl is imported when devices are listed or something is compiled, not before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.interface import Backend
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.runtime.interface import DeviceInfo, Options
+    from tileir_opencl.compiler import OpenCLCompiler
+    from tileir_opencl.executor import OpenCLExecutor
+    from tileir_opencl.library import OpenCLLibrary
+
+__all__ = ["BACKEND"]
+
+
+def _devices() -> Sequence[DeviceInfo]:
+    try:
+        from tileir_opencl.devices import devices  # importing this package must not load pyopencl
+    except (ImportError, OSError) as error:
+        message = f"pyopencl cannot be loaded ({error}); install tileir[opencl]"
+        raise BackendError((Diagnostic("TIL802", message),)) from error
+    return devices()
+
+
+def _compiler(device: DeviceInfo, options: Options) -> OpenCLCompiler:
+    from tileir_opencl.compiler import OpenCLCompiler
+
+    return OpenCLCompiler.of(device, options)
+
+
+def _executor(device: DeviceInfo, options: Options) -> OpenCLExecutor:
+    from tileir_opencl.executor import OpenCLExecutor
+
+    return OpenCLExecutor.of(device, options)
+
+
+BACKEND: Final[Backend[OpenCLLibrary]] = Backend("opencl", _devices, _compiler, _executor, forms=("opencl", "ptx"))
+"""What the entry point of the group ``tileir.backends`` names."""

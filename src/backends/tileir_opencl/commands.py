@@ -1,0 +1,145 @@
+"""The queue of one device: commands go in with what they wait for, and come out as events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+import attrs
+import pyopencl as cl
+
+from tileir.core.forking import renew_in_children
+from tileir.runtime.events import PendingEvent, failure_of
+from tileir_opencl.events import InFlight, OpenCLEvent, sorted_out, when_all
+from tileir_opencl.faults import OUT_OF_MEMORY, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tileir.runtime.interface import Event
+
+    Enqueue: TypeAlias = Callable[[list[cl.Event] | None], cl.Event]
+
+_OUT_OF_ORDER: Final = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+_PROFILING: Final = cl.command_queue_properties.PROFILING_ENABLE
+
+
+@attrs.define(eq=False)
+class Commands:
+    """Commands of one device. Thread safe.
+
+    The queue is out of order where the driver can do that. A command never enters it before all events of others
+    that it waits for have completed, so no command can block another that does not wait for it, whatever the driver
+    does.
+
+    Attributes:
+        context: Where the queue belongs.
+        native: The driver's queue.
+        release_memory: Gives spare memory back to the device.
+
+    """
+
+    context: cl.Context
+    native: cl.CommandQueue
+    release_memory: Callable[[], None] = attrs.field(default=lambda: None, init=False)
+    _in_flight: InFlight = attrs.field(factory=InFlight, init=False)
+    _postponed: set[PendingEvent] = attrs.field(factory=set, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        renew_in_children(self)
+
+    @classmethod
+    def of(cls, context: cl.Context, device: cl.Device) -> Commands:
+        """Make a queue with what the device offers of profiling and order."""
+        wanted = device.queue_properties & (_OUT_OF_ORDER | _PROFILING)
+        return cls(context, cl.CommandQueue(context, device, cast("cl.command_queue_properties", wanted)))
+
+    def submit(self, enqueue: Enqueue, held: object, after: Sequence[Event], what: str) -> Event:
+        """Put a command into the queue, now or when all of ``after`` that the driver does not know have completed.
+
+        Args:
+            enqueue: Calls the driver, with the driver's events to wait for.
+            held: What must stay alive until the command has completed.
+            after: What it waits for; if one fails, it fails with the same error.
+            what: What to call it in messages.
+
+        Raises:
+            BackendError: TIL708, TIL804 or TIL808, the driver refuses it.
+
+        """
+        own: list[OpenCLEvent] = []
+        if after:
+            own, others, failure = sorted_out(after, self.context)
+            if failure is not None:
+                failed = PendingEvent()
+                failed.fail(failure)
+                return failed
+            if others:
+                return self._postpone(enqueue, held, after, what, others)
+        native = self._enqueued(enqueue, [event.native for event in own] or None, what)
+        event = OpenCLEvent(native, self.context, tuple(own), held)
+        self._in_flight.add(event)
+        self.native.flush()
+        return event
+
+    def collect(self) -> None:
+        """Let go of the memory of completed commands."""
+        self._in_flight.collect()
+
+    def drain(self) -> None:
+        """Wait for all commands that are in the queue, and let go of their memory."""
+        self.native.finish()
+        self._in_flight.collect()
+
+    def finish(self) -> None:
+        """Wait for all commands, also for those that wait for events of others."""
+        for event in tuple(self._postponed):
+            failure_of(event)
+        self.drain()
+
+    def renew(self) -> None:
+        """Forget the parent's commands in a forked child."""
+        self._in_flight.forget()
+        self._postponed.clear()
+
+    def _enqueued(self, enqueue: Enqueue, wait_for: list[cl.Event] | None, what: str) -> cl.Event:
+        try:
+            return enqueue(wait_for)
+        except cl.Error as error:
+            if error.code not in OUT_OF_MEMORY:
+                raise refused(what, error) from error
+        self.release_memory()  # drivers find memory for a buffer when a command first needs it
+        try:
+            return enqueue(wait_for)
+        except cl.Error as error:
+            raise refused(what, error) from error
+
+    def _postpone(
+        self, enqueue: Enqueue, held: object, after: Sequence[Event], what: str, others: Sequence[Event]
+    ) -> PendingEvent:
+        pending = PendingEvent()
+        self._postponed.add(pending)
+        pending.then(lambda: self._postponed.discard(pending))
+
+        def start() -> None:
+            try:
+                event = self.submit(enqueue, held, after, what)
+            except BaseException as error:  # the error belongs to whoever waits
+                pending.fail(error)
+                return
+            _follow(event, pending)
+
+        when_all(others, start)
+        return pending
+
+
+def _follow(event: Event, pending: PendingEvent) -> None:
+    """Complete ``pending`` as ``event`` does."""
+
+    def settle() -> None:
+        failure = failure_of(event)
+        if failure is None:
+            pending.complete(event.duration)
+        else:
+            pending.fail(failure)
+
+    when_all([event], settle)

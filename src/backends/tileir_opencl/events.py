@@ -1,0 +1,210 @@
+"""Events of the driver, and waiting for events of others without blocking a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import pyopencl as cl
+
+from tileir.runtime.events import Failure, failure_of
+from tileir_opencl.faults import failed_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tileir.runtime.interface import Event
+
+STATUS: Final = cl.event_info.COMMAND_EXECUTION_STATUS
+COMPLETE: Final = cl.command_execution_status.COMPLETE
+NANOSECOND: Final = 1e-9
+
+
+@attrs.define(eq=False)
+class OpenCLEvent:
+    """A command in a queue. It fulfils :class:`tileir.runtime.interface.Event`.
+
+    Attributes:
+        native: The driver's event.
+        context: The context that it belongs to; only there can commands wait for it.
+
+    """
+
+    native: cl.Event = attrs.field(repr=False)
+    context: cl.Context = attrs.field(repr=False)
+    _after: tuple[OpenCLEvent, ...] = attrs.field(repr=False)
+    _held: object = attrs.field(repr=False)
+    _number: int = attrs.field(factory=itertools.count().__next__, init=False)
+    _settled: bool = attrs.field(default=False, init=False)
+    _failure: Failure | None = attrs.field(default=None, init=False)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has completed or failed."""
+        if self._settled:
+            return True
+        status = _status(self.native)
+        if status > COMPLETE:
+            return False
+        self._settle(status)
+        return True
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds that the device was busy; None before completion or where the driver does not measure."""
+        if not self.done or self._failure is not None:
+            return None
+        try:
+            start = self.native.get_profiling_info(cl.profiling_info.START)
+            end = self.native.get_profiling_info(cl.profiling_info.END)
+        except cl.Error:
+            return None
+        return (end - start) * NANOSECOND if isinstance(start, int) and isinstance(end, int) else None
+
+    def wait(self) -> None:
+        """Block until it completes; raise the original error when it, or something it waited for, failed."""
+        if not self._settled:
+            status: int = COMPLETE
+            try:
+                self.native.wait()
+            except cl.Error as error:
+                status = error.code
+            self._settle(min(status, _status(self.native)))
+        if self._failure is not None:
+            self._failure.reraise()
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once it has completed or failed: now, or later in a thread of the driver."""
+        if self._settled:
+            callback()
+        else:
+            self.native.set_callback(COMPLETE, lambda _: callback())
+
+    def _settle(self, status: int) -> None:
+        """Keep the error, and let go of everything else: chains of events must not keep their past."""
+        if status < COMPLETE:
+            for event in sorted(self._unsettled_past(), key=lambda event: event._number):
+                event._finish(_status(event.native))
+        self._finish(status)
+
+    def _finish(self, status: int) -> None:
+        after = self._after
+        if self._settled or status > COMPLETE:
+            return
+        if status < COMPLETE:
+            causes = (event._failure for event in after if event._failure is not None)
+            self._failure = next(causes, None) or Failure.of(failed_command(status))
+        self._settled = True
+        self._after, self._held = (), None
+
+    def _unsettled_past(self) -> list[OpenCLEvent]:
+        """Return what it waited for, directly or not, and nobody has asked yet."""
+        past: dict[int, OpenCLEvent] = {}
+        stack = list(self._after)
+        while stack:
+            event = stack.pop()
+            if not event._settled and id(event) not in past:
+                past[id(event)] = event
+                stack.extend(event._after)
+        return list(past.values())
+
+
+@attrs.define(eq=False)
+class InFlight:
+    """Commands that may not have completed, in the order in which they entered the queue.
+
+    It keeps their memory alive, so that nobody has to keep events.
+    """
+
+    _events: deque[OpenCLEvent] = attrs.field(factory=deque, init=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+
+    def add(self, event: OpenCLEvent) -> None:
+        """Keep a command until it completes, and let go of those that have completed."""
+        self._events.append(event)
+        self.collect()
+
+    def collect(self) -> None:
+        """Let go of the oldest commands, up to the first one that has not completed."""
+        if not self._lock.acquire(blocking=False):  # another thread is doing it
+            return
+        try:
+            while self._events and self._events[0].done:
+                self._events.popleft()
+        finally:
+            self._lock.release()
+
+    def forget(self) -> None:
+        """Start anew in a forked child. The parent's events are never released: their driver would wait for them."""
+        _parents.extend(self._events)
+        self._events = deque()
+        self._lock = threading.Lock()
+
+
+_parents: Final[list[OpenCLEvent]] = []
+
+
+def sorted_out(after: Sequence[Event], context: cl.Context) -> tuple[list[OpenCLEvent], list[Event], Failure | None]:
+    """Part events into those that the driver can wait for and those of others, and find one that has failed.
+
+    Completed ones are left out.
+    """
+    own: list[OpenCLEvent] = []
+    others: list[Event] = []
+    for event in after:
+        if not event.done:
+            if type(event) is OpenCLEvent and event.context is context:
+                own.append(event)
+            else:
+                others.append(event)
+        elif (failure := failure_of(event)) is not None:
+            return [], [], failure
+    return own, others, None
+
+
+def when_all(events: Iterable[Event], callback: Callable[[], None]) -> None:
+    """Call ``callback`` once all events have completed or failed, in the thread that completes the last one."""
+    waiting = tuple(events)
+    countdown = _Countdown(len(waiting) + 1, callback)
+    for event in waiting:
+        _notify(event, countdown)
+    countdown()
+
+
+@attrs.define(eq=False)
+class _Countdown:
+    count: int
+    callback: Callable[[], None]
+    lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+
+    def __call__(self) -> None:
+        with self.lock:
+            self.count -= 1
+            last = self.count == 0
+        if last:
+            self.callback()
+
+
+def _notify(event: Event, callback: Callable[[], None]) -> None:
+    then = getattr(event, "then", None)
+    if then is not None:
+        then(callback)
+    elif event.done:
+        callback()
+    else:
+        threading.Thread(target=_watch, args=(event, callback), name="tileir-watch", daemon=True).start()
+
+
+def _watch(event: Event, callback: Callable[[], None]) -> None:
+    with contextlib.suppress(Exception):  # whoever is called back asks the event again
+        event.wait()
+    callback()
+
+
+def _status(native: cl.Event) -> int:
+    status = native.get_info(STATUS)
+    return status if isinstance(status, int) else COMPLETE

@@ -1,0 +1,146 @@
+"""The devices that the ICD loader shows, in an order that does not depend on the loader's."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import sys
+import threading
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import pyopencl as cl
+
+from tileir.core.errors import BackendError, Diagnostic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+log: Final = logging.getLogger("tileir.opencl")
+
+SIMULATORS: Final = ("Oclgrind",)
+"""Platforms that check kernels instead of running them fast: listed last."""
+
+NVIDIA_LIBRARY: Final = "libnvidia-opencl.so.1"
+
+POCL_ADVICE: Final = "for a processor, run: pip install pocl-binary-distribution"
+
+
+@attrs.frozen(eq=False)
+class Found:
+    """One device, its platform, and what tells it from its like.
+
+    Attributes:
+        platform: Who offers it.
+        device: The driver's handle.
+        number: Its place among the devices of its platform.
+
+    """
+
+    platform: cl.Platform
+    device: cl.Device
+    number: int
+
+    @property
+    def simulated(self) -> bool:
+        """Whether kernels run in a simulator, which checks them."""
+        return self.platform.name in SIMULATORS
+
+    @property
+    def rank(self) -> int:
+        """Graphics processors come first, then other accelerators and processors, then simulators."""
+        if self.simulated:
+            return 2
+        return 0 if self.device.type & cl.device_type.GPU else 1
+
+
+@attrs.frozen(eq=False)
+class Scan:
+    """What one look at the ICD loader found.
+
+    Attributes:
+        found: All devices, in the order of their ids.
+        notes: What went wrong, or is missing, with what to do about it.
+
+    """
+
+    found: tuple[Found, ...]
+    notes: tuple[str, ...]
+
+    def require(self) -> tuple[Found, ...]:
+        """Return the devices.
+
+        Raises:
+            BackendError: TIL801, there are none; the message says what to do.
+
+        """
+        if self.found:
+            return self.found
+        advice = f"install a driver with its ICD file, or {POCL_ADVICE}"
+        message = "; ".join(("OpenCL shows no device", *self.notes, advice))
+        raise BackendError((Diagnostic("TIL801", message, notes=self.notes),))
+
+
+_scans: Final[list[Scan]] = []
+_lock: Final = threading.Lock()
+
+
+def scan() -> Scan:
+    """Return the devices of all platforms, asked once for each process: drivers do not take notice of changes."""
+    with _lock:
+        if not _scans:
+            _scans.append(look())
+            for note in _scans[0].notes:
+                log.warning("%s", note)
+        return _scans[0]
+
+
+def look() -> Scan:
+    """Ask the ICD loader for its platforms, and each one for its devices. One that fails hides no other."""
+    notes: list[str] = []
+    found: list[Found] = []
+    platforms = _platforms(notes)
+    for platform in platforms:
+        try:
+            devices = platform.get_devices()
+        except cl.Error as error:
+            notes.append(f"platform {platform.name!r} cannot list its devices ({error}); reinstall its driver")
+            continue
+        found.extend(Found(platform, device, number) for number, device in enumerate(devices) if device.available)
+    notes.extend(missing_registrations(platform.name for platform in platforms))
+    return Scan(tuple(sorted(found, key=_order)), tuple(notes))
+
+
+def missing_registrations(platforms: Iterable[str]) -> list[str]:
+    """Return what to do about drivers that are installed and not registered, given the names of platforms."""
+    if any("NVIDIA" in name for name in platforms) or not _loads(NVIDIA_LIBRARY):
+        return []
+    return [
+        f"NVIDIA's driver {NVIDIA_LIBRARY} is installed, but not registered: write a file nvidia.icd that holds "
+        f"the line {NVIDIA_LIBRARY} into /etc/OpenCL/vendors, or into a folder that OCL_ICD_VENDORS names"
+    ]
+
+
+def _platforms(notes: list[str]) -> list[cl.Platform]:
+    try:
+        return cl.get_platforms()
+    except cl.Error as error:
+        if error.code != cl.status_code.PLATFORM_NOT_FOUND_KHR:
+            notes.append(f"the ICD loader fails ({error}); reinstall the OpenCL drivers")
+        else:
+            notes.append("the ICD loader knows no platform")
+        return []
+
+
+def _order(found: Found) -> tuple[int, str, str, int]:
+    return found.rank, found.platform.name, found.platform.version, found.number
+
+
+def _loads(library: str) -> bool:
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
