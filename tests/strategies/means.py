@@ -8,7 +8,8 @@ import attrs
 import numpy as np
 
 from strategies.devices import compiler, executor
-from strategies.tile_exact import dtype_of
+from tileir.core.arithmetic import dtype_of
+from tileir.core.dtype import DType
 from tileir.core.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.base import map_kernels
@@ -77,6 +78,7 @@ TARGETS: Final = {
     "narrow": Target("narrow", vector_bytes=16, vector_registers=8, threads=1, cache_bytes=(1024,)),
     "middle": Target("middle", vector_bytes=32, vector_registers=16, threads=2),
     "wide": Target("wide", vector_bytes=64, vector_registers=32, threads=4),
+    "groups": Target("groups", vector_bytes=16, threads=2, local_bytes=2048, group_threads=32, index_dtype=DType.I32),
     "scalar": Target("scalar", vector_bytes=8, vector_registers=4, threads=3),
 }
 """Devices unlike each other; the host runs the kernels of all of them."""
