@@ -7,8 +7,8 @@ import pytest
 
 import tileir
 from strategies import means
-from strategies.conformance import CASES
-from strategies.conformance_case import Conformance
+from tileir.testing.programs.case import Conformance
+from tileir.testing.programs.catalog import CASES
 
 INTERPRETED_POINTS = 100_000
 """Kernels with more operations are left to the device: their interpreter takes one at a time."""

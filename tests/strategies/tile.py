@@ -1,80 +1,40 @@
-"""Whole Tile functions with arguments, for every dtype: ``cases()``.
+"""Hypothesis strategies of the programs that :mod:`tileir.testing.generated` makes: ``cases()``.
 
-Programs are built as text, statement by statement. A statement that inference refuses, or that leaves the set of
-values below, is dropped again. All float values, intermediate ones too, are multiples of 1/2 of at most 64 in
-size (or NaN and infinities, where asked for), so that sums come out the same in any order and with any fusing, and
-results can be compared for equality. ``functions=True`` adds mathematical functions; what they touch is
-compared with a tolerance and never compared or truncated in the program. Use :func:`assert_equal` on the results.
+Use :func:`assert_equal` on the results.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
+import attrs
 from hypothesis import strategies as st
 
-from strategies.tile_exact import LARGEST, dtype_of
-from strategies.tile_program import Program
 from tileir.core.dtype import DType
-from tileir.tile.parser import parse
-from tileir.typed.inference import infer
-from tileir.typed.interpreter import interpret
-from tileir.typed.ir import TensorType
+from tileir.testing.generated.case import DTYPES, Case, Manner, assert_equal, make
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from strategies.tile_exact import Array
-    from tileir.tile.ir import Function
-    from tileir.typed import ir as typed
+__all__ = ["DTYPES", "FLOATS", "INTEGERS", "Case", "assert_equal", "cases"]
 
-DTYPES = tuple(DType)
 FLOATS = tuple(d for d in DType if d.is_float)
 INTEGERS = tuple(d for d in DType if d.is_integer)
-_SHOWN = 1000
+
+T = TypeVar("T")
 
 
-class Case(NamedTuple):
-    """A function and its arguments; ``tolerance`` is 0 where results are exact."""
+@attrs.frozen
+class Drawn:
+    """Choices of Hypothesis, which shrinks what fails."""
 
-    function: Function
-    inputs: dict[str, Array]
-    text: str
-    tolerance: float = 0.0
+    draw: st.DrawFn
 
-    def __repr__(self) -> str:
-        return self.text + "".join(f"\n{name} = {_shown(array)}" for name, array in self.inputs.items())
+    def integer(self, least: int, most: int) -> int:
+        return self.draw(st.integers(least, most))
 
-    @property
-    def types(self) -> dict[str, TensorType]:
-        """The types of the arguments."""
-        return {name: TensorType(dtype_of(array), array.shape) for name, array in self.inputs.items()}
-
-    def typed(self) -> typed.Function:
-        """Infer the function for its arguments."""
-        return infer(self.function, self.types)
-
-    def expected(self) -> dict[str, Array]:
-        """Interpret the function."""
-        return interpret(self.typed(), self.inputs)
-
-
-def _shown(array: Array) -> str:
-    return f"{array.dtype} {array.tolist()!r}" if array.size <= _SHOWN else f"{array.dtype} of shape {array.shape}"
-
-
-def assert_equal(actual: Mapping[str, Array], expected: Mapping[str, Array], tolerance: float = 0.0) -> None:
-    """Compare results by name: dtypes, shapes, and values; NaN equals NaN, and the sign of zero is not looked at."""
-    assert list(actual) == list(expected)
-    for name, right in expected.items():
-        left = np.asarray(actual[name])
-        assert (left.dtype, left.shape) == (right.dtype, right.shape), name
-        if dtype_of(right).is_float:
-            wide = (left.astype(np.float64), right.astype(np.float64))
-            np.testing.assert_allclose(*wide, rtol=tolerance, atol=tolerance * LARGEST, err_msg=name)
-        else:
-            np.testing.assert_array_equal(left, right, err_msg=name)
+    def pick(self, options: Sequence[T]) -> T:
+        return self.draw(st.sampled_from(options))
 
 
 @st.composite
@@ -88,7 +48,7 @@ def cases(
     empty: bool = False,
     statements: int = 4,
 ) -> Case:
-    """Draw a function with one to ``statements`` statements, and its arguments.
+    """Draw a function with one to ``statements`` statements, and its arguments; :class:`Manner` tells the rest.
 
     Args:
         draw: Given by Hypothesis.
@@ -101,17 +61,4 @@ def cases(
 
     """
     least = 0 if empty else 1
-    program = Program(draw, tuple(dtypes), special, functions, least, largest_size)
-    for number in range(draw(st.integers(1, 3))):
-        program.add_input(f"A{number}")
-    count = draw(st.integers(1, statements))
-    for _ in range(count):
-        program.add_statement()
-    if not program.names:
-        program.accept("R0 = A0;")
-    names = program.names
-    outputs = draw(st.lists(st.sampled_from(names), unique=True, max_size=2))
-    if names[-1] not in outputs:
-        outputs.append(names[-1])
-    text = program.text(outputs)
-    return Case(parse(text), program.arrays, text, program.tolerance)
+    return make(Drawn(draw), Manner(tuple(dtypes), special, functions, least, largest_size, statements))

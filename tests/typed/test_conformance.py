@@ -2,8 +2,8 @@
 
 import pytest
 
-from strategies.conformance import CASES
-from strategies.conformance_case import Conformance
+from tileir.testing.programs.case import Conformance
+from tileir.testing.programs.catalog import CASES
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
 from tileir.typed.interpreter import interpret

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from strategies.conformance_case import Array
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
+from tileir.testing.programs.case import Array
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
 from tileir.typed.interpreter import interpret

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from strategies.conformance_case import Array
 from strategies.effort import examples
 from tileir.poly.affine import Affine
+from tileir.testing.programs.case import Array
 from tileir.typed import points
 from tileir.typed.points import valid_points
 

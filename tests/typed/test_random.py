@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from strategies.conformance_elementwise import philox
 from tileir.core.dtype import DType
+from tileir.testing.programs.elementwise import philox
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
 from tileir.typed.interpreter import interpret

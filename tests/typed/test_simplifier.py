@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from strategies.conformance_case import Array
 from strategies.effort import examples
 from strategies.tile import Case, cases
 from tileir.core.arithmetic import cast, rounded
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.rewrite import Rule
+from tileir.testing.programs.case import Array
 from tileir.tile.parser import parse
 from tileir.typed import simplifier_rules as rules
 from tileir.typed.inference import infer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from strategies.tile_exact import dtype_of
+from tileir.core.arithmetic import dtype_of
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Conformance:
 
     @property
     def types(self) -> dict[str, TensorType]:
+        """The types of the arguments."""
         return {name: TensorType(dtype_of(array), array.shape) for name, array in self.inputs.items()}
 
     def check(self, actual: dict[str, Array]) -> None:
@@ -66,4 +67,5 @@ def integers(dtype: str, *shape: int, seed: int = 0) -> Array:
 
 
 def as_array(values: ArrayLike, dtype: str) -> Array:
+    """Return an array."""
     return np.array(values, dtype)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strategies.conformance_case import Conformance, as_array, halves
+from tileir.testing.programs.case import Conformance, as_array, halves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from strategies.conformance_case import Array
+    from tileir.testing.programs.case import Array
 
     Point = tuple[int, ...]
 

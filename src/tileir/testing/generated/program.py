@@ -1,16 +1,16 @@
-"""Random Tile programs, statement by statement; :mod:`strategies.tile` says what they promise."""
+"""Random Tile programs, statement by statement; `generated/case.py` says what they promise."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
-from hypothesis import strategies as st
 
-from strategies.tile_exact import allowed, dtype_of, rough_values, tolerance
+from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
+from tileir.testing.generated.exact import allowed, rough_values, tolerance
 from tileir.tile.parser import parse
 from tileir.typed.dataflow import definitions
 from tileir.typed.inference import infer
@@ -20,36 +20,37 @@ from tileir.typed.ir import TensorType
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from strategies.tile_exact import Array
+    from tileir.testing.generated.choices import Choices
+    from tileir.testing.generated.exact import Array
 
-_ATTEMPTS = 3
+_ATTEMPTS: Final = 3
+_SPECIAL: Final = (float("nan"), float("inf"), float("-inf"), -0.0)
 
 
-def arrays(draw: st.DrawFn, dtype: DType, shape: tuple[int, ...], *, special: bool = False) -> Array:
-    """Draw an array: small values, now and then the limits of an integer dtype or the special values of a float."""
+def arrays(choices: Choices, dtype: DType, shape: tuple[int, ...], *, special: bool = False) -> Array:
+    """Make an array: small values, now and then the limits of an integer dtype or the special values of a float."""
     count = int(np.prod(shape, dtype=np.int64))
-    values = draw(st.lists(_elements(dtype, special), min_size=count, max_size=count))
+    values = [_element(choices, dtype, special) for _ in range(count)]
     return np.array(values, dtype=dtype.numpy).reshape(shape)
 
 
-def _elements(dtype: DType, special: bool) -> st.SearchStrategy[Any]:
+def _element(choices: Choices, dtype: DType, special: bool) -> bool | int | float:
     if dtype.is_bool:
-        return st.booleans()
+        return choices.integer(0, 1) == 1
     if dtype.is_integer:
-        small = st.integers(-4 if dtype.is_signed else 0, 5)
-        limits = st.sampled_from([dtype.minimum, dtype.maximum])
-        return st.one_of(small, small, small, limits)
-    halves = st.integers(-8, 8).map(lambda n: n / 2)
-    if not special:
-        return halves
-    return st.one_of(halves, st.sampled_from([float("nan"), float("inf"), float("-inf"), -0.0]))
+        if choices.integer(0, 3) == 3:
+            return choices.pick((dtype.minimum, dtype.maximum))
+        return choices.integer(-4 if dtype.is_signed else 0, 5)
+    if special and choices.integer(0, 1):
+        return choices.pick(_SPECIAL)
+    return choices.integer(-8, 8) / 2
 
 
 @attrs.define
 class Program:
     """A program that grows while it stays inside the set of values that the module promises."""
 
-    draw: st.DrawFn
+    choices: Choices
     dtypes: tuple[DType, ...]
     special: bool
     functions: bool
@@ -65,28 +66,38 @@ class Program:
     tolerance: float = attrs.field(default=0.0, init=False)
 
     def one_of(self, *choices: str) -> str:
-        return self.draw(st.sampled_from(choices))
+        """Choose one of some texts."""
+        return self.choices.pick(choices)
 
     def chance(self, percent: int) -> bool:
-        return self.draw(st.integers(1, 100)) > 100 - percent
+        """Return True so many times of a hundred."""
+        return self.choices.integer(1, 100) > 100 - percent
+
+    def order(self, names: Sequence[str]) -> list[str]:
+        """Choose an order."""
+        left = list(names)
+        return [left.pop(self.choices.integer(0, len(left) - 1)) for _ in names]
 
     def size(self) -> int:
-        return self.draw(st.integers(self.least_size, self.largest_size))
+        """Choose the size of an axis."""
+        return self.choices.integer(self.least_size, self.largest_size)
 
     def add_input(self, name: str) -> None:
-        dtype = self.draw(st.sampled_from(self.dtypes))
+        """Add an input, often of the shape of another one."""
+        dtype = self.choices.pick(self.dtypes)
         known = [t.shape for t in self.types.values()]
         if known and self.chance(50):
-            shape = self.draw(st.sampled_from(known))
+            shape = self.choices.pick(known)
         else:
-            shape = tuple(self.size() for _ in range(self.draw(st.integers(0, 3))))
-        self.arrays[name] = arrays(self.draw, dtype, shape, special=self.special)
+            shape = tuple(self.size() for _ in range(self.choices.integer(0, 3)))
+        self.arrays[name] = arrays(self.choices, dtype, shape, special=self.special)
         self.types[name] = TensorType(dtype, shape)
         dims = [f"{name}N{axis}" for axis in range(len(shape))]
         self.sizes.update(zip(dims, shape, strict=True))
         self.inputs.append(name if self.chance(10) else f"{name}[{', '.join(dims)}]")
 
     def text(self, outputs: Sequence[str], extra: Sequence[str] = ()) -> str:
+        """Return the program so far, and some statements more."""
         body = "".join(f"  {line}\n" for line in (*self.lines, *extra))
         return f"function ({', '.join(self.inputs)}) -> ({', '.join(outputs)}) {{\n{body}}}"
 
@@ -97,7 +108,7 @@ class Program:
             self.movement, self.reduction,
         ]  # fmt: skip
         for _ in range(_ATTEMPTS):
-            maker = self.draw(st.sampled_from(makers))
+            maker = self.choices.pick(makers)
             if self.accept(f"R{len(self.lines)}{maker()}"):
                 return
 
@@ -123,43 +134,47 @@ class Program:
         return True
 
     def tensor(self, fits: Callable[[TensorType], bool] = lambda _: True) -> str:
-        """Draw a tensor in scope, one that ``fits`` if there is any."""
+        """Choose a tensor in scope, one that ``fits`` if there is any."""
         names = [name for name, type_ in self.types.items() if fits(type_)]
-        return self.draw(st.sampled_from(names or list(self.types)))
+        return self.choices.pick(names or list(self.types))
 
     def beside(self, shape: tuple[int, ...]) -> str:
-        """Draw a tensor that broadcasts with ``shape``."""
+        """Choose a tensor that broadcasts with ``shape``."""
         return self.tensor(lambda type_: _broadcasts(type_.shape, shape))
 
     def literal(self) -> str:
+        """Choose a number or a dimension."""
         return self.one_of("0", "1", "2", "3", "0.5", "1.0", "2.0", "(-1)", "(-2.5)", *list(self.sizes)[:3])
 
     def operand(self, shape: tuple[int, ...], depth: int) -> str:
+        """Choose a literal, a tensor or an expression."""
         if depth > 0 and self.chance(40):
             return self.expression(shape, depth)
         return self.literal() if self.chance(25) else self.beside(shape)
 
     def expression(self, shape: tuple[int, ...], depth: int) -> str:
+        """Choose an elementwise expression that broadcasts with ``shape``."""
         forms = [*_FORMS, *(_FUNCTION_FORMS if self.functions else ())]
-        form = self.draw(st.sampled_from(forms))
-        form = form.replace("$cast", f"as_{self.draw(st.sampled_from(self.dtypes)).value}")
+        form = self.choices.pick(forms)
+        form = form.replace("$cast", f"as_{self.choices.pick(self.dtypes).value}")
         while "$" in form:
             form = form.replace("$", self.operand(shape, depth - 1), 1)
         return form
 
     def elementwise(self) -> str:
+        """Choose an elementwise statement."""
         shape = self.types[self.tensor()].shape
         return f" = {self.expression(shape, 2)};"
 
     def movement(self) -> str:
-        """Draw a statement with a function that moves or counts elements."""
+        """Choose a statement with a function that moves or counts elements."""
         name = self.tensor(lambda type_: len(type_.shape) > 0)
         shape = self.types[name].shape
         count = int(np.prod(shape, dtype=np.int64))
         form = self.one_of("index", "shape", "reshape", "gather", "scatter", "softmax", "element", "random")
         match form:
             case "index":
-                return f" = index({name}, {self.draw(st.integers(0, max(0, len(shape) - 1)))});"
+                return f" = index({name}, {self.choices.integer(0, max(0, len(shape) - 1))});"
             case "shape":
                 return f" = shape({name});"
             case "reshape":
@@ -180,16 +195,16 @@ class Program:
                 return f" = element(tuple({name}, {self.literal()}), 0) + {self.literal()};"
 
     def factors(self, count: int) -> list[int]:
-        """Draw a shape of ``count`` elements."""
+        """Choose a shape of ``count`` elements."""
         sizes = []
         while count > 1 and self.chance(60):
-            size = self.draw(st.sampled_from([n for n in range(1, count + 1) if count % n == 0]))
+            size = self.choices.pick([n for n in range(1, count + 1) if count % n == 0])
             sizes.append(size)
             count //= size
         return [*sizes, count] if count != 1 or self.chance(50) else sizes
 
     def reduction(self) -> str:
-        """Draw an aggregation of one tensor over some of its axes, which stay as size 1 or go."""
+        """Choose an aggregation of one tensor over some of its axes, which stay as size 1 or go."""
         name = self.tensor(lambda type_: len(type_.shape) > 0)
         shape = self.types[name].shape
         indices = [f"i{axis}" for axis in range(len(shape))]
@@ -199,30 +214,30 @@ class Program:
         return f"[{output} : {sizes}] = {self.one_of(*'+*><')}({name}[{', '.join(indices)}]);"
 
     def contraction(self) -> str:
-        """Draw a contraction; index polynomials mostly suit the tensors, and sometimes do anything."""
+        """Choose a contraction; index polynomials mostly suit the tensors, and sometimes do anything."""
         combination = self.one_of("", "", "*", "*", "*", "+", "==", "?")
         count = {"": 1, "?": 3}.get(combination, 2)
         tensors = [self.tensor() for _ in range(count)]
         accesses = [f"{name}[{', '.join(self.polynomials(len(self.types[name].shape)))}]" for name in tensors]
         inner = f"{accesses[0]} == {accesses[1]} ? {accesses[2]}" if count == 3 else f" {combination} ".join(accesses)
-        rank = self.draw(st.integers(0, 3))
+        rank = self.choices.integer(0, 3)
         output = ", ".join(self.polynomials(rank))
         shape = [self.extent() for _ in range(rank)]
         line = f"[{output} : {', '.join(text for text, _ in shape)}] = {self.one_of(*'+++*><=')}({inner})"
-        for _ in range(self.draw(st.sampled_from([0, 0, 0, 1, 2]))):
-            line += f", {self.polynomial()} < {self.draw(st.integers(1, self.largest_size + 1))}"
+        for _ in range(self.choices.pick([0, 0, 0, 1, 2])):
+            line += f", {self.polynomial()} < {self.choices.integer(1, self.largest_size + 1)}"
         sizes = tuple(size for _, size in shape)
         defaults = [name for name, type_ in self.types.items() if type_.shape == sizes]
         if self.chance(5):
             line += " no_defract"
         if defaults and self.chance(40):
-            line += f" default {self.draw(st.sampled_from(defaults))}"
+            line += f" default {self.choices.pick(defaults)}"
         return f"{line};"
 
     def extent(self) -> tuple[str, int]:
-        """Draw the size of an output axis, by name, number or arithmetic."""
+        """Choose the size of an output axis, by name, number or arithmetic."""
         if self.sizes and self.chance(60):
-            name = self.draw(st.sampled_from(list(self.sizes)))
+            name = self.choices.pick(list(self.sizes))
             size = self.sizes[name]
             forms = [
                 (name, size),
@@ -230,18 +245,19 @@ class Program:
                 (f"({name} + 1) / 2", (size + 1) // 2),
                 (f"2 * {name}", 2 * size),
             ]
-            return self.draw(st.sampled_from(forms))
+            return self.choices.pick(forms)
         size = self.size()
         return str(size), size
 
     def polynomials(self, rank: int) -> list[str]:
-        """Draw an index for each axis; plain ones differ, so that most contractions are bounded."""
-        order = self.draw(st.permutations(_INDEX_NAMES))[:rank]
+        """Choose an index for each axis; plain ones differ, so that most contractions are bounded."""
+        order = self.order(_INDEX_NAMES)[:rank]
         return [index if self.chance(70) else self.polynomial() for index in order]
 
     def polynomial(self) -> str:
-        i, j = self.draw(st.permutations(_INDEX_NAMES))[:2]
-        number = self.draw(st.integers(0, self.largest_size))
+        """Choose an index polynomial of one or two indices."""
+        i, j = self.order(_INDEX_NAMES)[:2]
+        number = self.choices.integer(0, self.largest_size)
         return self.one_of(
             i, f"{i} + {j}", f"{i} - {j}", f"2 * {i}", f"2{i} + {j}", f"{i} + {number}", f"{number} - {i}", f"{number}",
             f"{i} / 2", f"({i} + {number}) / 2", f"({i} - {j} + 1) / 2", f"3 * {i} - 2 * {j} + {number}",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Domain, Op
 from tileir.typed.ir import Contraction, Elementwise, operands
@@ -16,12 +17,6 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 LARGEST = 64.0
-
-
-def dtype_of(array: Array) -> DType:
-    found = DType.of(array.dtype)
-    assert found is not None
-    return found
 
 
 def tolerance(function: typed.Function, rough: set[str]) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strategies.conformance_case import Conformance, as_array, halves, integers
+from tileir.testing.programs.case import Conformance, as_array, halves, integers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +64,10 @@ def _index_tricks() -> Iterator[Conformance]:
     join = "function (A[N], B[M]) -> (O) { X[i : N + M] = =(A[i]); O[N + i : N + M] = =(B[i]) default X; }"
     inputs = {"A": v, "B": as_array([7, 8], "i4")}
     yield Conformance("concatenate", join, inputs, {"O": as_array([1, 2, 3, 7, 8], "i4")})
+
+
+def _assignments() -> Iterator[Conformance]:
+    v = as_array([1, 2, 3], "i4")
     channel = "function (I[N, C], D[N, C]) -> (O) { O[n, 3 : N, C] = =(I[n, 3]) default D; }"
     inputs = {"I": halves("f4", 2, 7), "D": halves("f4", 2, 7, seed=1)}
     mixed = inputs["D"].copy()
@@ -125,4 +129,4 @@ def _gather_and_scatter() -> Iterator[Conformance]:
     yield Conformance("simple_reduce", text, {"A": data}, {"O": total[None], "P": total})
 
 
-MOVES: tuple[Conformance, ...] = (*_pooling(), *_index_tricks(), *_gather_and_scatter())
+MOVES: tuple[Conformance, ...] = (*_pooling(), *_index_tricks(), *_assignments(), *_gather_and_scatter())

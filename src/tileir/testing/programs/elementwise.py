@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strategies.conformance_case import Conformance, as_array, halves, integers
 from tileir.core.arithmetic import cast
 from tileir.core.dtype import DType
+from tileir.testing.programs.case import Conformance, as_array, halves, integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from strategies.conformance_case import Array
+    from tileir.testing.programs.case import Array
 
 
 def _arithmetic() -> Iterator[Conformance]:

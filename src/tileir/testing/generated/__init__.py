@@ -1,0 +1,1 @@
+"""Random programs, each determined by a seed and a number."""

@@ -1,0 +1,130 @@
+"""Whole Tile functions with arguments, for every dtype: by a seed and a number, or by a source of choices.
+
+Programs are built as text, statement by statement. A statement that inference refuses, or that leaves the set of
+values below, is dropped again. All float values, intermediate ones too, are multiples of 1/2 of at most 64 in
+size (or NaN and infinities, where asked for), so that sums come out the same in any order and with any fusing, and
+results can be compared for equality. ``functions=True`` adds mathematical functions; what they touch is
+compared with a tolerance and never compared or truncated in the program.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import attrs
+import numpy as np
+
+from tileir.core.arithmetic import dtype_of
+from tileir.core.dtype import DType
+from tileir.testing.generated.choices import Seeded
+from tileir.testing.generated.exact import LARGEST
+from tileir.testing.generated.program import Program
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.interpreter import interpret
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.testing.generated.choices import Choices
+    from tileir.testing.generated.exact import Array
+    from tileir.tile.ir import Function
+    from tileir.typed import ir as typed
+
+DTYPES: Final = tuple(DType)
+
+_SHOWN: Final = 1000
+
+
+class Case(NamedTuple):
+    """A function and its arguments; ``tolerance`` is 0 where results are exact."""
+
+    function: Function
+    inputs: dict[str, Array]
+    text: str
+    tolerance: float = 0.0
+
+    def __repr__(self) -> str:
+        return self.text + "".join(f"\n{name} = {_shown(array)}" for name, array in self.inputs.items())
+
+    @property
+    def types(self) -> dict[str, TensorType]:
+        """The types of the arguments."""
+        return {name: TensorType(dtype_of(array), array.shape) for name, array in self.inputs.items()}
+
+    def typed(self) -> typed.Function:
+        """Infer the function for its arguments."""
+        return infer(self.function, self.types)
+
+    def expected(self) -> dict[str, Array]:
+        """Interpret the function."""
+        return interpret(self.typed(), self.inputs)
+
+
+def _shown(array: Array) -> str:
+    return f"{array.dtype} {array.tolist()!r}" if array.size <= _SHOWN else f"{array.dtype} of shape {array.shape}"
+
+
+def assert_equal(actual: Mapping[str, Array], expected: Mapping[str, Array], tolerance: float = 0.0) -> None:
+    """Compare results by name: dtypes, shapes, and values; NaN equals NaN, and the sign of zero is not looked at."""
+    assert list(actual) == list(expected)
+    for name, right in expected.items():
+        left = np.asarray(actual[name])
+        assert (left.dtype, left.shape) == (right.dtype, right.shape), name
+        if dtype_of(right).is_float:
+            wide = (left.astype(np.float64), right.astype(np.float64))
+            np.testing.assert_allclose(*wide, rtol=tolerance, atol=tolerance * LARGEST, err_msg=name)
+        else:
+            np.testing.assert_array_equal(left, right, err_msg=name)
+
+
+@attrs.frozen
+class Manner:
+    """What kind of programs to make.
+
+    Attributes:
+        dtypes: Those that inputs and casts may have.
+        special: Whether float inputs hold NaN, infinities and negative zeros.
+        functions: Whether exp, sqrt and their like take part.
+        least_size: Of an axis.
+        largest_size: Of an axis.
+        statements: At most as many there are.
+
+    """
+
+    dtypes: tuple[DType, ...] = DTYPES
+    special: bool = False
+    functions: bool = False
+    least_size: int = 1
+    largest_size: int = 4
+    statements: int = 4
+
+
+def make(choices: Choices, manner: Manner) -> Case:
+    """Make a function with one or more statements, and its arguments."""
+    program = Program(choices, manner.dtypes, manner.special, manner.functions, manner.least_size, manner.largest_size)
+    for number in range(choices.integer(1, 3)):
+        program.add_input(f"A{number}")
+    for _ in range(choices.integer(1, manner.statements)):
+        program.add_statement()
+    if not program.names:
+        program.accept("R0 = A0;")
+    outputs = _outputs(choices, program.names)
+    text = program.text(outputs)
+    return Case(parse(text), program.arrays, text, program.tolerance)
+
+
+def generate(seed: int, number: int, manner: Manner) -> Case:
+    """Make program ``number`` of a seed; it does not depend on any other."""
+    return make(Seeded(f"{seed}/{number}"), manner)
+
+
+def _outputs(choices: Choices, names: Sequence[str]) -> list[str]:
+    """Choose up to two results beside the last one."""
+    outputs: list[str] = []
+    for _ in range(choices.integer(0, 2)):
+        name = choices.pick(names)
+        if name not in outputs:
+            outputs.append(name)
+    return outputs if names[-1] in outputs else [*outputs, names[-1]]

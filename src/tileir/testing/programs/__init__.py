@@ -1,0 +1,1 @@
+"""Named programs with arguments and the results that NumPy gives."""

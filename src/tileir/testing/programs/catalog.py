@@ -1,0 +1,17 @@
+"""All named programs.
+
+Integer arguments and small halves keep most results exact; the others say how far they may differ, relative to the
+largest value.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tileir.testing.programs.contractions import CONTRACTIONS
+from tileir.testing.programs.convolutions import CONVOLUTIONS
+from tileir.testing.programs.elementwise import ELEMENTWISE
+from tileir.testing.programs.layers import LAYERS
+from tileir.testing.programs.moves import MOVES
+
+CASES: Final = (*CONTRACTIONS, *CONVOLUTIONS, *MOVES, *LAYERS, *ELEMENTWISE)
