@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tileir.core.dtype import DType
 from tileir.runtime.dependencies import ancestors
-from tileir.runtime.placement import SORTED_TEMPORARIES, Place, _best_gap, place
+from tileir.runtime.placement import SORTED_TEMPORARIES, Place, Placement, _best_gap, place
 from tileir.semtree.ir import Buffer, BufferRole, Launch, Program
 
 
@@ -76,6 +76,12 @@ def test_only_temporaries_that_are_used_are_placed() -> None:
     assert place(whole).places == {"used": Place(0, 0, 40)}
     assert place(whole).sizes == (40,)
     assert place(program({}, [])).sizes == ()
+
+
+def test_empty_temporaries_have_a_place_too() -> None:
+    assert place(program({"a": 0, "b": 0}, [("a", "b")])) == Placement(
+        (0,), {"a": Place(0, 0, 0), "b": Place(0, 0, 0)}, 0
+    )
 
 
 @given(

@@ -1,102 +1,77 @@
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
+import pytest
 
+from strategies.asynchronous import DistantDevice
 from strategies.devices import compiler, executor
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from strategies.plans import SIZE, branches, expected, operands, plan_of, program
+from tileir.core.errors import BackendError
 from tileir.runtime.events import PendingEvent
 from tileir.runtime.plan import Plan
 from tileir.runtime.resources import Resources
-from tileir.semtree.ir import (
-    Apply,
-    Assign,
-    Buffer,
-    BufferRole,
-    Const,
-    For,
-    KernelFunction,
-    Launch,
-    Param,
-    ParamAccess,
-    Program,
-    Subscript,
-    Type,
-    Var,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-SIZE = 1000
-INDEX = Type(DType.I64)
-F32 = Type(DType.F32)
+    from tileir_llvm.buffers import HostBuffer
 
 
-def binary(op: Op, alignment: int = 4) -> KernelFunction:
-    """Return a kernel that stores ``a op b`` for each element."""
-    counter = Var("i", INDEX)
-    value = Apply(op, (Subscript("a", counter, F32), Subscript("b", counter, F32)))
-    loop = For(counter, Const(0, INDEX), Const(SIZE, INDEX), 1, (Assign(Subscript("c", counter, F32), value),))
-    params = (
-        Param("a", DType.F32, SIZE, ParamAccess.READ, alignment),
-        Param("b", DType.F32, SIZE, ParamAccess.READ, alignment),
-        Param("c", DType.F32, SIZE, ParamAccess.WRITE, alignment),
-    )
-    return KernelFunction(op.value, params, (loop,))
+@attrs.define(eq=False)
+class PlainDevice:
+    """A device of a stranger: the protocol, and nothing beyond it."""
+
+    prepare: Any = attrs.field(factory=lambda: executor().prepare)
+    copy: Any = attrs.field(factory=lambda: executor().copy)
+    wrap: Any = attrs.field(factory=lambda: executor().wrap)
+    allocated: list[tuple[weakref.ref[Any], int]] = attrs.field(factory=list)
+
+    def allocate(self, nbytes: int) -> HostBuffer:
+        buffer = executor().allocate(nbytes)
+        self.allocated.append((weakref.ref(buffer.array.base), nbytes))  # parts of it keep that alive
+        return buffer
+
+    @property
+    def living_bytes(self) -> int:
+        gc.collect()
+        return sum(nbytes for memory, nbytes in self.allocated if memory() is not None)
 
 
-def program(alignment: int = 4) -> Program:
-    """Return ``out = (x + y) * (x + y) + constant`` as three launches of two kernels."""
-    constant = np.arange(SIZE, dtype=np.float32)
+class OpaqueDevice(DistantDevice):
+    """A distant device that neither submits nor divides memory."""
 
-    def buffer(name: str, role: BufferRole, data: str = "") -> Buffer:
-        return Buffer(name, DType.F32, (SIZE,), role, data)
-
-    return Program(
-        (binary(Op.ADD, alignment), binary(Op.MUL, alignment)),
-        (
-            buffer("x", BufferRole.INPUT),
-            buffer("y", BufferRole.INPUT),
-            buffer("sum", BufferRole.TEMPORARY),
-            buffer("square", BufferRole.TEMPORARY),
-            buffer("k", BufferRole.CONSTANT, constant.tobytes().hex()),
-            buffer("out", BufferRole.OUTPUT),
-        ),
-        (Launch(0, ("x", "y", "sum")), Launch(1, ("sum", "sum", "square")), Launch(0, ("square", "k", "out"))),
-    )
+    asynchronous = False
+    part: Any = None
 
 
-def plan_of(whole: Program, device: Any = None) -> Plan:
-    return Plan.of(whole, compiler().build(whole.kernels), Resources(device or executor()))
+DEVICES: list[Callable[[], Any]] = [executor, PlainDevice, OpaqueDevice, DistantDevice]
 
 
-def expected(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return np.asarray((x + y) * (x + y) + np.arange(SIZE, dtype=np.float32))
-
-
-def test_launches_share_memory_in_order() -> None:
-    plan = plan_of(program())
-    x, y = np.random.default_rng(1).random((2, SIZE), np.float32)
-    for _ in range(3):
-        out = np.zeros(SIZE, np.float32)
+@pytest.mark.parametrize("device", DEVICES)
+def test_launches_share_memory_in_order(device: Callable[[], Any]) -> None:
+    plan = plan_of(program(), device())
+    for seed in range(3):
+        x, y, out = operands(seed)
         plan.run([x, y], [out])
         np.testing.assert_array_equal(out, expected(x, y))
     assert [buffer.name for buffer in (*plan.inputs, *plan.outputs)] == ["x", "y", "out"]
+    assert plan.constant_bytes == 4 * SIZE
 
 
-def test_several_threads_run_one_plan() -> None:
-    plan = plan_of(program())
+@pytest.mark.parametrize("device", DEVICES)
+def test_several_threads_run_one_plan(device: Callable[[], Any]) -> None:
+    plan = plan_of(program(), device())
     failures: list[int] = []
 
     def work(seed: int) -> None:
-        x, y = np.random.default_rng(seed).random((2, SIZE), np.float32)
-        out = np.zeros(SIZE, np.float32)
-        for _ in range(50):
+        x, y, out = operands(seed)
+        for _ in range(30):
             plan.run([x, y], [out])
             if not np.array_equal(out, expected(x, y)):
                 failures.append(seed)
@@ -109,8 +84,9 @@ def test_several_threads_run_one_plan() -> None:
     assert failures == []
 
 
-def test_arrays_of_less_alignment_than_kernels_need_are_copied() -> None:
-    plan = plan_of(program(alignment=64))
+@pytest.mark.parametrize("device", DEVICES)
+def test_arrays_of_less_alignment_than_kernels_need_are_copied(device: Callable[[], Any]) -> None:
+    plan = plan_of(program(alignment=64), device())
     room = np.zeros(4 * SIZE, np.float32)
     start = 1 if room.ctypes.data % 64 == 0 else 0
     x, y, out = (room[start + part * SIZE :][:SIZE] for part in range(3))
@@ -119,48 +95,80 @@ def test_arrays_of_less_alignment_than_kernels_need_are_copied() -> None:
     np.testing.assert_array_equal(out, expected(x, y))
 
 
-@attrs.define(eq=False)
-class DistantBuffer:
-    """Memory that the host cannot see."""
-
-    memory: Any
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.memory.nbytes)
-
-    def host(self) -> None:
-        return None
-
-
-@attrs.define(eq=False)
-class DistantKernel:
-    kernel: Any
-
-    def launch(self, buffers: Sequence[DistantBuffer]) -> None:
-        self.kernel.launch([buffer.memory for buffer in buffers])
-
-
-class DistantDevice:
-    """A device with memory of its own, as a graphics card has."""
-
-    def allocate(self, nbytes: int) -> DistantBuffer:
-        return DistantBuffer(executor().allocate(nbytes))
-
-    def wrap(self, _: np.ndarray[Any, Any]) -> None:
-        return None
-
-    def prepare(self, library: Any, index: int) -> DistantKernel:
-        return DistantKernel(executor().prepare(library, index))
-
-    def copy(self, source: Any, destination: Any) -> PendingEvent:
-        ends = [end.memory if isinstance(end, DistantBuffer) else end for end in (source, destination)]
-        return executor().copy(*ends)
-
-
-def test_a_device_with_its_own_memory_gets_copies() -> None:
-    plan = plan_of(program(), DistantDevice())
-    x, y = np.random.default_rng(1).random((2, SIZE), np.float32)
-    out = np.zeros(SIZE, np.float32)
+def test_arrays_without_any_alignment_are_copied() -> None:
+    plan = plan_of(program())
+    room = np.zeros(12 * SIZE + 1, np.uint8)
+    x, y, out = (room[1 + 4 * SIZE * part :][: 4 * SIZE].view(np.float32) for part in range(3))
+    x[:], y[:] = 2, 3
     plan.run([x, y], [out])
     np.testing.assert_array_equal(out, expected(x, y))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_plan_can_be_submitted(device: Callable[[], Any]) -> None:
+    plan, gate = plan_of(program(), device()), PendingEvent()
+    x, y, out = operands()
+    event = plan.submit([x, y], [out], [gate])
+    assert not event.done
+    assert not out.any()
+    gate.complete()
+    event.wait()
+    np.testing.assert_array_equal(out, expected(x, y))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_plan_fails_with_what_it_waits_for(device: Callable[[], Any]) -> None:
+    plan, gate, error = plan_of(program(), device()), PendingEvent(), ValueError("broken")
+    x, y, out = operands()
+    event = plan.submit([x, y], [out], [gate])
+    gate.fail(error)
+    with pytest.raises(ValueError, match="broken") as caught:
+        event.wait()
+    assert caught.value is error
+    assert not out.any()
+
+
+def test_temporaries_share_memory_in_order_and_not_where_branches_overlap() -> None:
+    assert (plan_of(program()).temporary_bytes, plan_of(program()).peak_bytes) == (8000, 4096 + 4000)
+    in_order, overlapping = plan_of(branches()), plan_of(branches(), DistantDevice())
+    assert in_order.after == ((), (0,), (1,))
+    assert overlapping.after == ((), (), (0, 1))
+
+
+def test_memory_of_plans_is_bounded_and_given_back() -> None:
+    device = PlainDevice()
+    resources = Resources(device, spare_bytes=50_000)  # type: ignore[arg-type]
+    library = compiler().build(program().kernels)
+    plans = [Plan.of(program(), library, resources) for _ in range(20)]
+    constants = device.living_bytes
+    x, y, out = operands()
+    for plan in plans:
+        plan.run([x, y], [out])
+        assert device.living_bytes <= constants + 51_000
+    assert device.living_bytes > constants
+    resources.close()
+    assert device.living_bytes == constants
+    plans.clear()
+    del plan
+    assert device.living_bytes == 0
+
+
+def test_a_plan_that_dies_gives_its_memory_back() -> None:
+    device = PlainDevice()
+    plan = plan_of(program(), device)
+    x, y, out = operands()
+    plan.run([x, y], [out])
+    assert device.living_bytes > 0
+    del plan
+    assert device.living_bytes == 0
+
+
+@pytest.mark.parametrize("device", [PlainDevice, DistantDevice])
+def test_a_closed_device_runs_nothing_more(device: Callable[[], Any]) -> None:
+    resources = Resources(device())
+    plan = Plan.of(program(), compiler().build(program().kernels), resources)
+    resources.close()
+    x, y, out = operands()
+    with pytest.raises(BackendError) as caught:
+        plan.submit([x, y], [out])
+    assert caught.value.diagnostics[0].code == "TIL807"

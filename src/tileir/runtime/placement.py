@@ -97,7 +97,7 @@ def place(
         assert after is None  # blocks are shared in the order of launches only
         return Placement(*_in_blocks(lives), total)
     places, size = _in_one_block(lives, max(alignment, ALIGNMENT))
-    return Placement((size,) if size else (), places, total)
+    return Placement((size,) if places else (), places, total)
 
 
 def _lives(program: Program, after: Sequence[Sequence[int]] | None) -> list[_Life]:

@@ -200,7 +200,7 @@ def copied(executor: Executor[Any], array: Array) -> Memory:
 
 def _part(executor: Executor[Any], block: Memory, place: Place) -> Memory:
     """Return the memory of one temporary; plans place several into one block only where that can be divided."""
-    if place.offset == 0 and place.nbytes == block.nbytes:
+    if place.nbytes in (0, block.nbytes):  # devices have no empty parts
         return block
     if isinstance(executor, PartingExecutor):
         return executor.part(block, place.offset, place.nbytes)

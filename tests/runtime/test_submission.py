@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import pytest
+
+from strategies.asynchronous import DistantDevice, DistantKernel
+from strategies.plans import branches, expected, operands, plan_of, program
+from tileir.runtime.events import PendingEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.runtime.interface import Event
+
+
+def test_launches_are_submitted_without_waiting() -> None:
+    gate = PendingEvent()
+    device = DistantDevice(gates=[gate])
+    plan = plan_of(program(), device)
+    x, y, out = operands()
+    event = plan.submit([x, y], [out])
+    assert len(device.submitted) == 3
+    assert not any(launched.done for launched, _ in device.submitted)
+    gate.complete()
+    event.wait()
+    np.testing.assert_array_equal(out, expected(x, y))
+
+
+def test_a_launch_waits_for_what_it_depends_on_and_for_nothing_else() -> None:
+    device = DistantDevice()
+    x, y, out = operands()
+    plan_of(branches(), device).run([x, y], [out])
+    np.testing.assert_array_equal(out, (x + x) * (y + y))
+    (left, before_left), (right, before_right), (_, before_last) = device.submitted
+    assert len(before_left) == len(before_right) == 1  # the copies of one input each
+    assert before_left != before_right
+    assert before_last == (left, right)
+
+
+def test_launches_are_bound_once() -> None:
+    device = DistantDevice()
+    plan = plan_of(program(), device)
+    for seed in range(3):
+        x, y, out = operands(seed)
+        plan.run([x, y], [out])
+        np.testing.assert_array_equal(out, expected(x, y))
+    assert device.bound == ["add", "mul", "add"]
+
+
+def test_runs_at_one_time_have_memory_of_their_own() -> None:
+    gate = PendingEvent()
+    device = DistantDevice(gates=[gate])
+    plan = plan_of(program(), device)
+    runs = [operands(seed) for seed in range(4)]
+    events = [plan.submit([x, y], [out]) for x, y, out in runs]
+    gate.complete()
+    for (x, y, out), event in zip(runs, events, strict=True):
+        event.wait()
+        np.testing.assert_array_equal(out, expected(x, y))
+    assert len(device.bound) == 12
+
+
+class BrokenKernel(DistantKernel):
+    """A kernel whose second run is refused."""
+
+    def run(self, buffers: Sequence[Any], after: Sequence[Event] = ()) -> Event:
+        if self.kernel.kernel.name == "mul":
+            raise ValueError("refused")
+        return super().run(buffers, after)
+
+
+@attrs.define(eq=False)
+class BrokenDevice(DistantDevice):
+    def prepare(self, library: Any, index: int) -> DistantKernel:
+        whole = super().prepare(library, index)
+        return BrokenKernel(whole.kernel, self)
+
+
+def test_a_refused_launch_is_raised_when_the_device_is_done_with_the_others() -> None:
+    device = BrokenDevice()
+    plan = plan_of(program(), device)
+    x, y, out = operands()
+    with pytest.raises(ValueError, match="refused"):
+        plan.run([x, y], [out])
+    assert [event.done for event, _ in device.submitted] == [True]
+    with pytest.raises(ValueError, match="refused"):  # and what failed was not kept
+        plan.run([x, y], [out])
