@@ -166,7 +166,7 @@ class ExpressionCompiler:
             if not 0 <= place <= len(array.data) - lanes:
                 raise array.outside(kernel, place, place + lanes - 1)
             if watched:
-                array.writes(slice(place, place + lanes), frame[AGENT])
+                array.writes(slice(place, place + lanes), frame[AGENT], new)
             array.data[place : place + lanes] = new
 
         def scatter(frame: Frame) -> None:
@@ -174,7 +174,7 @@ class ExpressionCompiler:
             places, new = offset(frame), value(frame)
             _check_places(array, places, kernel)
             if watched:
-                array.writes(places, frame[AGENT])
+                array.writes(places, frame[AGENT], new)
             array.data[places] = new
 
         return neighbours if target.offset.type.lanes == 1 else scatter

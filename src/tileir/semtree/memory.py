@@ -72,8 +72,8 @@ class Memory:
     def reads(self, place: Place, agent: Agent) -> None:
         """Note that a thread reads; only watched memory does."""
 
-    def writes(self, place: Place, agent: Agent) -> None:
-        """Note that a thread writes; only watched memory does."""
+    def writes(self, place: Place, agent: Agent, new: Array) -> None:
+        """Note that a thread is about to write ``new``; only watched memory does."""
 
 
 @attrs.define
@@ -104,21 +104,22 @@ class WatchedMemory(Memory):
         """Check that what a thread reads is defined and that no other one writes it."""
         if self.defined is not None and not np.all(self.defined[place]):
             raise fail("TIL557", f"kernel {self.kernel!r} reads elements of {self.name!r} that nothing has written")
-        self._note(place, agent, writes=False)
+        self._note(place, agent, None)
 
-    def writes(self, place: Place, agent: Agent) -> None:
-        """Check that no other thread reads or writes what a thread writes."""
+    def writes(self, place: Place, agent: Agent, new: Array) -> None:
+        """Check that no other thread reads, or writes to another value, what a thread writes."""
         if self.defined is not None:
             self.defined[place] = True
-        self._note(place, agent, writes=True)
+        old = self.data[place]
+        self._note(place, agent, np.asarray((old != new) & ((old == old) | (new == new))))  # a NaN is like others
 
-    def _note(self, place: Place, agent: Agent, *, writes: bool) -> None:
+    def _note(self, place: Place, agent: Agent, changed: Array | None) -> None:
         if self.groups:
-            clash = self._among_groups.clash(place, 0, agent.group, writes=writes)
+            clash = self._among_groups.clash(place, 0, agent.group, changed)
             if clash is not None:
                 raise self._race(f"group {agent.group}", clash, "groups are unordered")
         if self.threads > 1:
-            clash = self._among_threads.clash(place, agent.clock.stretch, agent.thread, writes=writes)
+            clash = self._among_threads.clash(place, agent.clock.stretch, agent.thread, changed)
             if clash is not None:
                 raise self._race(f"thread {agent.thread} of a group", clash, "put a barrier between")
 
@@ -143,11 +144,14 @@ class _Watch:
     def of(cls, size: int) -> _Watch:
         return cls(*(np.full(size, _NOBODY) for _ in range(4)))
 
-    def clash(self, place: Place, time: int, who: int, *, writes: bool) -> int | None:
-        """Note an access; return an element that another one touches at the same time, where one of both writes."""
+    def clash(self, place: Place, time: int, who: int, changed: Array | None) -> int | None:
+        """Note an access, and return an element that another one touches at the same time, where one of both writes.
+
+        ``changed`` is None for a read. For a write it tells which values are new: all may write the same one.
+        """
         clash = self._other(self.writer, self.writer_time, place, time, who)
-        if writes:
-            clash = clash | self._other(self.reader, self.reader_time, place, time, who)
+        if changed is not None:
+            clash = (clash & changed) | self._other(self.reader, self.reader_time, place, time, who)
             self.writer[place], self.writer_time[place] = who, time
         else:
             before, when = self.reader[place], self.reader_time[place]
