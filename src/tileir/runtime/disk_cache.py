@@ -13,7 +13,6 @@ import re
 import sys
 import time
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -50,6 +49,7 @@ ABANDONED_SECONDS: Final = 3600.0
 _ENTRY: Final = re.compile(r"([a-z]+)-([0-9a-f]{64})")
 _TEMPORARY: Final = re.compile(r"\.[0-9]+-[0-9a-f]{16}\.tmp")
 _TABLE_BYTES: Final = 1 << 16
+_warned: Final[set[Path]] = set()
 
 
 def cache_log() -> Logger:
@@ -139,7 +139,7 @@ class DiskCache:
             return None
         except OSError as error:
             cache_log().info("miss: %s: %s", name, error)
-            _warn_once(f"the cache on disk is not used: {self._reason(error)}")
+            self._warn_once(error)
             return None
         if content is not None:
             cache_log().info("hit: %s, %d bytes", name, sum(map(len, content.values())))
@@ -174,7 +174,7 @@ class DiskCache:
                     self._sweep(folder)
         except OSError as error:
             cache_log().info("not stored: %s: %s", name, error)
-            _warn_once(f"the cache on disk is not used: {self._reason(error)}")
+            self._warn_once(error)
             return False
         cache_log().info("stored: %s, %d bytes", name, size)
         return True
@@ -217,9 +217,12 @@ class DiskCache:
             _discard(folder, USAGE)
         return count, size
 
-    def _reason(self, error: OSError) -> str:
-        """Return what is wrong with the directory, without the names of single files."""
-        return f"{error}" if isinstance(error, UntrustedError) else f"{self.directory}: {error.strerror}"
+    def _warn_once(self, error: OSError) -> None:
+        """Say what is wrong with the directory, the first time that this process finds it so."""
+        if self.directory not in _warned:
+            _warned.add(self.directory)
+            reason = f"{error}" if isinstance(error, UntrustedError) else f"{self.directory}: {error.strerror}"
+            cache_log().warning("the cache on disk is not used: %s", reason)
 
     def _sweep(self, folder: OpenDirectory) -> None:
         """Count what is there, and drop what was not used for longest until the limit holds with some room."""
@@ -317,8 +320,3 @@ def _count(folder: OpenDirectory, blocks: int) -> int:
 
 def _rounded(size: int) -> int:
     return -(-size // BLOCK) * BLOCK
-
-
-@cache
-def _warn_once(message: str) -> None:
-    cache_log().warning("%s", message)
