@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+import pytest
+
+import tileir
+from tileir import Context, Options
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.driver import compilation
+from tileir.driver.compiler import passes_of
+from tileir.runtime.disk_cache import DiskCache
+from tileir.stripe.ir import Program
+
+TEXT = """function (A[M, K], B[K, N]) -> (C, S) {
+    T[i, j : M, N] = +(A[i, k] * B[k, j]);
+    C = tanh(T) + 0.5;
+    S[i : M] = >(C[i, j]);
+}"""
+TYPES = {"A": (7, 5), "B": (5, 9)}
+
+
+@attrs.frozen
+class Label:
+    """A pass of a stranger."""
+
+    name: ClassVar[str] = "label"
+
+    def __call__(self, program: Program) -> Program:
+        return program
+
+
+@pytest.fixture(autouse=True)
+def _sources_that_nobody_edits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilation, "source_digest", lambda package: f"the sources of {package}")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> DiskCache:
+    return DiskCache(tmp_path / "cache")
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "tileir.cache")
+    return caplog
+
+
+def _compile(disk: DiskCache | None, text: str = TEXT, **options: Any) -> tileir.Executable:
+    return tileir.compile(text, TYPES, context=Context(disk_cache=disk), **options)
+
+
+def _events(log: pytest.LogCaptureFixture) -> list[str]:
+    """Return what happened since the last call, such as ``hit program``."""
+    events = [" ".join(message.split("-")[0].split(": ")) for message in log.messages]
+    log.clear()
+    return events
+
+
+def _forbid(*_: object, **__: object) -> None:
+    raise AssertionError("this was to come from the cache")
+
+
+MISSED = ["miss program", "stored program", "miss library", "stored library"]
+FOUND = ["hit program", "hit library"]
+
+
+def test_the_second_context_compiles_nothing(
+    disk: DiskCache, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _compile(disk)
+    assert _events(log) == MISSED
+    a, b = np.random.default_rng(1).random((7, 5), np.float32), np.random.default_rng(2).random((5, 9), np.float32)
+    with monkeypatch.context() as patched:
+        patched.setattr(compilation, "compile_stages", _forbid)
+        patched.setattr("tileir_llvm.compiler.LLVMCompiler.build", _forbid)
+        second = _compile(disk)
+        assert _events(log) == FOUND
+        assert second.sem == first.sem
+        assert (second.inputs, second.outputs) == (("A", "B"), ("C", "S"))
+        assert second.llvm == first.llvm
+        for one, other in zip(first(a, b), second(a, b), strict=True):
+            np.testing.assert_array_equal(one, other)
+    for stage in ("tile", "typed", "stripe", "scheduled"):
+        assert getattr(second, stage) == getattr(first, stage)
+
+
+def test_jit_uses_it_behind_the_one_in_memory(disk: DiskCache, log: pytest.LogCaptureFixture) -> None:
+    a, b = np.ones((7, 5), np.float32), np.ones((5, 9), np.float32)
+    for events in (MISSED, FOUND):
+        function = tileir.jit(TEXT, context=Context(disk_cache=disk))
+        function(a, b)
+        function(a, b)
+        assert _events(log) == events
+
+
+def test_without_a_cache_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEIR_CACHE_DIR", str(tmp_path / "cache"))
+    _compile(None)
+    monkeypatch.setenv("TILEIR_CACHE", "0")
+    tileir.compile(TEXT, TYPES, context=Context())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_decides_kernels_or_code_is_part_of_the_key(disk: DiskCache, log: pytest.LogCaptureFixture) -> None:
+    _compile(disk)
+    _events(log)
+    _compile(disk, TEXT.replace("0.5", "0.25"))
+    assert _events(log) == MISSED
+    _compile(disk, passes="plain")
+    assert _events(log) == MISSED
+    _compile(disk, options=Options(fast_math=True))
+    assert _events(log) == ["hit program", "miss library", "stored library"]
+    tileir.compile(TEXT, {"A": (7, 6), "B": (6, 9)}, context=Context(disk_cache=disk))
+    assert _events(log) == MISSED
+    tileir.compile(TEXT, {"A": ("f64", (7, 5)), "B": ("f64", (5, 9))}, context=Context(disk_cache=disk))
+    assert _events(log) == MISSED
+    _compile(disk, TEXT.replace("    ", "\t"), passes=Context().device().target.pipeline)
+    assert _events(log) == FOUND, "white space and the spelling of the pipeline change nothing"
+
+
+def test_functions_with_equal_kernels_share_a_library(disk: DiskCache, log: pytest.LogCaptureFixture) -> None:
+    tileir.compile("function (A) -> (B) { B = A + 1.0; }", [(8,)], context=Context(disk_cache=disk))
+    _events(log)
+    tileir.compile("function (A) -> (B) { T = A * 2.0; B = A + 1.0; }", [(8,)], context=Context(disk_cache=disk))
+    assert _events(log) == ["miss program", "stored program", "hit library"]
+
+
+def test_other_sources_find_nothing(
+    disk: DiskCache, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _compile(disk)
+    _events(log)
+    monkeypatch.setattr(compilation, "source_digest", lambda package: f"new {package}")
+    _compile(disk)
+    assert _events(log) == MISSED
+    monkeypatch.setattr(compilation, "source_digest", lambda _: None)
+    _compile(disk)
+    assert _events(log) == []
+
+
+def test_passes_of_strangers_are_not_stored(disk: DiskCache, log: pytest.LogCaptureFixture) -> None:
+    passes = (Label(), *passes_of("plain", tileir.Target()))
+    for events in (["miss library", "stored library"], ["hit library"]):
+        assert _compile(disk, passes=passes).outputs == ("C", "S")
+        assert _events(log) == events
+
+
+def test_a_library_that_cannot_be_loaded_is_built_again(
+    disk: DiskCache, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BackendError((Diagnostic("TIL806", "made for another processor"),))
+
+    _compile(disk)
+    _events(log)
+    with monkeypatch.context() as patched:
+        patched.setattr("tileir_llvm.compiler.LLVMCompiler.load", refuse)
+        _compile(disk)
+    assert "made for another processor" in log.text
+    assert _events(log)[:2] == FOUND
+    _compile(disk)
+    assert _events(log) == FOUND
+
+
+def test_code_that_cannot_be_linked_is_built_again(disk: DiskCache, log: pytest.LogCaptureFixture) -> None:
+    _compile(disk)
+    (entry,) = (entry for entry in disk.entries() if entry.kind == "library")
+    parts = disk.get("library", entry.key)
+    assert parts is not None
+    disk.put("library", entry.key, {**parts, "object": parts["object"][:100]}, {})
+    _events(log)
+    executable = _compile(disk)
+    assert "cannot be loaded" in log.text
+    c, _ = executable(np.ones((7, 5), np.float32), np.ones((5, 9), np.float32))
+    np.testing.assert_allclose(c, np.tanh(5) + 0.5)
+
+
+@pytest.mark.parametrize("part", ["frame", "kernels"])
+@pytest.mark.parametrize("content", [None, b"[1]", b"not JSON"])
+def test_a_program_that_cannot_be_decoded_is_compiled_again(
+    disk: DiskCache, log: pytest.LogCaptureFixture, part: str, content: bytes | None
+) -> None:
+    _compile(disk)
+    (entry,) = (entry for entry in disk.entries() if entry.kind == "program")
+    parts = dict(disk.get("program", entry.key) or {})
+    parts.pop(part)
+    disk.put("program", entry.key, parts if content is None else {**parts, part: content}, {})
+    _events(log)
+    assert _compile(disk).sem.kernels
+    assert "cannot be decoded" in log.text
+    assert _events(log)[-2:] == ["stored program", "hit library"]
+
+
+def test_a_library_that_cannot_be_saved_still_runs(
+    disk: DiskCache, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> Mapping[str, bytes]:
+        raise ValueError("a fault of somebody else")
+
+    monkeypatch.setattr("tileir_llvm.library.LLVMLibrary.save", fail)
+    assert _compile(disk).outputs == ("C", "S")
+    assert "a fault of somebody else" in log.text
+    assert [entry.kind for entry in disk.entries()] == ["program"]
+
+
+def test_entries_say_what_they_hold(disk: DiskCache) -> None:
+    _compile(disk, passes="plain")
+    about = {entry.kind: entry.about for entry in disk.entries()}
+    names = [kernel.name for kernel in _compile(None, passes="plain").sem.kernels]
+    assert about["library"]["kernels"] == about["program"]["kernels"] == ", ".join(names)
+    assert about["library"]["device"].startswith("llvm: ")
+
+
+def _run(script: str, arguments: Sequence[object]) -> str:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_processes_share_programs(tmp_path: Path) -> None:
+    script = (
+        "import logging, sys, tileir\n"
+        "from pathlib import Path\n"
+        "from tileir.driver import compilation\n"
+        "from tileir.runtime.disk_cache import DiskCache\n"
+        "compilation.source_digest = lambda package: package\n"
+        "logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='%(message)s')\n"
+        "context = tileir.Context(disk_cache=DiskCache(Path(sys.argv[1])))\n"
+        "add = tileir.compile('function (A, B) -> (C) { C = A + B; }', {'A': (3,), 'B': (3,)}, context=context)\n"
+        "import numpy; print(*add(numpy.ones(3, 'f4'), numpy.ones(3, 'f4')))\n"
+    )
+    outputs = [_run(script, [tmp_path / "cache"]).splitlines() for _ in range(2)]
+    assert [line.split("-")[0] for line in outputs[0]] == [
+        "miss: program",
+        "stored: program",
+        "miss: library",
+        "stored: library",
+        "2.0 2.0 2.0",
+    ]
+    assert [line.split("-")[0] for line in outputs[1]] == ["hit: program", "hit: library", "2.0 2.0 2.0"]
