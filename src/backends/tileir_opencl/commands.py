@@ -76,7 +76,7 @@ class Commands:
             if others:
                 return self._postpone(enqueue, held, after, what, others)
         native = self._enqueued(enqueue, [event.native for event in own] or None, what)
-        event = OpenCLEvent(native, self.context, tuple(own), held)
+        event = OpenCLEvent(native, self, tuple(own), held)
         self._in_flight.add(event)
         self.native.flush()
         return event

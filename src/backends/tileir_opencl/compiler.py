@@ -35,7 +35,7 @@ class OpenCLCompiler:
 
     device: DeviceInfo
     options: Options
-    _device: Device = attrs.field(repr=False)
+    _entry: Device = attrs.field(repr=False)
     _context: cl.Context = attrs.field(repr=False)
     _threads: ThreadPoolExecutor = attrs.field(repr=False)
 
@@ -47,14 +47,14 @@ class OpenCLCompiler:
             BackendError: TIL801, there is no such device; TIL809, the process was forked.
 
         """
-        found = device_of(device)
+        entry = device_of(device)
         threads = ThreadPoolExecutor(os.cpu_count(), "tileir-opencl-build")
-        return cls(device, options, found, context_of(found.found), threads)
+        return cls(device, options, entry, context_of(entry.found), threads)
 
     @property
     def identity(self) -> str:
         """Versions, device, features and options: everything beside the kernels that binaries depend on."""
-        found, able = self._device.found, self._device.capabilities
+        found, able = self._entry.found, self._entry.capabilities
         parts = (
             f"tileir-{version('tileir')}",
             f"pyopencl-{version('pyopencl')}",
@@ -71,7 +71,7 @@ class OpenCLCompiler:
     @property
     def build_options(self) -> tuple[str, ...]:
         """What the driver's compiler is told."""
-        able = self._device.capabilities
+        able = self._entry.capabilities
         standard = "CL1.2" if able.features.version >= (1, 2) else "CL1.1"  # what the source is written in
         exact = ("-cl-fp32-correctly-rounded-divide-sqrt",) if able.correct_division else ()
         fast = ("-cl-mad-enable", "-cl-no-signed-zeros")  # no others: infinities and NaN keep their meaning
@@ -89,7 +89,7 @@ class OpenCLCompiler:
         use_drivers()
         for kernel in kernels:
             verify(kernel)
-        features, fast_math = self._device.capabilities.features, self.options.fast_math
+        features, fast_math = self._entry.capabilities.features, self.options.fast_math
         parts = [(group, emit(group, features, fast_math=fast_math)) for group in self._groups(kernels)]
         return OpenCLLibrary(tuple(kernels), tuple(self._started(group, source, b"") for group, source in parts))
 

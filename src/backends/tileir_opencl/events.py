@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 import pyopencl as cl
@@ -24,18 +24,28 @@ COMPLETE: Final = cl.command_execution_status.COMPLETE
 NANOSECOND: Final = 1e-9
 
 
+class Queue(Protocol):
+    """What events know of the queue that they are in."""
+
+    context: cl.Context
+
+    def collect(self) -> None:
+        """Let go of the memory of completed commands."""
+        ...
+
+
 @attrs.define(eq=False)
 class OpenCLEvent:
     """A command in a queue. It fulfils :class:`tileir.runtime.interface.Event`.
 
     Attributes:
         native: The driver's event.
-        context: The context that it belongs to; only there can commands wait for it.
+        queue: Where it is; commands of the same context can wait for it.
 
     """
 
     native: cl.Event = attrs.field(repr=False)
-    context: cl.Context = attrs.field(repr=False)
+    queue: Queue = attrs.field(repr=False)
     _after: tuple[OpenCLEvent, ...] = attrs.field(repr=False)
     _held: object = attrs.field(repr=False)
     _number: int = attrs.field(factory=itertools.count().__next__, init=False)
@@ -74,12 +84,13 @@ class OpenCLEvent:
             except cl.Error as error:
                 status = error.code
             self._settle(min(status, _status(self.native)))
+            self.queue.collect()
         if self._failure is not None:
             self._failure.reraise()
 
     def then(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once it has completed or failed: now, or later in a thread of the driver."""
-        if self._settled:
+        if self.done:
             callback()
         else:
             self.native.set_callback(COMPLETE, lambda _: callback())
@@ -157,7 +168,7 @@ def sorted_out(after: Sequence[Event], context: cl.Context) -> tuple[list[OpenCL
     others: list[Event] = []
     for event in after:
         if not event.done:
-            if type(event) is OpenCLEvent and event.context is context:
+            if type(event) is OpenCLEvent and event.queue.context is context:
                 own.append(event)
             else:
                 others.append(event)

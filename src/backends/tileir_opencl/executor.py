@@ -19,7 +19,7 @@ from tileir_opencl.devices import device_of
 from tileir_opencl.faults import refused
 from tileir_opencl.kernels import OpenCLKernel
 from tileir_opencl.pool import SHARE, Pool
-from tileir_opencl.process import context_of, use_drivers
+from tileir_opencl.process import context_of, inherited, use_drivers
 from tileir_opencl.sharing import shares_memory
 
 if TYPE_CHECKING:
@@ -145,11 +145,12 @@ class OpenCLExecutor:
         return self.commands.submit(enqueue, (read, write), after, f"a copy of {count} bytes")
 
     def close(self) -> None:
-        """Wait for all work and give memory back."""
+        """Wait for all work and give memory back; in a forked child both are the parent's affair."""
         if self._closed:
             return
         self._closed = True
-        use_drivers()
+        if inherited():
+            return
         self._scheduler.close()
         self.commands.finish()
         self.pool.release()

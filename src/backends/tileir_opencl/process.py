@@ -45,6 +45,11 @@ def use_drivers() -> None:
     _process.used = True
 
 
+def inherited() -> bool:
+    """Return whether the drivers in use are those of the parent, which this process must leave alone."""
+    return _process.forked
+
+
 def context_of(found: Found) -> cl.Context:
     """Return the context of a device, made once and kept as long as the process."""
     use_drivers()
