@@ -1,0 +1,45 @@
+"""``python -m tileir.testing``: runs the kit on a device, or compares several devices with one another."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the result is 0 where everything is as it should be."""
+    parser = argparse.ArgumentParser(prog="python -m tileir.testing", description=__doc__.partition(":")[2].strip())
+    parser.add_argument("name", nargs="?", help="device, back end, or module:OBJECT of one that is not installed")
+    parser.add_argument("--compare", nargs="+", metavar="NAME", help="devices to run generated programs on")
+    parser.add_argument("--programs", type=int, metavar="N", help="how many programs to generate")
+    parser.add_argument("--seed", type=int, default=0, help="of the generated programs")
+    parser.add_argument("--start", type=int, default=0, metavar="N", help="number of the first generated program")
+    parser.add_argument("--batch", type=int, metavar="N", help="how many programs are compiled as one")
+    parser.add_argument("options", nargs="*", metavar="-- OPTION", help="options of pytest, after --")
+    chosen = parser.parse_args(arguments)
+    if (chosen.name is None) == (chosen.compare is None):
+        parser.error("name one back end, or several with --compare")
+    return _run_kit(chosen)
+
+
+def _run_kit(chosen: argparse.Namespace) -> int:
+    """Run pytest in a process of its own, since tileir is imported here already and it rewrites what it imports."""
+    folder = Path(__file__).parent
+    command = [sys.executable, "-m", "pytest", "-c", str(folder / "kit.ini"), "--noconftest"]
+    command += ["-p", "tileir.testing.plugin", "-p", "no:cacheprovider", "-q", "--no-header", "--kit-summary"]
+    command += ["--backend", chosen.name, "--seed", str(chosen.seed)]
+    command += ["--start", str(chosen.start)]
+    for option in ("programs", "batch"):
+        if getattr(chosen, option) is not None:
+            command += [f"--{option}", str(getattr(chosen, option))]
+    return subprocess.run([*command, *chosen.options, str(folder)], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""Several programs compiled as one, so that a kit of hundreds of programs needs few compilations.
+
+A program that fails in company is run once more alone, so that the blame falls on the right one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.testing.subject import Array, Subject
+
+_FUNCTION: Final = re.compile(
+    r"\s*function\s*\((?P<inputs>.*?)\)\s*->\s*\((?P<outputs>.*?)\)\s*\{(?P<body>.*)\}\s*", re.S
+)
+_NAME: Final = re.compile(r"\b[A-Z]\w*")
+
+
+class Item(Protocol):
+    """A program with arguments, which knows its results."""
+
+    @property
+    def text(self) -> str:
+        """A Tile function; names of tensors and dimensions start with capital letters."""
+        ...
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """The arguments."""
+        ...
+
+    def check(self, actual: dict[str, Array]) -> None:
+        """Raise AssertionError where results are wrong."""
+        ...
+
+
+def merged(items: Sequence[Item]) -> tuple[str, dict[str, Array]]:
+    """Return one function that does what all of some functions do, and its arguments; names get a number."""
+    parts: dict[str, list[str]] = {"inputs": [], "outputs": [], "body": []}
+    arguments: dict[str, Array] = {}
+    for number, item in enumerate(items):
+        match = _FUNCTION.fullmatch(item.text)
+        if match is None:
+            raise ValueError(f"this is not one function:\n{item.text}")
+        for part, texts in parts.items():
+            text = _NAME.sub(lambda name: _numbered(name[0], number), match[part]).strip()  # noqa: B023  used at once
+            texts.extend([text] if text else [])
+        arguments.update({_numbered(name, number): array for name, array in item.inputs.items()})
+    inputs, outputs = (", ".join(parts[part]) for part in ("inputs", "outputs"))
+    return f"function ({inputs}) -> ({outputs}) {{\n{chr(10).join(parts['body'])}\n}}", arguments
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{name}_of_{number}"
+
+
+@attrs.define(eq=False)
+class Batches:
+    """Runs items in batches of ``size`` on one device, each batch once."""
+
+    subject: Subject
+    size: int
+    _results: dict[int, list[dict[str, Array]] | Exception] = attrs.field(factory=dict, init=False)
+
+    def check(self, items: Sequence[Item], index: int) -> None:
+        """Check one of a sequence of items, which stays the same from call to call.
+
+        Raises:
+            AssertionError: the results are wrong.
+            TileError: it cannot be compiled or run.
+
+        """
+        item = items[index]
+        if self.size <= 1:
+            item.check(self.subject.run(item.text, item.inputs))
+            return
+        first = index - index % self.size
+        company = items[first : first + self.size]
+        key = id(company[0])
+        if key not in self._results:
+            self._results[key] = self._run(company)
+        results = self._results[key]
+        try:
+            if isinstance(results, Exception):
+                raise results
+            item.check(results[index - first])
+        except Exception as together:
+            item.check(self.subject.run(item.text, item.inputs))
+            text, _ = merged(company)
+            raise AssertionError(f"right alone, but as a part of this it is wrong: {together}\n{text}") from together
+
+    def _run(self, company: Sequence[Item]) -> list[dict[str, Array]] | Exception:
+        text, inputs = merged(company)
+        try:
+            results = self.subject.run(text, inputs)
+        except Exception as error:  # whatever it is, the members of the batch will tell whose fault it is
+            return error
+        split: list[dict[str, Array]] = [{} for _ in company]
+        for name, result in results.items():
+            original, _, number = name.rpartition("_of_")
+            split[int(number)][original] = result
+        return split

@@ -1,0 +1,133 @@
+"""What is tested: one device of a back end, and short ways to use it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.driver.executable import compile as compile_function
+from tileir.runtime.context import Context
+from tileir.runtime.interface import Backend, Options
+from tileir.semtree.parser import parse_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.driver.executable import Executable
+    from tileir.runtime.interface import Buffer, Compiler, DeviceInfo, Executor, Kernel, Library
+    from tileir.semtree.ir import KernelFunction
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@attrs.frozen(eq=False)
+class Subject:
+    """One device, in a context of its own that keeps nothing on disk.
+
+    Attributes:
+        context: Owner of compiler and executor.
+        device: What is tested.
+
+    """
+
+    context: Context
+    device: DeviceInfo
+
+    @classmethod
+    def of(cls, name: str) -> Subject:
+        """Find a device.
+
+        Args:
+            name: A device's id; the name of a back end, for its first device; or ``module:OBJECT``, for the first
+                device of a back end that is not installed.
+
+        Raises:
+            BackendError: there is none, and why.
+
+        """
+        context = Context(disk_cache=None)
+        if ":" in name:
+            backend = _imported(name)
+            context.register(backend)
+            name = backend.name
+        return cls(context, context.device(name))
+
+    @property
+    def backend(self) -> Backend[Any]:
+        """The back end of the device."""
+        return self.context.registry.backend(self.device.backend)
+
+    @property
+    def compiler(self) -> Compiler[Any]:
+        """The compiler for the device."""
+        return self.context.compiler(self.device)
+
+    @property
+    def executor(self) -> Executor[Any]:
+        """The executor that the tests share."""
+        return self.context.executor(self.device)
+
+    def fresh_executor(self) -> Executor[Any]:
+        """Return another executor, which the caller closes."""
+        return self.backend.executor(self.device, Options())
+
+    def compile(self, text: str, inputs: Mapping[str, Array]) -> Executable:
+        """Compile a Tile function for arrays."""
+        return compile_function(text, dict(inputs), device=self.device, context=self.context)
+
+    def run(self, text: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Compile a Tile function and run it once; results are by name."""
+        executable = self.compile(text, inputs)
+        results = executable(**inputs)
+        several = results if isinstance(results, tuple) else (results,)
+        return dict(zip(executable.outputs, map(np.asarray, several), strict=True))
+
+    def kernels(self, text: str, inputs: Mapping[str, Array]) -> tuple[KernelFunction, ...]:
+        """Return the kernels that a Tile function becomes on this device."""
+        return self.compile(text, inputs).sem.kernels
+
+    def kernel(self, text: str) -> KernelFunction:
+        """Read a kernel; ``$index`` in its text is the index type of the device."""
+        return parse_kernel(text.replace("$index", self.device.target.index_dtype.value))
+
+    def prepared(self, kernel: KernelFunction, executor: Executor[Any] | None = None) -> Kernel:
+        """Compile one kernel and ready it."""
+        library: Library = self.compiler.build([kernel])
+        return (executor or self.executor).prepare(library, 0)
+
+    def upload(self, array: Array) -> Buffer:
+        """Return fresh memory of the device with the content of an array."""
+        buffer = self.executor.allocate(array.nbytes)
+        self.executor.copy(np.ascontiguousarray(array), buffer).wait()
+        return buffer
+
+    def blank(self, like: Array) -> Buffer:
+        """Return fresh memory of an array's size, all bits set."""
+        return self.upload(np.full(like.nbytes, 255, np.uint8))
+
+    def download(self, buffer: Buffer, like: Array) -> Array:
+        """Return a buffer's content as an array of another one's dtype and shape."""
+        result = np.zeros_like(like, order="C")
+        self.executor.copy(buffer, result).wait()
+        return result
+
+    def launched(self, kernel: KernelFunction, arrays: Sequence[Array]) -> list[Array]:
+        """Run a kernel on copies of arrays, one for each parameter, and return what they hold afterwards."""
+        buffers = [self.upload(array) for array in arrays]
+        self.prepared(kernel).launch(buffers)
+        return [self.download(buffer, array) for buffer, array in zip(buffers, arrays, strict=True)]
+
+
+def _imported(name: str) -> Backend[Any]:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise BackendError((Diagnostic("TIL802", f"{name} cannot be loaded: {error}"),)) from error
+    if not isinstance(found, Backend):
+        raise BackendError((Diagnostic("TIL802", f"{name} is of type {type(found).__name__}, not Backend"),))
+    return found
