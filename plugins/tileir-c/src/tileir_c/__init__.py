@@ -1,0 +1,45 @@
+"""A back end of tileir that emits C, compiles it with the system's compiler, and runs it in the process.
+
+Importing this package looks for no compiler and starts none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tileir.runtime.interface import Backend
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.runtime.interface import DeviceInfo, Options
+    from tileir_c.compiler import CCompiler
+    from tileir_c.executor import CExecutor
+    from tileir_c.library import CLibrary
+
+__all__ = ["BACKEND"]
+
+
+def _devices() -> Sequence[DeviceInfo]:
+    from tileir_c.device import device  # a registry that only lists names needs none of this
+    from tileir_c.toolchain import find_toolchain
+
+    return (device(find_toolchain()),)
+
+
+def _compiler(_: DeviceInfo, options: Options) -> CCompiler:
+    from tileir_c.compiler import CCompiler
+    from tileir_c.toolchain import find_toolchain
+
+    return CCompiler(find_toolchain(), options)
+
+
+def _executor(device: DeviceInfo, options: Options) -> CExecutor:
+    from tileir_c.executor import CExecutor
+
+    available = device.target.threads
+    return CExecutor(min(options.threads or available, available))
+
+
+BACKEND: Final[Backend[CLibrary]] = Backend("c", _devices, _compiler, _executor, forms=("c",))
+"""What the entry point of the group ``tileir.backends`` names."""

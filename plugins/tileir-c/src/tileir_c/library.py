@@ -1,0 +1,67 @@
+"""Compiled C for some kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.errors import BackendError, Diagnostic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.semtree.ir import KernelFunction
+
+
+@attrs.frozen(eq=False)
+class CLibrary:
+    """Kernels, the C source that they became, and the shared object that a compiler made of it.
+
+    Attributes:
+        kernels: What was compiled.
+        source: All of the C source.
+        code: The bytes of the shared object.
+        scratch_bytes: Scratch memory that each kernel needs for one thread.
+
+    """
+
+    kernels: tuple[KernelFunction, ...]
+    source: str = attrs.field(repr=False)
+    code: bytes = attrs.field(repr=False)
+    scratch_bytes: tuple[int, ...]
+
+    def save(self) -> Mapping[str, bytes]:
+        """Return the parts ``c``, ``object`` and ``scratch``."""
+        scratch = " ".join(map(str, self.scratch_bytes))
+        return {"c": self.source.encode(), "object": self.code, "scratch": scratch.encode()}
+
+    @classmethod
+    def restore(cls, kernels: tuple[KernelFunction, ...], parts: Mapping[str, bytes]) -> CLibrary:
+        """Undo :meth:`save`.
+
+        Raises:
+            BackendError: TIL806, a part is missing or broken.
+
+        """
+        try:
+            scratch = tuple(int(word) for word in parts["scratch"].decode().split())
+            library = cls(kernels, parts["c"].decode(), bytes(parts["object"]), scratch)
+        except (KeyError, ValueError) as error:
+            message = f"the saved parts {sorted(parts)} are not those of a C library; compile again"
+            raise BackendError((Diagnostic("TIL806", message),)) from error
+        if len(scratch) != len(kernels):
+            message = f"the saved library has {len(scratch)} kernels, not {len(kernels)}; compile again"
+            raise BackendError((Diagnostic("TIL806", message),))
+        return library
+
+    def listing(self, form: str) -> str:
+        """Return the C source, the only form that there is.
+
+        Raises:
+            BackendError: TIL806, the form is another one than ``"c"``.
+
+        """
+        if form != "c":
+            raise BackendError((Diagnostic("TIL806", f"the C back end lists c, not {form!r}"),))
+        return self.source
