@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tileir
+from strategies.asynchronous import DistantDevice, distant_backend
 from strategies.kernels import PROGRAMS, inputs, typed_program
+from tileir.runtime.discovery import Registry
+from tileir.runtime.events import PendingEvent
 from tileir.typed.interpreter import interpret
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
@@ -165,3 +170,134 @@ def test_a_result_larger_than_memory_is_an_error() -> None:
     with pytest.raises(tileir.ArgumentError) as caught:
         tileir.jit(text)(np.ones(4, np.float32))
     assert caught.value.diagnostics[0].code == "TIL708"
+
+
+CHAIN = "\n".join(f"T{layer + 1}[i, j : N, N] = +(T{layer}[i, k] * W[k, j]);" for layer in range(50))
+LAYERS = f"function (T0[N, N], W[N, N]) -> (T50) {{ {CHAIN} }}"
+
+
+def chain_of(weights: np.ndarray[Any, Any], layers: int = 50) -> np.ndarray[Any, Any]:
+    return np.asarray(np.linalg.matrix_power(weights, layers + 1))
+
+
+def test_a_long_chain_holds_few_temporaries_at_a_time() -> None:
+    executable = tileir.compile(LAYERS, [(8, 8), (8, 8)])
+    one = 4 * 8 * 8
+    assert executable.memory.temporaries == 49 * one
+    assert executable.memory.peak <= 3 * one
+    assert (executable.memory.inputs, executable.memory.outputs, executable.memory.constants) == (2 * one, one, 0)
+    shift = np.roll(np.eye(8, dtype=np.float32), 1, axis=0)
+    np.testing.assert_array_equal(executable(shift, shift), chain_of(shift))
+
+
+@pytest.mark.parametrize("distant", [False, True])
+def test_a_submitted_call_gives_the_same(distant: bool) -> None:
+    device = DistantDevice()
+    context = tileir.Context(registry=Registry.of(distant_backend(device))) if distant else tileir.Context()
+    executable = tileir.compile(LAYERS, [(8, 8), (8, 8)], context=context)
+    shift = np.roll(np.eye(8, dtype=np.float32), 1, axis=0)
+    pending = executable.submit(shift, W=shift)
+    np.testing.assert_array_equal(pending.result(), chain_of(shift))
+    assert pending.done
+    context.close()
+
+
+@pytest.mark.parametrize("distant", [False, True])
+def test_calls_on_the_same_arrays_run_in_order(distant: bool) -> None:
+    gate = PendingEvent()
+    device = DistantDevice(gates=[gate] if distant else [])
+    context = tileir.Context(registry=Registry.of(distant_backend(device))) if distant else tileir.Context()
+    a = np.ones(4, np.float32)
+    add = tileir.compile("function (A, B) -> (S) { S = A + B; }", [(4,), (4,)], context=context)
+    first = add.submit(a, a, after=[gate])
+    second = add.submit(first.pending_results, a)
+    third = add.submit(second.pending_results, second.pending_results[::1])
+    last = add.submit(a, a, out=second.pending_results)
+    other = add.submit(np.ones(4, np.float32), np.ones(4, np.float32))
+    if not distant:
+        np.testing.assert_array_equal(other.result(), [2] * 4)
+    assert not any(call.done for call in (first, second, third, last))
+    gate.complete()
+    np.testing.assert_array_equal(third.result(), [6] * 4)
+    np.testing.assert_array_equal(last.result(), [2] * 4)
+    context.close()
+
+
+def test_a_plain_call_waits_for_submitted_ones_on_its_arrays() -> None:
+    gate, context = PendingEvent(), tileir.Context()
+    a = np.ones(4, np.float32)
+    add = tileir.compile("function (A, B) -> (S) { S = A + B; }", [(4,), (4,)], context=context)
+    pending = add.submit(a, a, after=[gate])
+    threading.Timer(0.02, gate.complete).start()
+    np.testing.assert_array_equal(add(pending.pending_results, a), [3] * 4)
+    context.close()
+
+
+def test_what_has_to_be_copied_is_copied_when_it_is_final() -> None:
+    gate, context = PendingEvent(), tileir.Context()
+    a = np.ones(4, np.float32)
+    add = tileir.compile("function (A, B) -> (S) { S = A + B; }", [(4,), (4,)], context=context)
+    pending = add.submit(a, a, after=[gate])
+    threading.Timer(0.02, gate.complete).start()
+    np.testing.assert_array_equal(add.submit(pending.pending_results[::-1], a).result(), [3] * 4)
+    context.close()
+
+
+def test_a_submitted_call_fails_with_what_it_waits_for() -> None:
+    gate, error, context = PendingEvent(), ValueError("broken"), tileir.Context()
+    a = np.ones(4, np.float32)
+    add = tileir.compile("function (A, B) -> (S) { S = A + B; }", [(4,), (4,)], context=context)
+    first = add.submit(a, a, after=[gate])
+    second = add.submit(first.pending_results, a)
+    third = add.submit(a, a, after=[second])
+    gate.fail(error)
+    for call in (first, second, third):
+        with pytest.raises(ValueError, match="broken") as caught:
+            call.result()
+        assert caught.value is error
+    np.testing.assert_array_equal(add(a, a), [2] * 4)
+    context.close()
+
+
+def test_a_submitted_call_is_checked_at_once() -> None:
+    add = tileir.compile("function (A, B) -> (S) { S = A + B; }", [(4,), (4,)])
+    with pytest.raises(tileir.ArgumentError) as caught:
+        add.submit(np.ones(3, np.float32), np.ones(4, np.float64))
+    assert [fault.code for fault in caught.value.diagnostics] == ["TIL701", "TIL701"]
+
+
+def test_two_executables_run_at_the_same_time() -> None:
+    context = tileir.Context(options=tileir.Options(threads=2))
+    if (os.cpu_count() or 1) < 2:
+        pytest.skip("one processor runs one call at a time")
+    started, gate = threading.Barrier(3), PendingEvent()
+    a = np.ones(4, np.float32)
+    calls = [
+        tileir.compile(f"function (A, B) -> (S) {{ S = A {op} B; }}", [(4,), (4,)], context=context) for op in "+*"
+    ]
+    resources = [call._plan.resources for call in calls]
+    assert resources[0] is resources[1]
+    meeting = [resources[0].scheduler.submit(lambda: started.wait(10)) for _ in calls]
+    started.wait(10)
+    gate.complete()
+    for call, event in zip(calls, meeting, strict=True):
+        call.submit(a, np.ones(4, np.float32), after=[event, gate]).wait()
+    context.close()
+
+
+def test_many_shapes_take_bounded_memory() -> None:
+    device = DistantDevice()
+    context = tileir.Context(registry=Registry.of(distant_backend(device)))
+    layers = tileir.jit(
+        "function (A[M, N], B[N, N]) -> (C) { T[i, j : M, N] = +(A[i, k] * B[k, j]); "
+        "C[i, j : M, N] = +(T[i, k] * B[k, j]); }",
+        context=context,
+    )
+    resources = context.resources(context.device())
+    resources.spare_bytes = 5_000
+    for rows in range(1, 61):
+        layers(np.ones((rows, 2), np.float32), np.ones((2, 2), np.float32))
+        assert resources.kept_bytes <= 5_000
+    assert resources.kept_bytes > 0
+    context.close()
+    assert resources.kept_bytes == 0

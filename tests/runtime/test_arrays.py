@@ -8,7 +8,15 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
-from tileir.runtime.arrays import TensorSpec, allocate_outputs, check_inputs, check_outputs, separated, to_array
+from tileir.runtime.arrays import (
+    TensorSpec,
+    check_inputs,
+    check_outputs,
+    fit_as_they_are,
+    formats_of,
+    separated,
+    to_array,
+)
 
 MATRIX = TensorSpec("A", DType.F32, (2, 3))
 VECTOR = TensorSpec("v", DType.I8, (4,))
@@ -100,7 +108,19 @@ def test_numbers_that_do_not_fit_are_refused(dtype: DType, value: float) -> None
 def test_empty_arrays_work() -> None:
     (checked,) = check_inputs([TensorSpec("A", DType.F32, (0, 3))], [ones((0, 3))])
     assert checked.shape == (0, 3)
-    assert allocate_outputs([TensorSpec("A", DType.F32, (0, 3))])[0].shape == (0, 3)
+
+
+def test_arrays_that_fit_as_they_are_need_nothing() -> None:
+    formats = formats_of([TensorSpec("A", DType.F32, (2, 3)), TensorSpec("n", DType.I64, ())])
+    one = np.asarray(1)
+    assert fit_as_they_are([ones((2, 3)), one], formats)
+    assert fit_as_they_are((ones((2, 3)), one), formats)
+    for other in (ones((3, 2)), ones((2, 3)).astype(np.float64), ones((2, 6))[:, ::2], [[1.0] * 3] * 2, None):
+        assert not fit_as_they_are([other, one], formats)
+    assert not fit_as_they_are([ones((2, 3)).astype(">f4"), one], formats)
+    assert not fit_as_they_are([np.ma.masked_array(ones((2, 3))), one], formats)
+    assert not fit_as_they_are([ones((2, 3))], formats)
+    assert not fit_as_they_are([ones((2, 3)), one, one], formats)
 
 
 @pytest.mark.parametrize(

@@ -90,9 +90,14 @@ def memory_checked() -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        reason = str(error) or "an allocation failed"
-        message = f"there is not enough memory: {reason}; make the arrays smaller"
-        raise ArgumentError((Diagnostic("TIL708", message),)) from error
+        raise out_of_memory(error) from error
+
+
+def out_of_memory(error: MemoryError) -> ArgumentError:
+    """Return the error of the family that says the same: TIL708."""
+    reason = str(error) or "an allocation failed"
+    message = f"there is not enough memory: {reason}; make the arrays smaller"
+    return ArgumentError((Diagnostic("TIL708", message),))
 
 
 def tensor_types(names: Sequence[str], description: object) -> dict[str, TensorType]:

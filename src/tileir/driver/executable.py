@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.driver.arguments import bind, check_options, memory_checked, tensor_types
+from tileir.driver.arguments import bind, check_options, memory_checked, out_of_memory, tensor_types
 from tileir.driver.compilation import Compilation, Request, built, compiled
 from tileir.driver.compiler import function_of, passes_of
-from tileir.runtime.arrays import allocate_outputs, check_inputs, check_outputs, separated
+from tileir.driver.pending import PendingCall
+from tileir.runtime.arrays import check_inputs, check_outputs, separated
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.plan import Plan
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.passes.base import Pass
-    from tileir.runtime.interface import DeviceInfo, Library, Options
+    from tileir.runtime.interface import DeviceInfo, Event, Library, Options
+    from tileir.runtime.plan import MemoryUse
     from tileir.semtree import ir as sem
     from tileir.stripe.ir import Program as StripeProgram
     from tileir.tile import ir as tile
@@ -94,6 +97,8 @@ class Executable:
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run on arrays, in declared order or by tensor name.
 
+        Submitted calls that use the same arrays are waited for.
+
         Args:
             arrays: NumPy arrays, numbers, or anything with ``__array_interface__`` or ``__dlpack__``.
             out: An array to write to; for several results a sequence in declared order, or a mapping by name.
@@ -105,15 +110,85 @@ class Executable:
         Raises:
             ArgumentError: A value does not fit, or there is not enough memory; nothing was written.
         """
-        with memory_checked():
-            values = check_inputs(self._plan.inputs, bind(self.inputs, arrays, named))
-            if out is None:
-                results = allocate_outputs(self._plan.outputs)
-            else:
-                results = check_outputs(self._plan.outputs, self._destinations(out))
-                values = separated(values, results)
-            self._plan.run(values, results)
+        if out is None and not named:
+            fast = self.call_as_they_are(arrays)
+            if fast is not None:
+                return fast
+        results = self._run(bind(self.inputs, arrays, named), out)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def call_as_they_are(self, arrays: Sequence[Any]) -> Any:
+        """Do what a call does with arrays that need neither a conversion nor waiting, the usual and fast way.
+
+        Returns:
+            The results; None, with nothing done, for all other arrays.
+        """
+        plan = self._plan
+        if not plan.accepts(arrays) or plan.resources.calls:
+            return None
+        try:
+            results = plan.fresh_outputs()
+            plan.run(arrays, results)
+        except MemoryError as error:
+            raise out_of_memory(error) from error
+        return results[0] if len(results) == 1 else tuple(results)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the context was closed since this was compiled; it cannot be called any more then."""
+        return self._plan.resources.closed
+
+    def _run(self, given: Sequence[Any], out: Any) -> Sequence[Any]:
+        plan = self._plan
+        with memory_checked():
+            values, results = self._checked(given, out)
+            if plan.resources.calls:
+                plan.resources.calls.settle(values, results)
+                values, results = self._checked(given, results)  # what is copied has its final content now
+            plan.run(values, results)
+        return results
+
+    def submit(self, *arrays: Any, out: Any = None, after: Sequence[Event] = (), **named: Any) -> PendingCall:
+        """Start a call, and return before it is done.
+
+        It starts when all of ``after``, and all earlier calls of the context that use the same arrays, are done; if one
+        of ``after``, or a call that was to write an input, fails, it fails with the same error. Calls on other arrays
+        run at the same time.
+
+        Args:
+            arrays: As for a call; they must not change before it is done.
+            out: As for a call.
+            after: Events to wait for, such as other pending calls.
+            named: As for a call.
+
+        Raises:
+            ArgumentError: A value does not fit, or there is not enough memory.
+            BackendError: TIL807, the context was closed.
+        """
+        plan = self._plan
+        calls = plan.resources.calls
+        given = bind(self.inputs, arrays, named)
+        with memory_checked():
+            values, results = self._checked(given, out)
+            if calls and any(value is not one for value, one in zip(values, given, strict=True)):
+                calls.wait()  # a copy must not be made before the content is final
+                values, results = self._checked(given, results)
+            event = calls.add(values, results, after, partial(plan.submit, values, results))
+        return PendingCall(event, tuple(results))
+
+    @property
+    def memory(self) -> MemoryUse:
+        """How much memory a call takes, in bytes."""
+        return self._plan.memory
+
+    def _checked(self, given: Sequence[Any], out: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return the arrays to read and to write."""
+        plan = self._plan
+        values = check_inputs(plan.inputs, given)
+        if out is None:
+            return values, plan.fresh_outputs()
+        results = check_outputs(plan.outputs, self._destinations(out))
+        return separated(values, results), results
 
     def _destinations(self, out: Any) -> Sequence[Any]:
         names = self.outputs

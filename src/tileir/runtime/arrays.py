@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Array: TypeAlias = np.ndarray[Any, Any]
+Format: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
 
 
 class Tensor(Protocol):
@@ -108,9 +109,6 @@ def check_inputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[Ar
     arrays: list[Array] = []
     faults: list[Diagnostic] = []
     for tensor, value in zip(tensors, values, strict=True):
-        if _fits_as_it_is(value, tensor):
-            arrays.append(value)
-            continue
         try:
             array = to_array(tensor.name, value)
         except ArgumentError as error:
@@ -123,20 +121,30 @@ def check_inputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[Ar
                 continue
             array = constant(value, tensor.dtype)
         faults.extend(_misfits("input", tensor, array))
-        arrays.append(np.ascontiguousarray(array).reshape(array.shape))
+        arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape))
     if faults:
         raise ArgumentError(faults)
     return arrays
 
 
-def _fits_as_it_is(value: object, tensor: Tensor) -> TypeGuard[Array]:
-    """Return whether nothing has to be said or done about an input: the usual case, on the way of every call."""
-    return (
-        type(value) is np.ndarray
-        and value.dtype == tensor.dtype.numpy
-        and value.shape == tensor.shape
-        and value.flags.c_contiguous
-    )
+def fit_as_they_are(values: Sequence[object], formats: Sequence[Format]) -> TypeGuard[Sequence[Array]]:
+    """Return whether nothing has to be said or done about inputs: the usual case, on the way of every call."""
+    if len(formats) != len(values):
+        return False
+    for (dtype, shape), value in zip(formats, values, strict=False):
+        if (
+            type(value) is not np.ndarray
+            or value.dtype is not dtype
+            or value.shape != shape
+            or not value.flags.c_contiguous
+        ):
+            return False
+    return True
+
+
+def formats_of(tensors: Sequence[Tensor]) -> tuple[Format, ...]:
+    """Return what arrays for tensors have."""
+    return tuple((tensor.dtype.numpy, tensor.shape) for tensor in tensors)
 
 
 def check_outputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[Array]:
@@ -173,11 +181,6 @@ def separated(inputs: Sequence[Array], outputs: Sequence[Array]) -> list[Array]:
     ]
 
 
-def allocate_outputs(tensors: Sequence[Tensor]) -> list[Array]:
-    """Return fresh arrays with undefined content."""
-    return [np.empty(tensor.shape, tensor.dtype.numpy) for tensor in tensors]
-
-
 def _check_count(kind: str, tensors: Sequence[Tensor], values: Sequence[object]) -> None:
     if len(tensors) != len(values):
         names = ", ".join(tensor.name for tensor in tensors)
@@ -199,7 +202,7 @@ def _misfits(kind: str, tensor: Tensor, array: Array) -> Iterator[Diagnostic]:
 
 
 def _obstacles(tensor: Tensor, array: Array) -> Iterator[Diagnostic]:
-    if np.ma.is_masked(array):
+    if type(array) is not np.ndarray and np.ma.is_masked(array):
         yield Diagnostic("TIL703", f"output {tensor.name!r} has masked elements; pass a plain array")
     if not array.flags.writeable:
         yield Diagnostic("TIL703", f"output {tensor.name!r} is read-only; pass an array that can be written")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import attrs
 import numpy as np
 
+from tileir.runtime.arrays import fit_as_they_are, formats_of
 from tileir.runtime.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
 from tileir.runtime.interface import SequencingExecutor
 from tileir.runtime.placement import place
@@ -19,13 +20,33 @@ from tileir.semtree.ir import BufferRole, ParamAccess
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.runtime.arrays import Array
+    from tileir.runtime.arrays import Array, Format
     from tileir.runtime.events import PendingEvent
     from tileir.runtime.interface import Event, Library
     from tileir.runtime.placement import Placement
     from tileir.runtime.resources import Resources
     from tileir.runtime.workspace import Workspace
     from tileir.semtree.ir import Buffer, Program
+
+
+@attrs.frozen
+class MemoryUse:
+    """How many bytes a call takes.
+
+    Attributes:
+        inputs: Arrays that it reads.
+        outputs: Arrays that it writes.
+        constants: What the executable keeps, however often it is called.
+        temporaries: What its temporaries would take if each had memory of its own.
+        peak: What they take.
+
+    """
+
+    inputs: int
+    outputs: int
+    constants: int
+    temporaries: int
+    peak: int
 
 
 @attrs.frozen(eq=False)
@@ -50,8 +71,18 @@ class Plan:
     peak_bytes: int
     resources: Resources = attrs.field(repr=False)
     _layout: Layout = attrs.field(repr=False)
+    _input_formats: tuple[Format, ...] = attrs.field(init=False, repr=False)
+    _output_formats: tuple[Format, ...] = attrs.field(init=False, repr=False)
     _spare: list[Workspace] = attrs.field(factory=list, init=False, repr=False)
     _shared: list[Workspace] = attrs.field(factory=list, init=False, repr=False)
+
+    @_input_formats.default
+    def _formats_of_inputs(self) -> tuple[Format, ...]:
+        return formats_of(self.inputs)
+
+    @_output_formats.default
+    def _formats_of_outputs(self) -> tuple[Format, ...]:
+        return formats_of(self.outputs)
 
     @classmethod
     def of(cls, program: Program, library: Library, resources: Resources) -> Plan:
@@ -78,9 +109,18 @@ class Plan:
         )
 
     @property
-    def constant_bytes(self) -> int:
-        """What its constants take."""
-        return sum(memory.nbytes for memory in self._layout.constants.values())
+    def memory(self) -> MemoryUse:
+        """What one run takes."""
+        constants = _nbytes(_with_role(self.program, BufferRole.CONSTANT))
+        return MemoryUse(_nbytes(self.inputs), _nbytes(self.outputs), constants, self.temporary_bytes, self.peak_bytes)
+
+    def accepts(self, values: Sequence[object]) -> TypeGuard[Sequence[Array]]:
+        """Return whether these are arrays that :meth:`run` takes as they are."""
+        return fit_as_they_are(values, self._input_formats)
+
+    def fresh_outputs(self) -> list[Array]:
+        """Return arrays for the outputs, with undefined content."""
+        return [np.empty(shape, dtype) for dtype, shape in self._output_formats]
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run all launches, and return when the outputs are written.
@@ -170,6 +210,10 @@ def _part_alignment(program: Program, resources: Resources) -> int:
     """Return what offsets of temporaries must be multiples of: the kernels ask for it, or the device."""
     asked = max((param.alignment for kernel in program.kernels for param in kernel.params), default=1)
     return max(asked, int(getattr(resources.executor, "part_alignment", 1)))
+
+
+def _nbytes(buffers: Sequence[Buffer]) -> int:
+    return sum(buffer.elements * buffer.dtype.itemsize for buffer in buffers)
 
 
 def _with_role(program: Program, role: BufferRole) -> tuple[Buffer, ...]:

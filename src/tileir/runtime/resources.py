@@ -46,6 +46,8 @@ class Resources:
         threads: How many asynchronous calls run at a time where the executor is not asynchronous.
         calls: Asynchronous calls that are not done.
         spare_bytes: The limit.
+        scheduler: What runs them.
+        closed: Whether :meth:`close` was called.
 
     """
 
@@ -54,12 +56,12 @@ class Resources:
     calls: Calls = attrs.field(factory=Calls)
     spare_bytes: int = SPARE_BYTES
     scheduler: Scheduler = attrs.field(init=False, repr=False)
+    closed: bool = attrs.field(default=False, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
     _kept: OrderedDict[weakref.ref[Any], tuple[int, list[Any]]] = attrs.field(
         factory=OrderedDict, init=False, repr=False
     )
     _kept_bytes: int = attrs.field(default=0, init=False)
-    _closed: bool = attrs.field(default=False, init=False)
     _parts: bool | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -99,7 +101,7 @@ class Resources:
     def keep(self, item: W, home: list[W]) -> None:
         """Put something into ``home`` for the next run, and drop what exceeds the limit."""
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return
             home.append(item)
             self._kept[weakref.ref(item)] = (item.nbytes, home)
@@ -115,7 +117,7 @@ class Resources:
         """Wait for all asynchronous calls, and give all memory back."""
         self.scheduler.close()
         with self._lock:
-            self._closed = True
+            self.closed = True
             self._shrink(-1, 0)
 
     def _shrink(self, limit: int, stay: int) -> None:
