@@ -1,9 +1,11 @@
 """Sphinx configuration: Markdown in, HTML out; the examples of every page run under the builder ``doctest``."""
 
+import os
 import sys
 from importlib import metadata
 from pathlib import Path
 
+os.environ["TILEIR_CACHE"] = "0"  # examples compile anew, and leave nothing behind
 sys.path.insert(0, str(Path(__file__).parent))
 
 import tables

@@ -114,6 +114,7 @@ _COMMANDS: Final = {
     "TIL902": "an argument of the command line is wrong",
     "TIL903": "an optional package is missing",
     "TIL904": "an array is not a picture",
+    "TIL905": "the cache on disk is turned off or cannot be used",
 }
 
 CODES: Final[Mapping[str, str]] = MappingProxyType(

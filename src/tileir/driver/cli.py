@@ -18,6 +18,7 @@ from rich.text import Text
 
 from tileir.core.errors import BackendError, TileError, fail
 from tileir.driver import cli_values
+from tileir.driver.cli_cache import cache
 from tileir.driver.stages import STAGES, listing, stage_text, texts_after
 from tileir.tile.parser import parse
 
@@ -76,6 +77,9 @@ def _read(file: Path) -> Function:
 @click.version_option(package_name="tileir")
 def commands() -> None:
     """Check, print, compile and run Tile programs."""
+
+
+commands.add_command(cache)
 
 
 @commands.command()

@@ -37,7 +37,7 @@ T = TypeVar("T")
 PROGRAM: Final = "program"
 LIBRARY: Final = "library"
 
-NAMED_KERNELS: Final = 8
+NAMED_KERNELS: Final = 3
 """How many names of kernels an entry shows to people."""
 
 
