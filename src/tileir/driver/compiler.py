@@ -11,6 +11,7 @@ from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.passes.base import run
 from tileir.passes.catalog import pipeline_for, resolve_pipeline
 from tileir.semtree.lowering import lower as lower_to_semtree
+from tileir.semtree.sharing import share_kernels
 from tileir.semtree.simplifier import simplify as simplify_kernel
 from tileir.semtree.verifier import verify_program
 from tileir.stripe.lowering import lower as lower_to_stripe
@@ -83,7 +84,7 @@ def compile_stages(
         scheduled = run(passes_of(passes, target), program, dump=dump)
         kernels = lower_to_semtree(scheduled, target)
         verify_program(kernels)
-        return Stages(function, graph, program, scheduled, _simplified(kernels))
+        return Stages(function, graph, program, scheduled, _simplified(share_kernels(kernels)))
 
 
 def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pass, ...]:

@@ -274,11 +274,11 @@ def freshened(stmts: tuple[Stmt, ...], scope: NameScope, keep: Container[str] = 
     """
     names = (name for name in dict.fromkeys(declared_names(stmts)) if name not in keep)
     fresh = {name: scope.fresh(name) for name in names}
-    renamed = {old: new for old, new in fresh.items() if old != new}
-    return _renamed(stmts, renamed) if renamed else stmts
+    changed = {old: new for old, new in fresh.items() if old != new}
+    return renamed(stmts, changed) if changed else stmts
 
 
-def _renamed(stmts: tuple[Stmt, ...], names: Mapping[str, str]) -> tuple[Stmt, ...]:
+def renamed(stmts: tuple[Stmt, ...], names: Mapping[str, str]) -> tuple[Stmt, ...]:
     """Rename variables and arrays where they are introduced and where they are used."""
 
     def in_expr(node: Expr) -> Expr:
