@@ -12,6 +12,7 @@ from tileir.passes.dead_code import DeadCode
 from tileir.passes.distribute import Distribute
 from tileir.passes.fuse import Fuse
 from tileir.passes.group_elementwise import GroupElementwise
+from tileir.passes.group_reduction import GroupReduction
 from tileir.passes.inline import Inline
 from tileir.passes.localise import Localise
 from tileir.passes.register_tile import RegisterTile
@@ -37,6 +38,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Distribute,
     Fuse,
     GroupElementwise,
+    GroupReduction,
     Inline,
     Localise,
     RegisterTile,
@@ -93,17 +95,29 @@ def cpu(target: Target) -> tuple[Pass, ...]:
 _GROUP: Final = 256
 """Threads of a group where the device allows them: several such groups fit each of its processors."""
 
+_BUSY: Final = 4
+"""Groups for each processor of a device that hide each other's waiting for memory."""
+
 
 def gpu(target: Target) -> tuple[Pass, ...]:
     """Return the passes that take a lowered program to kernels whose groups have many threads."""
     threads = min(_GROUP, power_of_two_below(max(1, target.group_threads)))
     return (
+        SplitReduction(parts=_BUSY * target.threads, columns=_GROUP // 2),
         *fused(target),
         GroupElementwise(
             threads=threads,
             vector_bytes=target.vector_bytes,
             max_lanes=target.max_lanes,
-            groups=target.threads,
+            groups=_BUSY * target.threads,
+        ),
+        GroupReduction(
+            threads=threads,
+            width=target.group_width,
+            vector_bytes=target.vector_bytes,
+            max_lanes=target.max_lanes,
+            local_bytes=target.local_bytes,
+            groups=_BUSY * target.threads,
         ),
         Distribute(threads=threads),
     )

@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
+from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, with_main
 from tileir.passes.nest import product
 from tileir.passes.schedule import divisor_at_least
@@ -15,6 +16,8 @@ from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tileir.stripe.ir import Program
 
 
@@ -27,11 +30,14 @@ class SplitReduction:
     Attributes:
         parts: About how many parts to make; 1 makes none.
         operations: Contractions with fewer points than this stay whole.
+        columns: So many neighbouring outputs, along which inputs are contiguous, need not be told apart: what runs at
+            the same time is counted by them, and parts are only made for what is missing. 0: parts or none.
     """
 
     name: ClassVar[str] = "split_reduction"
     parts: int = attrs.field(default=1, validator=at_least(1))
     operations: int = attrs.field(default=1 << 17, validator=at_least(0))
+    columns: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with such reductions split."""
@@ -65,18 +71,27 @@ class SplitReduction:
             return None
         written = {i for access in output.access for i in access.indices}
         constrained = {i for constraint in kernel.constraints for i in constraint.indices}
-        outer = product(i.range for i in kernel.indices if i.name in written)
+        wanted = self._parts(kernel, written)
         points = product(i.range for i in kernel.indices)
         free = [i for i in kernel.indices if i.name not in written | constrained]
-        if outer >= self.parts or points < self.operations or written & constrained or not free:
+        if wanted < 2 or points < self.operations or written & constrained or not free:
             return None
         if any(len(access.terms) > 1 for access in output.access):
             return None
-        index = max(free, key=lambda i: (min(i.range, self.parts), _reach(kernel, i.name)))
-        parts = divisor_at_least(index.range, self.parts)
-        if parts < 2 or parts > 64 * self.parts:
+        index = max(free, key=lambda i: (min(i.range, wanted), _reach(kernel, i.name)))
+        parts = divisor_at_least(index.range, wanted)
+        if parts < 2 or parts > 64 * wanted:
             return None
         return _build(kernel, output, index, parts, names)
+
+    def _parts(self, kernel: stripe.Block, written: Collection[str]) -> int:
+        """Return how many parts to make."""
+        outer = product(i.range for i in kernel.indices if i.name in written)
+        if not self.columns:
+            return self.parts if outer < self.parts else 1
+        contiguous = (i.range for i in kernel.indices if i.name in written and _is_contiguous(kernel, i.name))
+        together = min(self.columns, max(contiguous, default=1))
+        return -(-self.parts // max(1, outer // together))
 
 
 @attrs.frozen
@@ -90,6 +105,11 @@ class _Split:
 
 def _is_indirect(kernel: stripe.Block) -> bool:
     return any(isinstance(s, stripe.Load | stripe.Store) and s.index is not None for s in kernel.statements)
+
+
+def _is_contiguous(kernel: stripe.Block, index: str) -> bool:
+    """Return whether some input is contiguous along an index."""
+    return any(r.direction is stripe.Direction.IN and address(r).coefficient(index) == 1 for r in kernel.refinements)
 
 
 def _reach(kernel: stripe.Block, index: str) -> int:

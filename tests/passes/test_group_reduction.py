@@ -1,0 +1,125 @@
+"""What the pass does to reductions; test_gpu.py and test_schedule.py hold that it keeps the meaning."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from strategies.passes import arrays_for, assert_same_meaning, programs
+from tileir.core.dtype import DType
+from tileir.core.target import Target
+from tileir.driver.compiler import compile_stages
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import Pass, run
+from tileir.passes.catalog import fused
+from tileir.passes.group_reduction import GroupReduction
+from tileir.semtree.interpreter import run_program
+from tileir.semtree.ir import Barrier, DeclareArray, KernelFunction, Region
+from tileir.semtree.lowering import lower
+from tileir.semtree.memory import ALL_CHECKS
+from tileir.semtree.printer import to_text
+from tileir.semtree.rewrite import statements
+from tileir.semtree.verifier import verify_program
+from tileir.stripe.interpreter import interpret
+from tileir.stripe.ir import Program
+from tileir.typed.ir import TensorType
+
+ROWS = "function (A[M, N]) -> (O) { T[m : M] = +(A[m, n]); O = -T; }"
+COLUMNS = "function (A[M, N]) -> (O) { T[n : N] = +(A[m, n]); O = -T; }"
+TARGET = Target(index_dtype=DType.I32)
+
+
+def kernel(text: str, shape: tuple[int, ...], step: Pass, dtype: DType = DType.F32) -> KernelFunction:
+    types = {"A": TensorType(dtype, shape)}
+    (found,) = compile_stages(text, types, TARGET, passes=(*fused(TARGET), step)).sem.kernels
+    return found
+
+
+def barriers(found: KernelFunction) -> int:
+    return sum(isinstance(stmt, Barrier) for stmt in statements(found.body))
+
+
+def local_elements(found: KernelFunction) -> int:
+    local = (s for s in statements(found.body) if isinstance(s, DeclareArray) and s.region is Region.LOCAL)
+    return sum(array.size for array in local)
+
+
+def test_a_group_shares_a_long_row_and_merges_by_a_tree() -> None:
+    found = kernel(ROWS, (10, 2048), GroupReduction(threads=64))
+    assert (found.grid, found.group) == ((10,), (64,))
+    assert barriers(found) == 6  # 64 to 2; the last step is done by the thread that reads the result
+    assert local_elements(found) == 64
+    text = to_text(found)
+    assert "f32x4 A_0 = A[m_group * 2048 + n_step * 1024 + n_vector_0 * 256 + tid * 4 : 4];" in text
+    assert "O[m_group] = O_0;" in text
+
+
+def test_short_rows_share_a_group() -> None:
+    found = kernel(ROWS, (64, 32), GroupReduction(threads=64, width=8))
+    assert (found.grid, found.group, barriers(found)) == ((8,), (64,), 3)
+
+
+def test_very_short_rows_are_left_to_single_threads() -> None:
+    types = {"A": TensorType(DType.F32, (64, 8))}
+    passes = (*fused(TARGET), GroupReduction(threads=64))
+    (found,) = compile_stages(ROWS, types, TARGET, passes=passes).sem.kernels
+    assert found.group == (1,)
+
+
+def test_columns_are_summed_by_rows_of_threads() -> None:
+    found = kernel(COLUMNS, (256, 64), GroupReduction(threads=64, width=8, groups=8))
+    assert (found.grid, found.group, barriers(found)) == ((2,), (64,), 3)
+    assert local_elements(found) == 8 * 8 * 4
+    assert "f32x4" in to_text(found)
+
+
+def test_no_thread_waits_where_outputs_are_many() -> None:
+    found = kernel(COLUMNS, (256, 64), GroupReduction(threads=16, width=8))
+    assert (found.grid, found.group, barriers(found)) == ((1,), (16,), 0)
+
+
+def test_local_memory_bounds_the_tree() -> None:
+    assert local_elements(kernel(ROWS, (10, 2048), GroupReduction(threads=64, local_bytes=64))) == 16
+
+
+@pytest.mark.parametrize(("dtype", "lanes"), [(DType.F64, 2), (DType.I8, 16), (DType.F16, 4)])
+def test_lanes_fill_an_access(dtype: DType, lanes: int) -> None:
+    text = "function (A[M, N]) -> (O) { O[m : M] = >(A[m, n]); }"
+    assert f"x{lanes} A_0" in to_text(kernel(text, (4, 2048), GroupReduction(), dtype))
+
+
+@pytest.mark.parametrize("size", [(37, 50), (1, 131), (130, 3), (5, 1000)])
+@pytest.mark.parametrize("text", [ROWS, COLUMNS, "function (A[M, N]) -> (O) { O[] = *(A[m, n]); }"])
+def test_sizes_that_nothing_divides(text: str, size: tuple[int, ...]) -> None:
+    types = {"A": TensorType(DType.I32, size)}
+    step = GroupReduction(threads=16, width=4, groups=3, vectors=3)
+    stages = compile_stages(text, types, TARGET, passes=(*fused(TARGET), step))
+    values = {"A": np.random.default_rng(1).integers(-3, 4, size, np.int32)}
+    found = run_program(stages.sem, values, ALL_CHECKS)["O"]
+    np.testing.assert_array_equal(found, interpret(stages.stripe, values)["O"])
+
+
+@given(
+    program=programs(kinds=("elementwise", "reduce", "reduce", "window", "coordinate", "product")),
+    threads=st.integers(1, 40),
+    width=st.sampled_from([1, 4, 32]),
+    vectors=st.integers(1, 3),
+    local_bytes=st.sampled_from([0, 64, 4096]),
+    groups=st.integers(1, 20),
+)
+@examples(80)
+def test_the_meaning_stays(
+    program: Program, threads: int, width: int, vectors: int, local_bytes: int, groups: int
+) -> None:
+    step = GroupReduction(threads, width, vectors=vectors, local_bytes=local_bytes, groups=groups)
+    scheduled = run((Accumulate(), step), program)
+    assert_same_meaning(program, scheduled)
+    arrays = arrays_for(program)
+    kernels = lower(scheduled, TARGET)
+    verify_program(kernels)
+    found = run_program(kernels, arrays, ALL_CHECKS)
+    for name, expected in interpret(program, arrays).items():
+        np.testing.assert_array_equal(found[name], expected)
