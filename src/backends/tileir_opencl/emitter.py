@@ -8,15 +8,45 @@ groups of ``group``; a missing axis counts 1.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Final
 
-from tileir_opencl.layout import layout
+from tileir.core.dtype import DType
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.names import NameScope
+from tileir.semtree.expansions import expand_kernel
+from tileir.semtree.ir import (
+    Assign,
+    DeclareArray,
+    GridIndex,
+    GridLevel,
+    ParamAccess,
+    Region,
+    Subscript,
+    Type,
+    Var,
+)
+from tileir.semtree.rewrite import expressions, kernel_names, statements, walk
+from tileir_opencl.expressions import Environment
+from tileir_opencl.facts import Fact
+from tileir_opencl.floats import FAST, NATIVE
+from tileir_opencl.lanes import split_lanes
+from tileir_opencl.layout import ALIGNMENT, layout
+from tileir_opencl.memory import Place
+from tileir_opencl.names import identifiers
+from tileir_opencl.spelling import HALVES, MEMORY
+from tileir_opencl.statements import Statements, aligned
+from tileir_opencl.text import Helpers, KernelText, Value, integer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from tileir.semtree.ir import KernelFunction
+    from tileir.semtree.ir import Expr, KernelFunction, Param
     from tileir_opencl.features import Features
+
+_COLUMNS: Final = 120
+_AXES: Final = "xyz"
+_FUNCTIONS: Final = {GridLevel.GROUP: ("gid", "get_group_id"), GridLevel.LOCAL: ("tid", "get_local_id")}
 
 
 def emit(kernels: Sequence[KernelFunction], features: Features, *, fast_math: bool = False) -> str:
@@ -28,10 +58,21 @@ def emit(kernels: Sequence[KernelFunction], features: Features, *, fast_math: bo
         fast_math: Whether ``native_`` functions and fused operations may be used everywhere.
 
     Raises:
-        BackendError: TIL804, a kernel needs what the device lacks; one diagnostic for each kernel.
+        BackendError: TIL804, kernels need what the device lacks; one diagnostic for each.
 
     """
-    return "".join(f"__kernel void {symbol(number, kernel)}(void) {{}}\n" for number, kernel in enumerate(kernels))
+    native = FAST if fast_math else NATIVE
+    ready = [split_lanes(expand_kernel(kernel, native), features) for kernel in kernels]
+    used = [_dtypes(kernel) for kernel in ready]
+    _check(kernels, used, features)
+    helpers = Helpers()
+    texts = []
+    for number, kernel in enumerate(ready):
+        names = NameScope()
+        out = KernelText(helpers, features, names, fast_math)
+        texts.append(_kernel(out, kernel, symbol(number, kernel)))
+    dtypes = frozenset().union(*used)
+    return "\n".join((*_pragmas(dtypes, features, fast_math=fast_math), *helpers.texts, *texts))
 
 
 def symbol(number: int, kernel: KernelFunction) -> str:
@@ -42,3 +83,158 @@ def symbol(number: int, kernel: KernelFunction) -> str:
 def scratch_bytes(kernel: KernelFunction) -> int:
     """Return how many bytes of scratch memory one group needs."""
     return layout(kernel).nbytes
+
+
+def _roots(kernel: KernelFunction) -> Iterator[Expr]:
+    for stmt in statements(kernel.body):
+        yield from expressions(stmt)
+        if isinstance(stmt, Assign):
+            yield stmt.target
+
+
+def _dtypes(kernel: KernelFunction) -> frozenset[DType]:
+    """Return the element types that a kernel computes with or stores."""
+    arrays = (stmt for stmt in statements(kernel.body) if isinstance(stmt, DeclareArray))
+    declared = {param.dtype for param in kernel.params} | {array.dtype for array in arrays}
+    return frozenset(declared | {node.type.dtype for root in _roots(kernel) for node in walk(root)})
+
+
+def _check(kernels: Sequence[KernelFunction], used: Sequence[frozenset[DType]], features: Features) -> None:
+    faults = [
+        Diagnostic("TIL804", f"kernel {kernel.name!r} computes in f64, which the device lacks: use f32")
+        for kernel, dtypes in zip(kernels, used, strict=True)
+        if DType.F64 in dtypes and not features.fp64
+    ]
+    if faults:
+        raise BackendError(faults)
+
+
+def _pragmas(dtypes: frozenset[DType], features: Features, *, fast_math: bool) -> Iterator[str]:
+    lines = []
+    if DType.F64 in dtypes:
+        lines.append("#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n")
+    if DType.F16 in dtypes and features.fp16:
+        lines.append("#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n")
+    if any(dtype.is_float for dtype in dtypes) and not fast_math:
+        lines.append("#pragma OPENCL FP_CONTRACT OFF\n")
+    if lines:
+        yield "".join(lines)
+
+
+def _kernel(out: KernelText, kernel: KernelFunction, name: str) -> str:
+    """Return one kernel function, with its comments above it."""
+    spelt = identifiers(kernel_names(kernel), out.names)
+    places = layout(kernel)
+    params = [_param(param, spelt[param.name]) for param in kernel.params]
+    scratch = out.names.fresh("scratch") if places.nbytes else ""
+    if scratch:
+        params.append(f"__global uchar *restrict {scratch}")
+    env = Environment(out)
+    for param in kernel.params:
+        alignment = max(param.alignment, param.dtype.itemsize)
+        qualifiers = "__global const " if param.access is ParamAccess.READ else "__global "
+        env.arrays[param.name] = Place(spelt[param.name], qualifiers, param.dtype, alignment)
+    with out.writer.indented():
+        _coordinates(env, kernel)
+        alignments = _vector_bytes(kernel)
+        shared = _shared_arrays(out, kernel, spelt, alignments, scratch)
+        fences = "CLK_LOCAL_MEM_FENCE" + (" | CLK_GLOBAL_MEM_FENCE" if scratch else "")
+        Statements(env, spelt, _assigned(kernel), shared, alignments, fences).write(kernel.body)
+    return "".join((*map(_comment, kernel.comments), _header(kernel, name, params), "{\n", out.writer.text(), "}\n"))
+
+
+def _comment(text: str) -> str:
+    """Return a comment that no character of the text can end, or continue."""
+    plain = text.encode("ascii", "backslashreplace").decode()
+    return "".join(f"// {line}{' .' if line.endswith(chr(92)) else ''}\n" for line in plain.splitlines())
+
+
+def _param(param: Param, name: str) -> str:
+    const = "const " if param.access is ParamAccess.READ else ""
+    return f"__global {const}{MEMORY[param.dtype]} *{'restrict ' if param.no_alias else ''}{name}"
+
+
+def _header(kernel: KernelFunction, name: str, params: list[str]) -> str:
+    group = (*kernel.group, 1, 1)[:3]
+    first = f"__kernel __attribute__((reqd_work_group_size({', '.join(map(str, group))})))\n"
+    line = f"void {name}({', '.join(params)})\n"
+    return first + (line if len(line) <= _COLUMNS else f"void {name}(\n    {f',{chr(10)}    '.join(params)})\n")
+
+
+def _coordinates(env: Environment, kernel: KernelFunction) -> None:
+    """Declare the coordinates that the kernel reads; those along an axis of extent 1 are 0."""
+    used = {(n.level, n.axis) for root in _roots(kernel) for n in walk(root) if isinstance(n, GridIndex)}
+    kind = Type(kernel.index)
+    for level, extents in ((GridLevel.GROUP, kernel.grid), (GridLevel.LOCAL, kernel.group)):
+        stem, function = _FUNCTIONS[level]
+        for axis, extent in enumerate(extents):
+            if (level, axis) not in used:
+                continue
+            if extent == 1:
+                env.coordinates[level, axis] = integer(0, kind)
+                continue
+            name = env.out.names.fresh(stem if len(extents) == 1 else f"{stem}_{_AXES[axis]}")
+            env.out.writer.line(f"{MEMORY[kernel.index]} {name} = {function}({axis});")
+            env.coordinates[level, axis] = Value(name, kind, fact=Fact(0, extent - 1))
+
+
+def _vector_bytes(kernel: KernelFunction) -> Mapping[str, int]:
+    """Return the bytes of the widest vector that is read from or written to each array."""
+    found: dict[str, int] = {}
+    for root in _roots(kernel):
+        for node in walk(root):
+            if isinstance(node, Subscript) and node.type.lanes in (2, 4, 8, 16):
+                size = 4 if node.type.dtype in HALVES else node.type.dtype.itemsize
+                found[node.array] = max(found.get(node.array, 1), node.type.lanes * size)
+    return found
+
+
+def _shared_arrays(
+    out: KernelText, kernel: KernelFunction, spelt: Mapping[str, str], alignments: Mapping[str, int], scratch: str
+) -> Mapping[DeclareArray, Place]:
+    """Declare the arrays of the group at the top of the kernel, as the language demands."""
+    places: dict[DeclareArray, Place] = {}
+    offsets = layout(kernel).offsets
+    group = _group_number(kernel)
+    for stmt in statements(kernel.body):
+        if not isinstance(stmt, DeclareArray) or stmt.region is Region.PRIVATE or stmt in places:
+            continue
+        taken = any(array.name == stmt.name for array in places)
+        name = out.names.fresh(spelt[stmt.name]) if taken else spelt[stmt.name]
+        if stmt in offsets:
+            element = MEMORY[stmt.dtype]
+            start = f"{scratch} + {group} * {layout(kernel).nbytes}ul" if group else scratch
+            start = f"({start} + {offsets[stmt]})" if offsets[stmt] else f"({start})" if group else start
+            out.writer.line(f"__global {element} *restrict {name} = (__global {element} *){start};")
+            places[stmt] = Place(name, "__global ", stmt.dtype, ALIGNMENT)
+        else:
+            places[stmt] = _local(out, stmt, name, alignments)
+    return places
+
+
+def _local(out: KernelText, array: DeclareArray, name: str, alignments: Mapping[str, int]) -> Place:
+    """Declare an array in local memory; one of halves by way of its bits, since not every device has halves."""
+    alignment, text = aligned(array, alignments)
+    if array.dtype is DType.F16:
+        bits = out.names.fresh(f"{name}_bits")
+        out.writer.line(f"__local ushort {bits}[{array.size}]{text};")
+        out.writer.line(f"__local half *{name} = (__local half *){bits};")
+    else:
+        out.writer.line(f"__local {MEMORY[array.dtype]} {name}[{array.size}]{text};")
+    return Place(name, "__local ", array.dtype, alignment)
+
+
+def _group_number(kernel: KernelFunction) -> str:
+    """Return the number of this group as C, axis 0 fastest; empty where there is one group only."""
+    terms = []
+    for axis, extent in enumerate(kernel.grid):
+        if extent != 1:
+            before = math.prod(kernel.grid[:axis])
+            terms.append(f"get_group_id({axis})" + (f" * {before}" if before > 1 else ""))
+    return terms[0] if len(terms) == 1 and " " not in terms[0] else f"({' + '.join(terms)})" if terms else ""
+
+
+def _assigned(kernel: KernelFunction) -> frozenset[str]:
+    """Return the names of all variables that the kernel assigns to."""
+    targets = (stmt.target for stmt in statements(kernel.body) if isinstance(stmt, Assign))
+    return frozenset(target.name for target in targets if isinstance(target, Var))

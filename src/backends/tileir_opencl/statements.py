@@ -1,0 +1,161 @@
+"""Statements of kernels as OpenCL C."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.semtree.ir import (
+    Assign,
+    Barrier,
+    Declare,
+    DeclareArray,
+    For,
+    If,
+    LoopKind,
+    Var,
+)
+from tileir_opencl.expressions import Environment, call_builtin, evaluate
+from tileir_opencl.facts import Fact
+from tileir_opencl.memory import Place, store
+from tileir_opencl.peephole import accumulation
+from tileir_opencl.spelling import HALVES, MEMORY, SUM, register
+from tileir_opencl.text import Value, canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.semtree.ir import Stmt
+
+
+@attrs.define
+class Statements:
+    """Writes the statements of one kernel.
+
+    Attributes:
+        env: What names mean where the text is written.
+        identifiers: How each name of the kernel is spelt.
+        assigned: Names of the variables that are assigned to somewhere in the kernel.
+        shared: Local and scratch arrays, which are declared at the top of the kernel.
+        alignments: The bytes to which vectors of each array, by name, want it to be aligned.
+        fences: The argument of barriers.
+
+    """
+
+    env: Environment
+    identifiers: Mapping[str, str]
+    assigned: frozenset[str]
+    shared: Mapping[DeclareArray, Place]
+    alignments: Mapping[str, int]
+    fences: str
+
+    def write(self, stmts: tuple[Stmt, ...]) -> None:
+        """Write statements, one after the other."""
+        for stmt in stmts:
+            self._write(stmt)
+
+    def _line(self, text: str) -> None:
+        self.env.out.writer.line(text)
+
+    @contextmanager
+    def _block(self) -> Iterator[None]:
+        """Write between braces."""
+        self._line("{")
+        with self.env.out.writer.indented():
+            yield
+        self._line("}")
+
+    def _write(self, stmt: Stmt) -> None:
+        self.env.begin(stmt)
+        match stmt:
+            case Declare():
+                self._declare(stmt)
+            case DeclareArray():
+                self.env.arrays[stmt.name] = self.shared[stmt] if stmt in self.shared else self._private(stmt)
+            case Assign():
+                self._assign(stmt)
+            case For():
+                self._loop(stmt)
+            case If():
+                self._branch(stmt)
+            case Barrier():
+                self._line(f"barrier({self.fences});")
+            case _:
+                assert_never(stmt)
+
+    def _declare(self, stmt: Declare) -> None:
+        variable = stmt.variable
+        value = canonical(evaluate(self.env, stmt.value))
+        name = self.identifiers[variable.name]
+        self._line(f"{register(variable.type)} {name} = {value.text};")
+        fact = None if variable.name in self.assigned else value.fact
+        self.env.variables[variable.name] = Value(name, variable.type, fact=fact)
+
+    def _private(self, array: DeclareArray) -> Place:
+        """Declare an array of this thread; halves are kept as floats, as variables are."""
+        name = self.identifiers[array.name]
+        registers = array.dtype in HALVES
+        element = MEMORY[DType.F32 if registers else array.dtype]
+        alignment, text = aligned(array, self.alignments)
+        self._line(f"{element} {name}[{array.size}]{text};")
+        return Place(name, "__private ", array.dtype, alignment, registers=registers)
+
+    def _assign(self, stmt: Assign) -> None:
+        found = accumulation(stmt)
+        value = evaluate(self.env, stmt.value) if found is None else call_builtin(self.env, found)
+        target = stmt.target
+        if isinstance(target, Var):
+            self._line(f"{self.identifiers[target.name]} = {canonical(value).text};")
+        else:
+            offset = evaluate(self.env, target.offset, index=True)
+            store(self.env.out, self.env.arrays[target.array], offset, value)
+
+    def _loop(self, loop: For) -> None:
+        begin = evaluate(self.env, loop.begin, index=True)
+        end = evaluate(self.env, loop.end, index=True)
+        if begin.known is not None and end.known is not None and begin.known >= end.known:
+            return
+        name = self.identifiers[loop.counter.name]
+        if end.known is None:
+            end = self.env.out.temporary(f"{name}_end", end) if _may_change(loop.end) else end
+        kind = register(loop.counter.type)
+        step = f"{name}++" if loop.step == 1 else f"{name} += {loop.step}"
+        if loop.kind is LoopKind.UNROLL:
+            self._line("#pragma unroll")
+        self._line(f"for ({kind} {name} = {begin.text}; {name} < {end.at(SUM)}; {step})")
+        self.env.variables[loop.counter.name] = Value(name, loop.counter.type, fact=_counted(begin, end, loop.step))
+        with self._block():
+            self.write(loop.body)
+
+    def _branch(self, stmt: If) -> None:
+        condition = evaluate(self.env, stmt.condition)
+        self._line(f"if ({condition.text})")
+        with self._block():
+            self.write(stmt.then)
+        if stmt.otherwise:
+            self._line("else")
+            with self._block():
+                self.write(stmt.otherwise)
+
+
+def _counted(begin: Value, end: Value, step: int) -> Fact:
+    """Return what is known about the counter of a loop, inside its body."""
+    first, last = begin.range, end.range
+    return Fact(first.low, max(first.low, last.high - 1), math.gcd(first.divisor, step))
+
+
+def _may_change(end: object) -> bool:
+    """Return whether the body of a loop could change the bound, which counts only as it was at first."""
+    return not isinstance(end, Var)
+
+
+def aligned(array: DeclareArray, alignments: Mapping[str, int]) -> tuple[int, str]:
+    """Return the alignment of an array, and the attribute that asks for it where the element's is not enough."""
+    wanted = min(alignments.get(array.name, 1), array.alignment)
+    if wanted <= array.dtype.itemsize:
+        return array.dtype.itemsize, ""
+    return wanted, f" __attribute__((aligned({wanted})))"
