@@ -66,6 +66,8 @@ def to_array(name: str, value: object) -> Array:
 
 
 def _imported(name: str, value: object) -> Array:
+    if type(value) is np.ndarray:
+        return value
     if np.ma.is_masked(value):
         raise _error("TIL702", f"{name!r} has masked elements; fill them first, with filled(...)")
     if isinstance(value, np.ndarray):
@@ -163,7 +165,8 @@ def check_outputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[A
             faults.append(Diagnostic("TIL703", f"output {tensor.name!r} must be a NumPy array, not {kind}"))
             continue
         faults.extend(_misfits("output", tensor, value))
-        faults.extend(_obstacles(tensor, value))
+        if type(value) is not np.ndarray or not value.flags.carray:
+            faults.extend(_obstacles(tensor, value))
         arrays.append(value)
     faults = faults or list(_overlaps(tensors, arrays))
     if faults:
@@ -202,7 +205,7 @@ def _misfits(kind: str, tensor: Tensor, array: Array) -> Iterator[Diagnostic]:
 
 
 def _obstacles(tensor: Tensor, array: Array) -> Iterator[Diagnostic]:
-    if type(array) is not np.ndarray and np.ma.is_masked(array):
+    if np.ma.is_masked(array):
         yield Diagnostic("TIL703", f"output {tensor.name!r} has masked elements; pass a plain array")
     if not array.flags.writeable:
         yield Diagnostic("TIL703", f"output {tensor.name!r} is read-only; pass an array that can be written")

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import pytest
+
+from strategies.devices import buffers, compiler
+from strategies.plans import SIZE, binary
+from tileir.core.dtype import DType
+from tileir.core.errors import BackendError
+from tileir.core.ops import Op
+from tileir.runtime.interface import Options, SequencingExecutor
+from tileir.semtree.ir import Assign, Const, DeclareArray, Region, Subscript, Type
+from tileir_llvm.executor import SPLIT_OPERATIONS, LLVMExecutor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tileir.semtree.ir import KernelFunction
+    from tileir_llvm.executor import LLVMKernel
+
+
+@pytest.fixture
+def executor() -> Iterator[LLVMExecutor]:
+    device = compiler().device
+    made = LLVMExecutor(attrs.evolve(device, target=attrs.evolve(device.target, threads=2)), Options())
+    yield made
+    made.close()
+
+
+def ready(executor: LLVMExecutor, *kernels: KernelFunction) -> list[LLVMKernel]:
+    library = compiler().build(kernels)
+    return [executor.prepare(library, number) for number in range(len(kernels))]
+
+
+def arrays(count: int, fill: float = 0.0) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
+    return [np.full(SIZE, fill, np.float32) for _ in range(count)]
+
+
+def shared(kernel: KernelFunction) -> KernelFunction:
+    """Return a kernel whose launches go to the pool; every group does the whole work."""
+    return attrs.evolve(kernel, grid=(2,), operations=SPLIT_OPERATIONS)
+
+
+@pytest.mark.parametrize("pooled", [(), (0,), (1,), (2,), (0, 1, 2)])
+def test_launches_run_in_order(executor: LLVMExecutor, pooled: Sequence[int]) -> None:
+    plain = [binary(Op.ADD), binary(Op.MUL), binary(Op.SUB)]
+    kernels = ready(executor, *(shared(kernel) if at in pooled else kernel for at, kernel in enumerate(plain)))
+    first, second = buffers(arrays(2))
+    sequence = executor.sequence(
+        [(kernels[0], [0, 1, first]), (kernels[1], [first, first, second]), (kernels[2], [second, 0, 2])]
+    )
+    for value in (1.0, 2.0):
+        (x,), (y,), (out,) = arrays(1, value), arrays(1, 3.0), arrays(1)
+        assert sequence.launch([x, y, out])
+        np.testing.assert_array_equal(out, (value + 3) ** 2 - value)
+
+
+def test_the_executor_says_that_it_can(executor: LLVMExecutor) -> None:
+    assert isinstance(executor, SequencingExecutor)
+
+
+def test_scratch_memory_is_as_large_as_the_largest_kernel_needs(executor: LLVMExecutor) -> None:
+    value = Type(DType.F32)
+
+    def using(size: int) -> KernelFunction:
+        whole = binary(Op.ADD)
+        scratch = DeclareArray("s", DType.F32, size, Region.SCRATCH)
+        last = Const(size - 1, Type(DType.I64))
+        write = Assign(Subscript("s", last, value), Const(0.0, value))
+        return attrs.evolve(whole, name=f"using{size}", body=(scratch, write, *whole.body))
+
+    small, large = ready(executor, using(10), using(10_000))
+    x, y, out = arrays(3, 1.0)
+    assert executor.sequence([(small, [0, 1, 2]), (large, [0, 1, 2])]).launch([x, y, out])
+    np.testing.assert_array_equal(out, 2 * x)
+
+
+@pytest.mark.parametrize("alignment", [4, 64])
+def test_arrays_that_are_not_aligned_are_refused(executor: LLVMExecutor, alignment: int) -> None:
+    (kernel,) = ready(executor, binary(Op.ADD, alignment))
+    sequence = executor.sequence([(kernel, [0, 1, 2])])
+    room = np.zeros(SIZE * 4 + 128, np.uint8)
+    start = -room.ctypes.data % 64
+    aligned = room[start : start + 4 * SIZE].view(np.float32)
+    off = room[start + alignment // 2 :][: 4 * SIZE].view(np.float32)
+    whole = executor.allocate(4 * SIZE).host().view(np.float32)
+    other = executor.allocate(4 * SIZE).host().view(np.float32)
+    whole[:] = other[:] = 1
+    assert not sequence.launch([whole, off, other])
+    assert sequence.launch([whole, other, aligned])
+    np.testing.assert_array_equal(aligned, 2)
+
+
+def test_a_closed_executor_launches_nothing(executor: LLVMExecutor) -> None:
+    (kernel,) = ready(executor, binary(Op.ADD))
+    sequence = executor.sequence([(kernel, [0, 1, 2])])
+    executor.close()
+    with pytest.raises(BackendError) as error:
+        sequence.launch(arrays(3))
+    assert error.value.diagnostics[0].code == "TIL807"
