@@ -90,7 +90,7 @@ def test_what_is_submitted_after_a_failure_fails_alike(commands: Commands) -> No
 
 def test_a_long_chain_that_fails_needs_no_recursion(commands: Commands) -> None:
     native, event = by_user(commands)
-    for _ in range(3000):
+    for _ in range(1200):
         event = marker(commands, event)
     native.set_status(OUT_OF_RESOURCES)
     with pytest.raises(BackendError, match="OUT_OF_RESOURCES"):

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tileir.runtime.interface import DeviceInfo, Options
     from tileir.semtree.ir import KernelFunction
 
-LEAST_KERNELS: Final = 4
-"""Programs have at least so many kernels: each one costs the driver a start of its compiler."""
+KERNELS: Final = 4
+"""Programs have up to so many kernels: fewer cost more starts of the driver's compiler, more leave threads idle."""
 
 
 @attrs.frozen(eq=False)
@@ -112,8 +112,8 @@ class OpenCLCompiler:
 
     def _groups(self, kernels: Sequence[KernelFunction]) -> Iterator[tuple[KernelFunction, ...]]:
         """Yield the kernels of each program. The number of processors has no say, as binaries are kept on disk."""
-        for begin in range(0, len(kernels), LEAST_KERNELS):
-            yield tuple(kernels[begin : begin + LEAST_KERNELS])
+        for begin in range(0, len(kernels), KERNELS):
+            yield tuple(kernels[begin : begin + KERNELS])
 
     def _started(self, kernels: tuple[KernelFunction, ...], source: str, binary: bytes) -> Part:
         future = self._threads.submit(self._program, source, binary)
