@@ -11,6 +11,7 @@ from tileir.core.target import Target
 from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
 from tileir.driver.jit import Jit, evaluate, jit
 from tileir.runtime.context import Context, default_context
+from tileir.runtime.disk_cache import DiskCache
 from tileir.runtime.interface import Backend, DeviceInfo, Options
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.ir import Function
@@ -26,6 +27,7 @@ __all__ = [
     "DType",
     "DeviceInfo",
     "Diagnostic",
+    "DiskCache",
     "Executable",
     "Function",
     "FunctionBuilder",

@@ -5,10 +5,12 @@ import os
 import stat
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import tileir
 from tileir.runtime.disk_cache import (
     BLOCK,
     USAGE,
@@ -192,6 +194,19 @@ def test_dropping_removes_an_entry(cache: DiskCache, log: pytest.LogCaptureFixtu
     cache.drop("library", KEY, "it is gone")
     assert cache.get("library", KEY) is None
     assert "it does not run" in log.text
+
+
+@pytest.mark.parametrize("make", [lambda: DiskCache(5), lambda: DiskCache("x", "y"), lambda: DiskCache("x", -1)])  # type: ignore[arg-type]
+def test_values_of_the_wrong_kind_are_faults(make: Callable[[], DiskCache]) -> None:
+    with pytest.raises(tileir.ArgumentError, match="TIL707"):
+        make()
+    with pytest.raises(tileir.ArgumentError, match=r"tileir\.DiskCache or None, not a value of type str"):
+        tileir.Context(disk_cache="path")  # type: ignore[arg-type]
+
+
+def test_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert DiskCache("here").directory == tmp_path / "here"
 
 
 # Size

@@ -122,6 +122,14 @@ def test_files_of_a_stranger_are_refused(made: Path) -> None:
         pass
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only the super-user gives files away")
+def test_the_super_user_makes_nothing_in_directories_of_others(place: Path) -> None:
+    os.chown(place.parent, 12345, -1)
+    with pytest.raises(UntrustedError, match="belongs to user 12345"), opened(place / "a", create=True):
+        pass
+    assert not place.exists()
+
+
 @pytest.mark.parametrize("bit", OTHERS)
 def test_files_that_others_may_use_are_refused(made: Path, bit: int) -> None:
     with opened(made) as folder:

@@ -183,4 +183,4 @@ def _saved(library: Library) -> Mapping[str, bytes]:
 def _named(kernels: tuple[KernelFunction, ...]) -> str:
     """Return the names of the first kernels, and how many others there are."""
     names = ", ".join(kernel.name for kernel in kernels[:NAMED_KERNELS])
-    return names if len(kernels) <= NAMED_KERNELS else f"{names} and {len(kernels) - NAMED_KERNELS} others"
+    return names if len(kernels) <= NAMED_KERNELS else f"{names} and {len(kernels) - NAMED_KERNELS} more"

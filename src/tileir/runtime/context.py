@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
 from tileir.runtime.cache import Cache
 from tileir.runtime.calls import Calls
@@ -57,6 +57,12 @@ class Context:
 
     def __attrs_post_init__(self) -> None:
         renew_in_children(self)
+
+    @disk_cache.validator
+    def _check_disk_cache(self, _: attrs.Attribute[DiskCache | None], value: object) -> None:
+        if value is not None and not isinstance(value, DiskCache):
+            message = f"disk_cache is a tileir.DiskCache or None, not a value of type {type(value).__name__}"
+            raise ArgumentError((Diagnostic("TIL707", message),))
 
     def renew(self) -> None:
         """Start with a lock that no thread of the parent holds."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.runtime.cache_entry import BrokenEntryError, decode, encode, table_of
 from tileir.runtime.private_directory import OpenDirectory, UntrustedError, opened
 
@@ -93,6 +94,12 @@ def _platform_directory() -> Path:
     return named if named.is_absolute() else Path.home() / ".cache"  # relative ones are to be ignored
 
 
+def _absolute(directory: str | os.PathLike[str]) -> Path:
+    if not isinstance(directory, str | os.PathLike):
+        raise ArgumentError((Diagnostic("TIL707", f"the directory of a cache is a path, not {directory!r}"),))
+    return Path(directory).absolute()
+
+
 @attrs.frozen
 class Entry:
     """What is known of an entry without reading all of it.
@@ -123,10 +130,18 @@ class DiskCache:
         directory: Where it is; the user's alone, or it is not used.
         limit: How many bytes it may hold; those that were not used for longest are dropped.
 
+    Raises:
+        ArgumentError: TIL707, a value is of the wrong kind.
+
     """
 
-    directory: Path
-    limit: int = LIMIT
+    directory: Path = attrs.field(converter=_absolute)
+    limit: int = attrs.field(default=LIMIT)
+
+    @limit.validator
+    def _check_limit(self, _: attrs.Attribute[int], value: object) -> None:
+        if not isinstance(value, int) or value < 0:
+            raise ArgumentError((Diagnostic("TIL707", f"the limit of a cache is a number of bytes, not {value!r}"),))
 
     def get(self, kind: str, key: str) -> Mapping[str, bytes] | None:
         """Return the parts of an entry; None where there is none that can be trusted."""

@@ -128,9 +128,7 @@ def opened(path: Path, *, create: bool = False) -> Iterator[OpenDirectory]:
 
     """
     if create and not path.is_dir():
-        for missing in reversed([place for place in (path, *path.parents) if not place.exists()]):
-            with suppress(FileExistsError):
-                missing.mkdir(mode=0o700)
+        _make(path)
     if not _RELATIVE:
         _check_directory(os.lstat(path), path)
         yield OpenDirectory(path, None)
@@ -146,6 +144,17 @@ def opened(path: Path, *, create: bool = False) -> Iterator[OpenDirectory]:
         yield OpenDirectory(path, descriptor)
     finally:
         os.close(descriptor)
+
+
+def _make(path: Path) -> None:
+    """Make a directory and what is missing above it; the super-user makes none in those of others."""
+    missing = [place for place in (path, *path.parents) if not place.exists()]
+    parent = missing[-1].parent if missing else path.parent
+    if _HAS_OWNERS and os.geteuid() == 0:  # the other could never use it, as after `sudo` without a home of its own
+        _check_owner(parent.stat(), str(parent))
+    for place in reversed(missing):
+        with suppress(FileExistsError):
+            place.mkdir(mode=0o700)
 
 
 def _check_directory(status: os.stat_result, path: Path) -> None:
