@@ -34,8 +34,8 @@ FAST_MATH: Final = (
     "-fno-math-errno",
     "-fno-trapping-math",
 )
-"""Flags where :attr:`tileir.runtime.interface.Options.fast_math` is set. Infinities and NaN keep their meaning, and sums
-are not put together anew, which would undo the roundings that mathematical functions rely on."""
+"""Flags where :attr:`tileir.runtime.interface.Options.fast_math` is set. Infinities and NaN keep their meaning, and
+sums are not put together anew, which would undo the roundings that mathematical functions rely on."""
 
 _NATIVE: Final = ("-march=native", "-mcpu=native")
 _MACRO: Final = re.compile(r"#define (\w+) ?(.*)")

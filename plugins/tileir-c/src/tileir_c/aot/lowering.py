@@ -1,0 +1,93 @@
+"""From a Tile function to kernels for a processor that need not be this one, without a C compiler.
+
+The way down belongs to tileir, which compiles for devices. So a device is described here that only emits: it is
+offered to a context of its own, and what the context compiled has the kernels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import attrs
+
+import tileir
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.discovery import Registry
+from tileir.runtime.interface import Backend, DeviceInfo
+from tileir_c.compiler import whole
+from tileir_c.device import target
+from tileir_c.emitter import emit
+from tileir_c.executor import HostBuffer, allocate
+from tileir_c.library import CLibrary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.runtime.interface import Event
+    from tileir.semtree.ir import KernelFunction, Program
+
+NAME = "c-source"
+"""The back end's name, and the stem of its only device."""
+
+
+def lower(function: tileir.Function | str, types: Mapping[str, tileir.TensorType], vector_bytes: int) -> Program:
+    """Return the kernels of a function for a processor with vectors of some width, one thread and usual caches.
+
+    Raises:
+        TileError: the function is wrong or does not fit the types of its inputs.
+
+    """
+    processor = attrs.evolve(target({}, 1), name=NAME, vector_bytes=vector_bytes)
+    device = DeviceInfo(f"{NAME}.0", "any processor", NAME, target=processor)
+    backend = Backend(
+        NAME, lambda: (device,), lambda _device, _options: _Emitter(), lambda _device, _options: _Nowhere()
+    )
+    with tileir.Context(registry=Registry.of(backend), disk_cache=None) as context:
+        return tileir.compile(function, types, device=device.id, context=context).sem
+
+
+@attrs.frozen
+class _Emitter:
+    """A compiler whose libraries have a source and no code."""
+
+    identity: str = NAME
+
+    def build(self, kernels: Sequence[KernelFunction]) -> CLibrary:
+        emitted = emit(kernels)
+        return CLibrary(tuple(kernels), whole(emitted), b"", emitted.scratch_bytes)
+
+    def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> CLibrary:
+        return CLibrary.restore(tuple(kernels), parts)
+
+
+@attrs.frozen
+class _Nowhere:
+    """An executor whose kernels cannot be launched."""
+
+    def allocate(self, nbytes: int) -> HostBuffer:
+        return allocate(nbytes)
+
+    def wrap(self, array: Any) -> None:
+        """No array can be used in place."""
+
+    def prepare(self, library: CLibrary, index: int) -> _Unlaunchable:
+        return _Unlaunchable()
+
+    def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> NoReturn:
+        _refuse()
+
+    def close(self) -> None:
+        """There is nothing to wait for."""
+
+
+@attrs.frozen
+class _Unlaunchable:
+    def run(self, buffers: Sequence[Any], after: Sequence[Event] = ()) -> NoReturn:
+        _refuse()
+
+    def launch(self, buffers: Sequence[Any]) -> NoReturn:
+        _refuse()
+
+
+def _refuse() -> NoReturn:
+    raise BackendError((Diagnostic("TIL804", f"device {NAME}.0 only emits code; run it with the device c.0"),))

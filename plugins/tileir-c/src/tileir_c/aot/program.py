@@ -1,0 +1,210 @@
+"""A program of kernels as one public function of C, with the header that declares it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from tileir.core.names import NameScope
+from tileir.core.text import Writer
+from tileir.runtime.placement import place
+from tileir.semtree.ir import BufferRole
+from tileir_c.emitter import HEADER, comment_line, emit
+from tileir_c.identifiers import RESERVED, identifier, identifiers
+from tileir_c.layout import ALIGNMENT, aligned
+from tileir_c.spelling import MEMORY, constant
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.semtree.ir import Buffer, Launch, Program
+    from tileir_c.emitter import Source
+
+FLAGS: Final = "-std=c11 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-strict-aliasing"
+"""How to compile the source: without the first of the -f flags a compiler may change results, the others are for speed
+and for a workspace that holds numbers of several types one after the other."""
+
+_NUMBERS_IN_LINE: Final = 12
+
+
+@attrs.frozen
+class Interface:
+    """What the public function of a program is called, takes and needs.
+
+    Attributes:
+        name: Its name, an identifier of C.
+        inputs: The buffers that it reads, in declared order.
+        outputs: The buffers that it writes, likewise.
+        parameters: The identifier of each of these buffers.
+        workspace_bytes: Memory that it needs meanwhile.
+        workspace_alignment: What the address of that memory must be a multiple of.
+
+    """
+
+    name: str
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    parameters: Mapping[str, str]
+    workspace_bytes: int
+    workspace_alignment: int
+
+    @property
+    def macro(self) -> str:
+        """The first part of the names of its macros."""
+        return self.name.upper()
+
+    def declaration(self) -> list[str]:
+        """Return the lines of its declaration, without what ends it."""
+        types = [(f"const {MEMORY[buffer.dtype]}", buffer) for buffer in self.inputs]
+        types += [(MEMORY[buffer.dtype], buffer) for buffer in self.outputs]
+        lines = [f"    {kind} *{self.parameters[buffer.name]}," for kind, buffer in types]
+        return [f"void {self.name}(", *lines, "    void *workspace)"]
+
+
+@attrs.frozen
+class Ahead:
+    """A program in C.
+
+    Attributes:
+        interface: Its public function.
+        header: The text of ``NAME.h``.
+        source: The text of ``NAME.c``.
+
+    """
+
+    interface: Interface
+    header: str
+    source: str
+
+
+def ahead(program: Program, name: str, text: str = "") -> Ahead:
+    """Return a program in C; ``text`` says in comments what it computes."""
+    emitted = emit(program.kernels)
+    placement = place(program)
+    scratch = max(map(aligned, emitted.scratch_bytes), default=0)
+    temporaries = aligned(placement.peak_bytes)
+    external = [b for b in program.buffers if b.role in (BufferRole.INPUT, BufferRole.OUTPUT)]
+    scope = NameScope.of(RESERVED)
+    function = scope.fresh(identifier(name))
+    needed = [param.alignment for kernel in program.kernels for param in kernel.params]
+    interface = Interface(
+        function,
+        tuple(buffer for buffer in external if buffer.role is BufferRole.INPUT),
+        tuple(buffer for buffer in external if buffer.role is BufferRole.OUTPUT),
+        identifiers((buffer.name for buffer in external), scope),
+        temporaries + scratch,
+        max(ALIGNMENT, *needed) if needed else ALIGNMENT,
+    )
+    offsets = {temporary: found.offset for temporary, found in placement.places.items()}
+    body = _Body(program, emitted, interface, offsets, temporaries, scope)
+    return Ahead(interface, _header(interface, text), body.source())
+
+
+def _header(interface: Interface, text: str) -> str:
+    guard = f"{interface.macro}_H"
+    out = Writer()
+    out.line(
+        "// Made by tileir-c. Arrays are dense and row-major; f16 and bf16 are passed as their bits, bool as 0 or 1."
+    )
+    for line in text.splitlines():
+        out.line(comment_line(line) if line.strip() else "//")
+    for line in (f"#ifndef {guard}", f"#define {guard}", "", "#include <stddef.h>", "#include <stdint.h>", ""):
+        out.line(line)
+    out.line(f"#define {interface.macro}_WORKSPACE_BYTES {interface.workspace_bytes}")
+    out.line(f"#define {interface.macro}_WORKSPACE_ALIGNMENT {interface.workspace_alignment}")
+    out.line()
+    for line in ("#ifdef __cplusplus", 'extern "C" {', "#endif", ""):
+        out.line(line)
+    out.line(f"// Return {interface.macro}_WORKSPACE_BYTES.")
+    out.line(f"size_t {interface.name}_workspace_bytes(void);")
+    out.line()
+    for what, buffers in (("Read", interface.inputs), ("Write", interface.outputs)):
+        for buffer in buffers:
+            sizes = ", ".join(map(str, buffer.shape))
+            out.line(f"// {what} {interface.parameters[buffer.name]}: {buffer.dtype.value}[{sizes}].")
+    out.line(
+        "// No output may overlap another array. Nothing is kept between calls, so that several threads may call this,"
+    )
+    out.line("// each with outputs and a workspace of its own; where that has 0 bytes it may be NULL.")
+    for line in interface.declaration()[:-1]:
+        out.line(line)
+    out.line(f"{interface.declaration()[-1]};")
+    for line in ("", "#ifdef __cplusplus", "}", "#endif", "", f"#endif // {guard}"):
+        out.line(line)
+    return out.text()
+
+
+@attrs.frozen
+class _Body:
+    """The source of a program.
+
+    ``offsets`` are those of temporaries in the workspace, whose first ``temporaries`` bytes they fill.
+    """
+
+    program: Program
+    emitted: Source
+    interface: Interface
+    offsets: Mapping[str, int]
+    temporaries: int
+    scope: NameScope
+
+    def source(self) -> str:
+        name = self.interface.name
+        constants = {buffer.name: buffer for buffer in self.program.buffers if buffer.role is BufferRole.CONSTANT}
+        spelt = identifiers((f"constant {constant}" for constant in constants), self.scope)
+        out = Writer()
+        for number, constant_buffer in enumerate(constants.values()):
+            _constant(out, constant_buffer, list(spelt.values())[number])
+        out.line(f"size_t {name}_workspace_bytes(void) {{ return {self.interface.macro}_WORKSPACE_BYTES; }}")
+        out.line()
+        *lines, last = self.interface.declaration()
+        for line in (*lines, f"{last} {{"):
+            out.line(line)
+        with out.indented():
+            self._memory(out)
+            arrays = dict(zip(constants, spelt.values(), strict=True)) | dict(self.interface.parameters)
+            for launch in self.program.launches:
+                self._launch(out, launch, arrays)
+        out.line("}")
+        intro = f'// Compile with: cc {FLAGS} -march=native -c {name}.c\n#include "{name}.h"\n\n'
+        parts = (intro, HEADER, self.emitted.prelude, *(f"{text}\n" for text in self.emitted.functions), out.text())
+        return "".join(parts)
+
+    def _memory(self, out: Writer) -> None:
+        launched = {argument for launch in self.program.launches for argument in launch.arguments}
+        for buffer in (*self.interface.inputs, *self.interface.outputs):
+            if buffer.name not in launched:
+                out.line(f"(void){self.interface.parameters[buffer.name]};")
+        if self.interface.workspace_bytes:
+            out.line("unsigned char *const memory = (unsigned char *)workspace;")
+        else:
+            out.line("(void)workspace;")
+
+    def _launch(self, out: Writer, launch: Launch, arrays: Mapping[str, str]) -> None:
+        kernel, number = self.program.kernels[launch.kernel], launch.kernel
+        words = []
+        for param, argument in zip(kernel.params, launch.arguments, strict=True):
+            if argument in self.offsets:
+                words.append(f"({MEMORY[param.dtype]} *)(memory + {self.offsets[argument]})")
+            else:
+                words.append(arrays[argument])
+        scratch = f"memory + {self.temporaries}" if self.emitted.scratch_bytes[number] else "NULL"
+        words += [scratch, "0", str(math.prod(kernel.grid))]
+        out.line(f"{self.emitted.names[number]}({', '.join(words)});")
+
+
+def _constant(out: Writer, buffer: Buffer, name: str) -> None:
+    """Define an array by its values, so that it is the same on processors of either byte order."""
+    data = np.frombuffer(bytes.fromhex(buffer.data), buffer.dtype.numpy.newbyteorder("<"))
+    values = [constant(value, buffer.dtype) for value in data.astype(buffer.dtype.numpy).tolist()]
+    kind = "1" if buffer.dtype.is_bool else ""
+    words = [("1" if value == "true" else "0") if kind else value for value in values] or ["0"]
+    out.line(f"static const {MEMORY[buffer.dtype]} {name}[] = {{")
+    with out.indented():
+        for start in range(0, len(words), _NUMBERS_IN_LINE):
+            out.line(f"{', '.join(words[start : start + _NUMBERS_IN_LINE])},")
+    out.line("};")
+    out.line()
