@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.dtype import DType
-from tileir_opencl.helpers import define
+from tileir_opencl.definitions import define
 from tileir_opencl.integers import reinterpreted
 from tileir_opencl.logic import both, choice, compared, either
 from tileir_opencl.spelling import BIT_AND, HALVES, UNARY, register, vector

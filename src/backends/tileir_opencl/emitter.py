@@ -29,7 +29,7 @@ from tileir.semtree.ir import (
 from tileir.semtree.rewrite import expressions, kernel_names, statements, walk
 from tileir_opencl.expressions import Environment
 from tileir_opencl.facts import Fact
-from tileir_opencl.floats import FAST, NATIVE
+from tileir_opencl.floats import FAST, NATIVE, SINGLE
 from tileir_opencl.lanes import split_lanes
 from tileir_opencl.layout import ALIGNMENT, layout
 from tileir_opencl.memory import Place
@@ -61,7 +61,7 @@ def emit(kernels: Sequence[KernelFunction], features: Features, *, fast_math: bo
         BackendError: TIL804, kernels need what the device lacks; one diagnostic for each.
 
     """
-    native = FAST if fast_math else NATIVE
+    native = FAST if fast_math else NATIVE if features.fp64 else SINGLE
     ready = [split_lanes(expand_kernel(kernel, native), features) for kernel in kernels]
     used = [_dtypes(kernel) for kernel in ready]
     _check(kernels, used, features)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir_opencl.conversions import rounded
-from tileir_opencl.helpers import define
+from tileir_opencl.definitions import define
 from tileir_opencl.logic import choice, compared, either
 from tileir_opencl.spelling import HALVES, INFIX, UNARY, register
 from tileir_opencl.text import Value, call, infix
@@ -43,7 +43,10 @@ _FUNCTIONS: Final[Mapping[Op, str]] = MappingProxyType(
 NATIVE: Final = frozenset({Op.RSQRT})
 """Operations with an expansion that every device computes at least as accurately: ``rsqrt`` errs by 2 ulp at most."""
 
-FAST: Final = NATIVE | {Op.EXP, Op.LOG, Op.SIN, Op.COS, Op.TAN}
+SINGLE: Final = NATIVE | {Op.SIN, Op.COS, Op.TAN}
+"""For devices without f64, which these expansions need in f32; OpenCL's own err by 4, 4 and 5 ulp at most."""
+
+FAST: Final = SINGLE | {Op.EXP, Op.LOG}
 """Those that have a ``native_`` function, for ``fast_math``; f64 takes the ordinary one."""
 
 _INEXACT: Final = frozenset({*_INFIX, Op.SQRT, Op.FMA, *FAST})
