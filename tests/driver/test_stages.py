@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import re
 
+import attrs
 import pytest
 
+import tileir_llvm
+from strategies.opencl_device import device as opencl_device
 from tileir.core.dtype import DType
-from tileir.core.errors import TileError
+from tileir.core.errors import BackendError, TileError
 from tileir.driver.stages import ALL, STAGES, listing, stage_text, texts_after
 from tileir.passes import pipeline
 from tileir.passes.catalog import parse_pipeline
+from tileir.runtime.context import Context
 from tileir.stripe.parser import parse as parse_stripe
 from tileir.tile.parser import parse
 from tileir.typed.ir import TensorType
@@ -63,6 +67,21 @@ def test_a_pipeline_is_text_or_json_or_a_name() -> None:
         for passes in ("accumulate", pipeline.to_json(parse_pipeline("accumulate")), "plain")
     ]
     assert texts[0] == texts[1] == texts[2]
+
+
+def test_code_is_listed_in_the_form_of_the_device() -> None:
+    assert listing(FUNCTION, TYPES, None, passes=None, device="llvm") == listing(
+        FUNCTION, TYPES, "llvm", passes=None, device="llvm"
+    )
+    assert "__kernel" in listing(FUNCTION, TYPES, None, passes=None, device=opencl_device().id)
+
+
+def test_a_back_end_without_generated_code_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tileir_llvm.BACKEND", attrs.evolve(tileir_llvm.BACKEND, forms=()))
+    context = Context()
+    monkeypatch.setattr("tileir.driver.stages.default_context", lambda: context)
+    with pytest.raises(BackendError, match="'llvm' shows no generated code"):
+        listing(FUNCTION, TYPES, None, passes=None, device="llvm")
 
 
 def test_code_is_listed_for_a_pipeline() -> None:

@@ -134,12 +134,14 @@ def print_(
 @commands.command()
 @_file
 @_values
-@click.option("--target", "form", default="llvm", show_default=True, help="Form of the code, such as `llvm` or `asm`.")
+@click.option(
+    "--target", "form", help="Form of the code, such as `llvm`, `asm` or `opencl`; by default the device's own."
+)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of printing.")
 @_passes
 @_device
 def emit(
-    file: Path, values: tuple[str, ...], form: str, output: Path | None, passes: str | None, device: str | None
+    file: Path, values: tuple[str, ...], form: str | None, output: Path | None, passes: str | None, device: str | None
 ) -> None:
     """Compile FILE for a device and print the generated code."""
     function = _read(file)

@@ -76,6 +76,11 @@ class Executable:
         """The assembly of the kernels, where the back end makes it."""
         return self.listing("asm")
 
+    @property
+    def opencl(self) -> str:
+        """The OpenCL C source of the kernels, where the back end makes it."""
+        return self.listing("opencl")
+
     def listing(self, form: str) -> str:
         """Return generated code as text.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.errors import fail
+from tileir.core.errors import BackendError, Diagnostic, fail
 from tileir.driver.compiler import compile_stages
 from tileir.driver.executable import compile_for
 from tileir.passes.base import run
@@ -80,11 +80,21 @@ def texts_after(
 
 
 def listing(
-    function: Function, types: Mapping[str, TensorType], form: str, *, passes: str | None, device: str | None
+    function: Function, types: Mapping[str, TensorType], form: str | None, *, passes: str | None, device: str | None
 ) -> str:
-    """Return the code that a device's back end generates, as text."""
+    """Return the code that a device's back end generates, as text; without a form, its first one.
+
+    Raises:
+        BackendError: TIL806, the back end has no such form, or none at all.
+    """
     _need_types(function, types)
-    return compile_for(function, types, default_context(), device, passes=passes).listing(form)
+    executable = compile_for(function, types, default_context(), device, passes=passes)
+    if form is None:
+        backend = default_context().registry.backend(executable.device.backend)
+        if not backend.forms:
+            raise BackendError((Diagnostic("TIL806", f"back end {backend.name!r} shows no generated code"),))
+        form = backend.forms[0]
+    return executable.listing(form)
 
 
 def _need_types(function: Function, types: Mapping[str, TensorType]) -> None:
