@@ -13,8 +13,8 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir_opencl.facts import Fact, exact
 from tileir_opencl.definitions import define
+from tileir_opencl.facts import Fact, exact
 from tileir_opencl.logic import both, choice, compared, differ, either, negated
 from tileir_opencl.spelling import INFIX, MEMORY, SUM, UNARY, lane_constant, register, vector
 from tileir_opencl.text import Value, call, infix, integer
