@@ -51,6 +51,13 @@ def batches(subject: Subject, request: pytest.FixtureRequest) -> Batches:
     return Batches(subject, request.config.getoption("--batch"))
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make as many tests of generated programs as are asked for."""
+    if "position" in metafunc.fixturenames:
+        start, count = (metafunc.config.getoption(option) for option in ("--start", "--programs"))
+        metafunc.parametrize("position", range(count), ids=[str(start + number) for number in range(count)])
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Name the device."""
     return [f"tileir back end: {config.getoption('--backend')}"]

@@ -139,7 +139,8 @@ class Executor:
         self.scheduler.close()
 
 
-DEVICE: Final = DeviceInfo("reference.0", "interpreter of kernels", "reference", target=Target("reference"))
+TARGET: Final = Target("reference", group_threads=256, local_bytes=1 << 16)
+DEVICE: Final = DeviceInfo("reference.0", "interpreter of kernels", "reference", target=TARGET)
 
 BACKEND: Final[Backend[Library]] = Backend(
     "reference", lambda: (DEVICE,), lambda _device, _options: Compiler(), lambda _device, _options: Executor(),

@@ -1,0 +1,139 @@
+"""Programs made from the tables of dtypes, operations, aggregations and combinations: every row, none by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.errors import TileError
+from tileir.core.ops import OPS, Op
+from tileir.testing.closeness import bound
+from tileir.testing.evaluated import Evaluated
+from tileir.testing.values import small, special, to_cast
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.testing.values import Array
+
+_UNARY: Final = (
+    *(f"{op.value}(A)" for op, info in OPS.items() if info.arity == 1),
+    "recip(A)", "relu(A)", "sign(A)", "logical_not(A)", "quantize(A)", "reverse_grad(A, 1)",
+    *(f"as_float(A, {bits})" for bits in (16, 32, 64)),
+    *(f"as_{kind}(A, {bits})" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+)  # fmt: skip
+_BINARY: Final = (
+    *(f"{op.value}(A, B)" for op, info in OPS.items() if info.arity == 2),
+    "logical_and(A, B)", "logical_or(A, B)", "where(A, B, A)", "cond(A < B, A, B)",
+)  # fmt: skip
+_AGGREGATIONS: Final = {"S": "+", "P": "*", "X": ">", "N": "<"}
+_COMBINATIONS: Final = {
+    "none": "A[i, k]",
+    "add": "A[i, k] + B[k, j]",
+    "mul": "A[i, k] * B[k, j]",
+    "eq": "A[i, k] == B[k, j]",
+    "cond": "A[i, k] == B[k, j] ? C[i, j]",
+}
+
+
+def transfers() -> Iterator[Evaluated]:
+    """Yield, for each dtype, programs that pass values in and out, some with no element and some with no axis."""
+    for dtype in DType:
+        values = special(dtype)
+        inputs = {"A": values, "B": values[:0], "C": np.asarray(values[-1])}
+        yield Evaluated(f"transfers_{dtype.value}", "function (A, B, C) -> (R, S, T) { R = A; S = B; T = C; }", inputs)
+
+
+def casts() -> Iterator[Evaluated]:
+    """Yield, for each dtype, a program that casts it to all dtypes."""
+    for dtype in DType:
+        expressions = {f"R{other.value.upper()}": f"as_{other.value}(A)" for other in DType}
+        yield _program(f"casts_{dtype.value}", expressions, {"A": to_cast(dtype)})
+
+
+def promotions() -> Iterator[Evaluated]:
+    """Yield, for each dtype, a program that adds it to, compares it with, and selects between it and all dtypes."""
+    for dtype in DType:
+        inputs = {"A": small(dtype, 5, seed=1), "C": small(DType.I32, 5, seed=3)}
+        inputs.update({f"B{other.value.upper()}": small(other, 5, seed=2) for other in DType})
+        expressions = {}
+        for other in DType:
+            name = other.value.upper()
+            expressions[f"S{name}"] = f"A + B{name}"
+            expressions[f"L{name}"] = f"A <= B{name}"
+            expressions[f"W{name}"] = f"C > 0 ? A : B{name}"
+        yield _program(f"promotions_{dtype.value}", expressions, inputs)
+
+
+def functions() -> Iterator[Evaluated]:
+    """Yield, for each dtype, all functions of one argument at special values, and of two at all pairs of them."""
+    for dtype in DType:
+        values = special(dtype)
+        for kind, texts, inputs in (
+            ("unary", _UNARY, {"A": values}),
+            ("binary", _BINARY, {"A": values[:, None], "B": values[None, :]}),
+        ):
+            expressions = {f"R{number}": text for number, text in enumerate(texts) if _is_legal(text, inputs)}
+            ulps = {name: _bound(text, dtype) for name, text in expressions.items()}
+            yield _program(f"{kind}_{dtype.value}", expressions, inputs, ulps)
+
+
+def contractions() -> Iterator[Evaluated]:
+    """Yield, for each dtype, contractions; for i32 and f32 every aggregation with every combination."""
+    for dtype in DType:
+        inputs = {"A": small(dtype, 4, 3, seed=1), "B": small(dtype, 3, 5, seed=2), "C": small(dtype, 4, 5, seed=3)}
+        every = dtype in (DType.I32, DType.F32)
+        body, outputs = [], []
+        for combination, text in _COMBINATIONS.items():
+            for name, symbol in _AGGREGATIONS.items():
+                if every or (combination, name) in (("mul", "S"), ("none", "P"), ("add", "X"), ("cond", "N")):
+                    indices, sizes = ("i", "4") if combination == "none" else ("i, j", "4, 5")
+                    outputs.append(f"{name}{combination.upper()}")
+                    body.append(f"{outputs[-1]}[{indices} : {sizes}] = {symbol}({text});")
+        outputs.append("T")
+        body.append("T[j, i : 5, 4] = =(C[i, j]);")
+        text = f"function ({', '.join(inputs)}) -> ({', '.join(outputs)}) {{ {' '.join(body)} }}"
+        yield Evaluated(f"contractions_{dtype.value}", text, inputs)
+
+
+def _program(
+    name: str, expressions: Mapping[str, str], inputs: dict[str, Array], ulps: Mapping[str, float] | None = None
+) -> Evaluated:
+    body = " ".join(f"{output} = {text};" for output, text in expressions.items())
+    text = f"function ({', '.join(inputs)}) -> ({', '.join(expressions)}) {{ {body} }}"
+    return Evaluated(name, text, inputs, ulps or {})
+
+
+def _is_legal(expression: str, inputs: Mapping[str, Array]) -> bool:
+    """Return whether inference takes an expression; shifts of bool, for one, it does not."""
+    types = {name: TensorType(_dtype(array), array.shape) for name, array in inputs.items()}
+    try:
+        infer(parse(f"function ({', '.join(inputs)}) -> (R) {{ R = {expression}; }}"), types)
+    except TileError:
+        return False
+    return True
+
+
+def _dtype(array: Array) -> DType:
+    return next(dtype for dtype in DType if dtype.numpy == array.dtype)
+
+
+def _bound(expression: str, dtype: DType) -> float:
+    """Return the bound of an expression that is one operation; integers compute in f32, or f64 where they are wide."""
+    name = expression.partition("(")[0]
+    operation = next((op for op in Op if op.value == name), None)
+    if operation is None:
+        return 0.0
+    if dtype.is_float:
+        return bound(operation, dtype)
+    return bound(operation, DType.F64 if dtype.bits == 64 else DType.F32)
+
+
+DTYPE_PROGRAMS: Final = (*transfers(), *casts(), *promotions())
+FUNCTION_PROGRAMS: Final = tuple(functions())
+CONTRACTION_PROGRAMS: Final = tuple(contractions())

@@ -1,0 +1,19 @@
+"""Every aggregation with every combination, on every dtype."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tileir.testing.tables import CONTRACTION_PROGRAMS
+
+if TYPE_CHECKING:
+    from tileir.testing.batches import Batches
+
+NAMES = [program.name for program in CONTRACTION_PROGRAMS]
+
+
+@pytest.mark.parametrize("index", range(len(NAMES)), ids=NAMES)
+def test_contractions(batches: Batches, index: int) -> None:
+    batches.check(CONTRACTION_PROGRAMS, index)

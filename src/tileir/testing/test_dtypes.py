@@ -1,0 +1,17 @@
+"""Every dtype: in and out, cast to every other, promoted with every other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tileir.testing.tables import DTYPE_PROGRAMS
+
+if TYPE_CHECKING:
+    from tileir.testing.batches import Batches
+
+
+@pytest.mark.parametrize("index", range(len(DTYPE_PROGRAMS)), ids=[program.name for program in DTYPE_PROGRAMS])
+def test_dtypes(batches: Batches, index: int) -> None:
+    batches.check(DTYPE_PROGRAMS, index)

@@ -1,0 +1,105 @@
+"""What is wrong is refused with a diagnostic, and never harms the process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tileir.core.errors import BackendError, TileError
+from tileir.runtime.interface import Options
+from tileir.testing.gates import INCREMENT, numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.testing.subject import Subject
+
+
+def code_of(caught: pytest.ExceptionInfo[TileError]) -> str:
+    return caught.value.diagnostics[0].code
+
+
+@pytest.mark.parametrize("sizes", [(), (4000,), (4000, 4000, 4000), (4000, 3999), (0, 4000)], ids=str)
+def test_buffers_that_do_not_fit_are_refused(subject: Subject, sizes: tuple[int, ...]) -> None:
+    kernel = subject.prepared(subject.kernel(INCREMENT))
+    buffers = [subject.executor.allocate(size) for size in sizes]
+    for run in (kernel.launch, lambda given: kernel.run(given).wait()):
+        with pytest.raises(TileError) as caught:
+            run(buffers)
+        assert code_of(caught) == "TIL706"
+
+
+def test_larger_buffers_are_fine(subject: Subject) -> None:
+    source, target = subject.upload(np.append(numbers(), numbers())), subject.executor.allocate(10_000)
+    subject.prepared(subject.kernel(INCREMENT)).launch([target, source])
+    np.testing.assert_array_equal(subject.download(target, numbers()), numbers(1))
+
+
+def test_a_closed_executor_says_so(subject: Subject) -> None:
+    executor = subject.fresh_executor()
+    library = subject.compiler.build([subject.kernel(INCREMENT)])
+    kernel = executor.prepare(library, 0)
+    buffers = [executor.allocate(4000), executor.allocate(4000)]
+    executor.copy(numbers(), buffers[1]).wait()
+    executor.close()
+    attempts: list[Callable[[], object]] = [
+        lambda: kernel.launch(buffers),
+        lambda: kernel.run(buffers).wait(),
+        lambda: executor.copy(numbers(), buffers[0]).wait(),
+    ]
+    for attempt in attempts:
+        with pytest.raises(BackendError) as caught:
+            attempt()
+        assert code_of(caught) == "TIL807"
+
+
+def test_closing_waits_for_all_work(subject: Subject) -> None:
+    executor = subject.fresh_executor()
+    kernel = executor.prepare(subject.compiler.build([subject.kernel(INCREMENT)]), 0)
+    one, other = executor.allocate(4000), executor.allocate(4000)
+    events = [executor.copy(numbers(), one)]
+    for _ in range(10):
+        events.append(kernel.run([other, one], events[-1:]))
+        one, other = other, one
+    executor.close()
+    assert all(event.done for event in events)
+    executor.close()
+
+
+def test_an_unknown_form_of_code_is_refused(subject: Subject) -> None:
+    library = subject.compiler.build([subject.kernel(INCREMENT)])
+    with pytest.raises(BackendError) as caught:
+        library.listing("no such form")
+    assert code_of(caught) == "TIL806"
+
+
+SPOILERS: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda code: code[:0],
+    "half": lambda code: code[: len(code) // 2],
+    "shifted": lambda code: b"\0" + code,
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILERS.values(), ids=list(SPOILERS))
+def test_spoilt_libraries_are_refused_or_harmless(subject: Subject, spoil: Callable[[bytes], bytes]) -> None:
+    kernels = [subject.kernel(INCREMENT)]
+    parts = subject.compiler.build(kernels).save()
+    compiler = subject.backend.compiler(subject.device, Options())
+    for name in parts:
+        try:
+            library = compiler.load(kernels, {**parts, name: spoil(parts[name])})
+            kernel = subject.executor.prepare(library, 0)
+        except BackendError as error:
+            assert error.diagnostics[0].code == "TIL806"  # noqa: PT017  both outcomes are right
+            continue
+        source, target = subject.upload(numbers()), subject.blank(numbers())
+        kernel.launch([target, source])
+        np.testing.assert_array_equal(subject.download(target, numbers()), numbers(1))
+
+
+def test_parts_of_something_else_are_refused(subject: Subject) -> None:
+    with pytest.raises(BackendError) as caught:
+        subject.compiler.load([subject.kernel(INCREMENT)], {"a part of something else": b"\0" * 100})
+    assert code_of(caught) == "TIL806"

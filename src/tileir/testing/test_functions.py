@@ -1,0 +1,18 @@
+"""Every builtin function on every dtype, at special values; floats within the bounds of the expansions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tileir.testing.tables import FUNCTION_PROGRAMS
+
+if TYPE_CHECKING:
+    from tileir.testing.subject import Subject
+
+
+@pytest.mark.parametrize("index", range(len(FUNCTION_PROGRAMS)), ids=[program.name for program in FUNCTION_PROGRAMS])
+def test_functions(subject: Subject, index: int) -> None:
+    program = FUNCTION_PROGRAMS[index]
+    program.check(subject.run(program.text, program.inputs))
