@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -65,9 +66,11 @@ def test_native_code_counts_by_its_time(package: Path) -> None:
     assert _digest() not in (before, None)
 
 
-def test_sources_newer_than_the_process_have_none(package: Path) -> None:
+def test_sources_newer_than_the_process_have_none(package: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tileir.cache")
     _write(package / "inner" / "part.py", "y = 2\n", module._STARTED + 1)
     assert _digest() is None
+    assert "part.py is newer" in caplog.text
 
 
 def test_a_module_of_one_file_has_one(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:

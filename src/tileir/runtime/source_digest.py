@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tileir.runtime.disk_cache import cache_log
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -30,6 +32,7 @@ def source_digest(package: str) -> str | None:
     for name, path in files:
         status = path.stat()
         if status.st_mtime > _STARTED:
+            cache_log().info("not used for %s: %s is newer than this process", package, path)
             return None
         digest.update(f"{name}\0{status.st_size}\0".encode())
         if path.suffix == ".py":
@@ -37,7 +40,10 @@ def source_digest(package: str) -> str | None:
             sources += 1
         else:
             digest.update(f"{status.st_mtime_ns}\0".encode())
-    return digest.hexdigest() if sources else None
+    if not sources:
+        cache_log().info("not used for %s: it has no sources", package)
+        return None
+    return digest.hexdigest()
 
 
 def _files(package: str) -> Iterator[tuple[str, Path]]:
