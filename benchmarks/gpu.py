@@ -1,0 +1,176 @@
+"""What memory bounds, on an OpenCL device: device time by profiling, caches flushed between runs; medians.
+
+    python benchmarks/gpu.py --device opencl.0 --json result.json
+
+The yardstick is a hand-written copy kernel, four floats for each work item, measured in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+import tileir
+
+COPY = """
+__kernel void copy(__global float4* restrict out, __global const float4* restrict in)
+{
+  out[get_global_id(0)] = in[get_global_id(0)];
+}
+"""
+
+LARGE = (1 << 26,)
+ROWS = (16384, 4096)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """``traffic`` counts float arrays of the first input's size that must move."""
+
+    name: str
+    text: str
+    shapes: tuple[tuple[int, ...], ...]
+    traffic: float
+
+
+WORKLOADS = (
+    Workload("scale 2^26", "function (A[N]) -> (O) { O = A * 2.0; }", (LARGE,), 2),
+    Workload(
+        "tanh(a*b+c)*sigmoid(d) 2^26",
+        "function (A[N], B[N], C[N], D[N]) -> (O) { O = tanh(A * B + C) * sigmoid(D); }",
+        (LARGE,) * 4,
+        5,
+    ),
+    Workload("sum axis 1", "function (A[M, N]) -> (O) { O[m : M] = +(A[m, n]); }", (ROWS,), 1),
+    Workload("sum axis 0", "function (A[M, N]) -> (O) { O[n : N] = +(A[m, n]); }", (ROWS,), 1),
+    Workload("max of all", "function (A[M, N]) -> (O) { O[] = >(A[m, n]); }", (ROWS,), 1),
+    Workload("transpose 8192", "function (A[M, N]) -> (O) { O[n, m : N, M] = =(A[m, n]); }", ((8192, 8192),), 2),
+    Workload(
+        "softmax",
+        """function (A[M, N]) -> (O) {
+            X[m, 0 : M, 1] = >(A[m, n]);
+            E = exp(A - X);
+            S[m, 0 : M, 1] = +(E[m, n]);
+            O = E / S;
+        }""",
+        (ROWS,),
+        2,
+    ),
+)
+"""The tables of others are for the same sizes: f32 arrays of 2^26 elements."""
+
+
+def copy_rate(device: cl.Device, runs: int) -> float:
+    """Return bytes read and written in a second by the yardstick."""
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+    source, target = (cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * LARGE[0]) for _ in range(2))
+    cl.enqueue_fill_buffer(queue, source, np.full(1, 1.5, np.float32), 0, 4 * LARGE[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pyopencl warns of whatever the driver says, on success too
+        kernel = cl.Kernel(cl.Program(context, COPY).build(), "copy")
+    times = []
+    for _ in range(runs + 2):
+        cl.enqueue_fill_buffer(queue, target, np.zeros(1, np.float32), 0, 4 * LARGE[0])
+        event = kernel(queue, (LARGE[0] // 4,), (256,), target, source)
+        event.wait()
+        times.append((event.profile.end - event.profile.start) * 1e-9)
+    return 8 * LARGE[0] / statistics.median(times[2:])
+
+
+def measure(workload: Workload, device: tileir.DeviceInfo, runs: int) -> dict[str, Any]:
+    """Return seconds of the device for one workload, and its error against the same text on the default device."""
+    context = tileir.Context()
+    executor = context.executor(device)
+    generator = np.random.default_rng(0)
+    inputs = [generator.standard_normal(shape, np.float32) for shape in workload.shapes]
+    compiled = tileir.compile(workload.text, inputs, device=device, context=context)
+    program = compiled.sem
+    library = context.compiler(device).build(program.kernels)
+    kernels = [executor.prepare(library, index) for index in range(len(program.kernels))]
+    memory = {b.name: executor.allocate(b.elements * b.dtype.itemsize) for b in program.buffers}
+    for name, array in zip(compiled.inputs, inputs, strict=True):
+        executor.copy(array, memory[name]).wait()
+    here, there = (executor.allocate(1 << 28) for _ in range(2))
+    times = []
+    for _ in range(runs + 2):
+        executor.copy(here, there).wait()  # through the caches, which then hold nothing else
+        last: list[Any] = []
+        total = 0.0
+        for launch in program.launches:
+            event = kernels[launch.kernel].run([memory[name] for name in launch.arguments], last)
+            event.wait()
+            last = [event]
+            total += event.duration or float("nan")
+        times.append(total)
+    output = next(buffer for buffer in program.buffers if buffer.role is tileir.semtree.ir.BufferRole.OUTPUT)
+    result = np.empty(output.shape, np.float32)
+    executor.copy(memory[output.name], result).wait()
+    expected = _expected(workload, inputs)
+    error = float(np.abs(result - expected).max() / np.abs(expected).max())
+    context.close()
+    seconds = statistics.median(times[2:])
+    nbytes = workload.traffic * inputs[0].nbytes
+    return {
+        "workload": workload.name,
+        "seconds": seconds,
+        "rate": nbytes / seconds,
+        "error": error,
+        "kernels": len(program.launches),
+    }
+
+
+def _expected(workload: Workload, inputs: list[Any]) -> Any:
+    a = inputs[0]
+    match workload.name.split()[0]:
+        case "scale":
+            return a * np.float32(2)
+        case "transpose":
+            return a.T
+        case "max":
+            return a.max()
+        case "sum":
+            return a.sum(axis=int(workload.name[-1]), dtype=np.float64)
+        case "softmax":
+            exponents = np.exp(a - a.max(axis=1, keepdims=True))
+            return exponents / exponents.sum(axis=1, keepdims=True)
+        case _:
+            return np.tanh(a * inputs[1] + inputs[2]) / (1 + np.exp(-inputs[3]))
+
+
+def main() -> None:
+    """Measure and print; write JSON where asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="opencl.0")
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--only", default="", help="part of the names of the workloads to run")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    device = tileir.Context().device(options.device)
+    raw = next(d for p in cl.get_platforms() for d in p.get_devices() if d.name.strip() in device.name)
+    copy = copy_rate(raw, options.runs)
+    print(f"{device.name}: copy {copy / 1e9:.0f} GB/s")
+    rows = []
+    for workload in WORKLOADS:
+        if options.only in workload.name:
+            row = measure(workload, device, options.runs)
+            rows.append(row)
+            print(
+                f"{row['workload']:<30}{row['seconds'] * 1e6:10.1f} us {row['rate'] / 1e9:8.0f} GB/s "
+                f"{row['rate'] / copy * 100:5.0f}%  {row['kernels']} kernels  error {row['error']:.1e}",
+                flush=True,
+            )
+    if options.json:
+        options.json.write_text(json.dumps({"copy": copy, "workloads": rows}, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
