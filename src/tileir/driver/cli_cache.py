@@ -48,7 +48,8 @@ def list_(as_json: bool) -> None:
     now = time.time()
     table = Table()
     for name in ("key", "kind", "device", "kernels", "size", "age"):
-        table.add_column(name, no_wrap=name != "kernels", justify="right" if name in ("size", "age") else "left")
+        wide = name in ("device", "kernels")
+        table.add_column(name, no_wrap=not wide, justify="right" if name in ("size", "age") else "left")
     for entry in entries:
         kernels = entry.about.get("kernels", entry.about.get("note", "not readable"))
         row = (entry.key[:SHOWN_DIGITS], entry.kind, entry.about.get("device", ""), kernels, size_text(entry.size))
