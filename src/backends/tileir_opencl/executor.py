@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
@@ -20,13 +20,16 @@ from tileir_opencl.faults import refused
 from tileir_opencl.kernels import OpenCLKernel
 from tileir_opencl.pool import SHARE, Pool
 from tileir_opencl.process import context_of, inherited, use_drivers
-from tileir_opencl.sharing import shares_memory
+from tileir_opencl.sharing import address_of, shares_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.runtime.interface import DeviceInfo, Event, Options
     from tileir_opencl.library import OpenCLLibrary
+
+IN_PLACE: Final = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+IN_PLACE_READ_ONLY: Final = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
 
 
 @attrs.define(eq=False)
@@ -83,17 +86,18 @@ class OpenCLExecutor:
     def wrap(self, array: np.ndarray[Any, Any]) -> OpenCLBuffer | None:
         """Return a buffer over an array's own memory; None where the device, or its alignment, does not allow that."""
         self.check_open()
-        flags = array.flags
-        if not self.shares or not array.nbytes or not flags.c_contiguous or array.ctypes.data % LEAST_ALIGNMENT:
+        if not self.shares:
             return None
-        access = cl.mem_flags.READ_WRITE if flags.writeable else cl.mem_flags.READ_ONLY
+        nbytes, flags = array.nbytes, array.flags
+        if not nbytes or not flags.c_contiguous or address_of(array) % LEAST_ALIGNMENT:
+            return None
+        access = IN_PLACE if flags.writeable else IN_PLACE_READ_ONLY
+        content = array if array.dtype.kind in "biuf" else array.reshape(-1).view(np.uint8)
         try:
-            native = cl.Buffer(
-                self.commands.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=array.reshape(-1).view(np.uint8)
-            )
+            native = cl.Buffer(self.commands.context, access, nbytes, content)
         except cl.Error:
             return None
-        return SharedBuffer(native, array.nbytes, self.commands, array)
+        return SharedBuffer(native, nbytes, self.commands, array)
 
     def part(self, buffer: OpenCLBuffer, offset: int, nbytes: int) -> OpenCLBuffer:
         """Return a buffer over ``nbytes`` bytes of another one, from ``offset`` on.

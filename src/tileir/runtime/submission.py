@@ -100,11 +100,14 @@ class SubmittingWorkspace:
     def _launch(self, number: int, step: Step, memory: list[Any], in_place: set[int], after: Sequence[Event]) -> Event:
         """Submit one launch, bound once for all runs if all its memory is of this object."""
         kernel = step.kernel
-        if not isinstance(kernel, BindingKernel) or not in_place.isdisjoint(step.arguments):
+        if not in_place.isdisjoint(step.arguments):
             return kernel.run([memory[buffer] for buffer in step.arguments], after)
-        if number not in self._bound:
-            self._bound[number] = kernel.bind([memory[buffer] for buffer in step.arguments])
-        return self._bound[number].run(after)
+        bound = self._bound.get(number)
+        if bound is None:
+            if not isinstance(kernel, BindingKernel):
+                return kernel.run([memory[buffer] for buffer in step.arguments], after)
+            bound = self._bound[number] = kernel.bind([memory[buffer] for buffer in step.arguments])
+        return bound.run(after)
 
 
 def wait_for_all(events: Sequence[Event]) -> None:
