@@ -135,7 +135,8 @@ def test_floats_between_two_halves_are_rounded_once(source: DType, dtype: DType)
 @pytest.mark.parametrize("lanes", [2, 3, 5, 8, 13])
 def test_reductions_of_any_number_of_lanes(op: Op, lanes: int) -> None:
     numbers = np.array([1.0, 2.0, 0.5, -1.0, 3.0, 1.0, 2.0, 1.0, -2.0, 1.0, 1.0, 1.0, 2.0])
-    wanted = {Op.ADD: np.sum, Op.MUL: np.prod, Op.MAX: np.max, Op.MIN: np.min}[op](numbers[:lanes])
+    ufuncs: dict[Op, np.ufunc] = {Op.ADD: np.add, Op.MUL: np.multiply, Op.MAX: np.maximum, Op.MIN: np.minimum}
+    wanted = ufuncs[op].reduce(numbers[:lanes])
     for dtype in (DType.F16, DType.BF16, DType.F32, DType.F64):
         values = numbers.astype(dtype.numpy)
         special = values.copy()

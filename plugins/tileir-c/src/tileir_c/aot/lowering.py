@@ -23,7 +23,6 @@ from tileir_c.library import CLibrary
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.runtime.interface import Event
     from tileir.semtree.ir import KernelFunction, Program
 
 NAME = "c-source"
@@ -60,34 +59,23 @@ class _Emitter:
         return CLibrary.restore(tuple(kernels), parts)
 
 
-@attrs.frozen
 class _Nowhere:
-    """An executor whose kernels cannot be launched."""
+    """An executor whose kernels cannot be launched; it stands for them too."""
 
     def allocate(self, nbytes: int) -> HostBuffer:
         return allocate(nbytes)
 
-    def wrap(self, array: Any) -> None:
+    def wrap(self, *_: Any, **__: Any) -> None:
         """No array can be used in place."""
 
-    def prepare(self, library: CLibrary, index: int) -> _Unlaunchable:
-        return _Unlaunchable()
+    def prepare(self, *_: Any, **__: Any) -> _Nowhere:
+        return self
 
-    def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> NoReturn:
-        _refuse()
+    def run(self, *_: Any, **__: Any) -> NoReturn:
+        raise BackendError((Diagnostic("TIL804", f"device {NAME}.0 only emits code; run it with the device c.0"),))
+
+    launch = run
+    copy = run
 
     def close(self) -> None:
         """There is nothing to wait for."""
-
-
-@attrs.frozen
-class _Unlaunchable:
-    def run(self, buffers: Sequence[Any], after: Sequence[Event] = ()) -> NoReturn:
-        _refuse()
-
-    def launch(self, buffers: Sequence[Any]) -> NoReturn:
-        _refuse()
-
-
-def _refuse() -> NoReturn:
-    raise BackendError((Diagnostic("TIL804", f"device {NAME}.0 only emits code; run it with the device c.0"),))
