@@ -10,6 +10,7 @@ from tileir.core.collection import collection_paused
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.passes.base import run
 from tileir.passes.catalog import pipeline_for, resolve_pipeline
+from tileir.semtree.in_place import reuse_in_place
 from tileir.semtree.lowering import lower as lower_to_semtree
 from tileir.semtree.sharing import share_kernels
 from tileir.semtree.simplifier import simplify as simplify_kernel
@@ -84,7 +85,7 @@ def compile_stages(
         scheduled = run(passes_of(passes, target), program, dump=dump)
         kernels = lower_to_semtree(scheduled, target)
         verify_program(kernels)
-        return Stages(function, graph, program, scheduled, _simplified(share_kernels(kernels)))
+        return Stages(function, graph, program, scheduled, _finished(kernels))
 
 
 def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pass, ...]:
@@ -98,5 +99,8 @@ def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pa
     return resolve_pipeline(passes, target) if isinstance(passes, str) else passes
 
 
-def _simplified(program: sem.Program) -> sem.Program:
-    return attrs.evolve(program, kernels=tuple(simplify_kernel(kernel) for kernel in program.kernels))
+def _finished(program: sem.Program) -> sem.Program:
+    """Return the program with as few and as simple kernels, and as few temporaries, as can be."""
+    shared = share_kernels(program)
+    simple = attrs.evolve(shared, kernels=tuple(simplify_kernel(kernel) for kernel in shared.kernels))
+    return share_kernels(reuse_in_place(simple))

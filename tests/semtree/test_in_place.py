@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tileir
+from tileir.semtree.in_place import reads_before_it_writes, reuse_in_place
+from tileir.semtree.interpreter import run_program
+from tileir.semtree.ir import KernelFunction
+from tileir.semtree.parser import parse_kernel, parse_program
+from tileir.semtree.verifier import verify_program
+
+PROGRAM = """\
+program {
+  input f32 A[16];
+  temporary f32 B[16];
+  temporary f32 C[16];
+  temporary f32 D[16];
+  output f32 E[16];
+  kernel double(out f32 o[16] noalias, in f32 x[16] noalias) grid(4) {
+    i64 g = group_id(0);
+    f32x4 v = x[g * 4 : 4];
+    o[g * 4 : 4] = v + v;
+  }
+  kernel reverse(out f32 o[16] noalias, in f32 x[16] noalias) grid(1) {
+    for (i64 i = 0; i < 16; i += 1) {
+      o[i] = x[15 - i];
+    }
+  }
+  launch 0(B, A);
+  launch 0(C, B);
+  launch 1(D, C);
+  launch 0(E, D);
+}
+"""
+
+
+def kernel(body: str, grid: str = "4") -> KernelFunction:
+    """Return a kernel that reads ``x`` and writes ``o``, of 64 elements each."""
+    return parse_kernel(
+        f"kernel k(out f32 o[64] noalias, in f32 x[64] noalias, in i64 n[64]) grid({grid}) {{ {body} }}"
+    )
+
+
+def fits(body: str, grid: str = "4") -> bool:
+    return reads_before_it_writes(kernel(body, grid), 1, 0)
+
+
+def test_a_temporary_takes_the_place_of_one_that_dies() -> None:
+    before = parse_program(PROGRAM)
+    after = reuse_in_place(before)
+    verify_program(after)
+    assert [launch.arguments for launch in after.launches] == [("B", "A"), ("B", "B"), ("D", "B"), ("E", "D")]
+    aliasing = after.kernels[after.launches[1].kernel]
+    assert [param.no_alias for param in aliasing.params] == [False, False]
+    assert [param.no_alias for param in after.kernels[after.launches[0].kernel].params] == [True, True]
+    values = {"A": np.arange(16, dtype=np.float32)}
+    np.testing.assert_array_equal(run_program(after, values)["E"], run_program(before, values)["E"])
+
+
+def test_what_cannot_be_improved_is_returned_itself() -> None:
+    other = parse_program(PROGRAM.replace("x[g * 4 : 4]", "x[12 - g * 4 : 4]"))
+    assert reuse_in_place(other) is other
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("temporary f32 B", "output f32 B"),  # somebody else reads it
+        ("launch 1(D, C)", "launch 1(D, B)"),  # it is still needed
+        ("launch 0(B, A);", "launch 0(B, A);\n  launch 1(C, A);"),  # it has a value already
+    ],
+)
+def test_only_temporaries_that_die_where_others_are_born_matter(old: str, new: str) -> None:
+    other = parse_program(PROGRAM.replace(old, new))
+    assert reuse_in_place(other) is other
+
+
+@pytest.mark.parametrize(
+    ("body", "grid"),
+    [
+        ("i64 g = group_id(0); o[g] = x[g];", "64"),
+        ("i64 g = group_id(0); i64 h = group_id(1); o[g * 8 + h] = x[g * 8 + h];", "8, 8"),
+        ("i64 g = group_id(0); for (i64 i = 0; i < 16; i += 4) { o[g * 16 + i : 4] = x[g * 16 + i : 4]; }", "4"),
+        (
+            "i64 g = group_id(0); for (i64 i = 0; i < 16; i += 1) { if (i < 5) { f32 v = x[i * 4 + g]; "
+            "o[i * 4 + g] = v; } }",
+            "4",
+        ),
+        ("i64 g = group_id(0); o[ramp<4>(g, 16)] = x[ramp<4>(g, 16)];", "16"),
+        ("i64 g = group_id(0); o[63 - g] = x[63 - g];", "64"),
+        ("i64 g = group_id(0); f32 v = x[g]; f32 w = x[g]; o[g] = v; o[g] = v * w;", "64"),
+    ],
+)
+def test_kernels_that_read_what_they_write_next(body: str, grid: str) -> None:
+    assert fits(body, grid)
+
+
+@pytest.mark.parametrize(
+    ("body", "grid"),
+    [
+        ("i64 g = group_id(0); o[g] = x[g + 1];", "63"),  # another pass writes it
+        ("i64 g = group_id(0); o[g : 4] = x[g : 4];", "32"),  # vectors overlap
+        ("i64 g = group_id(0); o[0] = x[0];", "64"),  # all passes write it
+        ("for (i64 i = 0; i < 8; i += 1) { o[0] = x[0]; }", "1"),
+        ("i64 g = group_id(0); i64 h = group_id(1); o[g * 4 + h] = x[g * 4 + h];", "8, 8"),  # sums meet
+        ("i64 g = group_id(0); o[g] = x[g]; o[g] = o[g] + x[g];", "64"),  # read after it was written
+        ("for (i64 i = 0; i < 64; i += 1) { o[i] = x[i]; } for (i64 j = 0; j < 64; j += 1) { o[j] = x[j]; }", "1"),
+        ("i64 g = group_id(0); i64 p = n[g]; o[p] = x[p];", "64"),  # from memory
+        ("i64 g = group_id(0); o[g * g] = x[g * g];", "8"),
+        ("i64 g = group_id(0); i64 p = 0; p = g; o[p] = x[p];", "64"),  # a variable that changes
+        ("i64 g = group_id(0); i64 e = n[g]; for (i64 i = 0; i < e; i += 1) { o[i] = x[i]; }", "1"),
+        ("i64 g = group_id(0); o[ramp<4>(g, 2)] = x[ramp<4>(g, 2)];", "16"),  # lanes meet
+        ("i64 g = group_id(0); f32 v = x[g];", "64"),  # writes nothing
+        ("i64 g = group_id(0); for (i64 i = 0; i < 1; i += 1) { f32 v = x[g]; } o[g] = 0.0;", "64"),  # other loops
+    ],
+)
+def test_kernels_of_which_nothing_is_known(body: str, grid: str) -> None:
+    assert not fits(body, grid)
+
+
+@given(
+    grid=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    trips=st.integers(1, 4),
+    strides=st.tuples(*[st.integers(-9, 9)] * 3),
+    lanes=st.sampled_from([1, 2, 4]),
+)
+def test_passes_never_share_an_element(
+    grid: tuple[int, int], trips: int, strides: tuple[int, int, int], lanes: int
+) -> None:
+    a, b, c = strides
+    place = f"300 + g * ({a}) + h * ({b}) + i * ({c})" + (f" : {lanes}" if lanes > 1 else "")
+    body = f"for (i64 i = 0; i < {trips}; i += 1) {{ o[{place}] = x[{place}]; }}"
+    text = f"i64 g = group_id(0); i64 h = group_id(1); {body}"
+    found = parse_kernel(f"kernel k(out f32 o[999], in f32 x[999]) grid({grid[0]}, {grid[1]}) {{ {text} }}")
+    starts = [a * g + b * h + c * i for g, h, i in itertools.product(range(grid[0]), range(grid[1]), range(trips))]
+    elements = [start + lane for start in starts for lane in range(lanes)]
+    if reads_before_it_writes(found, 1, 0):
+        assert len(set(elements)) == len(elements)
+
+
+def test_a_function_uses_it() -> None:
+    source = """function (X[N, M], W[M, M]) -> (V) {
+        T[i, j : N, M] = +(X[i, k] * W[k, j]); S[i : N] = +(T[i, k]);
+        U[i, k : N, M] = +(T[i, k] * S[i]); V[i, j : N, M] = +(U[i, k] * W[k, j]);
+    }"""
+    x = np.random.default_rng(0).random((8, 8), np.float32)
+    executable = tileir.compile(source, [x, x])
+    arguments = [launch.arguments for launch in executable.sem.launches]
+    assert any(len(set(names)) < len(names) for names in arguments)
+    np.testing.assert_allclose(executable(x, x), tileir.evaluate(source, [x, x]), rtol=1e-5)
