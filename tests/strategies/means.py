@@ -23,6 +23,7 @@ from tileir.passes.thread import Thread
 from tileir.passes.tile import Tile
 from tileir.passes.vectorise import Vectorise
 from tileir.runtime.plan import Plan
+from tileir.runtime.resources import Resources
 from tileir.semtree.interpreter import run_program
 from tileir.stripe.interpreter import interpret as interpret_stripe
 from tileir.typed.ir import TensorType
@@ -96,7 +97,7 @@ def stages(function: Function, inputs: Mapping[str, Array], target: str = "middl
 
 def on_device(compiled: Stages, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Compile the kernels for the host's processor, and run them."""
-    plan = Plan.of(compiled.sem, compiler().build(compiled.sem.kernels), executor())
+    plan = Plan.of(compiled.sem, compiler().build(compiled.sem.kernels), Resources(executor()))
     results = {b.name: np.empty(b.shape, b.dtype.numpy) for b in plan.outputs}
     plan.run([np.ascontiguousarray(inputs[b.name]) for b in plan.inputs], list(results.values()))
     return {name: results[name] for name in compiled.typed.outputs}
