@@ -45,8 +45,10 @@ def test_stages_look_only_back() -> None:
 
 
 def test_backends_see_what_is_open_to_them() -> None:
+    """And their tests see the kit for tests of back ends."""
     used = [(name_of(path), module) for path in OUTSIDERS for module, _ in uses(path) if module != "tileir"]
-    assert [(name, module) for name, module in used if stage_of(module) not in OPEN_TO_BACKENDS] == []
+    closed = [(name, stage_of(module)) for name, module in used if stage_of(module) not in OPEN_TO_BACKENDS]
+    assert [(name, stage) for name, stage in closed if stage != "testing" or "/tests/" not in name] == []
 
 
 def test_plugins_know_nothing_of_our_own_backends() -> None:
