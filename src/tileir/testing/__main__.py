@@ -6,10 +6,19 @@ import argparse
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.errors import TileError
+from tileir.testing.compare import Comparison
+from tileir.testing.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+PROGRAMS: Final = 2000
+"""How many programs devices are compared on."""
+
+BATCH: Final = 8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +34,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if (chosen.name is None) == (chosen.compare is None):
         parser.error("name one back end, or several with --compare")
-    return _run_kit(chosen)
+    return _run_kit(chosen) if chosen.compare is None else _compare(chosen)
+
+
+def _compare(chosen: argparse.Namespace) -> int:
+    def say(line: str) -> None:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+    try:
+        subjects = tuple(Subject.of(name) for name in chosen.compare)
+    except TileError as error:
+        say(str(error))
+        return 2
+    programs, batch = (given or usual for given, usual in ((chosen.programs, PROGRAMS), (chosen.batch, BATCH)))
+    comparison = Comparison(subjects, chosen.seed, chosen.start, programs, batch, say)
+    return 0 if comparison.run() else 1
 
 
 def _run_kit(chosen: argparse.Namespace) -> int:

@@ -55,6 +55,16 @@ def merged(items: Sequence[Item]) -> tuple[str, dict[str, Array]]:
     return f"function ({inputs}) -> ({outputs}) {{\n{chr(10).join(parts['body'])}\n}}", arguments
 
 
+def run_together(subject: Subject, items: Sequence[Item]) -> list[dict[str, Array]]:
+    """Run some functions as one, and return the results of each."""
+    text, inputs = merged(items)
+    split: list[dict[str, Array]] = [{} for _ in items]
+    for name, result in subject.run(text, inputs).items():
+        original, _, number = name.rpartition("_of_")
+        split[int(number)][original] = result
+    return split
+
+
 def _numbered(name: str, number: int) -> str:
     return f"{name}_of_{number}"
 
@@ -83,7 +93,7 @@ class Batches:
         company = items[first : first + self.size]
         key = id(company[0])
         if key not in self._results:
-            self._results[key] = self._run(company)
+            self._results[key] = self._attempt(company)
         results = self._results[key]
         try:
             if isinstance(results, Exception):
@@ -94,14 +104,8 @@ class Batches:
             text, _ = merged(company)
             raise AssertionError(f"right alone, but as a part of this it is wrong: {together}\n{text}") from together
 
-    def _run(self, company: Sequence[Item]) -> list[dict[str, Array]] | Exception:
-        text, inputs = merged(company)
+    def _attempt(self, company: Sequence[Item]) -> list[dict[str, Array]] | Exception:
         try:
-            results = self.subject.run(text, inputs)
+            return run_together(self.subject, company)
         except Exception as error:  # whatever it is, the members of the batch will tell whose fault it is
             return error
-        split: list[dict[str, Array]] = [{} for _ in company]
-        for name, result in results.items():
-            original, _, number = name.rpartition("_of_")
-            split[int(number)][original] = result
-        return split

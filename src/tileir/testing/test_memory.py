@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import tileir
+from tileir.driver.jit import evaluate, jit
 from tileir.runtime.context import Context
 
 if TYPE_CHECKING:
@@ -64,10 +64,10 @@ def test_many_calls_use_the_same_memory(subject: Subject) -> None:
 def test_many_shapes_leave_nothing_behind(subject: Subject) -> None:
     with Context(registry=subject.context.registry, disk_cache=None) as context:
         before = live(subject)
-        run = tileir.jit(CHAIN, subject.device, context=context)
+        run = jit(CHAIN, subject.device, context=context)
         for rows in range(2, 10):
             results = run(given(rows))
-            for result, expected in zip(results, tileir.evaluate(CHAIN, given(rows)), strict=True):
+            for result, expected in zip(results, evaluate(CHAIN, given(rows)), strict=True):
                 np.testing.assert_array_equal(result, expected)
     assert live(subject) <= before, "a closed context keeps memory of the device"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import tileir
+from tileir.driver.jit import jit
 from tileir.testing.gates import INCREMENT, numbers
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_several_compilations_at_the_same_time(subject: Subject) -> None:
         sums = np.cumsum(given)
         np.testing.assert_array_equal(compiled(given), (sums - sums.max()).astype(np.int32))
 
-    compiled = tileir.jit(CHAIN, subject.device, context=subject.context)
+    compiled = jit(CHAIN, subject.device, context=subject.context)
     at_once(work)
 
 

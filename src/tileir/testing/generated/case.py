@@ -16,6 +16,7 @@ import numpy as np
 
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
+from tileir.testing.generated.bounds import differences
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.exact import LARGEST
 from tileir.testing.generated.program import Program
@@ -61,6 +62,20 @@ class Case(NamedTuple):
         """Interpret the function."""
         return interpret(self.typed(), self.inputs)
 
+    def differences(self) -> dict[str, Array]:
+        """Return how far two right implementations may be apart, for each output and element."""
+        if self.tolerance == 0.0:
+            return {name: np.zeros(()) for name in self.typed().outputs}
+        return differences(self.typed(), self.inputs)
+
+    def check(self, actual: Mapping[str, Array]) -> None:
+        """Compare results with the interpreter's; raise AssertionError, with the program, where they are wrong."""
+        expected, allowed = self.expected(), self.differences()
+        for name, right in expected.items():
+            fault = fault_of(np.asarray(actual[name]), right, allowed[name])
+            if fault is not None:
+                raise AssertionError(f"{name}{fault}\n{self!r}")
+
 
 def _shown(array: Array) -> str:
     return f"{array.dtype} {array.tolist()!r}" if array.size <= _SHOWN else f"{array.dtype} of shape {array.shape}"
@@ -77,6 +92,22 @@ def assert_equal(actual: Mapping[str, Array], expected: Mapping[str, Array], tol
             np.testing.assert_allclose(*wide, rtol=tolerance, atol=tolerance * LARGEST, err_msg=name)
         else:
             np.testing.assert_array_equal(left, right, err_msg=name)
+
+
+def fault_of(left: Array, right: Array, allowed: Array) -> str | None:
+    """Return where and how two results differ by more than is allowed, or None; NaN equals NaN."""
+    if (left.dtype, left.shape) != (right.dtype, right.shape):
+        return f" is {left.dtype} of shape {left.shape}, not {right.dtype} of shape {right.shape}"
+    equal = left == right
+    if dtype_of(right).is_float:
+        near, far = left.astype(np.float64), right.astype(np.float64)
+        with np.errstate(all="ignore"):
+            equal = equal | (np.isnan(near) & np.isnan(far)) | (np.abs(near - far) <= allowed) | np.isinf(allowed)
+    if np.all(equal):
+        return None
+    place = tuple(map(int, np.argwhere(~equal)[0]))
+    margin = float(np.broadcast_to(allowed, right.shape)[place])
+    return f"[{', '.join(map(str, place))}] is {left[place]}, not {right[place]}; {margin:g} apart is allowed"
 
 
 @attrs.frozen
@@ -113,6 +144,19 @@ def make(choices: Choices, manner: Manner) -> Case:
     outputs = _outputs(choices, program.names)
     text = program.text(outputs)
     return Case(parse(text), program.arrays, text, program.tolerance)
+
+
+MANNERS: Final = (
+    Manner(special=True, least_size=0),
+    Manner(special=True, functions=True),
+    Manner(special=True, largest_size=20, statements=2),
+)
+"""What the kit makes in turn: small programs whose results are exact, such with functions, and such with long axes."""
+
+
+def program(seed: int, number: int) -> Case:
+    """Make program ``number`` of a seed in the manner of :data:`MANNERS` that is its turn."""
+    return generate(seed, number, MANNERS[number % len(MANNERS)])
 
 
 def generate(seed: int, number: int, manner: Manner) -> Case:
