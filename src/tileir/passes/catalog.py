@@ -11,6 +11,7 @@ from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.dead_code import DeadCode
 from tileir.passes.distribute import Distribute
 from tileir.passes.fuse import Fuse
+from tileir.passes.group_contraction import GroupContraction
 from tileir.passes.group_elementwise import GroupElementwise
 from tileir.passes.group_reduction import GroupReduction
 from tileir.passes.inline import Inline
@@ -37,6 +38,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     DeadCode,
     Distribute,
     Fuse,
+    GroupContraction,
     GroupElementwise,
     GroupReduction,
     Inline,
@@ -118,6 +120,13 @@ def gpu(target: Target) -> tuple[Pass, ...]:
             max_lanes=target.max_lanes,
             local_bytes=target.local_bytes,
             groups=_BUSY * target.threads,
+        ),
+        GroupContraction(
+            threads=threads,
+            vector_bytes=target.vector_bytes,
+            max_lanes=target.max_lanes,
+            local_bytes=target.local_bytes,
+            groups=target.threads,
         ),
         Distribute(threads=threads),
     )

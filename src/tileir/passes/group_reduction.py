@@ -56,7 +56,7 @@ class GroupReduction:
 
     def _kernel(self, kernel: stripe.Block) -> stripe.Block:
         nest = None if sch.is_scheduled(kernel) else reduction_nest(kernel)
-        if nest is None or not _is_plain(nest) or is_product_of_panels(nest):
+        if nest is None or not is_plain(nest) or is_product_of_panels(nest):
             return kernel
         plan = self._along_reduction(nest) or self._along_outputs(nest)
         return kernel if plan is None else emit(build(nest, plan), kernel)
@@ -64,7 +64,7 @@ class GroupReduction:
     def _along_reduction(self, nest: Nest) -> Plan | None:
         """Plan for inputs that are contiguous along a reduction index; None where they are not."""
         segment = the_reduction(nest)
-        reads = _reads(nest, segment)
+        reads = reads_of(nest, segment)
         loops = [i for i in segment.loops if i.range > 1 and any(u.stride(i.name) == 1 for u in reads)]
         if not loops:
             return None
@@ -85,13 +85,13 @@ class GroupReduction:
         """Return how many threads share one output, a power of two."""
         most = self._within_local_memory(nest, 1, sch.power_of_two_below(self.threads))
         wanted = -(-vectors // (self.vectors if outputs >= self.groups else 1))
-        threads = max(_power_of_two_from(wanted), min(self.width, _power_of_two_from(vectors)))
+        threads = max(power_of_two_from(wanted), min(self.width, power_of_two_from(vectors)))
         return min(most, sch.power_of_two_below(threads))
 
     def _along_outputs(self, nest: Nest) -> Plan | None:
         """Plan for inputs that are contiguous along an output index; None where they are not."""
         segment = the_reduction(nest)
-        reads = _reads(nest, segment)
+        reads = reads_of(nest, segment)
         uses = (*reads, *sch.written_uses(nest))
         columns = [
             i
@@ -108,7 +108,7 @@ class GroupReduction:
             lanes //= 2
         loop = max(segment.loops, key=lambda i: i.range)
         vectors = column.range // lanes
-        beside = min(self.width, self.threads, _power_of_two_from(vectors))
+        beside = min(self.width, self.threads, power_of_two_from(vectors))
         beside = sch.power_of_two_below(beside)
         rows = sch.power_of_two_below(self.threads // beside)
         outputs = product(i.range for i in nest.indices)
@@ -116,7 +116,7 @@ class GroupReduction:
             rows //= 2
         rows = self._within_local_memory(nest, beside * lanes, rows)
         if rows == 1:
-            beside = sch.power_of_two_below(min(self.threads, _power_of_two_from(vectors)))
+            beside = sch.power_of_two_below(min(self.threads, power_of_two_from(vectors)))
         unroll = max(1, min(self.vectors, loop.range // rows))
         return Plan(loop, column, rows, beside, lanes, unroll, along_outputs=True)
 
@@ -139,12 +139,13 @@ def the_reduction(nest: Nest) -> Segment:
     return next(segment for segment in nest.segments if segment.loops)
 
 
-def _reads(nest: Nest, segment: Segment) -> tuple[Use, ...]:
+def reads_of(nest: Nest, segment: Segment) -> tuple[Use, ...]:
+    """Return how a segment sees what the kernel does not allocate itself."""
     local = {allocation.name for allocation in nest.allocations}
     return tuple(use for use in segment.uses if use.root not in local)
 
 
-def _is_plain(nest: Nest) -> bool:
+def is_plain(nest: Nest) -> bool:
     """Return whether a nest has one reduction, into scalar accumulators, whose points are independent otherwise."""
     reductions = [segment for segment in nest.segments if segment.loops]
     if len(reductions) != 1 or len(sch.parallel_indices(nest)) < len(nest.indices):
@@ -167,7 +168,7 @@ def _is_plain(nest: Nest) -> bool:
 
 def is_product_of_panels(nest: Nest) -> bool:
     """Return whether a nest reads two tensors, each of them again for many outputs: tiles of both should be reused."""
-    reads = _reads(nest, the_reduction(nest))
+    reads = reads_of(nest, the_reduction(nest))
     still = [use for use in reads if any(i.range >= _REUSE and not use.stride(i.name) for i in nest.indices)]
     moving = {use for use in still if any(use.stride(i.name) for i in nest.indices)}
     return len(moving) >= 2
@@ -177,6 +178,6 @@ _REUSE = 8
 """An input that so many outputs read is worth keeping near."""
 
 
-def _power_of_two_from(value: int) -> int:
+def power_of_two_from(value: int) -> int:
     """Return the least power of two that is at least ``value`` >= 1."""
     return 1 << (value - 1).bit_length()

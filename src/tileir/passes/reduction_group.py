@@ -14,6 +14,7 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tileir.core.dtype import DType
     from tileir.core.names import NameScope
 
 
@@ -102,9 +103,9 @@ class _Builder:
         accumulators = tuple(
             _Accumulator(
                 use,
-                _memory(names.fresh(f"{use.root}_lanes"), use, (plan.unroll, plan.lanes), sch.REGISTER),
-                _memory(names.fresh(f"{use.root}_part"), use, (kept,), sch.REGISTER),
-                _memory(names.fresh(f"{use.root}_shared"), use, extents, sch.LOCAL),
+                memory(names.fresh(f"{use.root}_lanes"), use.dtype, (plan.unroll, plan.lanes), sch.REGISTER),
+                memory(names.fresh(f"{use.root}_part"), use.dtype, (kept,), sch.REGISTER),
+                memory(names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL),
             )
             for use in writes
         )
@@ -114,7 +115,7 @@ class _Builder:
         """Return the tree."""
         cut = next(n for n, s in enumerate(self.nest.segments) if s.loops)
         before, reduction, after = self.nest.segments[:cut], self.nest.segments[cut], self.nest.segments[cut + 1 :]
-        own = tuple(_memory(r.name, r, (self._kept,), sch.REGISTER) for r in self.nest.allocations)
+        own = tuple(memory(r.name, r.shape.dtype, (self._kept,), sch.REGISTER) for r in self.nest.allocations)
         start, end = [self._output(s) for s in before], [self._output(s) for s in after]
         private = tuple(m for a in self.accumulators for m in (a.wide, a.narrow))
         parts = self._parts(reduction)
@@ -184,8 +185,8 @@ class _Builder:
         names = self.names
         others = tuple(i for i in segment.loops if i.name != plan.loop.name)
         unrolled = sch.index(names.fresh(f"{plan.loop.name}_vector"), plan.unroll, sch.UNROLL)
-        nodes = [self._identity(self._wide(a, unrolled), (unrolled, self.lane)) for a in self.accumulators]
-        nodes += [self._identity(self._narrow(a, a.narrow.name), self._outputs) for a in self.accumulators]
+        nodes = [identity_block(self._wide(a, unrolled), (unrolled, self.lane)) for a in self.accumulators]
+        nodes += [identity_block(self._narrow(a, a.narrow.name), self._outputs) for a in self.accumulators]
         lanes = Affine() if plan.along_outputs else sch.part(self.lane)
         step = sch.index(names.fresh(f"{plan.loop.name}_step"), steps)
         if steps:
@@ -246,18 +247,9 @@ class _Builder:
             accumulator.use, name=memory.name, root=memory.name, access=access, strides=memory.shape.strides, sizes=()
         )
 
-    def _identity(self, use: Use, indices: Iterable[stripe.Index]) -> Node:
-        """Return a block that sets accumulators to what changes no value that is merged into them."""
-        assert use.aggregation is not None
-        value = use.aggregation.identity(use.dtype)
-        typed = bool(value) if use.dtype.is_bool else float(value) if use.dtype.is_float else int(value)
-        statements = (stripe.Constant("identity", use.dtype, typed), stripe.Store("identity", use.name))
-        plain = attrs.evolve(use, aggregation=None, direction=stripe.Direction.OUT)
-        return Node(sch.present(indices), statements=statements, uses=(plain,))
-
     def _merge_lanes(self, accumulator: _Accumulator, unrolled: stripe.Index) -> Node:
         """Return the merge of a thread's vectors."""
-        return _merged(
+        return merge_block(
             self._wide(accumulator, unrolled),
             self._narrow(accumulator, accumulator.narrow.name),
             sch.present((unrolled, self.lane)),
@@ -265,32 +257,42 @@ class _Builder:
 
     def _merge(self, accumulator: _Accumulator, source: Use) -> Node:
         """Return the merge of what the threads have found into the accumulator that the segments know."""
-        return _merged(source, self._in_registers(accumulator.use), self._outputs)
+        return merge_block(source, self._in_registers(accumulator.use), self._outputs)
 
     def _copied(self, source: Use, target: Use) -> Node:
-        return _merged(source, attrs.evolve(target, aggregation=None, direction=stripe.Direction.OUT), self._outputs)
+        return merge_block(
+            source, attrs.evolve(target, aggregation=None, direction=stripe.Direction.OUT), self._outputs
+        )
 
     def _halve(self, half: int) -> Node:
         """Return one level of the tree."""
         part = sch.index(self.names.fresh(self.part.name), half, sch.THREAD)
         place = sch.part(part)
         merges = [
-            _merged(self._shared(a, place + half), self._shared(a, place), self._outputs) for a in self.accumulators
+            merge_block(self._shared(a, place + half), self._shared(a, place), self._outputs) for a in self.accumulators
         ]
         return self._team(part, merges)
 
 
-def _memory(
-    name: str, of: Use | stripe.Refinement, extents: tuple[int, ...], location: stripe.Location
-) -> stripe.Refinement:
-    dtype = of.dtype if isinstance(of, Use) else of.shape.dtype
+def memory(name: str, dtype: DType, extents: tuple[int, ...], location: stripe.Location) -> stripe.Refinement:
+    """Return an allocation."""
     zero = (Affine(),) * len(extents)
     shape = stripe.TensorShape.dense(dtype, extents)
     return stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=location)
 
 
-def _merged(source: Use, target: Use, indices: tuple[stripe.Index, ...]) -> Node:
+def identity_block(use: Use, indices: Iterable[stripe.Index]) -> Node:
+    """Return a block that sets accumulators to what changes no value that is merged into them."""
+    assert use.aggregation is not None
+    value = use.aggregation.identity(use.dtype)
+    typed = bool(value) if use.dtype.is_bool else float(value) if use.dtype.is_float else int(value)
+    statements = (stripe.Constant("identity", use.dtype, typed), stripe.Store("identity", use.name))
+    plain = attrs.evolve(use, aggregation=None, direction=stripe.Direction.OUT)
+    return Node(sch.present(indices), statements=statements, uses=(plain,))
+
+
+def merge_block(source: Use, target: Use, indices: Iterable[stripe.Index]) -> Node:
     """Return a block that stores one element through the view of another."""
     read = attrs.evolve(source, name=f"{source.name}_from", direction=stripe.Direction.IN, aggregation=None)
     statements = (stripe.Load(read.name, "value"), stripe.Store("value", target.name))
-    return Node(indices, statements=statements, uses=(read, target))
+    return Node(sch.present(indices), statements=statements, uses=(read, target))

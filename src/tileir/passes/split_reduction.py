@@ -91,7 +91,13 @@ class SplitReduction:
             return self.parts if outer < self.parts else 1
         contiguous = (i.range for i in kernel.indices if i.name in written and _is_contiguous(kernel, i.name))
         together = min(self.columns, max(contiguous, default=1))
-        return -(-self.parts // max(1, outer // together))
+        wanted = -(-self.parts // max(1, outer // together))
+        reduced = product(i.range for i in kernel.indices if i.name not in written)
+        return min(wanted, reduced // _LEAST)
+
+
+_LEAST = 64
+"""Points that a part reduces at least where parts are counted: fewer are not worth a second kernel."""
 
 
 @attrs.frozen

@@ -1,0 +1,396 @@
+"""The blocks of a contraction that the threads of a group share: staging, tiles in registers, and what follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.passes import schedule as sch
+from tileir.passes.nest import Nest, Node, Segment, Use, leaf, product
+from tileir.passes.reduction_group import identity_block, memory, merge_block
+from tileir.poly.affine import Affine, total
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tileir.core.names import NameScope
+
+
+@attrs.frozen
+class Tiles:
+    """Which part of a contraction a group does at a time, and which thread which part of that.
+
+    Attributes:
+        row: The output index along the rows of a tile; None for one row.
+        column: The output index along its columns, and the lanes.
+        loop: The reduction index that is staged in steps of ``depth``.
+        lanes: Lanes of a vector.
+        across: Threads along a row.
+        down: Threads along a column.
+        parts: Threads that share the reduction.
+        rows: Rows of each thread.
+        vectors: Vectors of each thread in each row.
+        depth: See ``loop``.
+        staged: Whether there is local memory for the inputs.
+
+    """
+
+    row: stripe.Index | None
+    column: stripe.Index | None
+    loop: stripe.Index
+    lanes: int = 1
+    across: int = 1
+    down: int = 1
+    parts: int = 1
+    rows: int = 1
+    vectors: int = 1
+    depth: int = 1
+    staged: bool = True
+
+    @property
+    def height(self) -> int:
+        """Rows of the tile."""
+        return self.down * self.rows
+
+    @property
+    def width(self) -> int:
+        """Columns of the tile."""
+        return self.across * self.vectors * self.lanes
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """How far the tile reaches along each of its indices."""
+        extents = {self.loop.name: self.depth}
+        if self.row is not None:
+            extents[self.row.name] = self.height
+        if self.column is not None:
+            extents[self.column.name] = self.width
+        return extents
+
+
+def local_bytes(nest: Nest, tiles: Tiles, *, staged: bool) -> int:
+    """Return how much local memory a tile takes."""
+    segment = next(s for s in nest.segments if s.loops)
+    inputs = sum(_stage_elements(use, tiles) * use.dtype.itemsize for use in _inputs(nest, segment)) if staged else 0
+    results = sum(use.dtype.itemsize for use in segment.uses if use.direction.writes)
+    return inputs + (tiles.parts * tiles.height * tiles.width * results if tiles.parts > 1 else 0)
+
+
+def build(nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> Node:
+    """Return the tree of a kernel; ``elements`` holds the size of the tensor behind each root."""
+    return _Builder.of(nest, tiles, elements).kernel()
+
+
+def _inputs(nest: Nest, segment: Segment) -> tuple[Use, ...]:
+    local = {allocation.name for allocation in nest.allocations}
+    return tuple(use for use in segment.uses if use.root not in local)
+
+
+def _stage_axes(use: Use, tiles: Tiles) -> tuple[str, ...]:
+    """Return the indices of a tile that move a use: the reduction first, then rows and columns."""
+    return tuple(name for name, extent in tiles.extents.items() if extent > 1 and use.stride(name))
+
+
+def _padded_width(use: Use, tiles: Tiles) -> int:
+    """Return the distance of rows in local memory.
+
+    Where the loads of neighbouring threads go down a column of it, the distance is odd, so that these are in different
+    banks; but for vectors, which want to be aligned.
+    """
+    axes = _stage_axes(use, tiles)
+    width = tiles.extents[axes[-1]]
+    fastest = min(axes, key=lambda name: abs(use.stride(name)))
+    if fastest == axes[-1] or len(axes) == 1:
+        return width
+    along_lanes = tiles.column is not None and axes[-1] == tiles.column.name and tiles.lanes > 1
+    return width + (tiles.lanes if along_lanes else 1 - width % 2)
+
+
+def _stage_elements(use: Use, tiles: Tiles) -> int:
+    axes = _stage_axes(use, tiles)
+    if not axes:
+        return 0
+    return product(tiles.extents[name] for name in axes[:-1]) * _padded_width(use, tiles)
+
+
+@attrs.frozen
+class _Builder:
+    """Builds one kernel."""
+
+    nest: Nest
+    tiles: Tiles
+    elements: Mapping[str, int]
+    names: NameScope
+    segment: Segment
+    grid: tuple[stripe.Index, ...]
+    team: tuple[stripe.Index, stripe.Index, stripe.Index]  # part of the reduction, row, column
+    own: tuple[stripe.Index, stripe.Index, stripe.Index]  # row, vector, lane of a thread
+    starts: dict[str, Affine]  # of the tile along the output indices
+    step: stripe.Index  # number of the staged part of the reduction
+
+    @classmethod
+    def of(cls, nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> _Builder:
+        """Choose names and the grid of a kernel."""
+        names = sch.taken_names(nest)
+        row = "row" if tiles.row is None else tiles.row.name
+        column = "column" if tiles.column is None else tiles.column.name
+        extents = tiles.extents
+        grid, starts = [], {}
+        for index in nest.indices:
+            extent = extents.get(index.name, 1)
+            group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add("grid"))
+            grid.append(group)
+            starts[index.name] = sch.part(group, extent)
+        team = (
+            sch.index(names.fresh(f"{tiles.loop.name}_thread"), tiles.parts, sch.THREAD),
+            sch.index(names.fresh(f"{row}_thread"), tiles.down, sch.THREAD),
+            sch.index(names.fresh(f"{column}_thread"), tiles.across, sch.THREAD),
+        )
+        own = (
+            sch.index(names.fresh(f"{row}_own"), tiles.rows, sch.UNROLL),
+            sch.index(names.fresh(f"{column}_own"), tiles.vectors, sch.UNROLL),
+            sch.index(names.fresh(f"{column}_lane"), tiles.lanes, sch.VECTOR),
+        )
+        step = sch.index(names.fresh(f"{tiles.loop.name}_tile"), -(-tiles.loop.range // tiles.depth))
+        segment = next(s for s in nest.segments if s.loops)
+        return cls(nest, tiles, elements, names, segment, sch.present(grid), team, own, starts, step)
+
+    def kernel(self) -> Node:
+        """Return the tree."""
+        threads = product(i.range for i in self.team)
+        writes = [use for use in self.segment.uses if use.direction.writes]
+        sums = {
+            use: memory(
+                self.names.fresh(f"{use.root}_tile"),
+                use.dtype,
+                (threads, self.tiles.rows, self.tiles.vectors * self.tiles.lanes),
+                sch.REGISTER,
+            )
+            for use in writes
+        }
+        views = {use: self._sum(use, found) for use, found in sums.items()}
+        start = self._threads([identity_block(view, self.own) for view in views.values()])
+        children = [start, self._steps(views)]
+        results = views
+        shared: tuple[stripe.Refinement, ...] = ()
+        if self.tiles.parts > 1:
+            shared = tuple(self._shared_memory(use) for use in writes)
+            places = {use: self._shared(use, found) for use, found in zip(writes, shared, strict=True)}
+            own = sch.part(self.team[0])
+            children.append(self._threads([self._copied(views[use], places[use](own)) for use in writes]))
+            half = self.tiles.parts // 2
+            while half:
+                part = sch.index(self.names.fresh(self.team[0].name), half, sch.THREAD)
+                place = sch.part(part)
+                merges = [merge_block(at(place + half), at(place), self.own) for at in places.values()]
+                children.append(self._threads(merges, part))
+                half //= 2
+            results = {use: at(Affine()) for use, at in places.items()}
+        children.append(self._finish(results))
+        return Node(self.grid, (*sums.values(), *shared), tuple(children))
+
+    def _threads(self, children: Iterable[Node], part: stripe.Index | None = None) -> Node:
+        """Return what all threads do, or those of the first parts of the reduction."""
+        return Node(sch.present((part or self.team[0], *self.team[1:])), children=tuple(children))
+
+    @property
+    def _row(self) -> Affine:
+        """The row in its tile."""
+        return sch.part(self.team[1], self.tiles.rows) + sch.part(self.own[0])
+
+    @property
+    def _column(self) -> Affine:
+        """The column in its tile: neighbouring threads have neighbouring vectors."""
+        lanes = self.tiles.lanes
+        vector = sch.part(self.own[1], self.tiles.across * lanes) + sch.part(self.team[2], lanes)
+        return vector + sch.part(self.own[2])
+
+    @property
+    def _outputs(self) -> dict[str, Affine]:
+        """The values of the output indices."""
+        values = dict(self.starts)
+        if self.tiles.row is not None:
+            values[self.tiles.row.name] = values[self.tiles.row.name] + self._row
+        if self.tiles.column is not None:
+            values[self.tiles.column.name] = values[self.tiles.column.name] + self._column
+        return values
+
+    @property
+    def _ends(self) -> tuple[Affine, ...]:
+        """Tests for rows and columns behind the end; lanes take no part, since vectors are whole."""
+        values = self._outputs
+        tests = []
+        for index in (self.tiles.row, self.tiles.column):
+            if index is not None and index.range % self.tiles.extents[index.name]:
+                tests.append(index.range - 1 - values[index.name].substitute({self.own[2].name: Affine()}))
+        return tuple(tests)
+
+    def _sum(self, use: Use, found: stripe.Refinement) -> Use:
+        """Return a thread's accumulators as the reduction sees them."""
+        part, row, column = self.team
+        number = sch.part(part, row.range * column.range) + sch.part(row, column.range) + sch.part(column)
+        place = sch.part(self.own[1], self.tiles.lanes) + sch.part(self.own[2])
+        access = (number, sch.part(self.own[0]), place)
+        return attrs.evolve(use, root=found.name, access=access, strides=found.shape.strides, sizes=())
+
+    def _shared_memory(self, use: Use) -> stripe.Refinement:
+        extents = (self.tiles.parts, self.tiles.height, self.tiles.width)
+        return memory(self.names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL)
+
+    def _shared(self, use: Use, found: stripe.Refinement) -> _Place:
+        return _Place(use, found, self._row, self._column)
+
+    def _copied(self, source: Use, target: Use) -> Node:
+        return merge_block(source, attrs.evolve(target, aggregation=None, direction=stripe.Direction.OUT), self.own)
+
+    def _steps(self, sums: Mapping[Use, Use]) -> Node:
+        """Return the loop over the staged parts of the reduction."""
+        others = tuple(i for i in self.segment.loops if i.name != self.tiles.loop.name)
+        inputs = [u for u in _inputs(self.nest, self.segment) if self.tiles.staged and _stage_axes(u, self.tiles)]
+        stages = {use: self._stage(use) for use in inputs}
+        first = sch.part(self.step, self.tiles.depth)
+        fills = [self._fill(use, stage, first) for use, stage in stages.items()]
+        fills.append(self._multiply(sums, stages, first))
+        return Node((*others, *sch.present((self.step,))), tuple(stages.values()), tuple(fills))
+
+    def _stage(self, use: Use) -> stripe.Refinement:
+        axes = _stage_axes(use, self.tiles)
+        width = _padded_width(use, self.tiles)
+        extents = (*(self.tiles.extents[name] for name in axes[:-1]), width)
+        return memory(self.names.fresh(f"{use.root}_stage"), use.dtype, extents, sch.LOCAL)
+
+    def _fill(self, use: Use, stage: stripe.Refinement, first: Affine) -> Node:
+        """Return the staging of one input; neighbouring threads load neighbours, as far as there are any."""
+        axes = _stage_axes(use, self.tiles)
+        extents = self.tiles.extents
+        left = product(i.range for i in self.team)
+        team: list[stripe.Index] = []
+        loops: list[stripe.Index] = []
+        places: dict[str, Affine] = {}
+        tests: list[Affine] = []
+        for name in sorted(axes, key=lambda axis: abs(use.stride(axis))):
+            size = min(left, 1 << (extents[name] - 1).bit_length())
+            left //= size
+            thread = sch.index(self.names.fresh(f"{name}_thread"), size, sch.THREAD)
+            more = sch.index(self.names.fresh(f"{name}_more"), -(-extents[name] // size), sch.UNROLL)
+            places[name] = sch.part(more, size) + sch.part(thread)
+            if extents[name] % size:
+                tests.append(extents[name] - 1 - places[name])
+            team.insert(0, thread)
+            loops.insert(0, more)
+        values = {**self.starts, self.tiles.loop.name: first}
+        values.update({name: values[name] + place for name, place in places.items()})
+        access = tuple(places[name] for name in axes)
+        target = Use(stage.name, stage.name, access, stage.shape.strides, use.dtype, stripe.Direction.OUT)
+        return Node(
+            sch.present(team),
+            children=(self._load(use, target, values, sch.present(loops), tuple(tests)),),
+        )
+
+    def _load(
+        self,
+        use: Use,
+        target: Use,
+        values: dict[str, Affine],
+        loops: tuple[stripe.Index, ...],
+        tests: tuple[Affine, ...],
+    ) -> Node:
+        """Return the load of an element to stage; its place is moved into the tensor where it may be outside."""
+        moved = use.substitute(values)
+        if not self._may_miss(use):
+            statements: tuple[stripe.Statement, ...] = (
+                stripe.Load(use.name, "value"),
+                stripe.Store("value", target.name),
+            )
+            return Node(loops, statements=statements, uses=(moved, target), constraints=tests)
+        size = self.elements[use.root]
+        dtype = DType.I32 if size < 1 << 30 else DType.I64
+        address = total(affine * stride for affine, stride in zip(moved.access, moved.strides, strict=True))
+        whole = attrs.evolve(use, access=(Affine(),), strides=(1,), sizes=(size,))
+        statements = (
+            stripe.LoadIndex(address, "place", dtype),
+            stripe.Load(use.name, "value", "place"),
+            stripe.Store("value", target.name),
+        )
+        return Node(loops, statements=statements, uses=(whole, target), constraints=tests)
+
+    def _may_miss(self, use: Use) -> bool:
+        """Return whether a tile of an input may reach beyond the tensor."""
+        indices = [*self.nest.indices, *self.segment.loops]
+        moving = [i for i in indices if use.stride(i.name)]
+        overhang = any(i.range % self.tiles.extents.get(i.name, 1) for i in moving)
+        tested = {name for constraint in self.segment.constraints for name in constraint.indices}
+        return overhang or any(i.name in tested for i in moving)
+
+    def _multiply(self, sums: Mapping[Use, Use], stages: Mapping[Use, stripe.Refinement], first: Affine) -> Node:
+        """Return what a thread adds to its tile for one staged part of the reduction."""
+        loop, depth, parts = self.tiles.loop, self.tiles.depth, self.tiles.parts
+        inner = sch.index(self.names.fresh(f"{loop.name}_step"), -(-depth // parts))
+        place = sch.part(inner, parts) + sch.part(self.team[0])
+        values = {**self._outputs, loop.name: first + place}
+        places = {loop.name: place}
+        if self.tiles.row is not None:
+            places[self.tiles.row.name] = self._row
+        if self.tiles.column is not None:
+            places[self.tiles.column.name] = self._column
+        staged = {use: self._staged(use, stage, places) for use, stage in stages.items()}
+        uses = tuple(sums.get(use) or staged.get(use) or use.substitute(values) for use in self.segment.uses)
+        inside = leaf(self.segment, values, sch.present(self.own))
+        tests = list(inside.constraints)
+        if depth % parts:
+            tests.append(depth - 1 - place)
+        if loop.range % depth:
+            tests.append(loop.range - 1 - first - place)
+        direct = [u for u in _inputs(self.nest, self.segment) if u not in stages]
+        outputs = [i.name for i in (self.tiles.row, self.tiles.column) if i is not None]
+        if any(u.stride(name) for u in direct for name in outputs):
+            tests.extend(self._ends)
+        *unrolled, lane = self.own
+        body = attrs.evolve(inside, indices=sch.present((lane,)), uses=uses, constraints=())
+        around = Node(
+            sch.present((inner, *unrolled)), children=(body,), constraints=tuple(tests), tags=self.segment.tags
+        )
+        return self._threads([around])
+
+    def _staged(self, use: Use, stage: stripe.Refinement, places: Mapping[str, Affine]) -> Use:
+        access = tuple(places[name] for name in _stage_axes(use, self.tiles))
+        return Use(use.name, stage.name, access, stage.shape.strides, use.dtype, stripe.Direction.IN)
+
+    def _finish(self, results: Mapping[Use, Use]) -> Node:
+        """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""
+        *unrolled, lane = self.own
+        lanes = sch.present((lane,))
+        own = {r.name: memory(r.name, r.shape.dtype, (self.tiles.lanes,), sch.REGISTER) for r in self.nest.allocations}
+        children: list[Node] = []
+        for segment in self.nest.segments:
+            if segment.loops:
+                children.extend(merge_block(result, self._in_registers(use), lanes) for use, result in results.items())
+                continue
+            moved = attrs.evolve(
+                segment, uses=tuple(self._in_registers(u) if u.root in own else u for u in segment.uses)
+            )
+            inside = leaf(moved, self._outputs, lanes)
+            children.append(Node(children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints))
+        point = Node(sch.present(unrolled), tuple(own.values()), tuple(children), constraints=self._ends)
+        return Node(sch.present(self.team[1:]), children=(point,))
+
+    def _in_registers(self, use: Use) -> Use:
+        return attrs.evolve(use, access=(sch.part(self.own[2]),), strides=(1,), sizes=())
+
+
+@attrs.frozen
+class _Place:
+    """The elements of local memory in which threads merge one result."""
+
+    use: Use
+    memory: stripe.Refinement
+    row: Affine
+    column: Affine
+
+    def __call__(self, part: Affine) -> Use:
+        name, shape = self.memory.name, self.memory.shape
+        access = (part, self.row, self.column)
+        return attrs.evolve(self.use, name=name, root=name, access=access, strides=shape.strides, sizes=())

@@ -1,0 +1,132 @@
+"""What the pass does to contractions, and that it keeps their meaning, whatever the options."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from strategies.kernels import PROGRAMS, inputs, stripe_program
+from strategies.passes import arrays_for, assert_same_meaning, programs
+from tileir.core.dtype import DType
+from tileir.core.target import Target
+from tileir.driver.compiler import compile_stages
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import Pass, run
+from tileir.passes.catalog import fused
+from tileir.passes.group_contraction import GroupContraction
+from tileir.semtree.interpreter import run_program
+from tileir.semtree.ir import Barrier, DeclareArray, KernelFunction, Region
+from tileir.semtree.lowering import lower
+from tileir.semtree.memory import ALL_CHECKS
+from tileir.semtree.printer import to_text
+from tileir.semtree.rewrite import statements
+from tileir.semtree.verifier import verify_program
+from tileir.stripe.interpreter import interpret
+from tileir.stripe.ir import Program
+from tileir.typed.ir import TensorType
+
+PRODUCT = """function (A[M, K], B[K, N], D[N]) -> (R) {
+    C[i, j : M, N] = +(A[i, k] * B[k, j]);
+    R = C + D;
+}"""
+TARGET = Target(index_dtype=DType.I32)
+REDUCTIONS = [name for name in PROGRAMS if name not in ("transpose", "blocked transpose", "chain", "scalar")]
+
+
+def kernel(size: tuple[int, int, int], step: Pass) -> KernelFunction:
+    rows, depth, columns = size
+    shapes = {"A": (rows, depth), "B": (depth, columns), "D": (columns,)}
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+    (found,) = compile_stages(PRODUCT, types, TARGET, passes=(*fused(TARGET), step)).sem.kernels
+    return found
+
+
+def barriers(found: KernelFunction) -> int:
+    return sum(isinstance(stmt, Barrier) for stmt in statements(found.body))
+
+
+def arrays_of(found: KernelFunction, region: Region) -> dict[str, int]:
+    declared = (s for s in statements(found.body) if isinstance(s, DeclareArray) and s.region is region)
+    return {array.name: array.size for array in declared}
+
+
+def test_tiles_of_both_inputs_are_staged_between_two_barriers() -> None:
+    found = kernel((64, 64, 64), GroupContraction(threads=64, rows=32, columns=32))
+    assert (found.grid, found.group) == ((2, 2), (64,))
+    assert barriers(found) == 2
+    assert arrays_of(found, Region.LOCAL) == {"A_stage": 16 * 33, "B_stage": 16 * 32}
+    assert arrays_of(found, Region.PRIVATE)["C_acc_tile"] == 16
+    text = to_text(found)
+    assert "max(" not in text
+    assert "if (" not in text
+    assert "fma(broadcast<4>(" in text
+
+
+def test_loads_past_the_end_are_moved_and_stores_are_left_out() -> None:
+    text = to_text(kernel((50, 24, 36), GroupContraction(threads=64, rows=32, columns=32)))
+    assert "A[min(max(place, 0), 1199)]" in text
+    assert "B[min(max(place_0, 0), 863)]" in text
+    assert text.count("if (") == 2
+
+
+def test_tiles_are_smaller_where_groups_would_be_idle() -> None:
+    assert kernel((64, 64, 64), GroupContraction(threads=16)).grid == (2, 2)
+    assert kernel((64, 64, 64), GroupContraction(threads=16, groups=64)).grid == (4, 16)
+
+
+def test_idle_threads_share_the_reduction() -> None:
+    found = kernel((8, 256, 8), GroupContraction(threads=64, groups=2))
+    assert found.group == (64,)
+    assert "C_acc_shared" in arrays_of(found, Region.LOCAL)
+
+
+def test_what_local_memory_cannot_hold_is_read_where_it_is() -> None:
+    assert not arrays_of(kernel((64, 64, 64), GroupContraction(threads=16, local_bytes=16)), Region.LOCAL)
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize(
+    "step",
+    [
+        GroupContraction(threads=16, always=True),
+        GroupContraction(threads=8, always=True, rows=2, columns=4, depth=3, groups=50),
+        GroupContraction(threads=32, always=True, rows=1, columns=1, depth=8, groups=1000),
+        GroupContraction(threads=4, always=True, local_bytes=0, vector_bytes=8),
+    ],
+)
+def test_programs_of_all_shapes(name: str, step: GroupContraction) -> None:
+    program, values = stripe_program(name), inputs(name)
+    kernels = lower(run((Accumulate(), step), program), TARGET)
+    verify_program(kernels)
+    found = run_program(kernels, values, ALL_CHECKS)
+    for output, expected in interpret(program, values).items():
+        np.testing.assert_array_equal(found[output], expected)
+
+
+@given(
+    program=programs(kinds=("elementwise", "reduce", "product", "product", "window", "coordinate", "overlap")),
+    step=st.builds(
+        GroupContraction,
+        threads=st.integers(1, 40),
+        vector_bytes=st.sampled_from([4, 8, 16]),
+        local_bytes=st.sampled_from([0, 40, 200, 4096]),
+        groups=st.sampled_from([1, 5, 1000]),
+        rows=st.integers(0, 5),
+        columns=st.integers(0, 9),
+        depth=st.integers(0, 5),
+        always=st.just(True),
+    ),
+)
+@examples(80)
+def test_the_meaning_stays(program: Program, step: GroupContraction) -> None:
+    scheduled = run((Accumulate(), step), program)
+    assert_same_meaning(program, scheduled)
+    arrays = arrays_for(program)
+    kernels = lower(scheduled, TARGET)
+    verify_program(kernels)
+    found = run_program(kernels, arrays, ALL_CHECKS)
+    for name, expected in interpret(program, arrays).items():
+        np.testing.assert_array_equal(found[name], expected)
