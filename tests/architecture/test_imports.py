@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 HEAVY: Final = (
     "networkx",
@@ -39,6 +44,12 @@ def test_import_starts_no_thread_and_makes_no_context() -> None:
         "print(threading.active_count(), [o for o in gc.get_objects() if isinstance(o, Context)])"
     )
     assert run(script) == "1 []"
+
+
+def test_import_makes_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEIR_CACHE_DIR", str(tmp_path / "cache"))
+    run("import tileir; tileir.default_context()")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_import_opens_nothing_for_writing() -> None:
