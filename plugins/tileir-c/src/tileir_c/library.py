@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 import attrs
@@ -32,9 +33,13 @@ class CLibrary:
     scratch_bytes: tuple[int, ...]
 
     def save(self) -> Mapping[str, bytes]:
-        """Return the parts ``c``, ``object`` and ``scratch``."""
-        scratch = " ".join(map(str, self.scratch_bytes))
-        return {"c": self.source.encode(), "object": self.code, "scratch": scratch.encode()}
+        """Return the parts ``c``, ``object``, ``scratch`` and ``digest``.
+
+        The last one is checked when they are loaded, for the system crashes on shared objects that are cut short.
+        """
+        scratch = " ".join(map(str, self.scratch_bytes)).encode()
+        parts = {"c": self.source.encode(), "object": self.code, "scratch": scratch}
+        return {**parts, "digest": _digest(parts)}
 
     @classmethod
     def restore(cls, kernels: tuple[KernelFunction, ...], parts: Mapping[str, bytes]) -> CLibrary:
@@ -47,11 +52,12 @@ class CLibrary:
         try:
             scratch = tuple(int(word) for word in parts["scratch"].decode().split())
             library = cls(kernels, parts["c"].decode(), bytes(parts["object"]), scratch)
+            broken = bytes(parts["digest"]) != _digest(parts)
         except (KeyError, ValueError) as error:
             message = f"the saved parts {sorted(parts)} are not those of a C library; compile again"
             raise BackendError((Diagnostic("TIL806", message),)) from error
-        if len(scratch) != len(kernels):
-            message = f"the saved library has {len(scratch)} kernels, not {len(kernels)}; compile again"
+        if broken or len(scratch) != len(kernels):
+            message = f"the saved library is broken, or not one of {len(kernels)} kernels; compile again"
             raise BackendError((Diagnostic("TIL806", message),))
         return library
 
@@ -65,3 +71,7 @@ class CLibrary:
         if form != "c":
             raise BackendError((Diagnostic("TIL806", f"the C back end lists c, not {form!r}"),))
         return self.source
+
+
+def _digest(parts: Mapping[str, bytes]) -> bytes:
+    return b"".join(hashlib.sha256(parts[name]).digest() for name in ("c", "object", "scratch"))
