@@ -35,7 +35,7 @@ class GroupContraction:
         groups: So many groups keep the device busy: tiles are smaller where there are not so many.
         rows: Rows of the tile of outputs, about; 0 chooses.
         columns: Columns of the tile of outputs, about; 0 chooses.
-        depth: Steps of the reduction that are staged at a time; 0 chooses.
+        depth: Steps of the reduction that are staged at a time, even if there are not so many; 0 chooses.
         always: Whether to schedule reductions that use nothing twice as well.
 
     """
@@ -88,7 +88,8 @@ class GroupContraction:
             return 1
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
         outside = [u for s in nest.segments if not s.loops for u in reads_of(nest, s)]
-        lanes = sch.aligned_lanes((*outside, *sch.written_uses(nest)), column.name, min(lanes, 4))
+        lanes = min(lanes, 4, sch.power_of_two_below(self.columns or lanes))
+        lanes = sch.aligned_lanes((*outside, *sch.written_uses(nest)), column.name, lanes)
         while column.range % lanes:
             lanes //= 2
         return lanes
@@ -115,7 +116,7 @@ class GroupContraction:
         left = threads // (tile.across * tile.down)
         few = outputs // (tile.height * tile.width) < self.groups or self.always
         parts = min(left, power_of_two_from(tile.loop.range)) if few else 1
-        depth = min(tile.loop.range, self.depth or max(_DEPTH, 2 * parts))
+        depth = self.depth or min(tile.loop.range, max(_DEPTH, 2 * parts))
         return attrs.evolve(tile, parts=parts, depth=depth)
 
 
