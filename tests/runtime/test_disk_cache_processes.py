@@ -98,7 +98,7 @@ def test_a_file_that_cannot_grow_costs_speed_only(tmp_path: Path) -> None:
         [sys.executable, "-B", "-c", script, str(tmp_path / "cache")], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == ["False None", "True {'noise': b'x'}"]
-    assert done.stderr.count("the cache on disk is not used") == 1
+    assert done.stderr.count("the cache on disk takes no entries") == 1
     assert {path.name for path in (tmp_path / "cache").iterdir()} == {USAGE, f"library-{digest_of('small')}"}
 
 

@@ -154,7 +154,7 @@ class DiskCache:
             return None
         except OSError as error:
             cache_log().info("miss: %s: %s", name, error)
-            self._warn_once(error)
+            self._warn_once("is not used", error)
             return None
         if content is not None:
             cache_log().info("hit: %s, %d bytes", name, sum(map(len, content.values())))
@@ -189,7 +189,7 @@ class DiskCache:
                     self._sweep(folder)
         except OSError as error:
             cache_log().info("not stored: %s: %s", name, error)
-            self._warn_once(error)
+            self._warn_once("takes no entries", error)
             return False
         cache_log().info("stored: %s, %d bytes", name, size)
         return True
@@ -232,12 +232,12 @@ class DiskCache:
             _discard(folder, USAGE)
         return count, size
 
-    def _warn_once(self, error: OSError) -> None:
+    def _warn_once(self, effect: str, error: OSError) -> None:
         """Say what is wrong with the directory, the first time that this process finds it so."""
         if self.directory not in _warned:
             _warned.add(self.directory)
             reason = f"{error}" if isinstance(error, UntrustedError) else f"{self.directory}: {error.strerror}"
-            cache_log().warning("the cache on disk is not used: %s", reason)
+            cache_log().warning("the cache on disk %s: %s", effect, reason)
 
     def _sweep(self, folder: OpenDirectory) -> None:
         """Count what is there, and drop what was not used for longest until the limit holds with some room."""
