@@ -36,14 +36,14 @@ def test_mathematical_functions_agree_closely(case: Case, target: str, passes: s
     assert_equal(on_device, means.by_kernel_interpreter(compiled, case.inputs), case.tolerance)
 
 
-@given(case=cases(special=True, largest_size=9), target=targets, passes=st.sampled_from(["cpu", "small"]))
+@given(case=cases(special=True, largest_size=9), target=targets, passes=st.sampled_from(["cpu", "gpu", "small"]))
 @examples(120)
 def test_axes_longer_than_a_vector(case: Case, target: str, passes: str) -> None:
     compiled = means.stages(case.function, case.inputs, target, passes)
     assert_equal(means.on_device(compiled, case.inputs), case.expected())
 
 
-@given(case=large(points=1 << 17), target=targets, passes=st.sampled_from(["cpu", "small"]))
+@given(case=large(points=1 << 17), target=targets, passes=st.sampled_from(["cpu", "gpu", "small"]))
 @examples(80)
 def test_axes_of_hundreds_of_elements(case: Case, target: str, passes: str) -> None:
     """Register tiles, packed panels, remainders, chunks, split reductions and several threads take part."""

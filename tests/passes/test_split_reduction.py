@@ -4,8 +4,14 @@ import pytest
 
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning
+from tileir.core.dtype import DType
+from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.split_reduction import SplitReduction
+from tileir.stripe.lowering import lower
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -43,3 +49,32 @@ def test_the_parts_are_a_temporary_of_the_program() -> None:
 def test_other_kernels_stay_whole(name: str, options: SplitReduction) -> None:
     program = stripe_program(name)
     assert run((options,), program) is program
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_counted_parts_keep_the_meaning(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tileir.passes.split_reduction._LEAST", 2)
+    program = stripe_program(name)
+    split = run((SplitReduction(parts=6, operations=1, columns=4), Accumulate()), program)
+    assert_same_meaning(program, split, inputs(name))
+
+
+SUM = "function (A[N]) -> (O) { O[] = +(A[n]); }"
+ROWS = "function (A[M, N]) -> (O) { O[n : N] = +(A[m, n]); }"
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "parts"),
+    [
+        (SUM, (1 << 20,), 64),
+        (SUM, (10**6 + 3,), 60),  # a prime: 60 parts, the last one shorter
+        (ROWS, (4096, 256), 30 // 2 + 1),  # two groups of columns, 15 parts wanted, and 16 divide
+        (ROWS, (96, 1 << 16), 0),  # columns keep the device busy
+        (ROWS, (96, 4096), 0),  # parts would have few points
+    ],
+)
+def test_parts_are_counted_by_what_groups_take(text: str, shape: tuple[int, ...], parts: int) -> None:
+    program = lower(infer(parse(text), {"A": TensorType(DType.F32, shape)}))
+    after = run((SplitReduction(parts=60 if len(shape) == 1 else 30, columns=128),), program)
+    sizes = [r.shape.sizes[0] for r in after.entry.refinements if "tmp" in r.tags]
+    assert sizes == ([parts] if parts else [])

@@ -80,6 +80,8 @@ class SplitReduction:
             return None
         index = max(free, key=lambda i: (min(i.range, wanted), _reach(kernel, i.name)))
         parts = divisor_at_least(index.range, wanted)
+        if self.columns and parts > 4 * wanted:
+            parts = wanted
         if parts < 2 or parts > 64 * wanted:
             return None
         return _build(kernel, output, index, parts, names)
@@ -134,8 +136,9 @@ def _build(
     kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index, parts: int, names: NameScope
 ) -> _Split:
     indices = NameScope.of(i.name for i in kernel.indices)
+    within = attrs.evolve(index, range=-(-index.range // parts))
+    parts = -(-index.range // within.range)
     part = stripe.Index(indices.fresh(f"{index.name}_part"), parts)
-    within = attrs.evolve(index, range=index.range // parts)
     value = Affine.of({part.name: within.range, index.name: 1})
     name = names.fresh(f"{output.source}_parts")
     kept = [i for i in kernel.indices if any(i.name in a.indices for a in output.access)]
@@ -153,9 +156,11 @@ def _build(
         attrs.evolve(s, affine=s.affine.substitute({index.name: value})) if isinstance(s, stripe.LoadIndex) else s
         for s in kernel.statements
     )
+    end = () if index.range == parts * within.range else (index.range - 1 - value,)
     partial = attrs.evolve(
         kernel,
         indices=(part, *(within if i is index else i for i in kernel.indices)),
+        constraints=(*kernel.constraints, *end),
         refinements=moved,
         statements=statements,
     )
