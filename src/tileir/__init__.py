@@ -10,6 +10,7 @@ from tileir.core.span import Source, Span
 from tileir.core.target import Target
 from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
 from tileir.driver.jit import Jit, evaluate, jit
+from tileir.driver.pending import PendingCall
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.disk_cache import DiskCache
 from tileir.runtime.interface import Backend, DeviceInfo, Options
@@ -34,6 +35,7 @@ __all__ = [
     "Jit",
     "Options",
     "ParseError",
+    "PendingCall",
     "Source",
     "Span",
     "Target",

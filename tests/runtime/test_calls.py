@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from strategies.processes import in_forked_child
+from tileir.core.errors import BackendError
 from tileir.runtime.calls import Calls
 from tileir.runtime.events import PendingEvent, Scheduler
 from tileir.runtime.interface import Event
@@ -84,3 +86,16 @@ def test_a_call_that_failed_is_told_when_its_result_is_needed() -> None:
     calls.settle([], [room])
     with pytest.raises(ValueError, match="broken"):
         calls.settle([room], [])
+
+
+def test_a_forked_child_learns_that_calls_of_its_parent_are_lost() -> None:
+    calls, room = Calls(), np.zeros(8)
+    event, _ = waits(calls, [], [room])
+
+    def child() -> bool:
+        with pytest.raises(BackendError) as caught:
+            event.wait()
+        return not calls and caught.value.diagnostics[0].code == "TIL809"
+
+    assert in_forked_child(child)
+    event.complete()

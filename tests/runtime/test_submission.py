@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -9,6 +11,7 @@ import pytest
 from strategies.asynchronous import DistantDevice, DistantKernel
 from strategies.plans import branches, expected, operands, plan_of, program
 from tileir.runtime.events import PendingEvent
+from tileir.runtime.submission import Submission
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +64,32 @@ def test_runs_at_one_time_have_memory_of_their_own() -> None:
         event.wait()
         np.testing.assert_array_equal(out, expected(x, y))
     assert len(device.bound) == 12
+
+
+def test_the_time_of_a_run_is_what_the_device_was_busy() -> None:
+    x, y, out = operands()
+    event = plan_of(program(), DistantDevice()).submit([x, y], [out])
+    event.wait()
+    assert event.duration is not None
+    assert event.duration > 0
+    unmeasured = PendingEvent()
+    unmeasured.complete()
+    assert Submission([event, unmeasured], []).duration is None
+
+
+def test_arrays_live_until_the_device_is_done_with_them() -> None:
+    gate = PendingEvent()
+    plan = plan_of(program(), DistantDevice(gates=[gate]))
+    x, y, out = operands()
+    alive = weakref.ref(out)
+    event = plan.submit([x, y], [out])
+    del x, y, out
+    gc.collect()
+    assert alive() is not None
+    gate.complete()
+    event.wait()
+    gc.collect()
+    assert alive() is None
 
 
 class BrokenKernel(DistantKernel):

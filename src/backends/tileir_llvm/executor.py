@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import weakref
 from collections import deque
 from functools import partial
@@ -13,6 +14,7 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.forking import renew_in_children
 from tileir.runtime.events import Scheduler
 from tileir_llvm.buffers import HostBuffer, allocate, wrap
 from tileir_llvm.loader import Code, load_code
@@ -45,8 +47,16 @@ class LLVMExecutor:
     pool: ThreadPool = attrs.field(init=False)
     scheduler: Scheduler = attrs.field(init=False)
     closed: bool = attrs.field(default=False, init=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _spare: deque[HostBuffer] = attrs.field(factory=deque, init=False)
     _codes: weakref.WeakKeyDictionary[LLVMLibrary, Code] = attrs.field(factory=weakref.WeakKeyDictionary, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """Start with a lock that no thread of the parent holds."""
+        self._lock = threading.Lock()
 
     @pool.default
     def _make_pool(self) -> ThreadPool:
@@ -74,10 +84,10 @@ class LLVMExecutor:
 
         """
         self.check_open()
-        code = self._codes.get(library)
-        if code is None:
-            code = load_code(library.code, library.symbols, self.device.features)
-            self._codes[library] = code
+        with self._lock:
+            code = self._codes.get(library)
+            if code is None:
+                code = self._codes[library] = load_code(library.code, library.symbols, self.device.features)
         return LLVMKernel.of(self, library.kernels[index], code, index, library.scratch_bytes[index])
 
     def sequence(self, launches: Sequence[tuple[LLVMKernel, Sequence[HostBuffer | int]]]) -> LLVMSequence:

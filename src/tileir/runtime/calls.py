@@ -38,8 +38,10 @@ class Calls:
         renew_in_children(self)
 
     def renew(self) -> None:
-        """Forget the calls of the parent."""
+        """Fail the calls of the parent, whose threads do not exist in a child."""
         self._lock = threading.Lock()
+        for call in self._pending:
+            call.event.abandon()
         self._pending = []
 
     def __bool__(self) -> bool:

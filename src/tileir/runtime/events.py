@@ -100,14 +100,15 @@ class PendingEvent:
                 return
         callback()
 
-    def abandon(self, error: BaseException) -> None:
-        """Mark it as failed in a forked child; nobody is told, as everything of the parent is abandoned there.
+    def abandon(self) -> None:
+        """Mark it as failed, with TIL809, in a forked child: only a thread of the parent could complete it.
 
-        A thread of the parent may have held its lock.
+        Nobody is told, as everything of the parent is abandoned there. A thread of the parent may have held its lock.
         """
         self._condition = threading.Condition()
         if not self._done:
-            self._failure, self._done = Failure.of(error), True
+            message = "the process forked before this was done; do it again in the child"
+            self._failure, self._done = Failure.of(BackendError((Diagnostic("TIL809", message),))), True
             self._callbacks.clear()
 
     def _finish(self, failure: Failure | None, duration: float | None) -> None:
@@ -217,9 +218,8 @@ class Scheduler:
         self._unfinished.clear()
         self._workers.clear()
         self._idle = 0
-        message = "the process forked before this was done; do it again in the child"
         for task in lost:
-            task.event.abandon(BackendError((Diagnostic("TIL809", message),)))
+            task.event.abandon()
 
     def _release(self, task: _Task) -> None:
         """Count down the events that a task waits for, and queue it after the last one."""

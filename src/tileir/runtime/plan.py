@@ -11,6 +11,7 @@ import numpy as np
 
 from tileir.runtime.arrays import fit_as_they_are, formats_of
 from tileir.runtime.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
+from tileir.runtime.events import PendingEvent
 from tileir.runtime.interface import SequencingExecutor
 from tileir.runtime.placement import place
 from tileir.runtime.submission import SubmittingWorkspace
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.runtime.arrays import Array, Format
-    from tileir.runtime.events import PendingEvent
     from tileir.runtime.interface import Event, Library
     from tileir.runtime.placement import Placement
     from tileir.runtime.resources import Resources
@@ -148,11 +148,20 @@ class Plan:
             return resources.scheduler.submit(partial(self.run, inputs, outputs), after)
         workspace = self._take()
         assert isinstance(workspace, SubmittingWorkspace)
-        ends = workspace.submit(inputs, outputs, after)
-        return resources.scheduler.submit(partial(self._end, workspace, (inputs, outputs)), ends)
+        submission = workspace.submit(inputs, outputs, after)
+        ended = resources.scheduler.submit(partial(self._keep, workspace), submission.ends)
+        event = PendingEvent()
 
-    def _end(self, workspace: Workspace, _held: object) -> None:
-        self._keep(workspace)
+        def tell() -> None:
+            if ended.failure is not None:
+                event.fail(ended.failure)
+            else:
+                event.complete(submission.duration)
+            del held[:]
+
+        held = [inputs, outputs]  # the device uses the arrays
+        ended.then(tell)
+        return event
 
     def _keep(self, workspace: Workspace) -> None:
         if workspace.nbytes:
@@ -237,12 +246,12 @@ def _first_reads(program: Program, after: tuple[tuple[int, ...], ...]) -> list[l
 
 def _writers(program: Program) -> Mapping[str, tuple[int, ...]]:
     """Return which launches write each output."""
-    writers: dict[str, tuple[int, ...]] = {buffer.name: () for buffer in _with_role(program, BufferRole.OUTPUT)}
+    writers: dict[str, list[int]] = {buffer.name: [] for buffer in _with_role(program, BufferRole.OUTPUT)}
     for number, launch in enumerate(program.launches):
         for name, access in merged_accesses(program, launch).items():
             if access is not ParamAccess.READ and name in writers:
-                writers[name] = (*writers[name], number)
-    return writers
+                writers[name].append(number)
+    return {name: tuple(numbers) for name, numbers in writers.items()}
 
 
 def _alignments(program: Program) -> Mapping[str, int]:

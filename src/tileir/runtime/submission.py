@@ -17,6 +17,27 @@ if TYPE_CHECKING:
     from tileir.runtime.workspace import Layout, Slot, Step
 
 
+@attrs.frozen(eq=False)
+class Submission:
+    """Work that was handed over.
+
+    Attributes:
+        commands: Events of all copies and launches.
+        ends: Those after which all is done.
+
+    """
+
+    commands: Sequence[Event]
+    ends: Sequence[Event]
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds that the device was busy; None where it does not measure that."""
+        measured = [event.duration for event in self.commands]
+        known = [seconds for seconds in measured if seconds is not None]
+        return sum(known) if len(known) == len(measured) else None
+
+
 @attrs.define(eq=False)
 class SubmittingWorkspace:
     """Temporaries, memory for arrays that the device cannot use in place, and launches bound to these."""
@@ -39,16 +60,16 @@ class SubmittingWorkspace:
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Submit all launches, and return when the outputs are written."""
-        wait_for_all(self.submit(inputs, outputs))
+        wait_for_all(self.submit(inputs, outputs).ends)
 
-    def submit(self, inputs: Sequence[Array], outputs: Sequence[Array], after: Sequence[Event] = ()) -> list[Event]:
-        """Submit all copies and launches, and return the events that the whole has ended with.
+    def submit(self, inputs: Sequence[Array], outputs: Sequence[Array], after: Sequence[Event] = ()) -> Submission:
+        """Submit all copies and launches.
 
-        Until then the caller keeps the arrays, and nobody else uses this object.
+        Until its end the caller keeps the arrays, and nobody else uses this object.
         """
         submitted: list[Event] = []
         try:
-            return self._submit(inputs, outputs, after, submitted)
+            return Submission(submitted, self._submit(inputs, outputs, after, submitted))
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to tell
                 wait_for_all(submitted)  # the device may still use the memory
