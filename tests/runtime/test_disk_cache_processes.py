@@ -16,10 +16,11 @@ from tileir.runtime.disk_cache import BLOCK, USAGE, DiskCache, digest_of
 SEED: Final = 7
 KILLS: Final = 40
 WORKERS: Final = 4
-LIMIT: Final = 400 * BLOCK
+LIMIT: Final = 300 * BLOCK
 
 COMMON: Final = """
 import os, random, signal, sys, time
+from hashlib import sha256
 from pathlib import Path
 from tileir.runtime.disk_cache import DiskCache, digest_of
 """
@@ -35,9 +36,9 @@ def work():
         key = digest_of(str(chosen.randrange(60)))
         found = cache.get("library", key)
         if found is None:
-            token = os.urandom(16)
-            cache.put("library", key, {"key": key.encode(), "a": token * chosen.randrange(4000), "b": token}, {})
-        elif found["key"] != key.encode() or found["a"].replace(found["b"], b""):
+            noise = os.urandom(chosen.randrange(60_000))
+            cache.put("library", key, {"key": key.encode(), "a": noise, "b": sha256(noise).digest()}, {})
+        elif found["key"] != key.encode() or sha256(found["a"]).digest() != found["b"]:
             os._exit(3)
         elif chosen.random() < 0.1:
             cache.drop("library", key, "chance")
