@@ -82,15 +82,15 @@ class Toolchain:
             BackendError: TIL805, the compiler refused the source or could not be run.
 
         """
-        with tempfile.TemporaryDirectory(prefix="tileir-c-") as folder:
-            path, result = Path(folder) / "kernels.c", Path(folder) / "kernels.so"
-            try:
+        try:
+            with tempfile.TemporaryDirectory(prefix="tileir-c-") as folder:
+                path, result = Path(folder) / "kernels.c", Path(folder) / "kernels.so"
                 path.write_text(source, encoding="utf-8")
                 done = _run((*self.command, *flags, "-o", str(result), str(path), "-lm"))
                 if done.returncode == 0:
                     return result.read_bytes()
-            except OSError as error:
-                raise _failed(self, str(error)) from error
+        except OSError as error:
+            raise _failed(self, str(error)) from error
         raise _failed(self, done.stderr.replace(f"{folder}{os.sep}", ""))
 
 
