@@ -44,7 +44,7 @@ BLOCK: Final = 4096
 USAGE: Final = "usage"
 """A file with one byte for each block that was stored since somebody last looked at all entries."""
 
-ABANDONED_SECONDS: Final = 3600.0
+ABANDONED_SECONDS: Final = 600.0
 """Temporary files of this age have no writer any more."""
 
 _ENTRY: Final = re.compile(r"([a-z]+)-([0-9a-f]{64})")
