@@ -15,6 +15,9 @@ from tileir.testing.subject import Subject
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+FOLDER: Final = Path(__file__).parent
+AREAS: Final = tuple(sorted(path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py")))
+
 PROGRAMS: Final = 2000
 """How many programs devices are compared on."""
 
@@ -25,16 +28,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the result is 0 where everything is as it should be."""
     parser = argparse.ArgumentParser(prog="python -m tileir.testing", description=__doc__.partition(":")[2].strip())
     parser.add_argument("name", nargs="?", help="device, back end, or module:OBJECT of one that is not installed")
+    parser.add_argument("areas", nargs="*", metavar="AREA", help=f"what to test: {', '.join(AREAS)}; by default all")
     parser.add_argument("--compare", nargs="+", metavar="NAME", help="devices to run generated programs on")
     parser.add_argument("--programs", type=int, metavar="N", help="how many programs to generate")
     parser.add_argument("--seed", type=int, default=0, help="of the generated programs")
     parser.add_argument("--start", type=int, default=0, metavar="N", help="number of the first generated program")
     parser.add_argument("--batch", type=int, metavar="N", help="how many programs are compiled as one")
-    parser.add_argument("options", nargs="*", metavar="-- OPTION", help="options of pytest, after --")
-    chosen = parser.parse_args(arguments)
+    parser.epilog = "All other options are given to pytest, such as -x, -v or -k WORDS."
+    chosen, options = parser.parse_known_args(arguments)
     if (chosen.name is None) == (chosen.compare is None):
         parser.error("name one back end, or several with --compare")
-    return _run_kit(chosen) if chosen.compare is None else _compare(chosen)
+    unknown = [area for area in chosen.areas if area not in AREAS]
+    if unknown:
+        parser.error(f"there is no area {unknown[0]!r}; the areas are {', '.join(AREAS)}")
+    return _run_kit(chosen, options) if chosen.compare is None else _compare(chosen)
 
 
 def _compare(chosen: argparse.Namespace) -> int:
@@ -52,17 +59,17 @@ def _compare(chosen: argparse.Namespace) -> int:
     return 0 if comparison.run() else 1
 
 
-def _run_kit(chosen: argparse.Namespace) -> int:
+def _run_kit(chosen: argparse.Namespace, options: Sequence[str]) -> int:
     """Run pytest in a process of its own, since tileir is imported here already and it rewrites what it imports."""
-    folder = Path(__file__).parent
-    command = [sys.executable, "-m", "pytest", "-c", str(folder / "kit.ini"), "--noconftest"]
+    command = [sys.executable, "-m", "pytest", "-c", str(FOLDER / "kit.ini"), "--noconftest"]
     command += ["-p", "tileir.testing.plugin", "-p", "no:cacheprovider", "-q", "--no-header", "--kit-summary"]
     command += ["--backend", chosen.name, "--seed", str(chosen.seed)]
     command += ["--start", str(chosen.start)]
+    files = [str(FOLDER / f"test_{area}.py") for area in chosen.areas or AREAS]
     for option in ("programs", "batch"):
         if getattr(chosen, option) is not None:
             command += [f"--{option}", str(getattr(chosen, option))]
-    return subprocess.run([*command, *chosen.options, str(folder)], check=False).returncode
+    return subprocess.run([*command, *options, *files], check=False).returncode
 
 
 if __name__ == "__main__":

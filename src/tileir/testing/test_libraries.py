@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from tileir.core.errors import BackendError
 from tileir.runtime.interface import Options
 from tileir.testing.gates import INCREMENT, numbers
 
@@ -66,18 +67,26 @@ def test_an_identity_is_stable(subject: Subject) -> None:
     assert first
 
 
-def test_code_is_shown_in_all_forms(subject: Subject, library: Library) -> None:
+def listings(subject: Subject, library: Library) -> dict[str, str]:
+    """Return the code in all forms; one that other devices of the back end have may be refused, with TIL806."""
+    texts = {}
     for form in subject.backend.forms:
-        text = library.listing(form)
-        assert isinstance(text, str)
-        assert text.strip(), form
-        assert library.listing(form) == text
+        try:
+            texts[form] = library.listing(form)
+        except BackendError as error:
+            assert error.diagnostics[0].code == "TIL806"  # noqa: PT017  both outcomes are right
+    return texts
+
+
+def test_code_is_shown(subject: Subject, library: Library) -> None:
+    texts = listings(subject, library)
+    assert texts or not subject.backend.forms
+    assert all(type(text) is str and text.strip() for text in texts.values())
 
 
 def test_the_same_kernels_give_the_same_text(subject: Subject, library: Library) -> None:
     again = subject.backend.compiler(subject.device, Options()).build(library.kernels)
-    for form in subject.backend.forms:
-        assert again.listing(form) == library.listing(form), form
+    assert listings(subject, again) == listings(subject, library)
 
 
 def test_a_kernel_may_be_prepared_twice(subject: Subject, library: Library) -> None:

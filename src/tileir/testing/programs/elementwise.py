@@ -124,6 +124,10 @@ def _shapes() -> Iterator[Conformance]:
     text = "function (A[M, N], B[N]) -> (O, P) { X = M * N; O = A / N + X; P = B - M / 2; }"
     a, b = halves("f4", 3, 4), halves("f4", 4, seed=1)
     yield Conformance("dimensions_as_numbers", text, {"A": a, "B": b}, {"O": a / 4 + 12, "P": b - 1})
+    text = """function (A[M, N], B[N]) -> (O, P) {
+      X = match(N, 4) * broadcast(M, 1); O = A * X; P = element(tuple(B, A), 1) + element(tuple(B, A), 0);
+    }"""
+    yield Conformance("constants_and_tuples", text, {"A": a, "B": b}, {"O": a * 12, "P": a + b})
     text = "function (A[N]) -> (B, C) { B = A; C = B; }"
     v = integers("i4", 3)
     yield Conformance("outputs_that_are_inputs", text, {"A": v}, {"B": v, "C": v})
