@@ -1,0 +1,101 @@
+"""Tile programs on an OpenCL device, held against the interpreter."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tileir
+from strategies.opencl_device import device
+from tileir.runtime.events import PendingEvent
+
+MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+SOFTMAX = """
+function (X[I, J]) -> (Y) {
+    M[i, 0 : I, 1] = >(X[i, j]);
+    E = exp(X - M);
+    S[i, 0 : I, 1] = +(E[i, j]);
+    Y = E / S;
+}
+"""
+SCALE = "function (A) -> (B, C) { B = A * 2; C = A + B; }"
+
+
+def numbers(dtype: Any, *shape: int) -> np.ndarray:
+    return (np.random.default_rng(0).integers(-8, 9, shape) / 2).astype(dtype)
+
+
+@pytest.mark.parametrize("passes", ["cpu", "gpu", "plain"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "f2", ml_dtypes.bfloat16])
+def test_a_product_of_matrices(dtype: Any, passes: str) -> None:
+    a, b = numbers(dtype, 33, 20), numbers(dtype, 20, 17)
+    executable = tileir.compile(MATMUL, (a, b), device=device().id, passes=passes)
+    np.testing.assert_array_equal(executable(a, b), tileir.evaluate(MATMUL, (a, b)))
+
+
+@pytest.mark.parametrize("passes", ["cpu", "gpu"])
+def test_several_kernels_with_temporaries(passes: str) -> None:
+    x = numbers("f4", 40, 70)
+    executable = tileir.compile(SOFTMAX, x, device=device().id, passes=passes)
+    np.testing.assert_allclose(executable(x), tileir.evaluate(SOFTMAX, x), rtol=1e-5)
+
+
+def test_arrays_that_are_not_aligned_or_are_read_only() -> None:
+    scale = tileir.jit(SCALE, device().id)
+    fixed = numbers("f4", 64)
+    fixed.flags.writeable = False
+    for array in (fixed, numbers("f4", 65)[1:], numbers("f4", 130)[::2], np.float32(3)):
+        b, c = scale(array)
+        np.testing.assert_array_equal(b, array * 2)
+        np.testing.assert_array_equal(c, array * 3)
+
+
+def test_results_go_where_the_caller_wants_them() -> None:
+    scale = tileir.jit(SCALE, device().id)
+    room = np.zeros((3, 65), np.float32)
+    a = numbers("f4", 65)
+    scale(a, out=(room[1], room[2]))
+    np.testing.assert_array_equal(room, [np.zeros(65), a * 2, a * 3])
+
+
+def test_calls_that_share_nothing_overlap() -> None:
+    a = numbers("f4", 256)
+    first, second = (tileir.compile(SCALE, a, device=device().id) for _ in range(2))
+    gate = PendingEvent()
+    waiting = first.submit(a, after=[gate])
+    np.testing.assert_array_equal(second(a)[0], a * 2)
+    assert not waiting.done
+    gate.complete()
+    np.testing.assert_array_equal(waiting.result()[1], a * 3)
+
+
+def test_many_threads_call_one_function() -> None:
+    multiply = tileir.jit(MATMUL, device().id)
+    started = threading.Barrier(6)
+
+    def call(number: int) -> bool:
+        a, b = numbers("f4", 16 + number % 3, 20) + number, numbers("f4", 20, 24)
+        started.wait()
+        return all(bool((multiply(a, b) == tileir.evaluate(MATMUL, (a, b))).all()) for _ in range(5))
+
+    with ThreadPoolExecutor(6) as threads:
+        assert all(threads.map(call, range(6)))
+
+
+def test_a_second_context_takes_the_program_from_the_cache_on_disk() -> None:
+    a, b = numbers("f4", 9, 8), numbers("f4", 8, 7)
+    for _ in range(2):
+        with tileir.Context() as context:
+            multiply = tileir.jit(MATMUL, device().id, context=context)
+            np.testing.assert_array_equal(multiply(a, b), a @ b)
+
+
+def test_code_is_listed() -> None:
+    executable = tileir.compile(MATMUL, [(4, 4), (4, 4)], device=device().id)
+    assert "// C[i, j : 4, 4] = +(A[i, k] * B[k, j])" in executable.opencl
+    assert executable.listing("opencl") == executable.opencl
