@@ -13,7 +13,7 @@ import pytest
 from strategies.processes import in_forked_child
 from tileir.core.errors import BackendError
 from tileir.runtime import events
-from tileir.runtime.events import PendingEvent, Scheduler
+from tileir.runtime.events import PendingEvent, Scheduler, all_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -263,3 +263,14 @@ def test_a_forked_child_starts_anew() -> None:
     gate.complete()
     waiting.wait()
     scheduler.close()
+
+
+def test_an_event_for_the_end_of_several() -> None:
+    events = [PendingEvent() for _ in range(3)]
+    end = all_ended(events)
+    events[0].fail(ValueError())
+    events[2].complete()
+    assert not end.done
+    events[1].complete()
+    end.wait()
+    all_ended([]).wait()

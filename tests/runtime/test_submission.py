@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,20 @@ def test_arrays_live_until_the_device_is_done_with_them() -> None:
     event.wait()
     gc.collect()
     assert alive() is None
+
+
+@pytest.mark.parametrize("submitted", [False, True])
+def test_a_failure_is_told_when_nothing_runs_any_more(submitted: bool) -> None:
+    left, right = PendingEvent(), PendingEvent()
+    plan = plan_of(branches(), DistantDevice(gates_of={0: [left], 1: [right]}))
+    x, y, out = operands()
+    threading.Timer(0.02, left.fail, [ValueError("broken")]).start()
+    threading.Timer(0.06, right.complete).start()
+    call = (lambda: plan.submit([x, y], [out]).wait()) if submitted else (lambda: plan.run([x, y], [out]))
+    with pytest.raises(ValueError, match="broken"):
+        call()
+    assert right.done
+    assert not out.any()
 
 
 class BrokenKernel(DistantKernel):

@@ -70,7 +70,8 @@ class DistantKernel:
 
     def run(self, buffers: Sequence[DistantBuffer], after: Sequence[Event] = ()) -> Event:
         """Submit it."""
-        event = self.kernel.run([buffer.memory for buffer in buffers], [*after, *self.device.gates])
+        gates = [*self.device.gates, *self.device.gates_of.get(len(self.device.submitted), ())]
+        event = self.kernel.run([buffer.memory for buffer in buffers], [*after, *gates])
         self.device.submitted.append((event, tuple(after)))
         return event
 
@@ -86,6 +87,7 @@ class DistantDevice:
 
     Attributes:
         gates: What all kernels wait for beside their events.
+        gates_of: What single launches wait for, by their number.
         submitted: Events of the launches so far, each with the events that it was given.
         bound: Names of the kernels that were bound.
 
@@ -94,6 +96,7 @@ class DistantDevice:
     asynchronous = True
     part_alignment = 256
     gates: list[Event] = attrs.field(factory=list)
+    gates_of: dict[int, list[Event]] = attrs.field(factory=dict)
     submitted: list[tuple[Event, tuple[Event, ...]]] = attrs.field(factory=list)
     bound: list[str] = attrs.field(factory=list)
 

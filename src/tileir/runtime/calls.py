@@ -9,12 +9,13 @@ import attrs
 import numpy as np
 
 from tileir.core.forking import renew_in_children
-from tileir.runtime.events import PendingEvent
+from tileir.runtime.events import all_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tileir.runtime.arrays import Array
+    from tileir.runtime.events import PendingEvent
     from tileir.runtime.interface import Event
 
 
@@ -65,7 +66,7 @@ class Calls:
                 if _share(call.writes, reads):
                     events.append(call.event)
                 elif _share(call.writes, writes) or _share(call.reads, writes):
-                    events.append(_end_of(call.event))
+                    events.append(all_ended([call.event]))
             event = start(events)
             self._pending.append(_Call(event, reads, writes))
         event.then(self._prune)
@@ -79,14 +80,14 @@ class Calls:
             if _share(call.writes, reads):
                 call.event.wait()
             elif _share(call.writes, writes) or _share(call.reads, writes):
-                _end_of(call.event).wait()
+                all_ended([call.event]).wait()
 
     def wait(self) -> None:
         """Wait for all calls, whether they fail or not."""
         with self._lock:
             pending = tuple(self._pending)
         for call in pending:
-            _end_of(call.event).wait()
+            all_ended([call.event]).wait()
 
     def _prune(self) -> None:
         with self._lock:
@@ -95,10 +96,3 @@ class Calls:
 
 def _share(some: Sequence[Array], others: Sequence[Array]) -> bool:
     return any(np.may_share_memory(one, other) for one in some for other in others)
-
-
-def _end_of(event: PendingEvent) -> PendingEvent:
-    """Return an event that completes when another one completes or fails."""
-    end = PendingEvent()
-    event.then(end.complete)
-    return end

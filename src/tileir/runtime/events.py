@@ -13,7 +13,7 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from tileir.runtime.interface import Event
@@ -131,6 +131,26 @@ def failure_of(event: Event) -> Failure | None:
     except BaseException as error:  # whoever asks decides what to do about it
         return Failure.of(error)
     return None
+
+
+def all_ended(events: Sequence[Event]) -> PendingEvent:
+    """Return an event that completes when every one of ``events`` has completed or failed."""
+    end = PendingEvent()
+    left = [*events]
+    lock = threading.Lock()
+
+    def count_down() -> None:
+        with lock:
+            left.pop()
+            last = not left
+        if last:
+            end.complete()
+
+    for event in events:
+        _notify(event, count_down)
+    if not events:
+        end.complete()
+    return end
 
 
 @attrs.define(eq=False)

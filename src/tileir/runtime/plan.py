@@ -11,7 +11,7 @@ import numpy as np
 
 from tileir.runtime.arrays import fit_as_they_are, formats_of
 from tileir.runtime.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
-from tileir.runtime.events import PendingEvent
+from tileir.runtime.events import PendingEvent, all_ended
 from tileir.runtime.interface import SequencingExecutor
 from tileir.runtime.placement import place
 from tileir.runtime.submission import SubmittingWorkspace
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.runtime.arrays import Array, Format
+    from tileir.runtime.events import Failure
     from tileir.runtime.interface import Event, Library
     from tileir.runtime.placement import Placement
     from tileir.runtime.resources import Resources
+    from tileir.runtime.submission import Submission
     from tileir.runtime.workspace import Workspace
     from tileir.semtree.ir import Buffer, Program
 
@@ -153,13 +155,11 @@ class Plan:
         event = PendingEvent()
 
         def tell() -> None:
-            if ended.failure is not None:
-                event.fail(ended.failure)
-            else:
+            if ended.failure is None:
                 event.complete(submission.duration)
-            del held[:]
+            else:  # an end fails as soon as one of those that it waits for has failed: others may still run
+                all_ended(submission.commands).then(partial(_fail, event, ended.failure, submission))
 
-        held = [inputs, outputs]  # the device uses the arrays
         ended.then(tell)
         return event
 
@@ -179,6 +179,10 @@ class Plan:
         if isinstance(self._layout.executor, SequencingExecutor):
             return SequencedWorkspace.of(self._layout, self._layout.executor)
         return SteppingWorkspace.of(self._layout)
+
+
+def _fail(event: PendingEvent, failure: Failure, _held: Submission) -> None:
+    event.fail(failure)
 
 
 def _layout(

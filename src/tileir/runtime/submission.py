@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from tileir.runtime.events import all_ended
 from tileir.runtime.interface import BindingKernel
 
 if TYPE_CHECKING:
@@ -23,12 +23,14 @@ class Submission:
 
     Attributes:
         commands: Events of all copies and launches.
-        ends: Those after which all is done.
+        ends: Those after which all is done, if none fails; an end fails as soon as something that it waits for has.
+        held: What the device uses meanwhile.
 
     """
 
     commands: Sequence[Event]
     ends: Sequence[Event]
+    held: object = attrs.field(default=None, repr=False)
 
     @property
     def duration(self) -> float | None:
@@ -60,20 +62,23 @@ class SubmittingWorkspace:
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Submit all launches, and return when the outputs are written."""
-        wait_for_all(self.submit(inputs, outputs).ends)
+        submission = self.submit(inputs, outputs)
+        try:
+            for event in submission.ends:
+                event.wait()
+        except BaseException:
+            all_ended(submission.commands).wait()  # others may still use the memory
+            raise
 
     def submit(self, inputs: Sequence[Array], outputs: Sequence[Array], after: Sequence[Event] = ()) -> Submission:
-        """Submit all copies and launches.
-
-        Until its end the caller keeps the arrays, and nobody else uses this object.
-        """
+        """Submit all copies and launches; until their end nobody else uses this object."""
         submitted: list[Event] = []
         try:
-            return Submission(submitted, self._submit(inputs, outputs, after, submitted))
+            ends = self._submit(inputs, outputs, after, submitted)
         except BaseException:
-            with contextlib.suppress(Exception):  # the first error is the one to tell
-                wait_for_all(submitted)  # the device may still use the memory
+            all_ended(submitted).wait()  # the device may still use the memory
             raise
+        return Submission(submitted, ends, (self, inputs, outputs))
 
     def _submit(
         self, inputs: Sequence[Array], outputs: Sequence[Array], after: Sequence[Event], submitted: list[Event]
@@ -129,15 +134,3 @@ class SubmittingWorkspace:
                 return kernel.run([memory[buffer] for buffer in step.arguments], after)
             bound = self._bound[number] = kernel.bind([memory[buffer] for buffer in step.arguments])
         return bound.run(after)
-
-
-def wait_for_all(events: Sequence[Event]) -> None:
-    """Wait until every event has ended, also where one fails; then raise the first error."""
-    first: BaseException | None = None
-    for event in events:
-        try:
-            event.wait()
-        except Exception as error:
-            first = first or error
-    if first is not None:
-        raise first
