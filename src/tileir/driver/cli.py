@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from tileir.core.errors import BackendError, TileError, fail
-from tileir.driver import cli_values
+from tileir.driver import cli_devices, cli_values
 from tileir.driver.cli_cache import cache
 from tileir.driver.stages import STAGES, listing, stage_text, texts_after
+from tileir.runtime.context import default_context
 from tileir.tile.parser import parse
 
 if TYPE_CHECKING:
@@ -83,19 +83,16 @@ commands.add_command(cache)
 
 
 @commands.command()
-def devices() -> None:
+@click.option("--json", "json_", is_flag=True, help="Print JSON, with all features.")
+def devices(json_: bool) -> None:
     """List the devices of all back ends, and why others are missing."""
-    from tileir.runtime.context import default_context
-
     context = default_context()
-    table = Table("id", "name", "back end", "features")
-    for device in context.devices():
-        table.add_row(device.id, device.name, device.backend, " ".join(device.features))
+    if json_:
+        click.echo(cli_devices.as_json(context))
+        return
     console = Console()
-    console.print(table)
-    for name, failure in context.failures().items():
-        for diagnostic in failure.diagnostics:
-            console.print(Text(f"back end {name} is missing: {diagnostic.message}", style="yellow"))
+    for part in cli_devices.as_table(context):
+        console.print(part, soft_wrap=isinstance(part, Text))
 
 
 @commands.command()
