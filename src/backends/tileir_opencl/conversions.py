@@ -149,8 +149,8 @@ def _to_bool(value: Value) -> Value:
 def _from_bool(value: Value, kind: Type) -> Value:
     if kind.lanes == 1:
         return Value(f"({register(kind)}){value.at(UNARY)}", kind, UNARY)
-    ones = Value("-" + value.at(UNARY + 1), value.type, UNARY)
-    return call(f"convert_{register(kind)}", kind, ones)
+    one, zero = (real(x, kind) if kind.dtype.is_float else integer(x, kind) for x in (1, 0))
+    return choice(value, one, zero)
 
 
 def _float_to_integer(out: KernelText, value: Value, kind: Type) -> Value:

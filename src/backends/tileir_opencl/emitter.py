@@ -11,12 +11,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.names import NameScope
 from tileir.semtree.expansions import expand_kernel
 from tileir.semtree.ir import (
     Assign,
+    Declare,
     DeclareArray,
     GridIndex,
     GridLevel,
@@ -162,20 +165,30 @@ def _header(kernel: KernelFunction, name: str, params: list[str]) -> str:
 
 
 def _coordinates(env: Environment, kernel: KernelFunction) -> None:
-    """Declare the coordinates that the kernel reads; those along an axis of extent 1 are 0."""
-    used = {(n.level, n.axis) for root in _roots(kernel) for n in walk(root) if isinstance(n, GridIndex)}
+    """Say what the coordinates are, and declare those that the kernel does not just give a name to itself."""
     kind = Type(kernel.index)
+    inside = set(_coordinates_inside(kernel))
     for level, extents in ((GridLevel.GROUP, kernel.grid), (GridLevel.LOCAL, kernel.group)):
         stem, function = _FUNCTIONS[level]
         for axis, extent in enumerate(extents):
-            if (level, axis) not in used:
-                continue
+            value = Value(f"{function}({axis})", kind, fact=Fact(0, extent - 1))
             if extent == 1:
-                env.coordinates[level, axis] = integer(0, kind)
-                continue
-            name = env.out.names.fresh(stem if len(extents) == 1 else f"{stem}_{_AXES[axis]}")
-            env.out.writer.line(f"{MEMORY[kernel.index]} {name} = {function}({axis});")
-            env.coordinates[level, axis] = Value(name, kind, fact=Fact(0, extent - 1))
+                value = integer(0, kind)
+            elif (level, axis) in inside:
+                name = env.out.names.fresh(stem if len(extents) == 1 else f"{stem}_{_AXES[axis]}")
+                env.out.writer.line(f"{MEMORY[kernel.index]} {name} = {value.text};")
+                value = attrs.evolve(value, text=name)
+            env.coordinates[level, axis] = value
+
+
+def _coordinates_inside(kernel: KernelFunction) -> Iterator[tuple[GridLevel, int]]:
+    """Yield the coordinates that are read as a part of an expression, not to be declared as they are."""
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, Declare) and isinstance(stmt.value, GridIndex):
+            continue
+        roots = (stmt.target, stmt.value) if isinstance(stmt, Assign) else expressions(stmt)
+        for root in roots:
+            yield from ((node.level, node.axis) for node in walk(root) if isinstance(node, GridIndex))
 
 
 def _vector_bytes(kernel: KernelFunction) -> Mapping[str, int]:

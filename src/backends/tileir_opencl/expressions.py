@@ -155,13 +155,14 @@ def broadcast(value: Value, lanes: int) -> Value:
         return integer(value.known, kind)
     text = f"{value.at(UNARY)} ? -1 : 0" if kind.dtype.is_bool else value.text
     ramp = (value, 0) if kind.dtype.is_integer else None
-    return Value(f"({register(kind)})({text})", kind, fact=value.fact, ramp=ramp)
+    splat = None if kind.dtype.is_bool else value
+    return Value(f"({register(kind)})({text})", kind, fact=value.fact, ramp=ramp, splat=splat)
 
 
 def _ramp(out: KernelText, base: Value, stride: int, kind: Type, *, index: bool) -> Value:
     if kind.lanes == 1:
         return base
-    whole = Value(f"({register(kind)})({base.text})", kind, fact=base.fact)
+    whole = Value(f"({register(kind)})({base.text})", kind, fact=base.fact, splat=base)
     if base.known == 0:
         total = steps(kind, stride)
     else:

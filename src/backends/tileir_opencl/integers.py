@@ -17,7 +17,7 @@ from tileir_opencl.definitions import define
 from tileir_opencl.facts import Fact, exact
 from tileir_opencl.logic import both, choice, compared, differ, either, negated
 from tileir_opencl.spelling import INFIX, MEMORY, SUM, UNARY, lane_constant, register, vector
-from tileir_opencl.text import Value, call, infix, integer
+from tileir_opencl.text import Value, call, infix, integer, operands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -142,7 +142,10 @@ def _negative(value: Value, *, fits: bool) -> Value:
 def _bits(op: Op, left: Value, right: Value) -> Value:
     """Return a bit operation, with brackets around operands that are operations."""
     sign, rank = INFIX[op]
-    return Value(f"{left.at(rank if left.rank == rank else UNARY)} {sign} {right.at(UNARY)}", left.type, rank)
+    kind = left.type
+    if right.splat is not None or op not in (Op.BIT_LEFT, Op.BIT_RIGHT):
+        left, right = operands(left, right)
+    return Value(f"{left.at(rank if left.rank == rank else UNARY)} {sign} {right.at(UNARY)}", kind, rank)
 
 
 def _division(out: KernelText, op: Op, left: Value, right: Value) -> Value:

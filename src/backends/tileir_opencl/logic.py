@@ -20,15 +20,16 @@ from tileir_opencl.spelling import (
     UNARY,
     register_bits,
 )
-from tileir_opencl.text import Value, call, integer, masked
+from tileir_opencl.text import Value, call, integer, masked, operands
 
 
 def compared(sign: str, left: Value, right: Value) -> Value:
     """Compare numbers; all but ``!=`` are false for a NaN."""
     rank = EQUAL if sign in ("==", "!=") else ORDER
-    text = f"{left.at(SUM)} {sign} {right.at(SUM)}"
     kind = left.type.with_dtype(DType.BOOL)
-    return Value(text, kind, rank, mask=register_bits(left.type.dtype))
+    bits = register_bits(left.type.dtype)
+    left, right = operands(left, right)
+    return Value(f"{left.at(SUM)} {sign} {right.at(SUM)}", kind, rank, mask=bits)
 
 
 def both(left: Value, right: Value) -> Value:

@@ -30,6 +30,7 @@ class Value:
         fact: What is known about an integer.
         ramp: Base and step of lanes ``base, base + step, …`` that stay in the range of the type.
         mask: Bits of each lane of a vector of bools.
+        splat: The scalar that is in every lane of a vector of numbers, if that is how it was made.
 
     """
 
@@ -39,6 +40,7 @@ class Value:
     fact: Fact | None = None
     ramp: tuple[Value, int] | None = None
     mask: int = 8
+    splat: Value | None = None
 
     @property
     def known(self) -> int | None:
@@ -56,7 +58,7 @@ class Value:
 
     def retyped(self, kind: Type) -> Value:
         """Return the same text as a value of another type."""
-        return attrs.evolve(self, type=kind, fact=None, ramp=None)
+        return attrs.evolve(self, type=kind, fact=None, ramp=None, splat=None)
 
 
 @attrs.define
@@ -106,23 +108,26 @@ class KernelText:
         name = self.names.fresh(stem)
         value = canonical(value)
         self.writer.line(f"{register(value.type)} {name} = {value.text};")
-        return attrs.evolve(value, text=name, rank=ATOM)
+        return attrs.evolve(value, text=name, rank=ATOM, splat=None)
 
 
 def integer(value: int, kind: Type) -> Value:
     """Return an integer or bool constant in every lane; ``value`` is in range."""
     fact = Fact.constant(value)
+    text, rank = scalar_constant(value, kind.dtype)
+    scalar = Value(text, type(kind)(kind.dtype), rank, fact)
     if kind.lanes == 1:
-        text, rank = scalar_constant(value, kind.dtype)
-        return Value(text, kind, rank, fact)
-    element = str(-value) if kind.dtype.is_bool else lane_constant(value, kind.dtype)
-    return Value(f"({register(kind)})({element})", kind, ATOM, fact)
+        return scalar
+    if kind.dtype.is_bool:
+        return Value(f"({register(kind)})({-value})", kind, fact=fact)
+    return Value(f"({register(kind)})({lane_constant(value, kind.dtype)})", kind, fact=fact, splat=scalar)
 
 
 def real(value: float, kind: Type) -> Value:
     """Return a float constant in every lane; ``value`` is representable."""
     text, rank = scalar_constant(value, kind.dtype)
-    return Value(text, kind, rank) if kind.lanes == 1 else Value(f"({register(kind)})({text})", kind)
+    scalar = Value(text, type(kind)(kind.dtype), rank)
+    return scalar if kind.lanes == 1 else Value(f"({register(kind)})({text})", kind, splat=scalar)
 
 
 def call(function: str, kind: Type, *args: Value | str) -> Value:
@@ -133,7 +138,17 @@ def call(function: str, kind: Type, *args: Value | str) -> Value:
 
 def infix(sign: str, rank: int, left: Value, right: Value, kind: Type) -> Value:
     """Return an operation that associates to the left."""
+    left, right = operands(left, right)
     return Value(f"{left.at(rank)} {sign} {right.at(rank + 1)}", kind, rank)
+
+
+def operands(left: Value, right: Value) -> tuple[Value, Value]:
+    """Return operands of an operator: the language widens a scalar beside a vector."""
+    if right.splat is not None and left.splat is None:
+        return left, right.splat
+    if left.splat is not None and right.splat is None:
+        return left.splat, right
+    return left, right
 
 
 def canonical(value: Value) -> Value:
