@@ -4,13 +4,15 @@ import threading
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from strategies.processes import in_forked_child
-from tileir.core.errors import BackendError
+from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.discovery import GROUP, Registry, installed
-from tileir.runtime.interface import Options
+from tileir.runtime.interface import DeviceInfo, Options
+from tileir_llvm import BACKEND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,3 +98,16 @@ def test_a_forked_child_does_not_wait_for_threads_of_the_parent() -> None:
     finally:
         finish.set()
         other.join()
+
+
+def test_back_ends_say_what_else_there_could_be() -> None:
+    def missing() -> tuple[DeviceInfo, ...]:
+        raise BackendError((Diagnostic("TIL801", "none"),))
+
+    device = DeviceInfo("one.0", "a device", "one")
+    backends = [
+        attrs.evolve(BACKEND, name="one", devices=lambda: (device,), notes=lambda: ["a card is not registered"]),
+        attrs.evolve(BACKEND, name="silent", devices=tuple),
+        attrs.evolve(BACKEND, name="two", devices=missing, notes=lambda: ["its failure says that"]),
+    ]
+    assert Context(registry=Registry.of(*backends)).notes() == {"one": ("a card is not registered",)}

@@ -42,5 +42,13 @@ def _executor(device: DeviceInfo, options: Options) -> OpenCLExecutor:
     return OpenCLExecutor.of(device, options)
 
 
-BACKEND: Final[Backend[OpenCLLibrary]] = Backend("opencl", _devices, _compiler, _executor, forms=("opencl", "ptx"))
+def _notes() -> Sequence[str]:
+    from tileir_opencl.platforms import scan
+
+    return scan().notes
+
+
+BACKEND: Final[Backend[OpenCLLibrary]] = Backend(
+    "opencl", _devices, _compiler, _executor, forms=("opencl", "ptx"), notes=_notes
+)
 """What the entry point of the group ``tileir.backends`` names."""

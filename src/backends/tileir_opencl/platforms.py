@@ -78,7 +78,7 @@ class Scan:
             return self.found
         advice = f"install a driver with its ICD file, or {POCL_ADVICE}"
         message = "; ".join(("OpenCL shows no device", *self.notes, advice))
-        raise BackendError((Diagnostic("TIL801", message, notes=self.notes),))
+        raise BackendError((Diagnostic("TIL801", message),))
 
 
 _scans: Final[list[Scan]] = []
@@ -91,7 +91,7 @@ def scan() -> Scan:
         if not _scans:
             _scans.append(look())
             for note in _scans[0].notes:
-                log.warning("%s", note)
+                log.info("%s", note)
         return _scans[0]
 
 

@@ -92,6 +92,19 @@ class Context:
                 failed[name] = error
         return MappingProxyType(failed)
 
+    def notes(self) -> Mapping[str, tuple[str, ...]]:
+        """Return what back ends that do offer devices say of others, for each one that says something."""
+        said: dict[str, tuple[str, ...]] = {}
+        for name in self.registry.names():
+            try:
+                self.registry.devices(name)
+                notes = tuple(self.registry.backend(name).notes())
+            except BackendError:
+                continue
+            if notes:
+                said[name] = notes
+        return MappingProxyType(said)
+
     def device(self, device: str | DeviceInfo | None = None) -> DeviceInfo:
         """Return the device of that id, or the first one of the back end of that name; or the one that is described.
 

@@ -269,6 +269,7 @@ class Backend(Generic[L]):
         api_version: The :data:`API_VERSION` it was written for.
         rank: Which back end provides the device that nobody names: the one of the highest rank that has a device, the
             first by name among equals. At most :data:`TOP_RANK`. With a negative rank a back end has to be named.
+        notes: Says what else there could be beside the devices that it lists, and what to do about it.
 
     """
 
@@ -279,3 +280,4 @@ class Backend(Generic[L]):
     forms: tuple[str, ...] = ()
     api_version: int = API_VERSION
     rank: int = 0
+    notes: Callable[[], Sequence[str]] = tuple
