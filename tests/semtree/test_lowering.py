@@ -8,12 +8,15 @@ from strategies.passes import arrays_for, program_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.target import Target
+from tileir.driver.compiler import compile_stages
 from tileir.semtree.interpreter import run_program
 from tileir.semtree.lowering import identifier, lower, operation_count
 from tileir.semtree.printer import to_text
 from tileir.semtree.verifier import verify_program
 from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import Block, Program, Special
+from tileir.typed.interpreter import interpret as interpret_function
+from tileir.typed.ir import TensorType
 
 TILE = """
 block [i:2]:2 (
@@ -159,6 +162,19 @@ def test_offsets_have_the_type_of_the_target() -> None:
     kernels = lower(program_of([TOTAL.strip()], TOTAL_SIZES), Target(index_dtype=DType.I32))
     verify_program(kernels)
     assert "for (i32 i = 0;" in to_text(kernels)
+
+
+@pytest.mark.parametrize("dtype", [DType.I8, DType.U8, DType.I32, DType.U32, DType.I64])
+def test_places_are_clamped_before_they_are_narrowed(dtype: DType) -> None:
+    types = {"A": TensorType(DType.F32, (5,)), "I": TensorType(dtype, (4,))}
+    text = "function (A[N], I[M]) -> (G, S) { G = gather(A, I); S = scatter(G, I, A); }"
+    places = np.array([int(dtype.minimum), int(dtype.maximum), int(dtype.maximum) // 2 + 2, 3], dtype.numpy)
+    arrays = {"A": np.arange(1, 6, dtype=np.float32), "I": places}
+    stages = compile_stages(text, types, Target(index_dtype=DType.I32))
+    results = run_program(stages.sem, arrays)
+    expected = interpret_function(stages.typed, arrays)
+    for name in ("G", "S"):
+        np.testing.assert_array_equal(results[name], expected[name])
 
 
 def test_kernels_get_names_of_their_own_that_are_identifiers() -> None:

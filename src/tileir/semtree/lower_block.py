@@ -286,10 +286,13 @@ class BlockLowering:
 
     def _indirect(self, scope: _Scope, view: View, index: sem.Expr) -> sem.Subscript:
         dim = view.shape.dims[0]
-        place = cast(index, self.target.index_dtype)
+        own, counting = index.type.dtype, self.target.index_dtype
+        # Clamped as what it is where offsets cannot hold it: narrowing first would wrap it into bounds.
+        clamping = own if own.is_integer and own.maximum > counting.maximum else counting
+        low, high = (sem.Const(bound, sem.Type(clamping)) for bound in (0, dim.size - 1))
+        positive = sem.Apply(Op.MAX, uniform((cast(index, clamping), low)))
+        place = cast(sem.Apply(Op.MIN, uniform((positive, high))), counting)
         base = self.offsets.lanes(view.offset, scope.lanes)
-        low, high = self.offsets.constant(0), self.offsets.constant(dim.size - 1)
-        place = sem.Apply(Op.MIN, uniform((sem.Apply(Op.MAX, uniform((place, low))), high)))
         scaled = sem.Apply(Op.MUL, uniform((place, self.offsets.constant(dim.stride))))
         offset = sem.Apply(Op.ADD, uniform((base, scaled)))
         return sem.Subscript(view.array, offset, sem.Type(view.shape.dtype, offset.type.lanes))
