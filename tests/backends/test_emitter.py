@@ -11,7 +11,7 @@ from hypothesis import given
 from strategies.devices import buffers, compiler, executor, launch
 from strategies.effort import examples
 from strategies.semtree import function_cases, kernel_cases
-from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content
+from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content, special_values
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
@@ -61,21 +61,6 @@ INDEX = Type(DType.I64)
 COUNTER = Var("i", INDEX)
 COMPARISONS = tuple(op for op in Op if op.info.compares)
 SHIFTS = (Op.BIT_LEFT, Op.BIT_RIGHT)
-
-
-def special_values(dtype: DType) -> np.ndarray[Any, Any]:
-    """Return the values at which operations and casts are most likely to go wrong."""
-    if dtype.is_bool:
-        return np.array([False, True])
-    if dtype.is_integer:
-        low, high = int(dtype.minimum), int(dtype.maximum)
-        edges = {low, low + 1, -1, 0, 1, 2, 3, 7, 31, 63, high - 1, high, high // 2, 2**24 + 1, 2**53 + 1, 0x101801}
-        return np.array(sorted(value for value in edges if low <= value <= high), dtype.numpy)
-    values = [0.0, 0.5, 1.0, 1.5, 2.5, 3.0, 1e-40, 6e-8, 6.1e-5, 127.5, 255.0, 256.0, 32767.5, 65504.0, 65520.0]
-    values += [2.0**31, 2.0**32, 2.0**63, 2.0**64, 3.4e38, 1.0039062, 1.0000000000001, 65519.999999, np.inf]
-    with np.errstate(all="ignore"):
-        both = np.array([*values, *(-value for value in values), np.nan])
-        return (both if dtype is DType.F64 else both.astype(np.float32)).astype(dtype.numpy)
 
 
 def mapped(name: str, inputs: tuple[DType, ...], output: DType, size: int, lanes: int, value: Expr) -> KernelFunction:

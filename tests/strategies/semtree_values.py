@@ -55,6 +55,21 @@ def content(dtype: DType, size: int, seed: int) -> np.ndarray[Any, Any]:
     return np.asarray(np.where(choice < 0.5, small, rare))
 
 
+def special_values(dtype: DType) -> np.ndarray[Any, Any]:
+    """Return the values at which operations and casts are most likely to go wrong."""
+    if dtype.is_bool:
+        return np.array([False, True])
+    if dtype.is_integer:
+        low, high = int(dtype.minimum), int(dtype.maximum)
+        edges = {low, low + 1, -1, 0, 1, 2, 3, 7, 31, 63, high - 1, high, high // 2, 2**24 + 1, 2**53 + 1, 0x101801}
+        return np.array(sorted(value for value in edges if low <= value <= high), dtype.numpy)
+    values = [0.0, 0.5, 1.0, 1.5, 2.5, 3.0, 1e-40, 6e-8, 6.1e-5, 127.5, 255.0, 256.0, 32767.5, 65504.0, 65520.0]
+    values += [2.0**31, 2.0**32, 2.0**63, 2.0**64, 3.4e38, 1.0039062, 1.0000000000001, 65519.999999, np.inf]
+    with np.errstate(all="ignore"):
+        both = np.array([*values, *(-value for value in values), np.nan])
+        return (both if dtype is DType.F64 else both.astype(np.float32)).astype(dtype.numpy)
+
+
 def constants(kind: Type) -> st.SearchStrategy[Const]:
     """Return constants of a type."""
     dtype = kind.dtype
