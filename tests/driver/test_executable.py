@@ -230,6 +230,10 @@ def test_a_plain_call_waits_for_submitted_ones_on_its_arrays() -> None:
     pending = add.submit(a, a, after=[gate])
     threading.Timer(0.02, gate.complete).start()
     np.testing.assert_array_equal(add(pending.pending_results, a), [3] * 4)
+    gate = PendingEvent()
+    pending = add.submit(a, a, after=[gate])
+    threading.Timer(0.02, gate.complete).start()
+    np.testing.assert_array_equal(add(pending.pending_results[::-1], a), [3] * 4)
     context.close()
 
 
@@ -301,3 +305,23 @@ def test_many_shapes_take_bounded_memory() -> None:
     assert resources.kept_bytes > 0
     context.close()
     assert resources.kept_bytes == 0
+
+
+@pytest.mark.parametrize("distant", [False, True])
+def test_submitted_calls_do_what_calls_one_after_the_other_do(distant: bool) -> None:
+    context = tileir.Context(registry=Registry.of(distant_backend(DistantDevice()))) if distant else tileir.Context()
+    source = "function (A, B) -> (S) { S = mod(A * 5 + B, 1009); }"
+    calls = {size: tileir.compile(source, [("i32", (size,))] * 2, context=context) for size in (4, 8)}
+    random = np.random.default_rng(3)
+    room = random.integers(0, 1000, 64).astype(np.int32)
+    expected = room.copy()
+    pending: list[tileir.PendingCall] = []
+    for _ in range(200):
+        size = int(random.choice(list(calls)))
+        a, b, out = (slice(start, start + size) for start in random.integers(0, 64 - size, 3))
+        expected[out] = (expected[a] * 5 + expected[b]) % 1009
+        pending.append(calls[size].submit(room[a], room[b], out=room[out]))
+    for call in pending:
+        call.wait()
+    np.testing.assert_array_equal(room, expected)
+    context.close()

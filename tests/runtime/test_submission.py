@@ -100,7 +100,13 @@ def test_a_failure_is_told_when_nothing_runs_any_more(submitted: bool) -> None:
     x, y, out = operands()
     threading.Timer(0.02, left.fail, [ValueError("broken")]).start()
     threading.Timer(0.06, right.complete).start()
-    call = (lambda: plan.submit([x, y], [out]).wait()) if submitted else (lambda: plan.run([x, y], [out]))
+
+    def call() -> None:
+        if submitted:
+            plan.submit([x, y], [out]).wait()
+        else:
+            plan.run([x, y], [out])
+
     with pytest.raises(ValueError, match="broken"):
         call()
     assert right.done

@@ -145,11 +145,10 @@ class Executable:
 
     def _run(self, given: Sequence[Any], out: Any) -> Sequence[Any]:
         plan = self._plan
+        calls = plan.resources.calls
         with memory_checked():
-            values, results = self._checked(given, out)
-            if plan.resources.calls:
-                plan.resources.calls.settle(values, results)
-                values, results = self._checked(given, results)  # what is copied has its final content now
+            values, results = self._final(given, out)
+            calls.settle(values, results)
             plan.run(values, results)
         return results
 
@@ -174,10 +173,7 @@ class Executable:
         calls = plan.resources.calls
         given = bind(self.inputs, arrays, named)
         with memory_checked():
-            values, results = self._checked(given, out)
-            if calls and any(value is not one for value, one in zip(values, given, strict=True)):
-                calls.wait()  # a copy must not be made before the content is final
-                values, results = self._checked(given, results)
+            values, results = self._final(given, out)
             event = calls.add(values, results, after, partial(plan.submit, values, results))
         return PendingCall(event, tuple(results))
 
@@ -185,6 +181,16 @@ class Executable:
     def memory(self) -> MemoryUse:
         """How much memory a call takes, in bytes."""
         return self._plan.memory
+
+    def _final(self, given: Sequence[Any], out: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return the arrays to read and to write; no copy among them is older than the calls before this one."""
+        calls = self._plan.resources.calls
+        busy = bool(calls)  # asked before anything is copied
+        values, results = self._checked(given, out)
+        if busy and any(value is not one for value, one in zip(values, given, strict=True)):
+            calls.wait()
+            values, results = self._checked(given, results)
+        return values, results
 
     def _checked(self, given: Sequence[Any], out: Any) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the arrays to read and to write."""

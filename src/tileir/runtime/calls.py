@@ -74,6 +74,8 @@ class Calls:
 
     def settle(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
         """Wait for all calls that one on these arrays must follow; a call that wrote ``reads`` must not have failed."""
+        if not self._pending:
+            return
         with self._lock:
             pending = tuple(self._pending)
         for call in pending:
