@@ -82,3 +82,33 @@ def test_faults_of_values_are_told_together() -> None:
         "there is no input 'Q'; they are A, B",
         "input 'B' is missing",
     ]
+
+
+def test_a_closed_context_can_be_called_again() -> None:
+    context = tileir.Context(device_id="llvm")
+    add = tileir.jit("function (A, B) -> (S) { S = A + B; }", context=context)
+    a = np.ones(4, np.float32)
+    for _ in range(2):
+        np.testing.assert_array_equal(add(a, a), [2] * 4)
+        kept = add.specialise(a, a)
+        context.close()
+        assert kept.closed
+        with pytest.raises(tileir.BackendError, match="closed"):
+            kept(a, a)
+
+
+def test_signatures_and_options_may_alternate() -> None:
+    context = tileir.Context(device_id="llvm")
+    add = tileir.jit("function (A, B) -> (S) { S = A + B; }", context=context)
+    for _ in range(2):
+        for values in (np.ones(4, np.float32), np.ones(4, np.float64), np.ones((2, 2), np.float32), 1.5, 2):
+            result = add(values, values)
+            np.testing.assert_array_equal(result, np.asarray(values) * 2)
+    a = np.ones(4, np.float32)
+    first = add.specialise(a, a)
+    add(a, a)
+    context.options = tileir.Options(threads=1)
+    add(a, a)
+    assert add.specialise(a, a) is not first
+    assert len(context.programs) == 6
+    context.close()
