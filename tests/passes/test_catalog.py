@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
+from strategies.kernels import stripe_program
 from strategies.passes import arrays_for, assert_same_meaning, programs
 from tileir.core.errors import ParseError
 from tileir.core.target import Target
@@ -117,3 +118,13 @@ def test_options_are_checked(text: str, message: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse_pipeline(text)
     assert [(fault.code, fault.message) for fault in caught.value.diagnostics] == [("TIL543", message)]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("case", ["matmul", "sum over rows", "sum over columns", "chain"])
+def test_no_vector_has_more_lanes_than_the_device(name: str, case: str) -> None:
+    pending = list(run(PIPELINES[name](Target(max_lanes=2)), stripe_program(case)).main.blocks)
+    while pending:
+        block = pending.pop()
+        assert all(index.range <= 2 for index in block.indices if "vector" in index.tags)
+        pending.extend(block.blocks)

@@ -15,8 +15,10 @@ from tileir.core.target import Target
 from tileir.passes.base import run
 from tileir.passes.catalog import gpu
 from tileir.semtree.interpreter import run_program
+from tileir.semtree.ir import DeclareArray, KernelFunction, Region
 from tileir.semtree.lowering import lower
 from tileir.semtree.memory import ALL_CHECKS
+from tileir.semtree.rewrite import expressions, statements, walk
 from tileir.semtree.verifier import verify_program
 from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import Program
@@ -38,6 +40,17 @@ def targets(draw: st.DrawFn) -> Target:
     )
 
 
+def fits(kernel: KernelFunction, target: Target) -> bool:
+    """Return whether a kernel keeps to what a device offers."""
+    declared = [s for s in statements(kernel.body) if isinstance(s, DeclareArray) and s.region is Region.LOCAL]
+    lanes = [e.type.lanes for s in statements(kernel.body) for root in expressions(s) for e in walk(root)]
+    return (
+        kernel.group[0] <= target.group_threads
+        and sum(array.size * array.dtype.itemsize for array in declared) <= target.local_bytes
+        and max(lanes, default=1) <= (target.max_lanes or target.vector_bytes)
+    )
+
+
 @given(program=programs(), target=targets())
 @examples(150)
 def test_the_meaning_stays(program: Program, target: Target) -> None:
@@ -46,7 +59,7 @@ def test_the_meaning_stays(program: Program, target: Target) -> None:
     assert_same_meaning(program, scheduled, arrays)
     kernels = lower(scheduled, target)
     verify_program(kernels)
-    assert all(kernel.group[0] <= target.group_threads for kernel in kernels.kernels)
+    assert all(fits(kernel, target) for kernel in kernels.kernels)
     found = run_program(kernels, arrays, ALL_CHECKS)
     for name, expected in interpret(program, arrays).items():
         np.testing.assert_array_equal(found[name], expected)
