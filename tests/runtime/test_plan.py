@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from strategies.asynchronous import DistantDevice
 from strategies.devices import compiler, executor
-from strategies.plans import SIZE, branches, expected, operands, plan_of, program
+from strategies.plans import SIZE, binary, branches, buffer, expected, operands, plan_of, program
 from tileir.core.errors import BackendError
+from tileir.core.ops import Op
 from tileir.runtime.events import PendingEvent
 from tileir.runtime.plan import MemoryUse, Plan
 from tileir.runtime.resources import Resources
+from tileir.semtree.ir import BufferRole, Launch, Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +54,13 @@ class OpaqueDevice(DistantDevice):
     part: Any = None
 
 
-DEVICES: list[Callable[[], Any]] = [executor, PlainDevice, OpaqueDevice, DistantDevice]
+class UndividedDevice(DistantDevice):
+    """A distant device that does not divide memory."""
+
+    part: Any = None
+
+
+DEVICES: list[Callable[[], Any]] = [executor, PlainDevice, OpaqueDevice, DistantDevice, UndividedDevice]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -133,6 +143,32 @@ def test_temporaries_share_memory_in_order_and_not_where_branches_overlap() -> N
     in_order, overlapping = plan_of(branches()), plan_of(branches(), DistantDevice())
     assert in_order.after == ((), (0,), (1,))
     assert overlapping.after == ((), (), (0, 1))
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 4), st.booleans()), max_size=12)
+
+
+@settings(max_examples=60)
+@given(steps=STEPS, device=st.sampled_from(DEVICES))
+def test_any_program_gives_what_its_launches_do_in_order(
+    steps: list[tuple[int, int, int, bool]], device: Callable[[], Any]
+) -> None:
+    kernels = tuple(binary(op) for op in (Op.ADD, Op.SUB))
+    values = {"x": operands()[0]}
+    launches = []
+    for left, right, target, subtracts in [*steps, (0, 1, 5, False)]:
+        known = list(values)
+        a, b = known[left % len(known)], known[right % len(known)]
+        name = "out" if target == 5 else f"t{target}"
+        if name in (a, b):
+            continue
+        values[name] = values[a] - values[b] if subtracts else values[a] + values[b]
+        launches.append(Launch(int(subtracts), (a, b, name)))
+    roles = {"x": BufferRole.INPUT, "out": BufferRole.OUTPUT}
+    buffers = tuple(buffer(name, roles.get(name, BufferRole.TEMPORARY)) for name in values)
+    plan, out = plan_of(Program(kernels, buffers, tuple(launches)), device()), operands()[2]
+    plan.run([values["x"]], [out])
+    np.testing.assert_array_equal(out, values["out"])
 
 
 def test_memory_of_plans_is_bounded_and_given_back() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from tileir.semtree.ir import (
 
 if TYPE_CHECKING:
     from tileir.runtime.arrays import Array
+    from tileir_llvm.library import LLVMLibrary
 
 SIZE = 1000
 INDEX = Type(DType.I64)
@@ -88,7 +90,12 @@ def buffer(name: str, role: BufferRole, data: str = "") -> Buffer:
 
 def plan_of(whole: Program, device: Any = None) -> Plan:
     """Ready a program on a device, by default the processor."""
-    return Plan.of(whole, compiler().build(whole.kernels), Resources(device or executor()))
+    return Plan.of(whole, _library(whole.kernels), Resources(device or executor()))
+
+
+@cache
+def _library(kernels: tuple[KernelFunction, ...]) -> LLVMLibrary:
+    return compiler().build(kernels)
 
 
 def expected(x: Array, y: Array) -> Array:
