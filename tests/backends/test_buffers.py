@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tileir.core.dtype import DType
-from tileir_llvm.buffers import ALIGNMENT, address_of, allocate, wrap
+from tileir.runtime.arrays import address_of
+from tileir_llvm.buffers import ALIGNMENT, allocate, wrap
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 65, 100_000])

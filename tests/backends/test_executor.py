@@ -11,6 +11,7 @@ from strategies.devices import buffers, compiler
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, BackendError
 from tileir.core.ops import Op
+from tileir.runtime.arrays import address_of
 from tileir.runtime.events import PendingEvent
 from tileir.runtime.interface import Options
 from tileir.semtree.ir import (
@@ -25,7 +26,6 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir_llvm.buffers import address_of
 from tileir_llvm.executor import LLVMExecutor
 from tileir_llvm.loader import load_code
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 import attrs
 import numpy as np
 
+from tileir.runtime.arrays import address_of
 from tileir.runtime.mapping import map_host
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 ALIGNMENT: Final = 64
 """Alignment in bytes of fresh memory: a cache line, and the widest vector register."""
-
-_NOTHING: Final = ctypes.c_byte * 0
 
 
 @attrs.frozen(eq=False)
@@ -44,18 +39,6 @@ class HostBuffer:
 def wrap(array: np.ndarray[Any, Any]) -> HostBuffer:
     """Return a buffer over the memory of a contiguous array."""
     return HostBuffer(array, address_of(array), array.nbytes)
-
-
-def address_of(array: np.ndarray[Any, Any]) -> int:
-    """Return where an array's memory starts.
-
-    The buffer protocol is three times as fast as ``array.ctypes``, but refuses arrays that are read-only or
-    whose dtype it does not know, such as bf16.
-    """
-    try:
-        return ctypes.addressof(_NOTHING.from_buffer(cast("Buffer", array)))
-    except (TypeError, ValueError):
-        return int(array.ctypes.data)
 
 
 def allocate(nbytes: int) -> HostBuffer:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from tileir_llvm.buffers import HostBuffer, address_of
+from tileir.runtime.arrays import address_of
+from tileir_llvm.buffers import HostBuffer
 from tileir_llvm.compiler import object_code
 from tileir_llvm.loader import Code, load_code
 

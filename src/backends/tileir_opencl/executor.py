@@ -10,6 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.runtime.arrays import address_of
 from tileir.runtime.events import Scheduler
 from tileir_opencl.buffers import OpenCLBuffer, PartialBuffer, PooledBuffer, SharedBuffer
 from tileir_opencl.capabilities import LEAST_ALIGNMENT, base_alignment
@@ -20,7 +21,7 @@ from tileir_opencl.faults import refused
 from tileir_opencl.kernels import OpenCLKernel
 from tileir_opencl.pool import SHARE, Pool
 from tileir_opencl.process import context_of, inherited, use_drivers
-from tileir_opencl.sharing import address_of, shares_memory
+from tileir_opencl.sharing import shares_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

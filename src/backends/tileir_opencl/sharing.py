@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyopencl as cl
@@ -12,25 +11,9 @@ import pyopencl as cl
 from tileir_opencl.process import context_of
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
     from tileir_opencl.platforms import Found
 
 NBYTES: Final = 4096
-
-_NOTHING: Final = ctypes.c_byte * 0
-
-
-def address_of(array: np.ndarray[Any, Any]) -> int:
-    """Return where an array's memory starts.
-
-    The buffer protocol is three times as fast as ``array.ctypes``, but refuses arrays that are read-only or
-    whose dtype it does not know, such as bf16.
-    """
-    try:
-        return ctypes.addressof(_NOTHING.from_buffer(cast("Buffer", array)))
-    except (TypeError, ValueError):
-        return int(array.ctypes.data)
 
 
 @cache

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
+import ctypes
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, cast
 
 import attrs
 import numpy as np
@@ -14,8 +15,12 @@ from tileir.core.errors import ArgumentError, Diagnostic
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from typing_extensions import Buffer
+
 Array: TypeAlias = np.ndarray[Any, Any]
 Format: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
+
+_NOTHING: Final = ctypes.c_byte * 0
 
 
 class Tensor(Protocol):
@@ -44,6 +49,18 @@ class TensorSpec:
     name: str
     dtype: DType
     shape: tuple[int, ...]
+
+
+def address_of(array: Array) -> int:
+    """Return where an array's memory starts.
+
+    The buffer protocol is three times as fast as ``array.ctypes``, but refuses arrays that are read-only or
+    whose dtype it does not know, such as bf16.
+    """
+    try:
+        return ctypes.addressof(_NOTHING.from_buffer(cast("Buffer", array)))
+    except (TypeError, ValueError):
+        return int(array.ctypes.data)
 
 
 def to_array(name: str, value: object) -> Array:

@@ -164,7 +164,7 @@ class Plan:
         return event
 
     def _keep(self, workspace: Workspace) -> None:
-        if workspace.nbytes:
+        if self.peak_bytes or self.resources.asynchronous:
             self.resources.keep(workspace, self._spare)
         elif not self._shared:
             self._shared.append(workspace)

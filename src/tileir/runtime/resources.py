@@ -47,6 +47,7 @@ class Resources:
         calls: Asynchronous calls that are not done.
         spare_bytes: The limit.
         scheduler: What runs them.
+        asynchronous: Whether the executor only submits work.
         closed: Whether :meth:`close` was called.
 
     """
@@ -56,6 +57,7 @@ class Resources:
     calls: Calls = attrs.field(factory=Calls)
     spare_bytes: int = SPARE_BYTES
     scheduler: Scheduler = attrs.field(init=False, repr=False)
+    asynchronous: bool = attrs.field(init=False)
     closed: bool = attrs.field(default=False, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
     _kept: OrderedDict[weakref.ref[Any], tuple[int, list[Any]]] = attrs.field(
@@ -66,16 +68,12 @@ class Resources:
 
     def __attrs_post_init__(self) -> None:
         self.scheduler = Scheduler("tileir-calls", self.threads)
+        self.asynchronous = bool(getattr(self.executor, "asynchronous", False))
         renew_in_children(self)
 
     def renew(self) -> None:
         """Start with a lock that no thread of the parent holds."""
         self._lock = threading.Lock()
-
-    @property
-    def asynchronous(self) -> bool:
-        """Whether the executor only submits work."""
-        return bool(getattr(self.executor, "asynchronous", False))
 
     @property
     def parts(self) -> bool:
@@ -104,8 +102,9 @@ class Resources:
             if self.closed:
                 return
             home.append(item)
-            self._kept[weakref.ref(item)] = (item.nbytes, home)
-            self._kept_bytes += item.nbytes
+            nbytes = item.nbytes
+            self._kept[weakref.ref(item)] = (nbytes, home)
+            self._kept_bytes += nbytes
             self._shrink(self.spare_bytes, 1)
 
     def make_room(self, nbytes: int) -> None:

@@ -42,23 +42,23 @@ class Submission:
 
 @attrs.define(eq=False)
 class SubmittingWorkspace:
-    """Temporaries, memory for arrays that the device cannot use in place, and launches bound to these."""
+    """Temporaries, memory for arrays that the device cannot use in place, and launches bound to these.
+
+    Attributes:
+        nbytes: How much memory it holds; from 1 on, as only one thread may use it at a time.
+
+    """
 
     _layout: Layout
     _memory: list[Any]
+    nbytes: int
     _staging: dict[int, Any] = attrs.field(factory=dict, init=False)
     _bound: dict[int, BoundKernel] = attrs.field(factory=dict, init=False)
 
     @classmethod
     def of(cls, layout: Layout) -> SubmittingWorkspace:
         """Allocate the temporaries."""
-        return cls(layout, layout.memory())
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory it holds; from 1 on, as only one thread may use it at a time."""
-        staged = sum(int(memory.nbytes) for memory in self._staging.values())
-        return self._layout.nbytes + staged + 1
+        return cls(layout, layout.memory(), layout.nbytes + 1)
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Submit all launches, and return when the outputs are written."""
@@ -121,6 +121,7 @@ class SubmittingWorkspace:
     def _staged(self, number: int, nbytes: int) -> Any:
         if number not in self._staging:
             self._staging[number] = self._layout.executor.allocate(nbytes)
+            self.nbytes += nbytes
         return self._staging[number]
 
     def _launch(self, number: int, step: Step, memory: list[Any], in_place: set[int], after: Sequence[Event]) -> Event:

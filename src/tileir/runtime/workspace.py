@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.arrays import address_of
 from tileir.runtime.interface import PartingExecutor
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Layout:
 
     def in_place(self, slot: Slot, array: Array) -> Memory | None:
         """Return a buffer over an array's own memory, if the device and all kernels can use it."""
-        if slot.alignment > 1 and array.ctypes.data % slot.alignment:
+        if slot.alignment > 1 and address_of(array) % slot.alignment:
             return None
         return self.executor.wrap(array)
 
