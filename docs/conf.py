@@ -6,7 +6,8 @@ from importlib import metadata
 from pathlib import Path
 
 os.environ["TILEIR_CACHE"] = "0"  # examples compile anew, and leave nothing behind
-sys.path.insert(0, str(Path(__file__).parent))
+here = Path(__file__).parent
+sys.path[:0] = [str(here), str(here.parent / "plugins" / "tileir-reference" / "src")]
 
 import tables
 
