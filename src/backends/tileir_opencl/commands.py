@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _OUT_OF_ORDER: Final = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 _PROFILING: Final = cl.command_queue_properties.PROFILING_ENABLE
 
+BATCH: Final = 32
+"""How many commands are put into a queue at most before the device is told to begin."""
+
 
 @attrs.define(eq=False)
 class Commands:
@@ -42,6 +45,7 @@ class Commands:
     native: cl.CommandQueue
     release_memory: Callable[[], None] = attrs.field(default=lambda: None, init=False)
     _in_flight: InFlight = attrs.field(factory=InFlight, init=False)
+    _unflushed: int = attrs.field(default=0, init=False)
     _postponed: set[PendingEvent] = attrs.field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -75,11 +79,22 @@ class Commands:
                 return failed
             if others:
                 return self._postpone(enqueue, held, after, what, others)
+            for event in own:
+                if event.queue is not self:
+                    event.queue.flush()
         native = self._enqueued(enqueue, [event.native for event in own] or None, what)
         event = OpenCLEvent(native, self, tuple(own), held)
         self._in_flight.add(event)
-        self.native.flush()
+        self._unflushed += 1
+        if self._unflushed > BATCH:
+            self.flush()
         return event
+
+    def flush(self) -> None:
+        """Have the device begin with all commands; drivers may wait for this, or for somebody who waits."""
+        if self._unflushed:
+            self._unflushed = 0
+            self.native.flush()
 
     def collect(self) -> None:
         """Let go of the memory of completed commands."""

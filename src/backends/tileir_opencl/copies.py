@@ -28,7 +28,7 @@ def place_of(memory: Any) -> Place:
     """
     if isinstance(memory, OpenCLBuffer):
         return memory
-    if hasattr(memory, "map_current"):
+    if type(memory) is not np.ndarray and hasattr(memory, "map_current"):
         seen = memory.host()
         return memory if seen is None else seen  # type: ignore[no-any-return]
     array = np.asarray(memory)
@@ -51,10 +51,10 @@ def copy_command(commands: Commands, read: Place, write: Place, count: int) -> E
         return lambda wait_for: cl.enqueue_marker(queue, wait_for)
     match read, write:
         case np.ndarray(), OpenCLBuffer(native=to) if write.commands.context is commands.context:
-            whole = read[:count]
+            whole = read if read.nbytes == count else read[:count]
             return lambda wait_for: cl.enqueue_copy(queue, to, whole, wait_for=wait_for, is_blocking=False)
         case OpenCLBuffer(native=from_), np.ndarray() if read.commands.context is commands.context:
-            room = write[:count]
+            room = write if write.nbytes == count else write[:count]
             return lambda wait_for: cl.enqueue_copy(queue, room, from_, wait_for=wait_for, is_blocking=False)
         case OpenCLBuffer(native=from_), OpenCLBuffer(native=to) if (
             read.commands.context is write.commands.context is commands.context

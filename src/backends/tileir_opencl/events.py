@@ -23,11 +23,18 @@ STATUS: Final = cl.event_info.COMMAND_EXECUTION_STATUS
 COMPLETE: Final = cl.command_execution_status.COMPLETE
 NANOSECOND: Final = 1e-9
 
+PATIENCE: Final = 8
+"""How many commands may be kept without a look at whether they have completed."""
+
 
 class Queue(Protocol):
     """What events know of the queue that they are in."""
 
     context: cl.Context
+
+    def flush(self) -> None:
+        """Have the device begin with all commands."""
+        ...
 
     def collect(self) -> None:
         """Let go of the memory of completed commands."""
@@ -57,11 +64,8 @@ class OpenCLEvent:
         """Whether it has completed or failed."""
         if self._settled:
             return True
-        status = _status(self.native)
-        if status > COMPLETE:
-            return False
-        self._settle(status)
-        return True
+        self.queue.flush()  # nobody may wait for the device to begin
+        return self.ended()
 
     @property
     def duration(self) -> float | None:
@@ -74,6 +78,16 @@ class OpenCLEvent:
         except cl.Error:
             return None
         return (end - start) * NANOSECOND if isinstance(start, int) and isinstance(end, int) else None
+
+    def ended(self) -> bool:
+        """Return :attr:`done`, without seeing to it that it will ever be."""
+        if self._settled:
+            return True
+        status = _status(self.native)
+        if status > COMPLETE:
+            return False
+        self._settle(status)
+        return True
 
     def wait(self) -> None:
         """Block until it completes; raise the original error when it, or something it waited for, failed."""
@@ -135,16 +149,17 @@ class InFlight:
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     def add(self, event: OpenCLEvent) -> None:
-        """Keep a command until it completes, and let go of those that have completed."""
+        """Keep a command until it completes, and let go of earlier ones from time to time."""
         self._events.append(event)
-        self.collect()
+        if len(self._events) > PATIENCE:
+            self.collect()
 
     def collect(self) -> None:
         """Let go of the oldest commands, up to the first one that has not completed."""
         if not self._lock.acquire(blocking=False):  # another thread is doing it
             return
         try:
-            while self._events and self._events[0].done:
+            while self._events and self._events[0].ended():
                 self._events.popleft()
         finally:
             self._lock.release()
