@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.passes import schedule as sch
+from tileir.passes.contraction_tiles import Tiles, padded_width, stage_axes
 from tileir.passes.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.passes.reduction_group import identity_block, memory, merge_block
 from tileir.poly.affine import Affine, total
@@ -19,101 +20,9 @@ if TYPE_CHECKING:
     from tileir.core.names import NameScope
 
 
-@attrs.frozen
-class Tiles:
-    """Which part of a contraction a group does at a time, and which thread which part of that.
-
-    Attributes:
-        row: The output index along the rows of a tile; None for one row.
-        column: The output index along its columns, and the lanes.
-        loop: The reduction index that is staged in steps of ``depth``.
-        lanes: Lanes of a vector.
-        across: Threads along a row.
-        down: Threads along a column.
-        parts: Threads that share the reduction.
-        rows: Rows of each thread.
-        vectors: Vectors of each thread in each row.
-        depth: See ``loop``.
-        staged: Whether there is local memory for the inputs.
-
-    """
-
-    row: stripe.Index | None
-    column: stripe.Index | None
-    loop: stripe.Index
-    lanes: int = 1
-    across: int = 1
-    down: int = 1
-    parts: int = 1
-    rows: int = 1
-    vectors: int = 1
-    depth: int = 1
-    staged: bool = True
-
-    @property
-    def height(self) -> int:
-        """Rows of the tile."""
-        return self.down * self.rows
-
-    @property
-    def width(self) -> int:
-        """Columns of the tile."""
-        return self.across * self.vectors * self.lanes
-
-    @property
-    def extents(self) -> dict[str, int]:
-        """How far the tile reaches along each of its indices."""
-        extents = {self.loop.name: self.depth}
-        if self.row is not None:
-            extents[self.row.name] = self.height
-        if self.column is not None:
-            extents[self.column.name] = self.width
-        return extents
-
-
-def local_bytes(nest: Nest, tiles: Tiles, *, staged: bool) -> int:
-    """Return how much local memory a tile takes."""
-    segment = next(s for s in nest.segments if s.loops)
-    inputs = sum(_stage_elements(use, tiles) * use.dtype.itemsize for use in _inputs(nest, segment)) if staged else 0
-    results = sum(use.dtype.itemsize for use in segment.uses if use.direction.writes)
-    return inputs + (tiles.parts * tiles.height * tiles.width * results if tiles.parts > 1 else 0)
-
-
 def build(nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> Node:
     """Return the tree of a kernel; ``elements`` holds the size of the tensor behind each root."""
     return _Builder.of(nest, tiles, elements).kernel()
-
-
-def _inputs(nest: Nest, segment: Segment) -> tuple[Use, ...]:
-    local = {allocation.name for allocation in nest.allocations}
-    return tuple(use for use in segment.uses if use.root not in local)
-
-
-def _stage_axes(use: Use, tiles: Tiles) -> tuple[str, ...]:
-    """Return the indices of a tile that move a use: the reduction first, then rows and columns."""
-    return tuple(name for name, extent in tiles.extents.items() if extent > 1 and use.stride(name))
-
-
-def _padded_width(use: Use, tiles: Tiles) -> int:
-    """Return the distance of rows in local memory.
-
-    Where the loads of neighbouring threads go down a column of it, the distance is odd, so that these are in different
-    banks; but for vectors, which want to be aligned.
-    """
-    axes = _stage_axes(use, tiles)
-    width = tiles.extents[axes[-1]]
-    fastest = min(axes, key=lambda name: abs(use.stride(name)))
-    if fastest == axes[-1] or len(axes) == 1:
-        return width
-    along_lanes = tiles.column is not None and axes[-1] == tiles.column.name and tiles.lanes > 1
-    return width + (tiles.lanes if along_lanes else 1 - width % 2)
-
-
-def _stage_elements(use: Use, tiles: Tiles) -> int:
-    axes = _stage_axes(use, tiles)
-    if not axes:
-        return 0
-    return product(tiles.extents[name] for name in axes[:-1]) * _padded_width(use, tiles)
 
 
 @attrs.frozen
@@ -155,7 +64,7 @@ class _Builder:
             sch.index(names.fresh(f"{column}_lane"), tiles.lanes, sch.VECTOR),
         )
         step = sch.index(names.fresh(f"{tiles.loop.name}_tile"), -(-tiles.loop.range // tiles.depth))
-        segment = next(s for s in nest.segments if s.loops)
+        segment = sch.the_reduction(nest)
         return cls(nest, tiles, elements, names, segment, sch.present(grid), team, own, starts, step)
 
     def kernel(self) -> Node:
@@ -249,7 +158,7 @@ class _Builder:
     def _steps(self, sums: Mapping[Use, Use]) -> Node:
         """Return the loop over the staged parts of the reduction."""
         others = tuple(i for i in self.segment.loops if i.name != self.tiles.loop.name)
-        inputs = [u for u in _inputs(self.nest, self.segment) if self.tiles.staged and _stage_axes(u, self.tiles)]
+        inputs = [u for u in sch.reads_of(self.nest, self.segment) if self.tiles.staged and stage_axes(u, self.tiles)]
         stages = {use: self._stage(use) for use in inputs}
         first = sch.part(self.step, self.tiles.depth)
         fills = [self._fill(use, stage, first) for use, stage in stages.items()]
@@ -257,55 +166,59 @@ class _Builder:
         return Node((*others, *sch.present((self.step,))), tuple(stages.values()), tuple(fills))
 
     def _stage(self, use: Use) -> stripe.Refinement:
-        axes = _stage_axes(use, self.tiles)
-        width = _padded_width(use, self.tiles)
+        axes = stage_axes(use, self.tiles)
+        width = padded_width(use, self.tiles)
         extents = (*(self.tiles.extents[name] for name in axes[:-1]), width)
         return memory(self.names.fresh(f"{use.root}_stage"), use.dtype, extents, sch.LOCAL)
 
     def _fill(self, use: Use, stage: stripe.Refinement, first: Affine) -> Node:
         """Return the staging of one input; neighbouring threads load neighbours, as far as there are any."""
-        axes = _stage_axes(use, self.tiles)
+        axes = stage_axes(use, self.tiles)
         extents = self.tiles.extents
         left = product(i.range for i in self.team)
         team: list[stripe.Index] = []
         loops: list[stripe.Index] = []
         places: dict[str, Affine] = {}
         tests: list[Affine] = []
-        for name in sorted(axes, key=lambda axis: abs(use.stride(axis))):
-            size = min(left, 1 << (extents[name] - 1).bit_length())
+        axes_by_stride = sorted(axes, key=lambda axis: abs(use.stride(axis)))
+        lane = sch.index(self.names.fresh("lane"), self._load_lanes(use, axes_by_stride[0]), sch.VECTOR)
+        for name in axes_by_stride:
+            lanes = lane.range if name == axes_by_stride[0] else 1
+            vectors = extents[name] // lanes
+            size = min(left, 1 << (vectors - 1).bit_length())
             left //= size
             thread = sch.index(self.names.fresh(f"{name}_thread"), size, sch.THREAD)
-            more = sch.index(self.names.fresh(f"{name}_more"), -(-extents[name] // size), sch.UNROLL)
-            places[name] = sch.part(more, size) + sch.part(thread)
-            if extents[name] % size:
+            more = sch.index(self.names.fresh(f"{name}_more"), -(-vectors // size), sch.UNROLL)
+            places[name] = sch.part(more, size * lanes) + sch.part(thread, lanes)
+            if vectors % size:
                 tests.append(extents[name] - 1 - places[name])
+            if lanes > 1:
+                places[name] = places[name] + sch.part(lane)
             team.insert(0, thread)
             loops.insert(0, more)
         values = {**self.starts, self.tiles.loop.name: first}
         values.update({name: values[name] + place for name, place in places.items()})
         access = tuple(places[name] for name in axes)
         target = Use(stage.name, stage.name, access, stage.shape.strides, use.dtype, stripe.Direction.OUT)
-        return Node(
-            sch.present(team),
-            children=(self._load(use, target, values, sch.present(loops), tuple(tests)),),
-        )
+        load = self._load(use, target, values, sch.present((lane,)))
+        return Node(sch.present(team), children=(Node(sch.present(loops), children=(load,), constraints=tuple(tests)),))
 
-    def _load(
-        self,
-        use: Use,
-        target: Use,
-        values: dict[str, Affine],
-        loops: tuple[stripe.Index, ...],
-        tests: tuple[Affine, ...],
-    ) -> Node:
+    def _load_lanes(self, use: Use, axis: str) -> int:
+        """Return how many neighbours along an axis one load can stage: whole vectors that are aligned."""
+        if self._may_miss(use):
+            return 1
+        lanes = sch.vector_lanes(self.tiles.load_bytes, use.dtype.itemsize, self.tiles.max_lanes)
+        lanes = sch.aligned_lanes((use,), axis, sch.power_of_two_below(lanes))
+        while self.tiles.extents[axis] % lanes:
+            lanes //= 2
+        return lanes
+
+    def _load(self, use: Use, target: Use, values: dict[str, Affine], lanes: tuple[stripe.Index, ...]) -> Node:
         """Return the load of an element to stage; its place is moved into the tensor where it may be outside."""
         moved = use.substitute(values)
         if not self._may_miss(use):
-            statements: tuple[stripe.Statement, ...] = (
-                stripe.Load(use.name, "value"),
-                stripe.Store("value", target.name),
-            )
-            return Node(loops, statements=statements, uses=(moved, target), constraints=tests)
+            plain = (stripe.Load(use.name, "value"), stripe.Store("value", target.name))
+            return Node(lanes, statements=plain, uses=(moved, target))
         size = self.elements[use.root]
         dtype = DType.I32 if size < 1 << 30 else DType.I64
         address = total(affine * stride for affine, stride in zip(moved.access, moved.strides, strict=True))
@@ -315,7 +228,7 @@ class _Builder:
             stripe.Load(use.name, "value", "place"),
             stripe.Store("value", target.name),
         )
-        return Node(loops, statements=statements, uses=(whole, target), constraints=tests)
+        return Node(statements=statements, uses=(whole, target))
 
     def _may_miss(self, use: Use) -> bool:
         """Return whether a tile of an input may reach beyond the tensor."""
@@ -344,7 +257,7 @@ class _Builder:
             tests.append(depth - 1 - place)
         if loop.range % depth:
             tests.append(loop.range - 1 - first - place)
-        direct = [u for u in _inputs(self.nest, self.segment) if u not in stages]
+        direct = [u for u in sch.reads_of(self.nest, self.segment) if u not in stages]
         outputs = [i.name for i in (self.tiles.row, self.tiles.column) if i is not None]
         if any(u.stride(name) for u in direct for name in outputs):
             tests.extend(self._ends)
@@ -356,7 +269,7 @@ class _Builder:
         return self._threads([around])
 
     def _staged(self, use: Use, stage: stripe.Refinement, places: Mapping[str, Affine]) -> Use:
-        access = tuple(places[name] for name in _stage_axes(use, self.tiles))
+        access = tuple(places[name] for name in stage_axes(use, self.tiles))
         return Use(use.name, stage.name, access, stage.shape.strides, use.dtype, stripe.Direction.IN)
 
     def _finish(self, results: Mapping[Use, Use]) -> Node:

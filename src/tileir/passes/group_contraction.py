@@ -13,8 +13,9 @@ import attrs
 
 from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, map_kernels
-from tileir.passes.contraction_group import Tiles, build, local_bytes
-from tileir.passes.group_reduction import is_plain, is_product_of_panels, power_of_two_from, reads_of, the_reduction
+from tileir.passes.contraction_group import build
+from tileir.passes.contraction_tiles import Tiles, local_bytes
+from tileir.passes.group_reduction import is_plain, is_product_of_panels, power_of_two_from
 from tileir.passes.merge import reduction_nest
 from tileir.passes.nest import emit, product
 
@@ -66,16 +67,17 @@ class GroupContraction:
     def _tiles(self, nest: Nest) -> Tiles:
         """Choose the indices of a tile, and how large it is."""
         written = sch.written_uses(nest)
-        reads = reads_of(nest, the_reduction(nest))
+        reads = sch.reads_of(nest, sch.the_reduction(nest))
         contiguous = [i for i in nest.indices if all(u.stride(i.name) == 1 for u in written)]
         column = max(contiguous or nest.indices, key=lambda i: i.range, default=None)
         moved = [] if column is None else [u for u in reads if u.stride(column.name)]
         rows = [i for i in nest.indices if i is not column and i.range > 1]
         row = max(rows, key=lambda i: (not any(u.stride(i.name) for u in moved), i.range), default=None)
         free = sch.constrained_indices(nest)
-        loop = max(the_reduction(nest).loops, key=lambda i: (i.name not in free, i.range))
+        loop = max(sch.the_reduction(nest).loops, key=lambda i: (i.name not in free, i.range))
         lanes = 1 if column is None else self._lanes(nest, column)
-        tiles = self._sized(nest, Tiles(row, column, loop, lanes=lanes))
+        start = Tiles(row, column, loop, lanes=lanes, load_bytes=self.vector_bytes, max_lanes=self.max_lanes)
+        tiles = self._sized(nest, start)
         while tiles.depth > 1 and local_bytes(nest, tiles, staged=True) > self.local_bytes:
             tiles = attrs.evolve(tiles, depth=-(-tiles.depth // 2))
         tiles = attrs.evolve(tiles, staged=local_bytes(nest, tiles, staged=True) <= self.local_bytes)
@@ -87,7 +89,7 @@ class GroupContraction:
         if column.name in sch.constrained_indices(nest):
             return 1
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
-        outside = [u for s in nest.segments if not s.loops for u in reads_of(nest, s)]
+        outside = [u for s in nest.segments if not s.loops for u in sch.reads_of(nest, s)]
         lanes = min(lanes, 4, sch.power_of_two_below(self.columns or lanes))
         lanes = sch.aligned_lanes((*outside, *sch.written_uses(nest)), column.name, lanes)
         while column.range % lanes:

@@ -19,7 +19,7 @@ from tileir.passes.reduction_group import Plan, build
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from tileir.passes.nest import Nest, Segment, Use
+    from tileir.passes.nest import Nest, Use
 
 
 @attrs.frozen
@@ -63,8 +63,8 @@ class GroupReduction:
 
     def _along_reduction(self, nest: Nest) -> Plan | None:
         """Plan for inputs that are contiguous along a reduction index; None where they are not."""
-        segment = the_reduction(nest)
-        reads = reads_of(nest, segment)
+        segment = sch.the_reduction(nest)
+        reads = sch.reads_of(nest, segment)
         loops = [i for i in segment.loops if i.range > 1 and any(u.stride(i.name) == 1 for u in reads)]
         if not loops:
             return None
@@ -90,8 +90,8 @@ class GroupReduction:
 
     def _along_outputs(self, nest: Nest) -> Plan | None:
         """Plan for inputs that are contiguous along an output index; None where they are not."""
-        segment = the_reduction(nest)
-        reads = reads_of(nest, segment)
+        segment = sch.the_reduction(nest)
+        reads = sch.reads_of(nest, segment)
         uses = (*reads, *sch.written_uses(nest))
         columns = [
             i
@@ -128,21 +128,10 @@ class GroupReduction:
 
     def _within_local_memory(self, nest: Nest, elements: int, threads: int) -> int:
         """Return at most ``threads`` rows of ``elements`` elements of each accumulator that local memory can hold."""
-        size = sum(u.dtype.itemsize for u in the_reduction(nest).uses if u.direction.writes) * elements
+        size = sum(u.dtype.itemsize for u in sch.the_reduction(nest).uses if u.direction.writes) * elements
         while threads > 1 and threads * size > self.local_bytes:
             threads //= 2
         return threads
-
-
-def the_reduction(nest: Nest) -> Segment:
-    """Return the one segment of a nest that reduces."""
-    return next(segment for segment in nest.segments if segment.loops)
-
-
-def reads_of(nest: Nest, segment: Segment) -> tuple[Use, ...]:
-    """Return how a segment sees what the kernel does not allocate itself."""
-    local = {allocation.name for allocation in nest.allocations}
-    return tuple(use for use in segment.uses if use.root not in local)
 
 
 def is_plain(nest: Nest) -> bool:
@@ -168,7 +157,7 @@ def is_plain(nest: Nest) -> bool:
 
 def is_product_of_panels(nest: Nest) -> bool:
     """Return whether a nest reads two tensors, each of them again for many outputs: tiles of both should be reused."""
-    reads = reads_of(nest, the_reduction(nest))
+    reads = sch.reads_of(nest, sch.the_reduction(nest))
     still = [use for use in reads if any(i.range >= _REUSE and not use.stride(i.name) for i in nest.indices)]
     moving = {use for use in still if any(use.stride(i.name) for i in nest.indices)}
     return len(moving) >= 2

@@ -96,7 +96,7 @@ class _Builder:
             values[plan.column.name] = first + sch.part(lane) if plan.along_outputs else first
             if groups * width > plan.column.range:
                 ends.append(plan.column.range - 1 - first)
-        segment = next(s for s in nest.segments if s.loops)
+        segment = sch.the_reduction(nest)
         writes = [use for use in segment.uses if use.direction.writes]
         kept = plan.lanes if plan.along_outputs else 1
         extents = (plan.threads, plan.beside * kept) if plan.along_outputs else (plan.beside, plan.threads)

@@ -78,6 +78,17 @@ def read_uses(nest: Nest) -> tuple[Use, ...]:
     return tuple(use for use in nest.uses if not use.direction.writes and use.root not in local)
 
 
+def the_reduction(nest: Nest) -> Segment:
+    """Return the one segment of a nest that reduces."""
+    return next(segment for segment in nest.segments if segment.loops)
+
+
+def reads_of(nest: Nest, segment: Segment) -> tuple[Use, ...]:
+    """Return how a segment sees what the kernel does not allocate itself."""
+    local = {allocation.name for allocation in nest.allocations}
+    return tuple(use for use in segment.uses if use.root not in local)
+
+
 def widest_itemsize(nest: Nest) -> int:
     """Return the bytes of the widest element that the statements of a nest compute with; at least 1."""
     sizes = [use.dtype.itemsize for use in nest.uses]
