@@ -49,7 +49,8 @@ def rounded(out: KernelText, value: Value, dtype: DType) -> Value:
     single = value.type.with_dtype(DType.F32)
     name = f"rounded_{dtype.value}_{register(single)}"
     body = _round_to_bf16 if dtype is DType.BF16 else _round_to_f16
-    return call(define(out, name, single, (single,), body), kind, value)
+    result = call(define(out, name, single, (single,), body), kind, value)
+    return attrs.evolve(result, origin=value if dtype is DType.F16 else None)
 
 
 def half_bits(out: KernelText, value: Value, kind: Type) -> Value:
@@ -83,30 +84,49 @@ def _shifted(value: Value, sign: str) -> Value:
 
 
 def _bits_of_f16(out: KernelText, single: Type, bits: Type) -> str:
-    """Return the function from f16 values to their bits, by way of memory: registers may not hold halves."""
-    name, n = f"bits_of_f16_{register(single)}", "" if single.lanes == 1 else str(single.lanes)
+    """Return the function from f16 values to their bits, by way of memory: registers may not hold halves.
+
+    Only bytes may be read where something else was written.
+    """
+    name = f"bits_of_f16_{register(single)}"
+    lanes = single.lanes
+    n = "" if lanes == 1 else str(lanes)
+    if lanes == 16:
+        content = "(ushort16)(as_ushort8(vload16(0, bytes)), as_ushort8(vload16(1, bytes)))"
+    else:
+        content = (
+            f"as_{vector('ushort', _room(lanes))}(vload{2 * _room(lanes)}(0, bytes)){'.s012' if lanes == 3 else ''}"
+        )
     text = (
         f"static inline {register(bits)} {name}({register(single)} x)\n{{\n"
-        f"  ushort bits[{_room(single.lanes)}];\n"
-        f"  vstore_half{n}(x, 0, (__private half *)bits);\n"
-        f"  return {f'vload{n}(0, bits)' if n else 'bits[0]'};\n}}\n"
+        f"  uchar bytes[{2 * _room(lanes)}] __attribute__((aligned({2 * _room(lanes)})));\n"
+        f"  vstore_half{n}(x, 0, (__private half *)bytes);\n"
+        f"  return {content};\n}}\n"
     )
     return out.helpers.use(name, lambda: text)
 
 
 def _f16_of_bits(out: KernelText, bits: Type, single: Type) -> str:
     """Return the inverse of :func:`_bits_of_f16`."""
-    name, n = f"f16_of_bits_{register(single)}", "" if single.lanes == 1 else str(single.lanes)
+    name = f"f16_of_bits_{register(single)}"
+    lanes = single.lanes
+    n = "" if lanes == 1 else str(lanes)
+    if lanes == 16:
+        lines = "  vstore16(as_uchar16(x.lo), 0, bytes);\n  vstore16(as_uchar16(x.hi), 1, bytes);\n"
+    else:
+        source = "(ushort4)(x, 0)" if lanes == 3 else "x"
+        lines = f"  vstore{2 * _room(lanes)}(as_uchar{2 * _room(lanes)}({source}), 0, bytes);\n"
     text = (
         f"static inline {register(single)} {name}({register(bits)} x)\n{{\n"
-        f"  ushort bits[{_room(single.lanes)}];\n"
-        f"  {f'vstore{n}(x, 0, bits)' if n else 'bits[0] = x'};\n"
-        f"  return vload_half{n}(0, (__private const half *)bits);\n}}\n"
+        f"  uchar bytes[{2 * _room(lanes)}] __attribute__((aligned({2 * _room(lanes)})));\n"
+        f"{lines}"
+        f"  return vload_half{n}(0, (__private const half *)bytes);\n}}\n"
     )
     return out.helpers.use(name, lambda: text)
 
 
 def _room(lanes: int) -> int:
+    """Return the elements of memory that a vector takes."""
     return 4 if lanes == 3 else lanes
 
 

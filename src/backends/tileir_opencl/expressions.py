@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
@@ -30,7 +31,7 @@ from tileir_opencl.logic import choice
 from tileir_opencl.memory import Place, load
 from tileir_opencl.peephole import INEXACT, builtin_for
 from tileir_opencl.spelling import HALVES, UNARY, register
-from tileir_opencl.text import KernelText, Value, call, integer, lane_of, real
+from tileir_opencl.text import KernelText, Value, call, canonical, integer, lane_of, real
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, GridLevel, Stmt
@@ -172,15 +173,17 @@ def _ramp(out: KernelText, base: Value, stride: int, kind: Type, *, index: bool)
 
 
 def _reduce(out: KernelText, op: Op, value: Value) -> Value:
-    """Merge all lanes, neighbours first, so that as many operations as possible do not wait for each other."""
+    """Merge all lanes, one half with the other, so that few operations wait for each other."""
     if value.type.lanes == 1:
         return value
+    value = canonical(value)
+    while value.type.lanes % 2 == 0 and value.type.lanes > 2:
+        value = out.temporary("lanes", value)
+        half = Type(value.type.dtype, value.type.lanes // 2)
+        value = canonical(_merged(out, op, Value(f"{value.text}.lo", half), Value(f"{value.text}.hi", half)))
     value = out.temporary("lanes", value)
-    parts = [lane_of(value, number) for number in range(value.type.lanes)]
-    while len(parts) > 1:
-        pairs = [_merged(out, op, *parts[i : i + 2]) for i in range(0, len(parts) - 1, 2)]
-        parts = pairs + parts[len(pairs) * 2 :]
-    return parts[0]
+    lanes = [lane_of(value, number) for number in range(value.type.lanes)]
+    return reduce(partial(_merged, out, op), lanes)
 
 
 def _merged(out: KernelText, op: Op, left: Value, right: Value) -> Value:

@@ -97,9 +97,10 @@ def _compute(out: KernelText, op: Op, args: tuple[Value, ...], *, fits: bool) ->
 
 def reinterpreted(value: Value, kind: Type) -> Value:
     """Return an integer as one of the same bits and another sign."""
+    origin = None if value.type.dtype.is_signed else value
     if kind.lanes > 1:
-        return call(f"as_{register(kind)}", kind, value)
-    return Value(f"({register(kind)}){value.at(UNARY)}", kind, UNARY)
+        return attrs.evolve(call(f"as_{register(kind)}", kind, value), origin=origin)
+    return Value(f"({register(kind)}){value.at(UNARY)}", kind, UNARY, origin=origin)
 
 
 def narrowed(value: Value) -> Value:
@@ -112,6 +113,8 @@ def narrowed(value: Value) -> Value:
 def _unsigned(value: Value) -> Value:
     """Return a signed integer as an unsigned one; scalars of less than 32 bits as ``uint``, where nothing overflows."""
     dtype = value.type.dtype
+    if value.origin is not None and dtype.is_signed:
+        return value.origin
     if value.known is not None and value.known >= 0:
         return integer(value.known, value.type.with_dtype(_UNSIGNED.get(dtype, dtype)))
     return reinterpreted(value, value.type.with_dtype(_UNSIGNED[dtype])) if dtype.is_signed else value

@@ -6,7 +6,7 @@ lanes becomes ``x_0`` and ``x_1`` of 16. Lanes stay in their order, so that scat
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
@@ -108,6 +108,22 @@ class _Splitter:
         return rewritten(stmts, self._split)
 
     def _split(self, stmt: Stmt) -> tuple[Stmt, ...]:
+        declared: list[Stmt] = []
+        if isinstance(stmt, Declare | Assign):
+            (stmt,) = map_stmts(partial(map_expr, partial(self._named, declared)), (stmt,))
+        return (*declared, *self._parts(stmt))
+
+    def _named(self, declared: list[Stmt], node: Expr) -> Expr:
+        """Give a name to a scalar that all chunks of a vector share."""
+        if not isinstance(node, Broadcast) or node.lanes not in self.chunks:
+            return node
+        if isinstance(node.operand, Var | Const | GridIndex):
+            return node
+        scalar = Var(self.names.fresh("scalar"), node.operand.type)
+        declared.append(Declare(scalar, self.whole(node.operand)))
+        return Broadcast(scalar, node.lanes)
+
+    def _parts(self, stmt: Stmt) -> tuple[Stmt, ...]:
         match stmt:
             case Declare(variable=variable, value=value) if variable.type.lanes in self.chunks:
                 return tuple(
@@ -156,9 +172,12 @@ class _Splitter:
         def merged(node: Expr) -> Expr:
             if not isinstance(node, Reduce) or node.operand.type.lanes not in self.chunks:
                 return node
-            parts = [self.part(node.operand, chunk) for chunk in self.chunks[node.operand.type.lanes]]
-            merged_lanes = [part if part.type.lanes == 1 else Reduce(node.op, part) for part in parts]
-            return reduce(lambda left, right: Apply(node.op, (left, right)), merged_lanes)
+            merge = partial(_merged, node.op)
+            by_lanes: dict[int, list[Expr]] = {}
+            for chunk in self.chunks[node.operand.type.lanes]:
+                by_lanes.setdefault(chunk.lanes, []).append(self.part(node.operand, chunk))
+            vectors = [reduce(merge, parts) for parts in by_lanes.values()]
+            return reduce(merge, [part if part.type.lanes == 1 else Reduce(node.op, part) for part in vectors])
 
         return map_expr(merged, expr)
 
@@ -195,6 +214,10 @@ class _Splitter:
         if key not in self.variables:
             self.variables[key] = self.names.fresh(f"{variable.name}_{chunk.first}")
         return Var(self.variables[key], _narrow(variable.type, chunk))
+
+
+def _merged(op: Op, left: Expr, right: Expr) -> Expr:
+    return Apply(op, (left, right))
 
 
 def _narrow(kind: Type, chunk: Chunk) -> Type:

@@ -145,6 +145,11 @@ def _to_memory(out: KernelText, value: Value) -> Value:
             return value
 
 
+def _unrounded(value: Value) -> Value:
+    """Return what was rounded to f16, for storing rounds too."""
+    return value if value.origin is None else value.origin
+
+
 def _store_run(out: KernelText, place: Place, offset: Value, value: Value) -> None:
     out.writer.line(_store_text(out, place, offset, value) + ";")
 
@@ -152,12 +157,12 @@ def _store_run(out: KernelText, place: Place, offset: Value, value: Value) -> No
 def _store_text(out: KernelText, place: Place, offset: Value, value: Value) -> str:
     kind = value.type
     if place.stored is DType.F16 and kind.lanes == 1:
-        return f"vstore_half({value.text}, {offset.text}, {place.pointer})"
+        return f"vstore_half_rte({_unrounded(value).text}, {offset.text}, {place.pointer})"
     if kind.lanes == 1:
         return f"{place.pointer}[{offset.text}] = {_to_memory(out, value).text}"
     pointer, aligned = _pointer(place, offset), _is_aligned(place, offset, kind)
     if place.stored is DType.F16:
-        return f"vstore{'a' if aligned else ''}_half{kind.lanes}({value.text}, 0, {pointer.text})"
+        return f"vstore{'a' if aligned else ''}_half{kind.lanes}_rte({_unrounded(value).text}, 0, {pointer.text})"
     content = _to_memory(out, value).text
     if aligned:
         element = vector(MEMORY[kind.dtype], kind.lanes)

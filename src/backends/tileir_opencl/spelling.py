@@ -110,7 +110,7 @@ def scalar_constant(value: bool | int | float, dtype: DType) -> tuple[str, int]:
 def _integer(value: int, dtype: DType) -> tuple[str, int]:
     if dtype.bits < 32:
         return f"({MEMORY[dtype]}){value}", UNARY
-    suffix = ("" if dtype.is_signed else "u") + ("L" if dtype.bits == 64 else "")
+    suffix = {True: "L", False: "ul"}[dtype.is_signed] if dtype.bits == 64 else "" if dtype.is_signed else "u"
     if value == dtype.minimum and value < 0:
         return f"(-{-value - 1}{suffix} - 1)", ATOM
     digits = f"{value:#x}" if not dtype.is_signed and value > 0xFFFF else str(value)

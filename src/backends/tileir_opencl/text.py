@@ -31,6 +31,8 @@ class Value:
         ramp: Base and step of lanes ``base, base + step, …`` that stay in the range of the type.
         mask: Bits of each lane of a vector of bools.
         splat: The scalar that is in every lane of a vector of numbers, if that is how it was made.
+        origin: What this was made of, where some uses need no more: the unsigned integer of the same bits, or the
+            f32 that was rounded to f16.
 
     """
 
@@ -41,6 +43,7 @@ class Value:
     ramp: tuple[Value, int] | None = None
     mask: int = 8
     splat: Value | None = None
+    origin: Value | None = None
 
     @property
     def known(self) -> int | None:
@@ -58,7 +61,7 @@ class Value:
 
     def retyped(self, kind: Type) -> Value:
         """Return the same text as a value of another type."""
-        return attrs.evolve(self, type=kind, fact=None, ramp=None, splat=None)
+        return attrs.evolve(self, type=kind, fact=None, ramp=None, splat=None, origin=None)
 
 
 @attrs.define
@@ -108,7 +111,7 @@ class KernelText:
         name = self.names.fresh(stem)
         value = canonical(value)
         self.writer.line(f"{register(value.type)} {name} = {value.text};")
-        return attrs.evolve(value, text=name, rank=ATOM, splat=None)
+        return attrs.evolve(value, text=name, rank=ATOM, splat=None, origin=None)
 
 
 def integer(value: int, kind: Type) -> Value:
