@@ -107,7 +107,7 @@ class _Builder:
         return Node((*sch.present(grid), *sch.present((chunk,))), children=(team,))
 
     def _lanes(self) -> int:
-        lanes = sch.vector_lanes(self.options.vector_bytes, sch.widest_itemsize(self.nest), self.options.max_lanes)
+        lanes = sch.vector_lanes(self.options.vector_bytes, sch.widest_access(self.nest), self.options.max_lanes)
         lanes = min(lanes, sch.power_of_two_below(self.index.range))
         indirect = sch.indirect_names(self.nest.segments[0])
         if self.index.name in sch.constrained_indices(self.nest):

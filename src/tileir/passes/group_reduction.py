@@ -123,7 +123,7 @@ class GroupReduction:
     def _lanes(self, nest: Nest, index: stripe.Index, uses: tuple[Use, ...]) -> int:
         if index.name in sch.constrained_indices(nest):
             return 1
-        lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
+        lanes = sch.vector_lanes(self.vector_bytes, sch.widest_access(nest), self.max_lanes)
         return sch.aligned_lanes(uses, index.name, min(lanes, sch.power_of_two_below(index.range)))
 
     def _within_local_memory(self, nest: Nest, elements: int, threads: int) -> int:

@@ -99,6 +99,11 @@ def widest_itemsize(nest: Nest) -> int:
     return max(sizes, default=1)
 
 
+def widest_access(nest: Nest) -> int:
+    """Return the bytes of the widest element that a nest reads or writes in memory of the caller; at least 1."""
+    return max((use.dtype.itemsize for use in (*read_uses(nest), *written_uses(nest))), default=1)
+
+
 def _computing_itemsize(dtype: DType) -> int:
     """Return the bytes in which a processor computes: f16 and bf16 arithmetic happens in f32."""
     return 4 if dtype in (DType.F16, DType.BF16) else dtype.itemsize
