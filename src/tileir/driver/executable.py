@@ -115,14 +115,14 @@ class Executable:
         Raises:
             ArgumentError: A value does not fit, or there is not enough memory; nothing was written.
         """
-        if out is None and not named:
-            fast = self.call_as_they_are(arrays)
+        if not named:
+            fast = self.call_as_they_are(arrays, out)
             if fast is not None:
                 return fast
         results = self._run(bind(self.inputs, arrays, named), out)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def call_as_they_are(self, arrays: Sequence[Any]) -> Any:
+    def call_as_they_are(self, arrays: Sequence[Any], out: Any) -> Any:
         """Do what a call does with arrays that need neither a conversion nor waiting, the usual and fast way.
 
         Returns:
@@ -131,8 +131,10 @@ class Executable:
         plan = self._plan
         if not plan.accepts(arrays) or plan.resources.calls:
             return None
+        if out is not None and not plan.fills(out, arrays):
+            return None
         try:
-            results = plan.fresh_outputs()
+            results = plan.fresh_outputs() if out is None else (out,)
             plan.run(arrays, results)
         except MemoryError as error:
             raise out_of_memory(error) from error

@@ -31,14 +31,14 @@ class _Latest:
     device_id: str | None
     options: Options
 
-    def call(self, arrays: tuple[Any, ...], context: Context, options: Options | None) -> Any:
+    def call(self, arrays: tuple[Any, ...], out: Any, context: Context, options: Options | None) -> Any:
         """Return the results of the executable if it is still the one for these arrays, else None."""
         executable = self.executable()
         if executable is None or executable.closed or self.device_id != context.device_id:
             return None
         if options is None and context.options is not self.options:
             return None
-        return executable.call_as_they_are(arrays)
+        return executable.call_as_they_are(arrays, out)
 
 
 @attrs.frozen(eq=False)
@@ -57,8 +57,8 @@ class Jit:
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run on arrays; see :meth:`tileir.Executable.__call__`."""
-        if out is None and not named and self._latest:
-            results = self._latest[0].call(arrays, self._context, self.options)
+        if not named and self._latest:
+            results = self._latest[0].call(arrays, out, self._context, self.options)
             if results is not None:
                 return results
         values = bind(self._names, arrays, named) if named or len(arrays) != len(self._names) else arrays

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import attrs
 import numpy as np
@@ -119,6 +119,13 @@ class Plan:
     def accepts(self, values: Sequence[object]) -> TypeGuard[Sequence[Array]]:
         """Return whether these are arrays that :meth:`run` takes as they are."""
         return fit_as_they_are(values, self._input_formats)
+
+    def fills(self, out: object, inputs: Sequence[Array]) -> bool:
+        """Return whether this is an array that :meth:`run` fills as it is, beside such inputs: its only output."""
+        if not fit_as_they_are((out,), self._output_formats):
+            return False
+        array: Any = out
+        return array.flags.carray and not any(np.may_share_memory(array, other) for other in inputs)
 
     def fresh_outputs(self) -> list[Array]:
         """Return arrays for the outputs, with undefined content."""
