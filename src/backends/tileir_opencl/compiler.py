@@ -13,7 +13,7 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.semtree.verifier import verify
 from tileir_opencl.devices import Device, device_of
 from tileir_opencl.emitter import emit
-from tileir_opencl.library import OpenCLLibrary, Part
+from tileir_opencl.library import OpenCLLibrary, Part, unsealed
 from tileir_opencl.process import context_of, use_drivers
 from tileir_opencl.programs import NativeProgram, built, loaded
 
@@ -105,7 +105,7 @@ class OpenCLCompiler:
         use_drivers()
         groups = list(self._groups(kernels))
         try:
-            saved = [(parts[f"{n}.cl"].decode(), bytes(parts[f"{n}.bin"])) for n in range(len(groups))]
+            saved = [(parts[f"{n}.cl"].decode(), unsealed(parts[f"{n}.bin"])) for n in range(len(groups))]
         except (KeyError, UnicodeDecodeError) as error:
             message = f"the saved parts {sorted(parts)} are not those of an OpenCL library; compile again"
             raise BackendError((Diagnostic("TIL806", message),)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 import attrs
@@ -71,7 +72,7 @@ class OpenCLLibrary:
         saved: dict[str, bytes] = {}
         for number, part in enumerate(self.parts):
             saved[f"{number}.cl"] = part.source.encode()
-            saved[f"{number}.bin"] = binary_of(part.program())
+            saved[f"{number}.bin"] = sealed(binary_of(part.program()))
         return saved
 
     def listing(self, form: str) -> str:
@@ -89,6 +90,17 @@ class OpenCLLibrary:
         if not all(b".target" in binary and b".entry" in binary for binary in binaries):
             raise _unusable("this driver's binaries are no PTX; ask for opencl")
         return "\n".join(binary.rstrip(b"\0").decode(errors="replace") for binary in binaries)
+
+
+def sealed(binary: bytes) -> bytes:
+    """Put a digest before a binary: drivers crash on binaries that are not whole."""
+    return hashlib.sha256(binary).digest() + binary
+
+
+def unsealed(data: bytes) -> bytes:
+    """Undo :func:`sealed`; empty where a byte was changed or is missing."""
+    digest, binary = data[: hashlib.sha256().digest_size], data[hashlib.sha256().digest_size :]
+    return binary if hashlib.sha256(binary).digest() == digest else b""
 
 
 def _unusable(message: str) -> BackendError:
