@@ -82,7 +82,11 @@ class Commands:
             for event in own:
                 if event.queue is not self:
                     event.queue.flush()
-        native = self._enqueued(enqueue, [event.native for event in own] or None, what)
+        wait_for = [event.native for event in own] or None
+        try:
+            native = enqueue(wait_for)
+        except cl.Error as error:
+            native = self._tried_again(enqueue, wait_for, what, error)
         event = OpenCLEvent(native, self, tuple(own), held)
         self._in_flight.add(event)
         self._unflushed += 1
@@ -116,17 +120,15 @@ class Commands:
         self._in_flight.forget()
         self._postponed.clear()
 
-    def _enqueued(self, enqueue: Enqueue, wait_for: list[cl.Event] | None, what: str) -> cl.Event:
-        try:
-            return enqueue(wait_for)
-        except cl.Error as error:
-            if error.code not in OUT_OF_MEMORY:
-                raise refused(what, error) from error
-        self.release_memory()  # drivers find memory for a buffer when a command first needs it
-        try:
-            return enqueue(wait_for)
-        except cl.Error as error:
+    def _tried_again(self, enqueue: Enqueue, wait_for: list[cl.Event] | None, what: str, error: cl.Error) -> cl.Event:
+        """Give spare memory back where there was not enough: drivers look for it when a command first needs it."""
+        if error.code not in OUT_OF_MEMORY:
             raise refused(what, error) from error
+        self.release_memory()
+        try:
+            return enqueue(wait_for)
+        except cl.Error as last:
+            raise refused(what, last) from last
 
     def _postpone(
         self, enqueue: Enqueue, held: object, after: Sequence[Event], what: str, others: Sequence[Event]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 import pyopencl as cl
@@ -28,13 +28,15 @@ def place_of(memory: Any) -> Place:
     """
     if isinstance(memory, OpenCLBuffer):
         return memory
-    if type(memory) is not np.ndarray and hasattr(memory, "map_current"):
-        seen = memory.host()
-        return memory if seen is None else seen  # type: ignore[no-any-return]
-    array = np.asarray(memory)
-    if not array.flags.c_contiguous:
+    if not isinstance(memory, np.ndarray):
+        if hasattr(memory, "map_current"):
+            seen = memory.host()
+            return memory if seen is None else seen  # type: ignore[no-any-return]
+        memory = np.asarray(memory)
+    if not memory.flags.c_contiguous:
         raise ArgumentError((Diagnostic("TIL706", "an array with gaps cannot be copied; pass a contiguous one"),))
-    return array.reshape(-1).view(np.uint8)
+    content: Bytes = memory.reshape(-1).view(np.uint8)
+    return content
 
 
 def copy_command(commands: Commands, read: Place, write: Place, count: int) -> Enqueue | None:
@@ -49,19 +51,25 @@ def copy_command(commands: Commands, read: Place, write: Place, count: int) -> E
         raise ArgumentError((Diagnostic("TIL706", "the destination of a copy is read-only"),))
     if not count:
         return lambda wait_for: cl.enqueue_marker(queue, wait_for)
-    match read, write:
-        case np.ndarray(), OpenCLBuffer(native=to) if write.commands.context is commands.context:
-            whole = read if read.nbytes == count else read[:count]
-            return lambda wait_for: cl.enqueue_copy(queue, to, whole, wait_for=wait_for, is_blocking=False)
-        case OpenCLBuffer(native=from_), np.ndarray() if read.commands.context is commands.context:
-            room = write if write.nbytes == count else write[:count]
-            return lambda wait_for: cl.enqueue_copy(queue, room, from_, wait_for=wait_for, is_blocking=False)
-        case OpenCLBuffer(native=from_), OpenCLBuffer(native=to) if (
-            read.commands.context is write.commands.context is commands.context
-        ):
-            return lambda wait_for: cl.enqueue_copy(queue, to, from_, byte_count=count, wait_for=wait_for)
-        case _:
+    if isinstance(read, np.ndarray):
+        if not _owned(write, commands):
             return None
+        to, whole = write.native, read if read.nbytes == count else read[:count]
+        return lambda wait_for: cl.enqueue_copy(queue, to, whole, wait_for=wait_for, is_blocking=False)
+    if not _owned(read, commands):
+        return None
+    from_ = read.native
+    if isinstance(write, np.ndarray):
+        room = write if write.nbytes == count else write[:count]
+        return lambda wait_for: cl.enqueue_copy(queue, room, from_, wait_for=wait_for, is_blocking=False)
+    if not _owned(write, commands):
+        return None
+    to = write.native
+    return lambda wait_for: cl.enqueue_copy(queue, to, from_, byte_count=count, wait_for=wait_for)
+
+
+def _owned(place: Place, commands: Commands) -> TypeGuard[OpenCLBuffer]:
+    return isinstance(place, OpenCLBuffer) and place.commands.context is commands.context
 
 
 def copy_by_host(read: Place, write: Place, count: int) -> None:

@@ -19,7 +19,7 @@ from tileir_opencl.copies import copy_by_host, copy_command, place_of
 from tileir_opencl.devices import device_of
 from tileir_opencl.faults import refused
 from tileir_opencl.kernels import OpenCLKernel
-from tileir_opencl.pool import SHARE, Pool
+from tileir_opencl.pool import Pool
 from tileir_opencl.process import context_of, inherited, use_drivers
 from tileir_opencl.sharing import shares_memory
 
@@ -68,7 +68,7 @@ class OpenCLExecutor:
             commands = Commands.of(context, found.device)
         except cl.Error as error:
             raise refused(f"opening {device.id}", error) from error
-        pool = Pool(context, found.device.global_mem_size // SHARE, commands.drain)
+        pool = Pool(context, found.device.global_mem_size, commands.drain)
         commands.release_memory = pool.release
         return cls(device, options, commands, pool, base_alignment(found.device), shares_memory(found))
 
@@ -86,9 +86,9 @@ class OpenCLExecutor:
 
     def wrap(self, array: np.ndarray[Any, Any]) -> OpenCLBuffer | None:
         """Return a buffer over an array's own memory; None where the device, or its alignment, does not allow that."""
-        self.check_open()
         if not self.shares:
             return None
+        self.check_open()
         nbytes, flags = array.nbytes, array.flags
         if not nbytes or not flags.c_contiguous or address_of(array) % LEAST_ALIGNMENT:
             return None
@@ -147,7 +147,7 @@ class OpenCLExecutor:
         enqueue = copy_command(self.commands, read, write, count)
         if enqueue is None:
             return self._scheduler.submit(partial(copy_by_host, read, write, count), after)
-        return self.commands.submit(enqueue, (read, write), after, f"a copy of {count} bytes")
+        return self.commands.submit(enqueue, (read, write), after, "a copy")
 
     def close(self) -> None:
         """Wait for all work and give memory back; in a forked child both are the parent's affair."""

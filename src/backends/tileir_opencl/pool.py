@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import pyopencl as cl
 
+from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
 from tileir_opencl.faults import OUT_OF_MEMORY, refused
 
@@ -31,13 +32,13 @@ class Pool:
 
     Attributes:
         context: Where memory belongs.
-        limit: Most bytes that may lie spare.
+        device_bytes: What the device has. Drivers may grant more, and fail when a command needs it.
         settle: Waits for the device and lets go of what is no longer in use; called before an allocation fails.
 
     """
 
     context: cl.Context
-    limit: int
+    device_bytes: int
     settle: Callable[[], None]
     spare_bytes: int = attrs.field(default=0, init=False)
     _spare: dict[int, list[cl.Buffer]] = attrs.field(factory=dict, init=False)
@@ -55,6 +56,9 @@ class Pool:
 
         """
         size = rounded(nbytes)
+        if nbytes > self.device_bytes:
+            message = f"{nbytes} bytes are more than the {self.device_bytes} of the device; make the arrays smaller"
+            raise BackendError((Diagnostic("TIL708", message),))
         with self._lock:
             self._sort_in()
             kept = self._spare.get(size)
@@ -91,7 +95,7 @@ class Pool:
     def _sort_in(self) -> None:
         while self._returned:
             size, native = self._returned.popleft()
-            if self.spare_bytes + size <= self.limit:
+            if self.spare_bytes + size <= self.device_bytes // SHARE:
                 self._spare.setdefault(size, []).append(native)
                 self.spare_bytes += size
 

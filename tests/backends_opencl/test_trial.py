@@ -1,0 +1,23 @@
+"""The program that tries vectors, in this process with vectors that no driver fails on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strategies.opencl_device import device
+from tileir_opencl.devices import device_of
+from tileir_opencl.trial import PASSED, main
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_narrow_vectors_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    found = device_of(device()).found
+    assert main(found.platform.name, found.platform.version, str(found.number), "4") == 0
+    assert capsys.readouterr().out.strip() == PASSED
+
+
+def test_a_platform_that_is_not_there_does_not_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("no such platform", "1", "0", "4") == 1
+    assert capsys.readouterr().out == ""
