@@ -1,0 +1,86 @@
+"""Splitting vectors keeps what a kernel computes, by the interpreter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from strategies.semtree import kernel_cases
+from strategies.semtree_values import same_content
+from tileir.semtree import interpreter
+from tileir.semtree.ir import Assign
+from tileir.semtree.parser import parse_kernel
+from tileir.semtree.printer import to_text
+from tileir.semtree.rewrite import expressions, statements, walk
+from tileir.semtree.verifier import verify
+from tileir_opencl.features import Features
+from tileir_opencl.lanes import WIDTHS, split_lanes
+
+if TYPE_CHECKING:
+    from strategies.semtree import KernelCase
+    from tileir.semtree.ir import KernelFunction
+
+FEATURES = [Features(max_lanes=1), Features(max_lanes=2), Features(max_lanes=4), Features(max_vector_bytes=16)]
+
+
+def lanes_of(kernel: KernelFunction) -> set[int]:
+    """Return the numbers of lanes that occur."""
+    found: set[int] = set()
+    for stmt in statements(kernel.body):
+        roots = (*expressions(stmt), stmt.target) if isinstance(stmt, Assign) else expressions(stmt)
+        found.update(node.type.lanes for root in roots for node in walk(root))
+    return found
+
+
+@examples(100)
+@given(case=kernel_cases(), features=st.sampled_from(FEATURES))
+def test_split_kernels_compute_the_same(case: KernelCase, features: Features) -> None:
+    split = split_lanes(case.kernel, features)
+    verify(split)
+    assert all(lanes in WIDTHS and lanes <= features.max_lanes for lanes in lanes_of(split))
+    expected, actual = case.arrays(), case.arrays()
+    interpreter.run(case.kernel, expected)
+    interpreter.run(split, actual)
+    for param, ours, theirs in zip(case.kernel.params, actual, expected, strict=True):
+        assert same_content(ours, theirs), param.name
+
+
+def body_of(text: str, features: Features) -> list[str]:
+    """Return the lines of the body of a split kernel over ``P`` and ``Q``."""
+    params = "inout f32 P[64] align(64) noalias, in f32 Q[64] align(64) noalias"
+    kernel = parse_kernel(f"kernel k({params}) {{ {text} }}")
+    verify(kernel)
+    return [line.strip() for line in to_text(split_lanes(kernel, features)).splitlines()[4:-1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "declared"),
+    [
+        ("P[0 : 8] = fma(Q[0 : 8], Q[8 : 8], P[0 : 8]);", 0),
+        ("P[0 : 8] = P[1 : 8];", 2),
+        ("P[0 : 8] = f32x8(1.0) * broadcast<8>(reduce<add>(P[0 : 8]));", 1),
+        ("P[ramp<8>(0, 2)] = Q[0 : 8];", 2),
+    ],
+)
+def test_values_that_depend_on_other_lanes_are_computed_first(text: str, declared: int) -> None:
+    lines = body_of(text, Features(max_lanes=4))
+    assert sum(line.startswith("f32") for line in lines) == declared
+
+
+def test_a_kernel_without_wide_vectors_is_returned_itself() -> None:
+    kernel = parse_kernel("kernel k(out f32 P[8]) { P[0 : 8] = f32x8(1.0); }")
+    assert split_lanes(kernel, Features()) is kernel
+    assert split_lanes(kernel, Features(max_lanes=4)) is not kernel
+
+
+def test_one_wide_type_splits_all_vectors_of_its_lanes() -> None:
+    text = "kernel k(out f64 P[8], in f32 Q[8]) { P[0 : 8] = cast<f64x8>(Q[0 : 8]); }"
+    assert lanes_of(split_lanes(parse_kernel(text), Features(max_vector_bytes=32))) == {1, 4}
+
+
+def test_lanes_that_no_vector_has_become_several_vectors() -> None:
+    assert body_of("P[0 : 7] = Q[0 : 7];", Features())[-2:] == ["P[0 : 4] = Q[0 : 4];", "P[0 + 4 : 3] = Q[0 + 4 : 3];"]
