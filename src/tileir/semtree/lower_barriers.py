@@ -10,7 +10,7 @@ from tileir.core.errors import fail
 from tileir.semtree import ir as sem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
     from tileir.poly.affine import Affine
 
@@ -69,7 +69,6 @@ class Ordered:
 
 
 Step: TypeAlias = Phase | Ordered
-_Pending: TypeAlias = tuple[Touch, ...]
 
 
 def with_barriers(step: Step) -> list[sem.Stmt]:
@@ -80,46 +79,67 @@ def with_barriers(step: Step) -> list[sem.Stmt]:
             order.
 
     """
-    statements, _ = _placed(step, ())
-    return statements
+    return _placed(step, ()).statements
 
 
-def _placed(step: Step, pending: _Pending) -> tuple[list[sem.Stmt], _Pending]:
-    """Return statements, and what has been touched since the last barrier; ``pending`` is that before the step."""
+@attrs.frozen
+class _Placed:
+    """Statements with their barriers.
+
+    ``before`` are the touches that no barrier surely precedes, ``after`` those that none surely follows, what was
+    pending at the start included; ``meets`` tells whether there surely is a barrier.
+    """
+
+    statements: list[sem.Stmt]
+    before: tuple[Touch, ...]
+    after: tuple[Touch, ...]
+    meets: bool
+
+
+def _placed(step: Step, pending: tuple[Touch, ...]) -> _Placed:
+    """Put barriers into a step; ``pending`` has been touched since the last one."""
     if isinstance(step, Phase):
         if _meet(pending, step.touches):
-            return [sem.Barrier(), *step.statements], step.touches
-        return list(step.statements), tuple(dict.fromkeys((*pending, *step.touches)))
-    body, after = _in_order(step.steps, pending)
-    if step.repeats and _needs_barrier_between(step.steps, after):
-        body.append(sem.Barrier())
-        after = ()
-    if step.skips:
-        after = tuple(dict.fromkeys((*pending, *after)))
-    return step.wrap(body), after
+            return _Placed([sem.Barrier(), *step.statements], (), step.touches, meets=True)
+        return _Placed(list(step.statements), step.touches, _joined(pending, step.touches), meets=False)
+    body = _in_order(step.steps, pending)
+    if step.repeats and _meet(_from_last_iteration(body.after), body.before):
+        body = attrs.evolve(body, statements=[*body.statements, sem.Barrier()], after=(), meets=True)
+    after = _joined(pending, body.after) if step.skips else body.after
+    return _Placed(step.wrap(body.statements), body.before, after, meets=body.meets and not step.skips)
 
 
-def _needs_barrier_between(steps: Sequence[Step], after: _Pending) -> bool:
-    """Return whether iterations over ``steps`` need a barrier between; ``after`` is what one leaves.
+def _from_last_iteration(touches: Iterable[Touch]) -> tuple[Touch, ...]:
+    """Return what an iteration sees of the touches that the one before has left.
 
-    Iterations are points of a Stripe block. They are independent but for memory inside the block around, and for what
-    they merge.
+    Iterations are points of a Stripe block: independent but for memory inside the block around, and for what they
+    merge.
     """
-    before = tuple(touch.earlier() for touch in after if touch.local or touch.merges)
-    return len(_in_order(steps, before)[0]) > len(_in_order(steps, ())[0])
+    return tuple(touch.earlier() for touch in touches if touch.local or touch.merges)
 
 
-def _in_order(steps: Sequence[Step], pending: _Pending) -> tuple[list[sem.Stmt], _Pending]:
+def _in_order(steps: Iterable[Step], pending: tuple[Touch, ...]) -> _Placed:
     statements: list[sem.Stmt] = []
+    before: tuple[Touch, ...] = ()
+    meets = False
     for step in steps:
-        added, pending = _placed(step, pending)
-        statements.extend(added)
-    return statements, pending
+        placed = _placed(step, pending)
+        statements.extend(placed.statements)
+        before = before if meets else _joined(before, placed.before)
+        meets, pending = meets or placed.meets, placed.after
+    return _Placed(statements, before, pending, meets)
 
 
-def _meet(before: Sequence[Touch], after: Sequence[Touch]) -> bool:
+def _joined(first: Iterable[Touch], second: Iterable[Touch]) -> tuple[Touch, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
+
+
+def _meet(before: Iterable[Touch], after: Iterable[Touch]) -> bool:
     """Return whether a barrier must stand between touches."""
-    clashes = [(a, b) for a in before for b in after if _clash(a, b)]
+    touched: dict[str, list[Touch]] = {}
+    for touch in after:
+        touched.setdefault(touch.array, []).append(touch)
+    clashes = [(a, b) for a in before for b in touched.get(a.array, ()) if _clash(a, b)]
     for first, _ in clashes:
         if not first.local:
             message = (
@@ -131,6 +151,7 @@ def _meet(before: Sequence[Touch], after: Sequence[Touch]) -> bool:
 
 
 def _clash(a: Touch, b: Touch) -> bool:
-    if a.array != b.array or not (a.writes or b.writes):
+    """Return whether different threads may touch an element of one array, and one of them writes it."""
+    if not (a.writes or b.writes):
         return False
     return not (a.threads == b.threads == 1 or (a.own is not None and a.own == b.own))
