@@ -148,7 +148,7 @@ def make(choices: Choices, manner: Manner) -> Case:
 
 MANNERS: Final = (
     Manner(special=True, least_size=0),
-    Manner(special=True, functions=True),
+    Manner((*(dtype for dtype in DType if dtype.is_float), DType.I32), special=True, functions=True),
     Manner(special=True, largest_size=20, statements=2),
 )
 """What the kit makes in turn: small programs whose results are exact, such with functions, and such with long axes."""

@@ -154,8 +154,7 @@ class Program:
 
     def expression(self, shape: tuple[int, ...], depth: int) -> str:
         """Choose an elementwise expression that broadcasts with ``shape``."""
-        forms = [*_FORMS, *(_FUNCTION_FORMS if self.functions else ())]
-        form = self.choices.pick(forms)
+        form = self.choices.pick(_FUNCTION_FORMS if self.functions and self.chance(40) else _FORMS)
         form = form.replace("$cast", f"as_{self.choices.pick(self.dtypes).value}")
         while "$" in form:
             form = form.replace("$", self.operand(shape, depth - 1), 1)
