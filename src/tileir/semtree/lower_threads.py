@@ -136,10 +136,31 @@ class GroupLowering:
         bounded = any(loop.lower or loop.upper or loop.guards for loop in plan.loops)
         return Ordered(
             steps,
-            lambda body: self.blocks.wrapped(plan, body),
+            lambda body: self.blocks.wrapped(plan, self._with_joined_tests(body)),
             repeats=bool(plan.loops),
             skips=bounded or bool(plan.inner_guards),
         )
+
+    def _with_joined_tests(self, statements: list[sem.Stmt]) -> list[sem.Stmt]:
+        """Return phases of the same threads, with no barrier between, under one test."""
+        result: list[sem.Stmt] = []
+        for statement in statements:
+            match (result[-1] if result else None), statement:
+                case sem.If(condition=test, then=first), sem.If(condition=other, then=second) if (
+                    test == other and self._is_test(test)
+                ):
+                    result[-1] = sem.If(test, (*first, *second))
+                case _:
+                    result.append(statement)
+        return result
+
+    def _is_test(self, condition: sem.Expr) -> bool:
+        """Return whether a condition is that of a phase that not all threads run."""
+        match condition:
+            case sem.Apply(op=Op.CMP_LT, args=(left, sem.Const())):
+                return left == self.thread
+            case _:
+                return False
 
     def _phase(
         self, block: stripe.Block, parents: dict[str, View], outer: dict[str, Affine], bound: Mapping[str, Affine]
