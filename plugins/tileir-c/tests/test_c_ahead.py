@@ -88,6 +88,16 @@ def test_names_that_c_has_taken(tmp_path: Path) -> None:
         np.testing.assert_array_equal(results[name], expected)
 
 
+@pytest.mark.parametrize("name", ["read", "exp", "main", "sinf", "tile_x", "3d", "double", "npy_fail", "a-b", "été"])
+def test_functions_that_others_have_taken(name: str, tmp_path: Path) -> None:
+    names = ("EOF", "MEMORY", "SIG_DFL", "FLT_MAX")
+    source = f"function ({', '.join(names)}) -> (NPY_TENSORS) {{ NPY_TENSORS = {' + '.join(names)}; }}"
+    inputs = {word: np.arange(3, dtype=np.int32) for word in names}
+    types = {word: tileir.TensorType(DType.I32, array.shape) for word, array in inputs.items()}
+    results = run(ahead(lower(source, types, 16), name), inputs, tmp_path)
+    assert results["NPY_TENSORS"].tolist() == [0, 4, 8]
+
+
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=lambda dtype: dtype.value)
 def test_constants_keep_every_bit(dtype: DType, tmp_path: Path) -> None:
     values = padded(special_values(dtype))

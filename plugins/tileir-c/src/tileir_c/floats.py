@@ -70,5 +70,5 @@ def _extremum(prelude: Prelude, op: Op, dtype: DType) -> str:
     A comparison with a NaN is false, which chooses the right operand, so that only the left needs a test.
     """
     kind, sign = VALUE[dtype], ">" if op is Op.MAX else "<"
-    body = f"return (a {sign} b) | (a != a) ? a : b;"
+    body = f"return ((a {sign} b) | (a != a)) ? a : b;"
     return prelude.function(f"tile_{op.value}_{dtype.value}", kind, f"{kind} a, {kind} b", body)

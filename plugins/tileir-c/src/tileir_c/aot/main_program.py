@@ -26,7 +26,7 @@ KINDS: Final[Mapping[DType, str]] = MappingProxyType(
 )
 """How the header of a .npy file names a dtype, behind the byte order."""
 
-_PLACE: Final = "/* TENSORS */\n"
+_PLACE: Final = "/* NPY_TENSORS */\n"
 
 
 def main_source(interface: Interface) -> str:
@@ -43,19 +43,19 @@ def _tables(interface: Interface) -> str:
     out.line()
     for number, buffer in enumerate(buffers):
         sizes = ", ".join(map(str, buffer.shape)) or "1"
-        out.line(f"static const size_t sizes{number}[] = {{{sizes}}};")
-    out.line("static const struct tensor tensors[] = {")
+        out.line(f"static const size_t npy_sizes{number}[] = {{{sizes}}};")
+    out.line("static const struct npy_tensor npy_tensors[] = {")
     with out.indented():
         for number, buffer in enumerate(buffers):
             name, kind = interface.parameters[buffer.name], KINDS[buffer.dtype]
-            out.line(f'{{"{name}", "{kind}", {buffer.dtype.itemsize}, {len(buffer.shape)}, sizes{number}}},')
+            out.line(f'{{"{name}", "{kind}", {buffer.dtype.itemsize}, {len(buffer.shape)}, npy_sizes{number}}},')
     out.line("};")
-    words = f"INPUTS = {len(interface.inputs)}, TENSORS = {len(buffers)}"
+    words = f"NPY_INPUTS = {len(interface.inputs)}, NPY_TENSORS = {len(buffers)}"
     out.line(f"enum {{ {words} }};")
-    out.line(f"#define WORKSPACE_BYTES {interface.macro}_WORKSPACE_BYTES")
+    out.line(f"#define NPY_WORKSPACE_BYTES {interface.macro}_WORKSPACE_BYTES")
     out.line(f'_Static_assert({interface.macro}_WORKSPACE_ALIGNMENT <= {ALIGNMENT}, "the workspace is not aligned");')
     out.line()
-    out.line("static void call(void *const *memory, void *workspace) {")
+    out.line("static void npy_call(void *const *memory, void *workspace) {")
     with out.indented():
         arguments = "".join(f"memory[{number}], " for number in range(len(buffers)))
         out.line(f"{interface.name}({arguments}workspace);")

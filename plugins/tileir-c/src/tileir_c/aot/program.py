@@ -13,7 +13,7 @@ from tileir.core.text import Writer
 from tileir.runtime.placement import place
 from tileir.semtree.ir import BufferRole
 from tileir_c.emitter import HEADER, comment_line, emit
-from tileir_c.identifiers import RESERVED, identifier, identifiers
+from tileir_c.identifiers import RESERVED, function_name, identifiers
 from tileir_c.layout import ALIGNMENT, aligned
 from tileir_c.spelling import MEMORY, constant
 
@@ -87,8 +87,9 @@ def ahead(program: Program, name: str, text: str = "") -> Ahead:
     scratch = max(map(aligned, emitted.scratch_bytes), default=0)
     temporaries = aligned(placement.peak_bytes)
     external = [b for b in program.buffers if b.role in (BufferRole.INPUT, BufferRole.OUTPUT)]
-    scope = NameScope.of(RESERVED)
-    function = scope.fresh(identifier(name))
+    function = function_name(name)
+    macros = (f"{function.upper()}_{end}" for end in ("H", "WORKSPACE_BYTES", "WORKSPACE_ALIGNMENT"))
+    scope = NameScope.of((*RESERVED, function, f"{function}_workspace_bytes", *macros))
     needed = [param.alignment for kernel in program.kernels for param in kernel.params]
     interface = Interface(
         function,
