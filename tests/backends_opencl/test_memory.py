@@ -22,7 +22,7 @@ def line_of(statement: str, params: str = "inout f32 P[64] align(128) noalias, i
     ("statement", "line"),
     [
         ("P[four : 4] = f32x4(1.0);", "*(__global float4 *)(P + four) = (float4)(1.0f);"),
-        ("P[four * 2 + 8 : 8] = f32x8(1.0);", "*(__global float8 *)(P + four * 2 + 8) = (float8)(1.0f);"),
+        ("P[four * 2 + 8 : 8] = f32x8(1.0);", "*(__global float8 *)(P + (four * 2 + 8)) = (float8)(1.0f);"),
         ("P[0 : 2] = f32x2(1.0);", "*(__global float2 *)P = (float2)(1.0f);"),
         ("P[odd : 4] = f32x4(1.0);", "vstore4((float4)(1.0f), 0, P + odd);"),
         ("P[four : 8] = f32x8(1.0);", "vstore8((float8)(1.0f), 0, P + four);"),

@@ -13,7 +13,7 @@ from tileir.semtree.ir import Type
 from tileir_opencl.conversions import from_half_bits, half_bits
 from tileir_opencl.integers import apply_integer, as_ramp
 from tileir_opencl.logic import compared
-from tileir_opencl.spelling import HALVES, MEMORY, SUM, UNARY, register, vector
+from tileir_opencl.spelling import HALVES, MEMORY, PRODUCT, SUM, UNARY, register, vector
 from tileir_opencl.text import Value, call, canonical, integer, lane_of, masked
 
 if TYPE_CHECKING:
@@ -85,9 +85,10 @@ def _moved(out: KernelText, base: Value, distance: int) -> Value:
 
 
 def _pointer(place: Place, offset: Value) -> Value:
+    """Return the pointer to an element; offsets are summed before they are widened to the size of a pointer."""
     if offset.known == 0:
         return Value(place.pointer, offset.type)
-    return Value(f"{place.pointer} + {offset.at(SUM + 1 if '-' in offset.text else SUM)}", offset.type, SUM)
+    return Value(f"{place.pointer} + {offset.at(PRODUCT)}", offset.type, SUM)
 
 
 def _element(place: Place, offset: Value) -> str:
