@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -67,9 +68,9 @@ def test_something_that_cannot_be_run(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 def test_the_variable_decides_with_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     command = find_toolchain().command
-    monkeypatch.setenv("CC", f"{command[0]} -DTILEIR_TEST=7")
+    monkeypatch.setenv("CC", f"{shlex.join(command)} -DTILEIR_TEST=7")
     found = find_toolchain()
-    assert found.command == (command[0], "-DTILEIR_TEST=7")
+    assert found.command == (*command, "-DTILEIR_TEST=7")
     assert found.macros["TILEIR_TEST"] == "7"
     assert found.version in found.identity
 
