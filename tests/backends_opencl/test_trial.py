@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from strategies.opencl_device import device
 from tileir_opencl.devices import device_of
 from tileir_opencl.trial import PASSED, main
 
-if TYPE_CHECKING:
-    import pytest
 
-
+@pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 def test_narrow_vectors_pass(capsys: pytest.CaptureFixture[str]) -> None:
     found = device_of(device()).found
     assert main(found.platform.name, found.platform.version, str(found.number), "4") == 0

@@ -182,12 +182,15 @@ def sorted_out(after: Sequence[Event], context: cl.Context) -> tuple[list[OpenCL
     own: list[OpenCLEvent] = []
     others: list[Event] = []
     for event in after:
-        if not event.done:
-            if type(event) is OpenCLEvent and event.queue.context is context:
+        if isinstance(event, OpenCLEvent) and event.queue.context is context:
+            if not event.ended():
                 own.append(event)
-            else:
-                others.append(event)
-        elif (failure := failure_of(event)) is not None:
+                continue
+        elif not event.done:
+            others.append(event)
+            continue
+        failure = failure_of(event)
+        if failure is not None:
             return [], [], failure
     return own, others, None
 
