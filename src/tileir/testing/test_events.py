@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -141,6 +142,35 @@ def test_many_threads_wait_for_one_event(subject: Subject, increment: Kernel) ->
     event = increment.run([target, source])
     with ThreadPoolExecutor(8) as pool:
         assert all(future.result() for future in [pool.submit(wait) for _ in range(8)])
+
+
+def test_submitted_calls_follow_one_another(subject: Subject) -> None:
+    arrays = [np.full((64, 3), start, np.int32) for start in range(6)]
+    executable = subject.compile("function (A[N, M]) -> (O) { S[i : N] = +(A[i, j]); O = A + 1; }", {"A": arrays[0]})
+    gate = PendingEvent()
+    calls = [
+        executable.submit(one, out=other, after=[gate] if number == 0 else [])
+        for number, (one, other) in enumerate(itertools.pairwise(arrays))
+    ]
+    assert not any(call.done for call in calls)
+    gate.complete()
+    calls[-1].wait()
+    for number, array in enumerate(arrays):
+        np.testing.assert_array_equal(array, number)
+
+
+def test_a_failure_reaches_submitted_calls(subject: Subject) -> None:
+    arrays = [np.full(64, start, np.float32) for start in (1, 2, 3)]
+    executable = subject.compile("function (A) -> (O) { O = A * 5; }", {"A": arrays[0]})
+    gate, error = PendingEvent(), BoomError("the original")
+    calls = [executable.submit(arrays[0], out=arrays[1], after=[gate]), executable.submit(arrays[1], out=arrays[2])]
+    gate.fail(error)
+    for call in calls:
+        with pytest.raises(BoomError) as caught:
+            call.wait()
+        assert caught.value is error
+    np.testing.assert_array_equal(arrays[2], 3)
+    np.testing.assert_array_equal(executable(arrays[0]), arrays[0] * 5)
 
 
 def test_durations_are_seconds_or_unknown(subject: Subject, increment: Kernel) -> None:

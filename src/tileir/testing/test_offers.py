@@ -1,0 +1,112 @@
+"""What a back end may offer beyond the required protocols: bound kernels, parts of buffers, sequences, callbacks."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tileir.runtime.events import PendingEvent
+from tileir.runtime.interface import BindingKernel, PartingExecutor, SequencingExecutor
+from tileir.testing.gates import INCREMENT, BoomError, elsewhere, held, numbers
+
+if TYPE_CHECKING:
+    from tileir.runtime.interface import Kernel
+    from tileir.testing.subject import Subject
+
+
+@pytest.fixture(scope="module")
+def increment(subject: Subject) -> Kernel:
+    return subject.prepared(subject.kernel(INCREMENT))
+
+
+def test_a_bound_kernel_runs_again_and_again(subject: Subject, increment: Kernel) -> None:
+    if not isinstance(increment, BindingKernel):
+        pytest.skip("kernels are not bound to buffers")
+    source, target = subject.upload(numbers()), subject.blank(numbers())
+    forth, back = increment.bind([target, source]), increment.bind([source, target])
+    for _ in range(3):
+        forth.launch()
+        back.run([forth.run()]).wait()
+    np.testing.assert_array_equal(subject.download(source, numbers()), numbers(6))
+
+
+def test_a_bound_kernel_waits_and_fails_like_any_other(subject: Subject, increment: Kernel) -> None:
+    if not isinstance(increment, BindingKernel):
+        pytest.skip("kernels are not bound to buffers")
+    source, target = subject.upload(numbers()), subject.blank(numbers())
+    bound = increment.bind([target, source])
+    gate, error = PendingEvent(), BoomError("the original")
+    with elsewhere() as submit:
+        launched = submit(lambda: bound.run([gate]))
+        assert held(launched)
+        gate.fail(error)
+        with pytest.raises(BoomError) as caught:
+            launched.result().wait()
+    assert caught.value is error
+    np.testing.assert_array_equal(subject.download(target, numbers()), np.full(len(numbers()), -1))
+
+
+def test_parts_lie_in_their_buffer(subject: Subject, increment: Kernel) -> None:
+    executor = subject.executor
+    if not isinstance(executor, PartingExecutor):
+        pytest.skip("buffers have no parts")
+    step = -(-numbers().nbytes // executor.part_alignment) * executor.part_alignment
+    whole = executor.allocate(3 * step)
+    parts = [executor.part(whole, number * step, numbers().nbytes) for number in range(3)]
+    for start, part in enumerate(parts):
+        assert part.nbytes == numbers().nbytes
+        executor.copy(numbers(100 * start), part).wait()
+    increment.launch([parts[1], parts[0]])
+    expected = np.zeros(3 * step, np.uint8)
+    for number, content in enumerate((numbers(), numbers(1), numbers(200))):
+        expected[number * step : number * step + content.nbytes] = content.view(np.uint8)
+    actual = subject.download(whole, expected).reshape(3, step)[:, : numbers().nbytes]
+    np.testing.assert_array_equal(actual, expected.reshape(3, step)[:, : numbers().nbytes])
+
+
+def test_a_part_keeps_its_buffer_alive(subject: Subject) -> None:
+    executor = subject.executor
+    if not isinstance(executor, PartingExecutor):
+        pytest.skip("buffers have no parts")
+    part = executor.part(subject.upload(numbers()), 0, 400)
+    others = [subject.upload(numbers(500)) for _ in range(10)]
+    np.testing.assert_array_equal(subject.download(part, numbers()[:100]), numbers()[:100])
+    assert len(others) == 10
+
+
+def test_a_sequence_runs_in_its_order(subject: Subject, increment: Kernel) -> None:
+    executor = subject.executor
+    if not isinstance(executor, SequencingExecutor):
+        pytest.skip("launches are not put in sequence")
+    between = subject.blank(numbers())
+    sequence = executor.sequence([(increment, (between, 0)), (increment, (1, between))])
+    for start in (0, 10):
+        source, target = numbers(start), np.zeros_like(numbers())
+        if sequence.launch([source, target]):
+            np.testing.assert_array_equal(target, numbers(start + 2))
+        else:
+            np.testing.assert_array_equal(target, 0)
+
+
+def test_callbacks_come_once_after_success_and_after_failure(subject: Subject, increment: Kernel) -> None:
+    source, target = subject.upload(numbers()), subject.blank(numbers())
+    failed = PendingEvent()
+    failed.fail(BoomError("no"))
+    for after in ((), (failed,)):
+        event = increment.run([target, source], after)
+        then = getattr(event, "then", None)
+        if then is None:
+            pytest.skip("events take no callbacks")
+        calls: list[bool] = []
+        called = threading.Event()
+
+        def callback(calls: list[bool] = calls, event: object = event, called: threading.Event = called) -> None:
+            calls.append(bool(getattr(event, "done")))  # noqa: B009  of whatever type the event is
+            called.set()
+
+        then(callback)
+        called.wait()
+        assert calls == [True]
