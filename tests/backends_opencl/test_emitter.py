@@ -14,7 +14,7 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.opencl_kernels import KERNELS
-from strategies.opencl_source import FEATURES, OCLGRIND, POCL, context, run
+from strategies.opencl_source import FEATURES, OCLGRIND, PLATFORMS, POCL, context, run
 from strategies.semtree import function_cases, kernel_cases
 from strategies.semtree_values import aligned_copy, content, same_content
 from tileir.core.dtype import DType
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from strategies.semtree import KernelCase
     from tileir.semtree.ir import KernelFunction, Param
-
-PLATFORMS: Final = (POCL, OCLGRIND)
 
 
 def kernel(name: str) -> KernelFunction:

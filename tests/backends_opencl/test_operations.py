@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pytest
 
-from strategies.opencl_source import POCL, run
+from strategies.opencl_source import PLATFORMS, run
 from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content, special_values
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
@@ -63,7 +63,9 @@ def assert_same(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], la
 
 
 def check(
-    inputs: tuple[np.ndarray[Any, Any], ...], cases: Sequence[tuple[Mapping[str, Expr], Mapping[str, Any]]], where: str
+    inputs: tuple[np.ndarray[Any, Any], ...],
+    cases: Sequence[tuple[Mapping[str, Expr], Mapping[str, Any]]],
+    platform: str,
 ) -> None:
     """Compute all values of each case in one kernel, and compare each with what it should be."""
     dtypes = tuple(arithmetic.dtype_of(array) for array in inputs)
@@ -73,7 +75,7 @@ def check(
         lanes = next(iter(values.values())).type.lanes
         kernels.append(mapped(dtypes, values, inputs[0].size, lanes))
         results.append([np.empty_like(array) for array in expected.values()])
-    run(kernels, [[*inputs, *outputs] for outputs in results], where)
+    run(kernels, [[*inputs, *outputs] for outputs in results], platform)
     for (values, expected), outputs in zip(cases, results, strict=True):
         for (name, wanted), actual in zip(expected.items(), outputs, strict=True):
             assert_same(actual, wanted, f"{name} of {values[name].type}", *inputs)
@@ -82,8 +84,9 @@ def check(
 LANES: Final = {DType.I32: (1, 2, 3, 4, 8, 16), DType.F32: (1, 3, 8, 16), DType.F16: (1, 3, 8)}
 
 
+@pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=lambda dtype: dtype.value)
-def test_operations_on_special_values(dtype: DType) -> None:
+def test_operations_on_special_values(dtype: DType, platform: str) -> None:
     values = special_values(dtype)
     left, right = (padded(side.reshape(-1)) for side in np.meshgrid(values, values))
     inputs = (left, right, np.ascontiguousarray(np.roll(left, 3)))
@@ -93,11 +96,12 @@ def test_operations_on_special_values(dtype: DType) -> None:
     for lanes in LANES.get(dtype, (1, 4)):
         args = tuple(element(number, dtype, lanes) for number in range(3))
         cases.append(({op.value: Apply(op, args[: op.info.arity]) for op in ops}, expected))
-    check(inputs, cases, POCL)
+    check(inputs, cases, platform)
 
 
+@pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("source", ALL_DTYPES, ids=lambda dtype: dtype.value)
-def test_casts_of_special_values(source: DType) -> None:
+def test_casts_of_special_values(source: DType, platform: str) -> None:
     values = padded(special_values(source))
     targets = [target for target in ALL_DTYPES if target is not source]
     expected = {f"to_{target.value}": np.ascontiguousarray(arithmetic.cast(values, target)) for target in targets}
@@ -111,4 +115,4 @@ def test_casts_of_special_values(source: DType) -> None:
         results: dict[str, Expr] = {f"to_{t.value}": Cast(operand, Type(t, lanes)) for t in targets}
         results |= {f"as_{t.value}": Bitcast(number, Type(t, lanes)) for t in same}
         cases.append((results, expected))
-    check((values, numbers), cases, POCL)
+    check((values, numbers), cases, platform)

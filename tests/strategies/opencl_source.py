@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 POCL: Final = "Portable Computing Language"
 OCLGRIND: Final = "Oclgrind"
+PLATFORMS: Final = (POCL, OCLGRIND)
 FEATURES: Final = {POCL: Features(max_vector_bytes=32), OCLGRIND: Features()}
 """What kernels may use on each platform; PoCL 3.0 aborts the process on wider vectors."""
 

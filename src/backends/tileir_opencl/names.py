@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 HELPERS: Final = (
     "divide", "remainder", "shift_left", "shift_right", "maximum", "minimum", "saturated", "rounded", "odd",
+    "bits_of", "f16_of",
 )  # fmt: skip
 """First words of the names of helper functions."""
 

@@ -23,13 +23,13 @@ from tileir_opencl.expressions import Environment, call_builtin, evaluate
 from tileir_opencl.facts import Fact
 from tileir_opencl.memory import Place, store
 from tileir_opencl.peephole import accumulation
-from tileir_opencl.spelling import HALVES, MEMORY, SUM, register
+from tileir_opencl.spelling import ATOM, HALVES, MEMORY, SUM, register
 from tileir_opencl.text import Value, canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.semtree.ir import Stmt
+    from tileir.semtree.ir import Expr, Stmt
 
 
 @attrs.define
@@ -120,9 +120,11 @@ class Statements:
         if begin.known is not None and end.known is not None and begin.known >= end.known:
             return
         name = self.identifiers[loop.counter.name]
-        if end.known is None:
-            end = self.env.out.temporary(f"{name}_end", end) if _may_change(loop.end) else end
         kind = register(loop.counter.type)
+        if end.known is None and self._may_change(loop.end):
+            fixed = self.env.out.names.fresh(f"{name}_end")
+            self._line(f"{kind} {fixed} = {end.text};")
+            end = attrs.evolve(end, text=fixed, rank=ATOM)
         step = f"{name}++" if loop.step == 1 else f"{name} += {loop.step}"
         if loop.kind is LoopKind.UNROLL:
             self._line("#pragma unroll")
@@ -130,6 +132,10 @@ class Statements:
         self.env.variables[loop.counter.name] = Value(name, loop.counter.type, fact=_counted(begin, end, loop.step))
         with self._block():
             self.write(loop.body)
+
+    def _may_change(self, end: Expr) -> bool:
+        """Return whether the body of a loop could change the bound, which counts only as it was at first."""
+        return not isinstance(end, Var) or end.name in self.assigned
 
     def _branch(self, stmt: If) -> None:
         condition = evaluate(self.env, stmt.condition)
@@ -146,11 +152,6 @@ def _counted(begin: Value, end: Value, step: int) -> Fact:
     """Return what is known about the counter of a loop, inside its body."""
     first, last = begin.range, end.range
     return Fact(first.low, max(first.low, last.high - 1), math.gcd(first.divisor, step))
-
-
-def _may_change(end: object) -> bool:
-    """Return whether the body of a loop could change the bound, which counts only as it was at first."""
-    return not isinstance(end, Var)
 
 
 def aligned(array: DeclareArray, alignments: Mapping[str, int]) -> tuple[int, str]:
