@@ -75,7 +75,8 @@ class Batches:
 
     subject: Subject
     size: int
-    _results: dict[int, list[dict[str, Array]] | Exception] = attrs.field(factory=dict, init=False)
+    _results: dict[tuple[int, ...], list[dict[str, Array]] | Exception] = attrs.field(factory=dict, init=False)
+    _kept: list[Sequence[Item]] = attrs.field(factory=list, init=False)  # else another item may get an identity
 
     def check(self, items: Sequence[Item], index: int) -> None:
         """Check one of a sequence of items, which stays the same from call to call.
@@ -91,8 +92,9 @@ class Batches:
             return
         first = index - index % self.size
         company = items[first : first + self.size]
-        key = id(company[0])
+        key = tuple(map(id, company))
         if key not in self._results:
+            self._kept.append(company)
             self._results[key] = self._attempt(company)
         results = self._results[key]
         try:
