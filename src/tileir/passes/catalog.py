@@ -14,6 +14,7 @@ from tileir.passes.fuse import Fuse
 from tileir.passes.group_contraction import GroupContraction
 from tileir.passes.group_elementwise import GroupElementwise
 from tileir.passes.group_reduction import GroupReduction
+from tileir.passes.group_transpose import GroupTranspose
 from tileir.passes.inline import Inline
 from tileir.passes.localise import Localise
 from tileir.passes.register_tile import RegisterTile
@@ -41,6 +42,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     GroupContraction,
     GroupElementwise,
     GroupReduction,
+    GroupTranspose,
     Inline,
     Localise,
     RegisterTile,
@@ -107,6 +109,12 @@ def gpu(target: Target) -> tuple[Pass, ...]:
     return (
         SplitReduction(parts=_BUSY * target.threads, columns=_GROUP // 2),
         *fused(target),
+        GroupTranspose(
+            threads=threads,
+            vector_bytes=target.vector_bytes,
+            max_lanes=target.max_lanes,
+            local_bytes=target.local_bytes,
+        ),
         GroupElementwise(
             threads=threads,
             vector_bytes=target.vector_bytes,

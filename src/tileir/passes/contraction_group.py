@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.dtype import DType
 from tileir.passes import schedule as sch
-from tileir.passes.contraction_tiles import Tiles, padded_width, stage_axes
 from tileir.passes.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.passes.reduction_group import identity_block, memory, merge_block
-from tileir.poly.affine import Affine, total
+from tileir.passes.staging import Staging
+from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tileir.core.names import NameScope
+    from tileir.passes.contraction_tiles import Tiles
 
 
 def build(nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> Node:
@@ -39,6 +39,7 @@ class _Builder:
     own: tuple[stripe.Index, stripe.Index, stripe.Index]  # row, vector, lane of a thread
     starts: dict[str, Affine]  # of the tile along the output indices
     step: stripe.Index  # number of the staged part of the reduction
+    inner: stripe.Index  # step of a thread within it
 
     @classmethod
     def of(cls, nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> _Builder:
@@ -46,7 +47,7 @@ class _Builder:
         names = sch.taken_names(nest)
         row = "row" if tiles.row is None else tiles.row.name
         column = "column" if tiles.column is None else tiles.column.name
-        extents = tiles.extents
+        extents = tiles.shape.extents
         grid, starts = [], {}
         for index in nest.indices:
             extent = extents.get(index.name, 1)
@@ -64,8 +65,9 @@ class _Builder:
             sch.index(names.fresh(f"{column}_lane"), tiles.lanes, sch.VECTOR),
         )
         step = sch.index(names.fresh(f"{tiles.loop.name}_tile"), -(-tiles.loop.range // tiles.depth))
+        inner = sch.index(names.fresh(f"{tiles.loop.name}_step"), -(-tiles.depth // tiles.parts))
         segment = sch.the_reduction(nest)
-        return cls(nest, tiles, elements, names, segment, sch.present(grid), team, own, starts, step)
+        return cls(nest, tiles, elements, names, segment, sch.present(grid), team, own, starts, step, inner)
 
     def kernel(self) -> Node:
         """Return the tree."""
@@ -117,6 +119,15 @@ class _Builder:
         vector = sch.part(self.own[1], self.tiles.across * lanes) + sch.part(self.team[2], lanes)
         return vector + sch.part(self.own[2])
 
+    def _places(self) -> dict[str, Affine]:
+        """Return where in its tile a thread is along each index."""
+        places = {self.tiles.loop.name: sch.part(self.inner, self.tiles.parts) + sch.part(self.team[0])}
+        if self.tiles.row is not None:
+            places[self.tiles.row.name] = self._row
+        if self.tiles.column is not None:
+            places[self.tiles.column.name] = self._column
+        return places
+
     @property
     def _outputs(self) -> dict[str, Affine]:
         """The values of the output indices."""
@@ -133,7 +144,7 @@ class _Builder:
         values = self._outputs
         tests = []
         for index in (self.tiles.row, self.tiles.column):
-            if index is not None and index.range % self.tiles.extents[index.name]:
+            if index is not None and index.range % self.tiles.shape.extents[index.name]:
                 tests.append(index.range - 1 - values[index.name].substitute({self.own[2].name: Affine()}))
         return tuple(tests)
 
@@ -158,98 +169,31 @@ class _Builder:
     def _steps(self, sums: Mapping[Use, Use]) -> Node:
         """Return the loop over the staged parts of the reduction."""
         others = tuple(i for i in self.segment.loops if i.name != self.tiles.loop.name)
-        inputs = [u for u in sch.reads_of(self.nest, self.segment) if self.tiles.staged and stage_axes(u, self.tiles)]
-        stages = {use: self._stage(use) for use in inputs}
+        staging = Staging(
+            self.tiles.shape,
+            (*self.nest.indices, *self.segment.loops),
+            frozenset(name for constraint in self.segment.constraints for name in constraint.indices),
+            product(i.range for i in self.team),
+            self.tiles.load_bytes,
+            self.tiles.max_lanes,
+            self.elements,
+            self.names,
+        )
+        reads = sch.reads_of(self.nest, self.segment)
+        stages = {u: staging.memory(u) for u in reads if self.tiles.staged and staging.shape.axes(u)}
         first = sch.part(self.step, self.tiles.depth)
-        fills = [self._fill(use, stage, first) for use, stage in stages.items()]
-        fills.append(self._multiply(sums, stages, first))
+        starts = {**self.starts, self.tiles.loop.name: first}
+        fills = [staging.fill(use, stage, starts) for use, stage in stages.items()]
+        places = self._places()
+        staged = {use: staging.staged(use, stage, places) for use, stage in stages.items()}
+        fills.append(self._multiply(sums, staged, first))
         return Node((*others, *sch.present((self.step,))), tuple(stages.values()), tuple(fills))
 
-    def _stage(self, use: Use) -> stripe.Refinement:
-        axes = stage_axes(use, self.tiles)
-        width = padded_width(use, self.tiles)
-        extents = (*(self.tiles.extents[name] for name in axes[:-1]), width)
-        return memory(self.names.fresh(f"{use.root}_stage"), use.dtype, extents, sch.LOCAL)
-
-    def _fill(self, use: Use, stage: stripe.Refinement, first: Affine) -> Node:
-        """Return the staging of one input; neighbouring threads load neighbours, as far as there are any."""
-        axes = stage_axes(use, self.tiles)
-        extents = self.tiles.extents
-        left = product(i.range for i in self.team)
-        team: list[stripe.Index] = []
-        loops: list[stripe.Index] = []
-        places: dict[str, Affine] = {}
-        tests: list[Affine] = []
-        axes_by_stride = sorted(axes, key=lambda axis: abs(use.stride(axis)))
-        lane = sch.index(self.names.fresh("lane"), self._load_lanes(use, axes_by_stride[0]), sch.VECTOR)
-        for name in axes_by_stride:
-            lanes = lane.range if name == axes_by_stride[0] else 1
-            vectors = extents[name] // lanes
-            size = min(left, 1 << (vectors - 1).bit_length())
-            left //= size
-            thread = sch.index(self.names.fresh(f"{name}_thread"), size, sch.THREAD)
-            more = sch.index(self.names.fresh(f"{name}_more"), -(-vectors // size), sch.UNROLL)
-            places[name] = sch.part(more, size * lanes) + sch.part(thread, lanes)
-            if vectors % size:
-                tests.append(extents[name] - 1 - places[name])
-            if lanes > 1:
-                places[name] = places[name] + sch.part(lane)
-            team.insert(0, thread)
-            loops.insert(0, more)
-        values = {**self.starts, self.tiles.loop.name: first}
-        values.update({name: values[name] + place for name, place in places.items()})
-        access = tuple(places[name] for name in axes)
-        target = Use(stage.name, stage.name, access, stage.shape.strides, use.dtype, stripe.Direction.OUT)
-        load = self._load(use, target, values, sch.present((lane,)))
-        return Node(sch.present(team), children=(Node(sch.present(loops), children=(load,), constraints=tuple(tests)),))
-
-    def _load_lanes(self, use: Use, axis: str) -> int:
-        """Return how many neighbours along an axis one load can stage: whole vectors that are aligned."""
-        if self._may_miss(use):
-            return 1
-        lanes = sch.vector_lanes(self.tiles.load_bytes, use.dtype.itemsize, self.tiles.max_lanes)
-        lanes = sch.aligned_lanes((use,), axis, sch.power_of_two_below(lanes))
-        while self.tiles.extents[axis] % lanes:
-            lanes //= 2
-        return lanes
-
-    def _load(self, use: Use, target: Use, values: dict[str, Affine], lanes: tuple[stripe.Index, ...]) -> Node:
-        """Return the load of an element to stage; its place is moved into the tensor where it may be outside."""
-        moved = use.substitute(values)
-        if not self._may_miss(use):
-            plain = (stripe.Load(use.name, "value"), stripe.Store("value", target.name))
-            return Node(lanes, statements=plain, uses=(moved, target))
-        size = self.elements[use.root]
-        dtype = DType.I32 if size < 1 << 30 else DType.I64
-        address = total(affine * stride for affine, stride in zip(moved.access, moved.strides, strict=True))
-        whole = attrs.evolve(use, access=(Affine(),), strides=(1,), sizes=(size,))
-        statements = (
-            stripe.LoadIndex(address, "place", dtype),
-            stripe.Load(use.name, "value", "place"),
-            stripe.Store("value", target.name),
-        )
-        return Node(statements=statements, uses=(whole, target))
-
-    def _may_miss(self, use: Use) -> bool:
-        """Return whether a tile of an input may reach beyond the tensor."""
-        indices = [*self.nest.indices, *self.segment.loops]
-        moving = [i for i in indices if use.stride(i.name)]
-        overhang = any(i.range % self.tiles.extents.get(i.name, 1) for i in moving)
-        tested = {name for constraint in self.segment.constraints for name in constraint.indices}
-        return overhang or any(i.name in tested for i in moving)
-
-    def _multiply(self, sums: Mapping[Use, Use], stages: Mapping[Use, stripe.Refinement], first: Affine) -> Node:
+    def _multiply(self, sums: Mapping[Use, Use], staged: Mapping[Use, Use], first: Affine) -> Node:
         """Return what a thread adds to its tile for one staged part of the reduction."""
         loop, depth, parts = self.tiles.loop, self.tiles.depth, self.tiles.parts
-        inner = sch.index(self.names.fresh(f"{loop.name}_step"), -(-depth // parts))
-        place = sch.part(inner, parts) + sch.part(self.team[0])
+        place = self._places()[loop.name]
         values = {**self._outputs, loop.name: first + place}
-        places = {loop.name: place}
-        if self.tiles.row is not None:
-            places[self.tiles.row.name] = self._row
-        if self.tiles.column is not None:
-            places[self.tiles.column.name] = self._column
-        staged = {use: self._staged(use, stage, places) for use, stage in stages.items()}
         uses = tuple(sums.get(use) or staged.get(use) or use.substitute(values) for use in self.segment.uses)
         inside = leaf(self.segment, values, sch.present(self.own))
         tests = list(inside.constraints)
@@ -257,20 +201,16 @@ class _Builder:
             tests.append(depth - 1 - place)
         if loop.range % depth:
             tests.append(loop.range - 1 - first - place)
-        direct = [u for u in sch.reads_of(self.nest, self.segment) if u not in stages]
+        direct = [u for u in sch.reads_of(self.nest, self.segment) if u not in staged]
         outputs = [i.name for i in (self.tiles.row, self.tiles.column) if i is not None]
         if any(u.stride(name) for u in direct for name in outputs):
             tests.extend(self._ends)
         *unrolled, lane = self.own
         body = attrs.evolve(inside, indices=sch.present((lane,)), uses=uses, constraints=())
         around = Node(
-            sch.present((inner, *unrolled)), children=(body,), constraints=tuple(tests), tags=self.segment.tags
+            sch.present((self.inner, *unrolled)), children=(body,), constraints=tuple(tests), tags=self.segment.tags
         )
         return self._threads([around])
-
-    def _staged(self, use: Use, stage: stripe.Refinement, places: Mapping[str, Affine]) -> Use:
-        access = tuple(places[name] for name in stage_axes(use, self.tiles))
-        return Use(use.name, stage.name, access, stage.shape.strides, use.dtype, stripe.Direction.IN)
 
     def _finish(self, results: Mapping[Use, Use]) -> Node:
         """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.passes import schedule as sch
-from tileir.passes.nest import product
+from tileir.passes.staging import TileShape
 
 if TYPE_CHECKING:
-    from tileir.passes.nest import Nest, Use
+    from tileir.passes.nest import Nest
     from tileir.stripe import ir as stripe
 
 
@@ -60,49 +60,19 @@ class Tiles:
         return self.across * self.vectors * self.lanes
 
     @property
-    def extents(self) -> dict[str, int]:
-        """How far the tile reaches along each of its indices."""
+    def shape(self) -> TileShape:
+        """How far the tile reaches along each of its indices: the reduction first, then rows and columns."""
         extents = {self.loop.name: self.depth}
         if self.row is not None:
             extents[self.row.name] = self.height
         if self.column is not None:
             extents[self.column.name] = self.width
-        return extents
+        return TileShape(extents, None if self.column is None else self.column.name, self.lanes)
 
 
 def local_bytes(nest: Nest, tiles: Tiles, *, staged: bool) -> int:
     """Return how much local memory a tile takes."""
-    segment = sch.the_reduction(nest)
-    inputs = (
-        sum(stage_elements(use, tiles) * use.dtype.itemsize for use in sch.reads_of(nest, segment)) if staged else 0
-    )
+    segment, shape = sch.the_reduction(nest), tiles.shape
+    inputs = sum(shape.local_bytes(use) for use in sch.reads_of(nest, segment)) if staged else 0
     results = sum(use.dtype.itemsize for use in segment.uses if use.direction.writes)
     return inputs + (tiles.parts * tiles.height * tiles.width * results if tiles.parts > 1 else 0)
-
-
-def stage_axes(use: Use, tiles: Tiles) -> tuple[str, ...]:
-    """Return the indices of a tile that move a use: the reduction first, then rows and columns."""
-    return tuple(name for name, extent in tiles.extents.items() if extent > 1 and use.stride(name))
-
-
-def padded_width(use: Use, tiles: Tiles) -> int:
-    """Return the distance of rows in local memory.
-
-    Where the loads of neighbouring threads go down a column of it, the distance is odd, so that these are in different
-    banks; but for vectors, which want to be aligned.
-    """
-    axes = stage_axes(use, tiles)
-    width = tiles.extents[axes[-1]]
-    fastest = min(axes, key=lambda name: abs(use.stride(name)))
-    if fastest == axes[-1] or len(axes) == 1:
-        return width
-    along_lanes = tiles.column is not None and axes[-1] == tiles.column.name and tiles.lanes > 1
-    return width + (tiles.lanes if along_lanes else 1 - width % 2)
-
-
-def stage_elements(use: Use, tiles: Tiles) -> int:
-    """Return how many elements of local memory a tile of an input takes; 0 where it is not worth one."""
-    axes = stage_axes(use, tiles)
-    if not axes:
-        return 0
-    return product(tiles.extents[name] for name in axes[:-1]) * padded_width(use, tiles)

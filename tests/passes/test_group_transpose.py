@@ -1,0 +1,93 @@
+"""What the pass does to elementwise kernels with transposed inputs, and that it keeps their meaning."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from strategies.passes import assert_same_meaning, programs
+from tileir.core.dtype import DType
+from tileir.core.target import Target
+from tileir.driver.compiler import compile_stages
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.catalog import fused
+from tileir.passes.group_transpose import GroupTranspose
+from tileir.semtree.interpreter import run_program
+from tileir.semtree.ir import KernelFunction
+from tileir.semtree.memory import ALL_CHECKS
+from tileir.semtree.printer import to_text
+from tileir.stripe.interpreter import interpret
+from tileir.stripe.ir import Program
+from tileir.typed.ir import TensorType
+
+TARGET = Target(index_dtype=DType.I32)
+TRANSPOSE = "function (A[M, N], B[N, M]) -> (O) { T[j, i : N, M] = =(A[i, j]); O = T + B; }"
+BATCHED = "function (A[Z, M, N]) -> (O) { O[z, j, i : Z, N, M] = =(A[z, i, j]); }"
+ROTATED = "function (A[M, N, K]) -> (O) { O[k, i, j : K, M, N] = =(A[i, j, k]); }"
+PADDED = "function (A[M, N]) -> (O) { O[j, i : N + 3, M + 3] = +(A[i - 2, j - 1]); }"
+
+
+def shapes(text: str, size: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    return {"A": size, "B": size[::-1]} if text == TRANSPOSE else {"A": size}
+
+
+def kernel(text: str, size: tuple[int, ...], step: GroupTranspose) -> KernelFunction:
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes(text, size).items()}
+    (found,) = compile_stages(text, types, TARGET, passes=(*fused(TARGET), step)).sem.kernels
+    return found
+
+
+def test_tiles_go_through_local_memory() -> None:
+    found = kernel(TRANSPOSE, (64, 96), GroupTranspose())
+    assert (found.grid, found.group) == ((2, 3), (256,))
+    text = to_text(found)
+    assert "local f32 A_stage[1056]" in text  # 32 rows of 33
+    assert text.count("barrier();") == 1
+    assert "f32x4 value = A[" in text
+    assert "if" not in text
+
+
+@pytest.mark.parametrize(("text", "size"), [(TRANSPOSE, (16, 64)), (TRANSPOSE, (64, 16))])
+def test_small_kernels_are_left_alone(text: str, size: tuple[int, ...]) -> None:
+    assert kernel(text, size, GroupTranspose()).group == (1,)
+
+
+def test_local_memory_must_hold_the_tiles() -> None:
+    assert kernel(TRANSPOSE, (64, 64), GroupTranspose(local_bytes=1024)).group == (1,)
+
+
+@pytest.mark.parametrize("threads", [1, 6, 64])
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        (TRANSPOSE, (16, 24)),
+        (TRANSPOSE, (19, 21)),
+        (BATCHED, (3, 9, 11)),
+        (ROTATED, (5, 4, 13)),
+        (PADDED, (12, 17)),
+    ],
+)
+def test_all_sizes(text: str, size: tuple[int, ...], threads: int) -> None:
+    types = {name: TensorType(DType.I32, shape) for name, shape in shapes(text, size).items()}
+    for tile in (4, 6):
+        step = GroupTranspose(threads, tile=tile)
+        stages = compile_stages(text, types, TARGET, passes=(*fused(TARGET), step))
+        assert "_stage" in to_text(stages.sem)
+        random = np.random.default_rng(1)
+        values = {name: random.integers(-9, 9, t.shape, np.int32) for name, t in types.items()}
+        found = run_program(stages.sem, values, ALL_CHECKS)["O"]
+        np.testing.assert_array_equal(found, interpret(stages.stripe, values)["O"])
+
+
+@given(
+    program=programs(kinds=("elementwise", "reduce", "reshape", "coordinate", "choice")),
+    threads=st.integers(1, 20),
+    tile=st.integers(2, 4),
+)
+@examples(50)
+def test_the_meaning_stays(program: Program, threads: int, tile: int) -> None:
+    assert_same_meaning(program, run((Accumulate(), GroupTranspose(threads, tile=tile)), program))
