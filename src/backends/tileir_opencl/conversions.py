@@ -169,10 +169,8 @@ def _to_bool(value: Value) -> Value:
 def _from_bool(value: Value, kind: Type) -> Value:
     if kind.lanes == 1:
         return Value(f"({register(kind)}){value.at(UNARY)}", kind, UNARY)
-    # Not select(0, 1, mask): NVIDIA's driver 580 makes -1 of it for 16 bits.
-    truth = masked(value, 8)
-    ones = f"({vector(MASKS[8], kind.lanes)})(1)"
-    return call(f"convert_{register(kind)}", kind, f"{truth.at(SUM)} & {ones}")
+    one, zero = (real(x, kind) if kind.dtype.is_float else integer(x, kind) for x in (1, 0))
+    return choice(value, one, zero)
 
 
 def _float_to_integer(out: KernelText, value: Value, kind: Type) -> Value:
