@@ -34,6 +34,13 @@ def line_of(statement: str, params: str = "inout f32 P[64] align(128) noalias, i
         ("P[ramp<4>(0, 1)] = f32x4(1.0);", "*(__global float4 *)P = (float4)(1.0f);"),
         ("P[0 : 2] = Q[broadcast<2>(g)];", "*(__global float2 *)P = (float2)(Q[g]);"),
         ("P[0 : 2] = Q[ramp<2>(g, 8)];", "*(__global float2 *)P = (float2)(Q[g], Q[g + 8]);"),
+        ("P[0 : 2] = Q[ramp<2>(g, 1) + broadcast<2>(odd)];", "*(__global float2 *)P = vload2(0, Q + (g + odd));"),
+        ("P[0 : 2] = Q[ramp<2>(g, 3) - ramp<2>(0, 2)];", "*(__global float2 *)P = vload2(0, Q + g);"),
+        ("P[0 : 2] = Q[ramp<2>(g, 3) * i32x2(2)];", "*(__global float2 *)P = (float2)(Q[g * 2], Q[g * 2 + 6]);"),
+        ("P[0 : 2] = Q[i32x2(2) * ramp<2>(g, 3)];", "*(__global float2 *)P = (float2)(Q[2 * g], Q[2 * g + 6]);"),
+        ("P[0 : 2] = Q[i32x2(5) + broadcast<2>(g)];", "*(__global float2 *)P = (float2)(Q[5 + g]);"),
+        ("P[0 : 2] = Q[ramp<2>(g, 1) * ramp<2>(g, 1)];", "*(__global float2 *)P = (float2)(Q[place.s0], Q[place.s1]);"),
+        ("P[0 : 2] = Q[i32x2(7) & ramp<2>(g, 1)];", "*(__global float2 *)P = (float2)(Q[place.s0], Q[place.s1]);"),
         ("P[0 : 2] = Q[four : 2];", "*(__global float2 *)P = vload2(0, Q + four);"),
     ],
 )
@@ -52,6 +59,12 @@ def test_form_of_accesses(statement: str, line: str) -> None:
 def test_vectors_of_other_types(dtype: str, line: str) -> None:
     params = f"out {dtype} P[64] align(128) noalias, in {dtype} Q[64] align(128) noalias"
     assert line_of("P[four : 4] = Q[four : 4];", params) == line
+
+
+def test_halves_are_gathered_as_floats() -> None:
+    params = "inout f16 P[64] align(128) noalias, in f16 Q[64] align(128) noalias"
+    line = line_of("P[0 : 2] = Q[ramp<2>(g, 3)];", params)
+    assert line == "vstorea_half2_rte((float2)(vload_half(g, Q), vload_half(g + 3, Q)), 0, P);"
 
 
 def test_a_variable_that_is_assigned_proves_nothing() -> None:
