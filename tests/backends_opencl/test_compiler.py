@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from strategies.opencl_device import BROKEN, SIZE, by_hand, compiler, device, new_executor
+from strategies.opencl_device import ADD_ONE, BROKEN, SIZE, by_hand, compiler, device, new_executor
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, VerifyError
 from tileir.core.ops import Op
@@ -25,10 +28,11 @@ from tileir.semtree.ir import (
     Type,
 )
 from tileir_opencl.compiler import KERNELS
-from tileir_opencl.programs import built, named_lines
+from tileir_opencl.programs import built, handle_of, named_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tileir_opencl.executor import OpenCLExecutor
     from tileir_opencl.library import OpenCLLibrary
@@ -130,6 +134,27 @@ def test_building_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert library.listing("opencl")
     gate.set()
     library.wait()
+
+
+def test_programs_run_where_pyopencl_cannot_keep_anything(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    variables = {"XDG_CACHE_HOME": str(tmp_path / "file" / "cache"), "TILEIR_CACHE": "off"}
+    text = f"import tileir; print(tileir.jit('function (A) -> (B) {{ B = A * 3; }}', {device().id!r})(2))"
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        env={**os.environ, **variables, "POCL_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "6\n"), done.stderr
+
+
+def test_a_kernel_that_a_program_lacks(executor: OpenCLExecutor) -> None:
+    program, _ = by_hand(ADD_ONE).entry(0)
+    with pytest.raises(BackendError, match="no kernel nothing; compile again") as caught:
+        handle_of(program, "nothing")
+    assert [d.code for d in caught.value.diagnostics] == ["TIL806"]
 
 
 def test_listings(executor: OpenCLExecutor) -> None:

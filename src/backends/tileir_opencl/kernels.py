@@ -12,6 +12,7 @@ import pyopencl as cl
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir_opencl.buffers import OpenCLBuffer
 from tileir_opencl.emitter import scratch_bytes
+from tileir_opencl.programs import handle_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,7 @@ class OpenCLKernel:
         sizes = tuple(param.size * param.dtype.itemsize for param in kernel.params)
         scratch = scratch_bytes(kernel) * math.prod(grid)
         made = cls(kernel, executor, executor.commands, program, symbol, sizes, items, group, scratch)
-        handle = made._handle()
+        handle = handle_of(program, symbol)
         _check_group(kernel, handle, executor.commands.native.device)
         made._spare.append(handle)
         return made
@@ -93,13 +94,6 @@ class OpenCLKernel:
         """Put a launch into the queue."""
         return cl.enqueue_nd_range_kernel(self._commands.native, handle, self._items, self._group, None, wait_for)
 
-    def _handle(self) -> cl.Kernel:
-        try:
-            return cl.Kernel(self._program, self._symbol)
-        except cl.Error as error:
-            message = f"the program has no kernel {self._symbol}; compile again ({error})"
-            raise BackendError((Diagnostic("TIL806", message),)) from error
-
     def _with_arguments(self, buffers: Sequence[OpenCLBuffer]) -> tuple[cl.Kernel, tuple[OpenCLBuffer, ...]]:
         """Return a handle with its arguments set, and the memory that a launch needs."""
         self._executor.check_open()
@@ -110,7 +104,7 @@ class OpenCLKernel:
         try:
             handle = self._spare.pop()
         except IndexError:
-            handle = self._handle()
+            handle = handle_of(self._program, self._symbol)
         for number, buffer in enumerate(held):
             handle.set_arg(number, buffer.native)
         return handle, held

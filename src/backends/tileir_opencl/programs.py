@@ -6,6 +6,7 @@ of every build into a warning; the class below it does neither.
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NativeProgram: TypeAlias = _Program
+
+log: Final = logging.getLogger("tileir.opencl")
 
 SHOWN_LINES: Final = 8
 """How many lines of the source an error shows at most."""
@@ -61,6 +64,29 @@ def binary_of(program: NativeProgram) -> bytes:
     except cl.Error:
         return b""
     return bytes(binaries[0]) if isinstance(binaries, list) and binaries else b""
+
+
+def handle_of(program: NativeProgram, name: str) -> cl.Kernel:
+    """Return a handle of one kernel of a program.
+
+    pyopencl writes Python code for each kernel that it knows, and keeps that on disk. Where the disk does not let it,
+    it does without for the rest of the process.
+
+    Raises:
+        BackendError: TIL806, the program has no such kernel.
+
+    """
+    try:
+        handle = cl.Kernel(program, name)
+        handle.get_info(cl.kernel_info.NUM_ARGS)  # some drivers look the name up only when they are asked something
+        return handle
+    except cl.Error as error:
+        message = f"the program has no kernel {name}; compile again ({error})"
+        raise BackendError((Diagnostic("TIL806", message),)) from error
+    except Exception as error:  # whatever file systems and data bases say
+        log.info("pyopencl's cache is not used: %s", error)
+        cl._PYOPENCL_NO_CACHE = True
+        return cl.Kernel(program, name)
 
 
 def build_log(program: NativeProgram) -> str:
