@@ -92,9 +92,9 @@ def test_what_local_memory_cannot_hold_is_read_where_it_is() -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        GroupContraction(threads=16, always=True),
+        GroupContraction(threads=8, always=True),
         GroupContraction(threads=8, always=True, rows=2, columns=4, depth=3, groups=50),
-        GroupContraction(threads=32, always=True, rows=1, columns=1, depth=8, groups=1000),
+        GroupContraction(threads=4, always=True, rows=1, columns=1, depth=8, groups=1000),
         GroupContraction(threads=4, always=True, local_bytes=0, vector_bytes=8),
     ],
 )
