@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,9 @@ from tileir.core.errors import ArgumentError, BackendError
 from tileir.runtime.events import PendingEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from tileir.runtime.interface import Event
     from tileir_opencl.executor import OpenCLExecutor
     from tileir_opencl.kernels import OpenCLKernel
 
@@ -337,3 +339,33 @@ def test_a_forked_child_gets_an_error_instead_of_a_crash(executor: OpenCLExecuto
     event.wait()
     add_one.launch([memory, memory])
     assert device().backend == "opencl"
+
+
+class OthersBuffer:
+    """Memory of a device that the driver knows nothing of, and that the host sees only while it is mapped."""
+
+    def __init__(self, content: np.ndarray) -> None:
+        self.content = content.view(np.uint8)
+        self.nbytes = content.nbytes
+
+    def host(self) -> None:
+        return None
+
+    @contextmanager
+    def map_current(self, after: Sequence[Event] = ()) -> Iterator[np.ndarray]:
+        assert not after
+        yield self.content
+
+
+def test_copies_between_strangers_go_through_the_host(executor: OpenCLExecutor) -> None:
+    source, destination = OthersBuffer(NUMBERS.copy()), OthersBuffer(np.zeros_like(NUMBERS))
+    ours, gate = executor.allocate(NUMBERS.nbytes), PendingEvent()
+    first = executor.copy(source, ours, [gate])
+    second = executor.copy(ours, destination, [first])
+    array = np.zeros_like(NUMBERS)
+    third = executor.copy(destination, array, [second])
+    assert not third.done
+    gate.complete()
+    third.wait()
+    np.testing.assert_array_equal(array, NUMBERS)
+    np.testing.assert_array_equal(destination.content.view(np.float32), NUMBERS)
