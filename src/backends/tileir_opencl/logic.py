@@ -18,6 +18,7 @@ from tileir_opencl.spelling import (
     SUM,
     TERNARY,
     UNARY,
+    register,
     register_bits,
 )
 from tileir_opencl.text import Value, call, integer, masked, operands
@@ -86,5 +87,10 @@ def choice(condition: Value, then: Value, otherwise: Value) -> Value:
     if kind.dtype.is_bool:
         bits = condition.mask
         then, otherwise = masked(then, bits), masked(otherwise, bits)
+    elif bits == 16 != condition.mask and then.known is not None and otherwise.known is not None:
+        # NVIDIA's driver 580 turns this into a shift of the widened mask, as if that were signed: 1 : 0 became -1 : 0.
+        wide = kind.with_dtype(DType.I32)
+        then, otherwise = integer(then.known, wide), integer(otherwise.known, wide)
+        return call(f"convert_{register(kind)}", kind, call("select", wide, otherwise, then, masked(condition, 32)))
     chosen = call("select", kind, otherwise, then, masked(condition, bits))
     return attrs.evolve(chosen, mask=bits)
