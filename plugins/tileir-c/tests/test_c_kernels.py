@@ -181,6 +181,22 @@ def test_lanes_that_touch_what_others_write() -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_few_lanes_beside_wide_registers() -> None:
+    """GCC 12 dropped these stores when it was told not to unroll the loop over the lanes."""
+    kernel = parse_kernel(
+        "kernel k(out f32 O[32] noalias, in f32 A[32] noalias) grid(8) {"
+        "  f32x4 v = A[group_id(0) * 4 : 4];"
+        "  f32x4 w = fma(v, f32x4(2.0), broadcast<4>(A[group_id(0)]));"
+        "  O[group_id(0) * 4 : 4] = max(w, v) + (v > f32x4(0.0) ? v : -v);"
+        "}"
+    )
+    values = np.arange(32, dtype=np.float32) - 9
+    expected, actual = np.zeros(32, np.float32), np.zeros(32, np.float32)
+    interpreter.run(kernel, [expected, values])
+    launch_all([kernel], [(actual, values)])
+    assert actual.tolist() == expected.tolist()
+
+
 def test_parameters_that_may_overlap() -> None:
     kernel = parse_kernel(
         "kernel k(out i32 O[16], in i32 A[16]) grid(1) {"

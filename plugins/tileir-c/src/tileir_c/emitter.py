@@ -59,16 +59,12 @@ HEADER: Final = """\
 #define TILE_KERNEL static
 #endif
 
-// TILE_LANES stands before loops over lanes: where GCC cannot vectorise one, to unroll it would take GCC very long.
 #if defined(__clang__)
 #define TILE_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#define TILE_LANES
 #elif defined(__GNUC__)
 #define TILE_INDEPENDENT _Pragma("GCC ivdep")
-#define TILE_LANES _Pragma("GCC unroll 1")
 #else
 #define TILE_INDEPENDENT
-#define TILE_LANES
 #endif
 
 """

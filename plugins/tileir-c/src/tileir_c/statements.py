@@ -156,7 +156,7 @@ class Statements:
             pair = (f"{name}[{LANE}]", f"{name}[{LANE} + (width + 1) / 2]")
             with (
                 self._block(f"for (int width = {kind.lanes}; width > 1; width = (width + 1) / 2)"),
-                self._block(_loop_over("width / 2")),
+                self._block(_lanes("width / 2")),
             ):
                 self.out.line(f"{pair[0]} = {bare(combine(self.env.prelude, node.op, kind.dtype, pair))};")
             self.env.computed[node] = f"{name}[0]"
@@ -223,12 +223,8 @@ class Statements:
                 self.write(stmt.otherwise)
 
 
-def _loop_over(count: int | str) -> str:
+def _lanes(count: int | str) -> str:
     return f"for (int64_t {LANE} = 0; {LANE} < {count}; ++{LANE})"
-
-
-def _lanes(count: int) -> str:
-    return f"TILE_LANES {_loop_over(count)}"
 
 
 def _advance(loop: For, name: str, end: str) -> str:

@@ -37,6 +37,11 @@ FAST_MATH: Final = (
 """Flags where :attr:`tileir.runtime.interface.Options.fast_math` is set. Infinities and NaN keep their meaning, and
 sums are not put together anew, which would undo the roundings that mathematical functions rely on."""
 
+_CLANG_LIMITS: Final = ("-fbracket-depth=4096",)
+_GCC_LIMITS: Final = ("--param=max-completely-peeled-insns=64",)
+"""GCC takes very long for nested loops that it unrolled because it could not vectorise them. The pragma that forbids it
+for a single loop makes GCC 12 drop stores."""
+
 _NATIVE: Final = ("-march=native", "-mcpu=native")
 _MACRO: Final = re.compile(r"#define (\w+) ?(.*)")
 
@@ -66,8 +71,8 @@ class Toolchain:
     def flags(self, *, fast_math: bool) -> tuple[str, ...]:
         """Return the flags for a shared object."""
         numbers = FAST_MATH if fast_math else PRECISE
-        nested = ("-fbracket-depth=4096",) if self.is_clang else ()
-        return ("-std=c11", "-O3", *self.native, *numbers, "-fno-strict-aliasing", *nested, "-fPIC", "-shared")
+        limits = _CLANG_LIMITS if self.is_clang else _GCC_LIMITS
+        return ("-std=c11", "-O3", *self.native, *numbers, "-fno-strict-aliasing", *limits, "-fPIC", "-shared")
 
     @property
     def identity(self) -> str:
