@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from strategies import opencl_device
 from strategies.sources import ROOT
 from tileir.testing import __main__ as command
 from tileir.testing import tables
@@ -35,9 +36,9 @@ def kit(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run("-m", "tileir.testing", *arguments)
 
 
-@pytest.mark.parametrize("name", ["llvm", REFERENCE])
+@pytest.mark.parametrize("name", ["llvm", "opencl", REFERENCE])
 def test_our_own_back_ends_pass(name: str) -> None:
-    done = kit(name)
+    done = kit(opencl_device.device().id if name == "opencl" else name)
     assert done.returncode == 0, done.stdout + done.stderr
     for area in ("contractions", "copies", "dtypes", "errors", "events", "functions", "generated", "kernels"):
         assert re.search(rf"^{area} +\d+ +0 ", done.stdout, re.MULTILINE), area
