@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -99,3 +101,17 @@ def test_code_is_listed() -> None:
     executable = tileir.compile(MATMUL, [(4, 4), (4, 4)], device=device().id)
     assert "// C[i, j : 4, 4] = +(A[i, k] * B[k, j])" in executable.opencl
     assert executable.listing("opencl") == executable.opencl
+
+
+def test_a_process_may_end_while_the_device_works() -> None:
+    text = f"""
+import numpy as np, tileir
+from tileir.runtime.events import PendingEvent
+text = "function (A[N]) -> (B) {{ B[i : N] = +(A[i] * A[j]), j < 4096; }}"
+work = tileir.compile(text, [(4096,)], device={device().id!r})
+array = np.ones(4096, np.float32)
+calls = [work.submit(array) for _ in range(4)] + [work.submit(array, after=[PendingEvent()])]
+"""
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 STATUS: Final = cl.event_info.COMMAND_EXECUTION_STATUS
 COMPLETE: Final = cl.command_execution_status.COMPLETE
 NANOSECOND: Final = 1e-9
+
+WAITING: Final = 256
+"""How many threads may wait for events, to call whoever wants to be called; they start when they are needed."""
 
 PATIENCE: Final = 8
 """How many commands may be kept without a look at whether they have completed."""
@@ -103,11 +107,15 @@ class OpenCLEvent:
             self._failure.reraise()
 
     def then(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once it has completed or failed: now, or later in a thread of the driver."""
+        """Call ``callback`` once it has completed or failed: now, or later in a thread that waits for it.
+
+        Callbacks of the driver come in threads that Python knows nothing of, and that abort the process where they
+        come while it ends; Python waits for its own threads.
+        """
         if self.done:
             callback()
         else:
-            self.native.set_callback(COMPLETE, lambda _: callback())
+            _waiting.submit(_watch, self, callback)
 
     def _settle(self, status: int) -> None:
         """Keep the error, and let go of everything else: chains of events must not keep their past."""
@@ -226,6 +234,9 @@ def _notify(event: Event, callback: Callable[[], None]) -> None:
         callback()
     else:
         threading.Thread(target=_watch, args=(event, callback), name="tileir-watch", daemon=True).start()
+
+
+_waiting: Final = ThreadPoolExecutor(WAITING, "tileir-opencl-events")
 
 
 def _watch(event: Event, callback: Callable[[], None]) -> None:
