@@ -182,6 +182,11 @@ def test_a_nan_is_never_clamped(dtype: DType) -> None:
     assert builtin_for(Apply(Op.MAX, (x, low)), fast_math=True) is None
 
 
+def test_only_one_is_divided_by_roots() -> None:
+    kind, x = Type(DType.F32), var("x", DType.F32)
+    assert builtin_for(Apply(Op.DIV, (Const(2.0, kind), Apply(Op.SQRT, (x,)))), fast_math=True) is None
+
+
 def test_crossed_limits_are_not_clamped() -> None:
     kind = Type(DType.I32)
     x, low, high = var("x", DType.I32), Const(5, kind), Const(3, kind)

@@ -80,3 +80,8 @@ def test_masks_have_the_width_that_variables_have() -> None:
         "c = c & convert_char4(*(__global int4 *)(P + 4) == 0);",
         "*(__global int4 *)P = select((int4)(1), *(__global int4 *)(P + 8), convert_int4(c));",
     ]
+
+
+def test_single_lanes_are_scalars() -> None:
+    body = "P[0] = reduce<add>(broadcast<1>(P[1])) + bitcast<i32>(P[ramp<1>(2, 5)]);"
+    assert lines_of(body) == ["P[0] = (int)((uint)P[1] + (uint)P[2]);"]
