@@ -25,7 +25,7 @@ def build(nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> Node:
     return _Builder.of(nest, tiles, elements).kernel()
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Builder:
     """Builds one kernel."""
 
@@ -234,7 +234,7 @@ class _Builder:
         return attrs.evolve(use, access=(sch.part(self.own[2]),), strides=(1,), sizes=())
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Place:
     """The elements of local memory in which threads merge one result."""
 

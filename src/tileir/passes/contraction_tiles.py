@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Tiles:
     """Which part of a contraction a group does at a time, and which thread which part of that.
 

@@ -69,7 +69,7 @@ def _contiguous(nest: Nest) -> stripe.Index | None:
     return max(candidates, key=lambda i: (sum(u.stride(i.name) in (0, 1) for u in reads), i.range), default=None)
 
 
-@attrs.define
+@attrs.define(eq=False)
 class _Builder:
     """Builds one kernel: columns along ``index``, rows along the others."""
 
@@ -174,7 +174,7 @@ class _Builder:
         return attrs.evolve(inside, constraints=(*tests, *inside.constraints))
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Columns:
     """Threads side by side, each with ``count`` vectors of ``lanes``, in each ``chunk``."""
 

@@ -109,7 +109,7 @@ class GroupTranspose:
         return _Points(thread, more)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Points:
     """The points of one axis of a tile: those of a thread lie as far apart as there are threads."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.core.names import NameScope
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Plan:
     """How the threads of a group share a reduction.
 
@@ -47,7 +47,7 @@ def build(nest: Nest, plan: Plan) -> Node:
     return _Builder.of(nest, plan).kernel()
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Accumulator:
     """Where one result of the reduction is kept.
 
@@ -61,7 +61,7 @@ class _Accumulator:
     shared: stripe.Refinement
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Builder:
     """Builds one kernel."""
 

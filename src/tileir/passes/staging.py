@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.core.names import NameScope
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class TileShape:
     """How far a tile reaches along its indices, slowest first in local memory.
 
@@ -59,7 +59,7 @@ class TileShape:
         return product(layout) * use.dtype.itemsize if layout else 0
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Staging:
     """Fills tiles of one kernel.
 

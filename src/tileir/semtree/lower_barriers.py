@@ -47,7 +47,7 @@ class Touch:
         return self if self.fixed or self.own is None else attrs.evolve(self, own=None)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Phase:
     """Statements that threads run without waiting for each other."""
 
@@ -55,7 +55,7 @@ class Phase:
     touches: tuple[Touch, ...]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Ordered:
     """Steps in order, inside loops or conditions that are alike for all threads.
 
@@ -82,7 +82,7 @@ def with_barriers(step: Step) -> list[sem.Stmt]:
     return _placed(step, ()).statements
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Placed:
     """Statements with their barriers.
 

@@ -69,7 +69,7 @@ def _has_threads(block: stripe.Block) -> bool:
     return False
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Team:
     """The threads that run a phase.
 
@@ -97,7 +97,7 @@ class Team:
         return rest + Affine.of({THREAD: step})
 
 
-@attrs.define
+@attrs.define(eq=False)
 class GroupLowering:
     """Lowers one kernel whose groups have ``threads`` threads."""
 

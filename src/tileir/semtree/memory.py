@@ -38,14 +38,14 @@ NO_CHECKS: Final = Checks()
 ALL_CHECKS: Final = Checks(races=True, undefined=True)
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Clock:
     """How many stretches of statements between barriers the groups of a launch have run."""
 
     stretch: int = 0
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Agent:
     """Who accesses memory: a thread of a group, at a time that goes on at barriers."""
 
@@ -131,7 +131,7 @@ class WatchedMemory(Memory):
         )
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Watch:
     """For each element who wrote it last, and who read it since: one, several, or nobody; and when."""
 
