@@ -14,7 +14,7 @@ import pytest
 from strategies.opencl_device import ADD_ONE, SIZE, SLOW, by_hand, device, new_executor
 from strategies.processes import in_forked_child
 from tileir.core.errors import ArgumentError, BackendError
-from tileir.runtime.events import PendingEvent
+from tileir.runtime.events import PendingEvent, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -321,7 +321,8 @@ def test_closing_waits_for_work_that_waits_for_others(add_one: OpenCLKernel) -> 
 
 def test_a_forked_child_gets_an_error_instead_of_a_crash(executor: OpenCLExecutor, add_one: OpenCLKernel) -> None:
     memory = executor.allocate(NUMBERS.nbytes)
-    event = add_one.run([memory, memory])
+    slow = executor.prepare(by_hand(SLOW.replace("2000", "2000000")), 0)
+    event = slow.run([memory, memory])
 
     def refused() -> bool:
         for use in (lambda: executor.allocate(4), lambda: add_one.run([memory, memory]), new_executor):
@@ -333,7 +334,7 @@ def test_a_forked_child_gets_an_error_instead_of_a_crash(executor: OpenCLExecuto
             else:
                 return False
         executor.close()
-        return True
+        return event.done and failure_of(event) is not None
 
     assert in_forked_child(refused)
     event.wait()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 import pyopencl as cl
 
+from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.events import Failure, failure_of
 from tileir_opencl.faults import failed_command
 
@@ -117,6 +118,13 @@ class OpenCLEvent:
         else:
             _waiting.submit(_watch, self, callback)
 
+    def abandon(self) -> None:
+        """Mark it as failed in a forked child, where the driver could not tell any more."""
+        if not self._settled:
+            message = "the process forked before the device was done; do it again in the child, on another device"
+            self._failure = Failure.of(BackendError((Diagnostic("TIL809", message),)))
+            self._settled = True
+
     def _settle(self, status: int) -> None:
         """Keep the error, and let go of everything else: chains of events must not keep their past."""
         if status < COMPLETE:
@@ -174,6 +182,8 @@ class InFlight:
 
     def forget(self) -> None:
         """Start anew in a forked child. The parent's events are never released: their driver would wait for them."""
+        for event in self._events:
+            event.abandon()
         _parents.extend(self._events)
         self._events = deque()
         self._lock = threading.Lock()
