@@ -84,7 +84,9 @@ def test_rows_that_no_vector_divides_are_taken_by_elements() -> None:
     assert "f32x" not in text
 
 
-@pytest.mark.parametrize(("dtype", "most", "lanes"), [(DType.F64, 0, 2), (DType.F16, 0, 8), (DType.I8, 0, 16), (DType.I8, 4, 4)])
+@pytest.mark.parametrize(
+    ("dtype", "most", "lanes"), [(DType.F64, 0, 2), (DType.F16, 0, 8), (DType.I8, 0, 16), (DType.I8, 4, 4)]
+)
 def test_lanes_fill_an_access(dtype: DType, most: int, lanes: int) -> None:
     text = "function (A) -> (O) { O = A + A; }"
     assert f"x{lanes} A_0" in to_text(kernel(text, {"A": (256,)}, GroupElementwise(threads=8, max_lanes=most), dtype))
