@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tileir.core.arithmetic import dtype_of
 from tileir.core.errors import TileError
 from tileir.testing.compare import Comparison, reduced
 from tileir.testing.generated.bounds import differences
 from tileir.testing.generated.case import Case, fault_of, program
+from tileir.testing.generated.exact import sums_exactly
 from tileir.testing.subject import Subject
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
@@ -67,14 +69,8 @@ def test_programs_are_reduced_to_what_fails() -> None:
 
 
 def bounds(text: str, **inputs: Any) -> dict[str, Any]:
-    function = infer(parse(text), {n: TensorType(next(iter(_dtypes(a))), a.shape) for n, a in inputs.items()})
+    function = infer(parse(text), {n: TensorType(dtype_of(a), a.shape) for n, a in inputs.items()})
     return differences(function, inputs)
-
-
-def _dtypes(array: Any) -> Any:
-    from tileir.core.arithmetic import dtype_of
-
-    yield dtype_of(array)
 
 
 UNIT = 2.0**-24
@@ -143,6 +139,14 @@ def test_nothing_is_said_where_infinities_meet_errors() -> None:
 )
 def test_faults_say_where_and_how_much(left: Any, right: Any, fault: str | None) -> None:
     assert fault_of(left, right, np.asarray(0.5)) == fault
+
+
+@pytest.mark.parametrize(("largest", "exact"), [(64, True), (65, False), (2**63 - 1, False)])
+def test_large_integers_are_not_summed_up_as_floats(largest: int, exact: bool) -> None:
+    inputs = {"A": np.array([largest, 1]), "B": np.ones((), np.float16)}
+    types = {name: TensorType(dtype_of(array), array.shape) for name, array in inputs.items()}
+    (operation,) = infer(parse("function (A, B) -> (O) { O[] = +(A[i] * B[]); }"), types).operations
+    assert sums_exactly(operation, inputs) is exact
 
 
 def test_generated_programs_are_right_and_within_their_bounds() -> None:

@@ -12,6 +12,8 @@ from tileir.core.ops import Aggregation, Combination, Domain, Op
 from tileir.typed.ir import Contraction, Elementwise, operands
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tileir.typed import ir as typed
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -57,6 +59,15 @@ def allowed(value: Array, rough: bool, special: bool) -> bool:
     if finite.size < wide.size and not special:
         return False
     return bool(np.all(np.abs(finite) <= LARGEST) and (rough or np.all(finite * 2 == np.round(finite * 2))))
+
+
+def sums_exactly(operation: typed.Operation, values: Mapping[str, Array]) -> bool:
+    """Return whether no order of a contraction's sum rounds: integers that it takes as floats are small enough."""
+    if not isinstance(operation, Contraction) or not operation.operand_dtype.is_float:
+        return True
+    operands = [values[access.tensor] for access in operation.inputs]
+    integers = [operand for operand in operands if not dtype_of(operand).is_float]
+    return all(float(np.max(np.abs(array.astype(np.float64)), initial=0.0)) <= LARGEST for array in integers)
 
 
 _EPSILON = {DType.F16: 2.0**-10, DType.BF16: 2.0**-7, DType.F32: 2.0**-23, DType.F64: 2.0**-50}

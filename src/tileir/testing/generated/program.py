@@ -10,7 +10,7 @@ import numpy as np
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.testing.generated.exact import allowed, rough_values, tolerance
+from tileir.testing.generated.exact import allowed, rough_values, sums_exactly, tolerance
 from tileir.tile.parser import parse
 from tileir.typed.dataflow import definitions
 from tileir.typed.inference import infer
@@ -125,6 +125,9 @@ class Program:
         values = interpret(everything, self.arrays)
         rough = rough_values(function)
         if rough is None or not all(allowed(values[n], n in rough, self.special) for n in values):
+            return False
+        known = {**self.arrays, **values}
+        if not all(sums_exactly(operation, known) for operation in function.operations):
             return False
         self.lines.append(line)
         self.names.append(name)
