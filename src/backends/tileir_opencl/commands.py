@@ -57,7 +57,9 @@ class Commands:
         wanted = device.queue_properties & (_OUT_OF_ORDER | _PROFILING)
         return cls(context, cl.CommandQueue(context, device, cast("cl.command_queue_properties", wanted)))
 
-    def submit(self, enqueue: Enqueue, held: object, after: Sequence[Event], what: str) -> Event:
+    def submit(
+        self, enqueue: Enqueue, held: object, after: Sequence[Event], what: str, *, reads_at_once: bool = False
+    ) -> Event:
         """Put a command into the queue, now or when all of ``after`` that the driver does not know have completed.
 
         Args:
@@ -65,6 +67,8 @@ class Commands:
             held: What must stay alive until the command has completed.
             after: What it waits for; if one fails, it fails with the same error.
             what: What to call it in messages.
+            reads_at_once: Whether the driver may read an array as soon as the command enters the queue, whatever it
+                waits for; then it enters last.
 
         Raises:
             BackendError: TIL708, TIL804 or TIL808, the driver refuses it.
@@ -77,6 +81,8 @@ class Commands:
                 failed = PendingEvent()
                 failed.fail(failure)
                 return failed
+            if reads_at_once:
+                others.extend(own)
             if others:
                 return self._postpone(enqueue, held, after, what, others)
             for event in own:

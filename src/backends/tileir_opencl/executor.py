@@ -147,7 +147,8 @@ class OpenCLExecutor:
         enqueue = copy_command(self.commands, read, write, count)
         if enqueue is None:
             return self._scheduler.submit(partial(copy_by_host, read, write, count), after)
-        return self.commands.submit(enqueue, (read, write), after, "a copy")
+        # NVIDIA's driver 580 reads small arrays when it is told of a copy, whatever that waits for.
+        return self.commands.submit(enqueue, (read, write), after, "a copy", reads_at_once=isinstance(read, np.ndarray))
 
     def close(self) -> None:
         """Wait for all work and give memory back; in a forked child both are the parent's affair."""
