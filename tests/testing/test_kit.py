@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -141,6 +142,12 @@ def test_every_builtin_is_called() -> None:
 def test_programs_depend_on_seed_and_number_alone() -> None:
     assert program(3, 17).text == program(3, 17).text
     assert program(3, 17).text != program(4, 17).text
+
+
+def test_pytest_may_be_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert command.main(["llvm"]) == 2
+    assert "pip install 'tileir[testing]'" in capsys.readouterr().err
 
 
 def test_one_name_or_a_comparison(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,9 @@ def _compare(chosen: argparse.Namespace) -> int:
 
 def _run_kit(chosen: argparse.Namespace, options: Sequence[str]) -> int:
     """Run pytest in a process of its own, since tileir is imported here already and it rewrites what it imports."""
+    if importlib.util.find_spec("pytest") is None:
+        sys.stderr.write("the conformance kit needs pytest: pip install 'tileir[testing]'\n")
+        return 2
     command = [sys.executable, "-m", "pytest", "-c", str(FOLDER / "kit.ini"), "--noconftest"]
     command += ["-p", "tileir.testing.plugin", "-p", "no:cacheprovider", "-q", "--no-header", "--kit-summary"]
     command += ["--backend", chosen.name, "--seed", str(chosen.seed)]
