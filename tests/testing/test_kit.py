@@ -145,7 +145,7 @@ def test_programs_depend_on_seed_and_number_alone() -> None:
 
 
 def test_pytest_may_be_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     assert command.main(["llvm"]) == 2
     assert "pip install 'tileir[testing]'" in capsys.readouterr().err
 
