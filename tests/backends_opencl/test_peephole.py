@@ -16,7 +16,7 @@ from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Assign, Broadcast, Cast, Const, Subscript, Type, Var
-from tileir_opencl.peephole import ROWS, Builtin, Call, accumulation, builtin_for, is_number
+from tileir_opencl.peephole import ROWS, Builtin, Call, Guard, accumulation, builtin_for, guard, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -212,6 +212,25 @@ def test_what_cannot_be_nan() -> None:
     assert not is_number(Const(float("nan"), kind))
     assert not is_number(Apply(Op.COND, (var("c", DType.BOOL), whole, unknown)))
     assert not is_number(Apply(Op.ADD, (whole, whole)))
+
+
+@examples(200)
+@given(data=st.data())
+def test_guards(data: st.DataObject) -> None:
+    """Where neither form overflows, both hold for the same values."""
+    dtype = data.draw(st.sampled_from([DType.I32, DType.I64, DType.U32]))
+    kind = Type(dtype)
+    low = -99 if dtype.is_signed else 0
+    values = {name: np.array(data.draw(st.integers(low, 99)), dtype.numpy) for name in "xy"}
+    x, y, zero = var("x", dtype), var("y", dtype), Const(0, kind)
+    bound = Const(data.draw(st.integers(198 if low == 0 else low, 400)), kind)
+    below = Apply(Op.CMP_GE, (Apply(Op.SUB, (Apply(Op.SUB, (bound, x)), y)), zero))
+    assert guard(below) == Guard(bound, (x, y), below=True)
+    assert bool(value_of(below, values)) == (int(values["x"]) + int(values["y"]) < int(bound.value) + 1)
+    limit = Const(low, kind)
+    above = Apply(Op.CMP_GE, (Apply(Op.SUB, (x, limit)), zero))
+    assert guard(above) == Guard(limit, (x,), below=False)
+    assert bool(value_of(above, values)) == (int(values["x"]) >= int(limit.value))
 
 
 def test_rows_have_laws_of_their_own() -> None:

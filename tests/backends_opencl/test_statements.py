@@ -85,3 +85,25 @@ def test_masks_have_the_width_that_variables_have() -> None:
 def test_single_lanes_are_scalars() -> None:
     body = "P[0] = reduce<add>(broadcast<1>(P[1])) + bitcast<i32>(P[ramp<1>(2, 5)]);"
     assert lines_of(body) == ["P[0] = (int)((uint)P[1] + (uint)P[2]);"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "text"),
+    [
+        ("259 - i * 32 - local_id(0) >= 0", "if (i * 32 + tid < 260)"),
+        ("3 - i >= 0", "if (i < 4)"),
+        ("i - 3 >= 0", "if (i >= 3)"),
+        ("i * 8 - 3 >= 0", "if (i * 8 >= 3)"),
+        ("i - local_id(0) >= 0", "if (i - tid >= 0)"),
+        ("3 - i >= 1", "if (3 - i >= 1)"),
+        ("2147483647 - i >= 0", "if (2147483647 - i >= 0)"),
+        ("-2147483648 - i >= 0", "if ((int)((uint)(-2147483647 - 1) - (uint)i) >= 0)"),
+        ("5 - P[0] >= 0", "if ((int)(5u - (uint)P[0]) >= 0)"),
+        ("P[0] - 5 >= 0", "if ((int)((uint)P[0] - 5u) >= 0)"),
+    ],
+)
+def test_guards_are_sums_against_bounds_where_nothing_overflows(condition: str, text: str) -> None:
+    head = "kernel k(inout i32 P[64]) grid(9) group(32) index(i32)"
+    kernel = parse_kernel(f"{head} {{ i32 i = group_id(0); if ({condition}) {{ P[0] = 1; }} }}")
+    verify(kernel)
+    assert f"\n  {text}\n" in emit([kernel], Features())

@@ -24,18 +24,18 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.rewrite import children, expressions
 from tileir_opencl.conversions import cast, from_half_bits, half_bits, rounded
-from tileir_opencl.facts import either
+from tileir_opencl.facts import Fact, either
 from tileir_opencl.floats import apply_float
 from tileir_opencl.integers import apply_integer, reinterpreted, steps
-from tileir_opencl.logic import choice
+from tileir_opencl.logic import choice, compared
 from tileir_opencl.memory import Place, load
-from tileir_opencl.peephole import INEXACT, builtin_for
+from tileir_opencl.peephole import INEXACT, builtin_for, guard
 from tileir_opencl.spelling import HALVES, UNARY, register
 from tileir_opencl.text import KernelText, Value, call, canonical, integer, lane_of, real
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, GridLevel, Stmt
-    from tileir_opencl.peephole import Call
+    from tileir_opencl.peephole import Call, Guard
 
 _EXACT: Final = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG})
 """Operations that pass on the promise that an offset does not overflow."""
@@ -122,6 +122,11 @@ def _apply(env: Environment, expr: Apply, *, index: bool) -> Value:
     found = builtin_for(expr, fast_math=env.out.fast_math)
     if found is not None:
         return call_builtin(env, found)
+    bound = guard(expr)
+    if bound is not None:
+        guarded = _guarded(env, bound)
+        if guarded is not None:
+            return guarded
     index = index and op in _EXACT
     args = tuple([evaluate(env, arg, index=index) for arg in expr.args])
     if op is Op.COND:
@@ -131,6 +136,24 @@ def _apply(env: Environment, expr: Apply, *, index: bool) -> Value:
     if args[0].type.dtype.is_float:
         return apply_float(env.out, op, args)
     return apply_integer(env.out, op, args, index=index)
+
+
+def _guarded(env: Environment, found: Guard) -> Value | None:
+    """Return the test of a sum against its bound, if nothing can overflow in it or in what it is written for."""
+    dtype, bound = found.bound.type.dtype, int(found.bound.value)
+    terms = [evaluate(env, term) for term in found.terms]
+    total = Fact.constant(0)
+    for term in terms:
+        total = Fact(total.low + term.range.low, total.high + term.range.high)
+        rest = (
+            Fact(bound - total.high, bound - total.low) if found.below else Fact(total.low - bound, total.high - bound)
+        )
+        if not (total.fits(dtype) and rest.fits(dtype)):
+            return None
+    text = reduce(partial(_merged, env.out, Op.ADD), terms)
+    if found.below:
+        return compared("<", text, integer(bound + 1, found.bound.type))
+    return compared(">=", text, integer(bound, found.bound.type))
 
 
 def _bitcast(out: KernelText, value: Value, kind: Type) -> Value:

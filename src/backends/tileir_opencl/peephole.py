@@ -70,6 +70,36 @@ def accumulation(stmt: Stmt) -> Call | None:
             return None
 
 
+@attrs.frozen
+class Guard:
+    """``bound - terms[0] - terms[1] - … >= 0`` where ``below``, else ``terms[0] - bound >= 0``."""
+
+    bound: Const
+    terms: tuple[Expr, ...]
+    below: bool
+
+
+def guard(expr: Expr) -> Guard | None:
+    """Find ``c - x - y >= 0`` and ``x - c >= 0``.
+
+    They are ``x + y < c + 1`` and ``x >= c`` where no sum or difference overflows. Guards of partial tiles come in
+    the first forms; people write the second ones.
+    """
+    match expr:
+        case Apply(op=Op.CMP_GE, args=(Apply(op=Op.SUB) as left, Const(value=0, type=kind))) if kind.lanes == 1:
+            terms: list[Expr] = []
+            rest: Expr = left
+            while isinstance(rest, Apply) and rest.op is Op.SUB:
+                rest, term = rest.args
+                terms.insert(0, term)
+            if isinstance(rest, Const) and rest.value < kind.dtype.maximum:
+                return Guard(rest, tuple(terms), below=True)
+            last = left.args[1]
+            return Guard(last, left.args[:1], below=False) if isinstance(last, Const) else None
+        case _:
+            return None
+
+
 def builtin_for(expr: Apply, *, fast_math: bool) -> Call | None:
     """Return the function that computes an expression, if a row has one."""
     for row in ROWS.get(expr.op, ()):
