@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
+from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.ops import Op
 from tileir_c.spelling import VALUE, unsigned
 
@@ -111,4 +112,5 @@ def _body(op: Op, dtype: DType) -> str:
         case Op.BIT_RIGHT:
             return f"return {inside} ? a >> b : {'a < 0 ? -1 : 0' if dtype.is_signed else '0'};"
         case _:
-            raise KeyError(op)  # the verifier refuses all others on integers
+            message = f"the C back end has no {op.value} of {dtype.value}"  # nor does the verifier let one through
+            raise BackendError((Diagnostic("TIL804", message),))
