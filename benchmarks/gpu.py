@@ -88,7 +88,7 @@ def copy_rate(device: cl.Device, runs: int) -> float:
 
 def measure(workload: Workload, device: tileir.DeviceInfo, runs: int) -> dict[str, Any]:
     """Return seconds of the device for one workload, and its error against the same text on the default device."""
-    context = tileir.Context()
+    context = tileir.Context(options=tileir.Options(profile=True))
     executor = context.executor(device)
     generator = np.random.default_rng(0)
     inputs = [generator.standard_normal(shape, np.float32) for shape in workload.shapes]

@@ -13,6 +13,7 @@ from tileir.runtime.interface import Options
         ({"threads": "2"}, "option threads is an integer from 1 on, not '2'"),
         ({"threads": True}, "option threads is an integer from 1 on, not True"),
         ({"fast_math": 1}, "option fast_math is True or False, not 1"),
+        ({"profile": "yes"}, "option profile is True or False, not 'yes'"),
     ],
 )
 def test_options_are_checked(options: dict[str, object], message: str) -> None:

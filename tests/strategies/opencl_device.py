@@ -46,11 +46,11 @@ def compiler(fast_math: bool = False) -> OpenCLCompiler:
     return OpenCLCompiler.of(device(), Options(fast_math=fast_math))
 
 
-def new_executor() -> OpenCLExecutor:
+def new_executor(options: Options | None = None) -> OpenCLExecutor:
     """Return an executor of one's own."""
     from tileir_opencl.executor import OpenCLExecutor
 
-    return OpenCLExecutor.of(device(), Options())
+    return OpenCLExecutor.of(device(), options or Options())
 
 
 def by_hand(body: str, size: int = SIZE) -> OpenCLLibrary:

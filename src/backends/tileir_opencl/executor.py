@@ -65,7 +65,7 @@ class OpenCLExecutor:
         found = device_of(device).found
         try:
             context = context_of(found)
-            commands = Commands.of(context, found.device)
+            commands = Commands.of(context, found.device, profile=options.profile)
         except cl.Error as error:
             raise refused(f"opening {device.id}", error) from error
         pool = Pool(context, found.device.global_mem_size, commands.drain)

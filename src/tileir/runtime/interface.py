@@ -237,6 +237,7 @@ class Options:
     Attributes:
         fast_math: Whether float results may be reassociated and approximated; infinities and NaN keep their meaning.
         threads: At most this many, from 1 on; None: all that the process may use.
+        profile: Whether events of devices with clocks of their own tell their duration, which makes each launch slower.
 
     Raises:
         ArgumentError: TIL707, a value is of the wrong kind.
@@ -244,11 +245,13 @@ class Options:
 
     fast_math: bool = attrs.field(default=False)
     threads: int | None = attrs.field(default=None)
+    profile: bool = attrs.field(default=False)
 
     @fast_math.validator
-    def _check_fast_math(self, _: attrs.Attribute[bool], value: object) -> None:
+    @profile.validator
+    def _check_switch(self, option: attrs.Attribute[bool], value: object) -> None:
         if not isinstance(value, bool):
-            raise ArgumentError((Diagnostic("TIL707", f"option fast_math is True or False, not {value!r}"),))
+            raise ArgumentError((Diagnostic("TIL707", f"option {option.name} is True or False, not {value!r}"),))
 
     @threads.validator
     def _check_threads(self, _: attrs.Attribute[int | None], value: object) -> None:
