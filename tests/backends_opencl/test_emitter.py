@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import numpy as np
 import pyopencl as cl
 import pytest
@@ -44,6 +45,19 @@ def kernel(name: str) -> KernelFunction:
 @pytest.mark.parametrize("name", KERNELS)
 def test_text(name: str, golden: Callable[[str], None]) -> None:
     golden(emit([kernel(name)], FEATURES[POCL], fast_math=name == "guarded"))
+
+
+def test_comments_cannot_become_code() -> None:
+    commented = attrs.evolve(kernel("integers"), comments=("a\nb", "nul \0 tab \t ü", "end \\", "trigraph ??/"))
+    text = emit([commented], Features())
+    above = text.partition("__kernel")[0].rpartition("}\n")[2]
+    assert above.split("\n")[1:-1] == [
+        "// a",
+        "// b",
+        r"// nul \x00 tab \t \xfc",
+        "// end \\ .",
+        "// trigraph ??/ .",
+    ]
 
 
 def test_one_program_shares_helpers() -> None:

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = 120
 _AXES: Final = "xyz"
+_CONTINUED: Final = ("\\", "??/")
+"""Ends of lines, one of them a trigraph, after which C takes the next line as a part of the same."""
+
 _FUNCTIONS: Final = {GridLevel.GROUP: ("gid", "get_group_id"), GridLevel.LOCAL: ("tid", "get_local_id")}
 
 
@@ -148,8 +151,8 @@ def _kernel(out: KernelText, kernel: KernelFunction, name: str) -> str:
 
 def _comment(text: str) -> str:
     """Return a comment that no character of the text can end, or continue."""
-    plain = text.encode("ascii", "backslashreplace").decode()
-    return "".join(f"// {line}{' .' if line.endswith(chr(92)) else ''}\n" for line in plain.splitlines())
+    lines = ["".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in line) for line in text.splitlines()]
+    return "".join(f"// {line} .\n" if line.endswith(_CONTINUED) else f"// {line}\n" for line in lines)
 
 
 def _param(param: Param, name: str) -> str:
