@@ -24,6 +24,13 @@ def test_no_mask_is_widened_to_16_bits_for_a_choice_between_constants(dtype: DTy
     assert choice(condition, integer(1, kind), integer(0, kind)).text == text
 
 
+def test_nothing_is_widened_to_512_bits() -> None:
+    kind = Type(DType.U16, 16)
+    condition = Value("c", Type(DType.BOOL, 16), mask=8)
+    chosen = choice(condition, integer(1, kind), integer(0, kind))
+    assert chosen.text == "select((ushort16)(0), (ushort16)(1), convert_short16(c))"
+
+
 def test_other_choices_are_made_in_the_type_of_the_operands() -> None:
     kind = Type(DType.I16, 4)
     chosen = choice(Value("c", Type(DType.BOOL, 4), mask=8), Value("a", kind), Value("b", kind))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from tileir.core.dtype import DType
@@ -22,6 +24,9 @@ from tileir_opencl.spelling import (
     register_bits,
 )
 from tileir_opencl.text import Value, call, integer, masked, operands
+
+WIDENED_LANES: Final = 8
+"""Most lanes that a choice widens to 32 bits: PoCL 3.0 computes wrongly with vectors of 512 bits."""
 
 
 def compared(sign: str, left: Value, right: Value) -> Value:
@@ -87,7 +92,12 @@ def choice(condition: Value, then: Value, otherwise: Value) -> Value:
     if kind.dtype.is_bool:
         bits = condition.mask
         then, otherwise = masked(then, bits), masked(otherwise, bits)
-    elif bits == 16 != condition.mask and then.known is not None and otherwise.known is not None:
+    elif (
+        bits == 16 != condition.mask
+        and then.known is not None
+        and otherwise.known is not None
+        and kind.lanes <= WIDENED_LANES
+    ):
         # NVIDIA's driver 580 turns this into a shift of the widened mask, as if that were signed: 1 : 0 became -1 : 0.
         wide = kind.with_dtype(DType.I32)
         then, otherwise = integer(then.known, wide), integer(otherwise.known, wide)
