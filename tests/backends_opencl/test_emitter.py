@@ -23,6 +23,7 @@ from tileir.core.errors import BackendError
 from tileir.semtree import interpreter
 from tileir.semtree.expansions import EXPANDED, ULP
 from tileir.semtree.ir import Region
+from tileir.semtree.memory import Checks
 from tileir.semtree.parser import parse_kernel
 from tileir.semtree.verifier import verify
 from tileir_opencl.emitter import emit, scratch_bytes, symbol
@@ -91,7 +92,7 @@ def test_shown_kernels_compute_what_the_interpreter_does(platform: str) -> None:
     expected = [[aligned_copy(array) for array in arrays] for arrays in initial]
     actual = [[aligned_copy(array) for array in arrays] for arrays in initial]
     for each, arrays in zip(kernels, expected, strict=True):
-        interpreter.run(each, arrays)
+        interpreter.run(each, arrays, Checks(races=True, undefined=True))
     run(kernels, actual, platform)
     for each, ours, theirs in zip(kernels, actual, expected, strict=True):
         for param, left, right in zip(each.params, ours, theirs, strict=True):

@@ -47,7 +47,7 @@ kernel dot(out f32 S[64] align(128) noalias, in f32 A[4096] align(128) noalias, 
 """,
         "memory": """
 kernel memory(
-    out f32 P[256] align(128) noalias, in f32 Q[256] align(4) noalias, inout i32 N[256] align(16), in u8 I[64]
+    inout f32 P[256] align(128) noalias, in f32 Q[256] align(4) noalias, inout i32 N[256] align(16), in u8 I[64]
 ) grid(4) index(i32) {
   i32 at = group_id(0) * 16;
   P[at : 4] = Q[at : 4];
@@ -55,7 +55,7 @@ kernel memory(
   P[at + 6 : 3] = Q[at : 3];
   N[ramp<4>(at, 2)] = N[at : 4] + N[at + 8 : 4];
   i32x4 places = cast<i32x4>(I[at : 4]) & i32x4(15);
-  P[places] = Q[places + broadcast<4>(at)];
+  P[places + broadcast<4>(at)] = Q[places];
   P[at : 16] = max(P[at : 16], broadcast<16>(Q[at]));
 }
 """,
