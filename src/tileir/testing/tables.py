@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from tileir.testing.values import Array
 
+LONG: Final = 77
+"""Elements of vectors: more than any vector register holds, and no multiple of one."""
+
 _UNARY: Final = (
     *(f"{op.value}(A)" for op, info in OPS.items() if info.arity == 1),
     "recip(A)", "relu(A)", "sign(A)", "logical_not(A)", "quantize(A)", "reverse_grad(A, 1)",
@@ -44,7 +47,7 @@ _COMBINATIONS: Final = {
 def transfers() -> Iterator[Evaluated]:
     """Yield, for each dtype, programs that pass values in and out, some with no element and some with no axis."""
     for dtype in DType:
-        values = special(dtype)
+        values = np.resize(special(dtype), LONG)
         inputs = {"A": values, "B": values[:0], "C": np.asarray(values[-1])}
         yield Evaluated(f"transfers_{dtype.value}", "function (A, B, C) -> (R, S, T) { R = A; S = B; T = C; }", inputs)
 
@@ -53,14 +56,14 @@ def casts() -> Iterator[Evaluated]:
     """Yield, for each dtype, a program that casts it to all dtypes."""
     for dtype in DType:
         expressions = {f"R{other.value.upper()}": f"as_{other.value}(A)" for other in DType}
-        yield _program(f"casts_{dtype.value}", expressions, {"A": to_cast(dtype)})
+        yield _program(f"casts_{dtype.value}", expressions, {"A": np.resize(to_cast(dtype), LONG)})
 
 
 def promotions() -> Iterator[Evaluated]:
     """Yield, for each dtype, a program that adds it to, compares it with, and selects between it and all dtypes."""
     for dtype in DType:
-        inputs = {"A": small(dtype, 5, seed=1), "C": small(DType.I32, 5, seed=3)}
-        inputs.update({f"B{other.value.upper()}": small(other, 5, seed=2) for other in DType})
+        inputs = {"A": small(dtype, LONG, seed=1), "C": small(DType.I32, LONG, seed=3)}
+        inputs.update({f"B{other.value.upper()}": small(other, LONG, seed=2) for other in DType})
         expressions = {}
         for other in DType:
             name = other.value.upper()
@@ -75,7 +78,7 @@ def functions() -> Iterator[Evaluated]:
     for dtype in DType:
         values = special(dtype)
         for kind, texts, inputs in (
-            ("unary", _UNARY, {"A": values}),
+            ("unary", _UNARY, {"A": np.resize(values, LONG)}),
             ("binary", _BINARY, {"A": values[:, None], "B": values[None, :]}),
         ):
             expressions = {f"R{number}": text for number, text in enumerate(texts) if _is_legal(text, inputs)}
@@ -86,17 +89,17 @@ def functions() -> Iterator[Evaluated]:
 def contractions() -> Iterator[Evaluated]:
     """Yield, for each dtype, contractions; for i32 and f32 every aggregation with every combination."""
     for dtype in DType:
-        inputs = {"A": small(dtype, 4, 3, seed=1), "B": small(dtype, 3, 5, seed=2), "C": small(dtype, 4, 5, seed=3)}
+        inputs = {"A": small(dtype, 4, 5, seed=1), "B": small(dtype, 5, 37, seed=2), "C": small(dtype, 4, 37, seed=3)}
         every = dtype in (DType.I32, DType.F32)
         body, outputs = [], []
         for combination, text in _COMBINATIONS.items():
             for name, symbol in _AGGREGATIONS.items():
                 if every or (combination, name) in (("mul", "S"), ("none", "P"), ("add", "X"), ("cond", "N")):
-                    indices, sizes = ("i", "4") if combination == "none" else ("i, j", "4, 5")
+                    indices, sizes = ("i", "4") if combination == "none" else ("i, j", "4, 37")
                     outputs.append(f"{name}{combination.upper()}")
                     body.append(f"{outputs[-1]}[{indices} : {sizes}] = {symbol}({text});")
         outputs.append("T")
-        body.append("T[j, i : 5, 4] = =(C[i, j]);")
+        body.append("T[j, i : 37, 4] = =(C[i, j]);")
         text = f"function ({', '.join(inputs)}) -> ({', '.join(outputs)}) {{ {' '.join(body)} }}"
         yield Evaluated(f"contractions_{dtype.value}", text, inputs)
 
