@@ -73,6 +73,23 @@ def promotions() -> Iterator[Evaluated]:
         yield _program(f"promotions_{dtype.value}", expressions, inputs)
 
 
+def lanes() -> Iterator[Evaluated]:
+    """Yield, for each narrow dtype, a program that meets each of them alone, in a kernel of many lanes.
+
+    Vectors differ in length, since what has one shape may become one kernel, in which the widest dtype decides.
+    """
+    narrow = [dtype for dtype in DType if dtype.bits <= 16]
+    for dtype in narrow:
+        inputs, expressions = {}, {}
+        for number, other in enumerate(narrow):
+            inputs[f"A{number}"] = small(dtype, LONG + number, seed=number)
+            inputs[f"B{number}"] = small(other, LONG + number, seed=number + 20)
+            expressions[f"S{number}"] = f"A{number} + B{number}"
+            expressions[f"D{number}"] = f"A{number} != B{number}"
+            expressions[f"W{number}"] = f"A{number} < 1 ? B{number} : A{number}"
+        yield _program(f"lanes_{dtype.value}", expressions, inputs)
+
+
 def functions() -> Iterator[Evaluated]:
     """Yield, for each dtype, all functions of one argument at special values, and of two at all pairs of them."""
     for dtype in DType:
@@ -137,6 +154,6 @@ def _bound(expression: str, dtype: DType) -> float:
     return bound(operation, DType.F64 if dtype.bits == 64 else DType.F32)
 
 
-DTYPE_PROGRAMS: Final = (*transfers(), *casts(), *promotions())
+DTYPE_PROGRAMS: Final = (*transfers(), *casts(), *promotions(), *lanes())
 FUNCTION_PROGRAMS: Final = tuple(functions())
 CONTRACTION_PROGRAMS: Final = tuple(contractions())
