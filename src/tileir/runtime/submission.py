@@ -102,10 +102,11 @@ class SubmittingWorkspace:
             waits += [arrived[buffer] for buffer in step.reads_first if buffer in arrived]
             launched.append(self._launch(number, step, memory, in_place, waits if step.after else [*waits, *after]))
             submitted.append(launched[-1])
-        ends = [launched[number] for number in self._layout.ends]
+        ends: list[Event] = []  # what comes last comes first: whoever waits for it has mostly waited for the others
         for number, array in leaving:
             ends.append(executor.copy(memory[number], array, [launched[step] for step in self._layout.writers[number]]))
             submitted.append(ends[-1])
+        ends += [launched[number] for number in self._layout.ends]
         return ends + list(arrived.values())
 
     def _enter(self, slot: Slot, array: Array, memory: list[Any], in_place: set[int]) -> bool:
