@@ -15,6 +15,7 @@ from tileir_opencl.faults import OUT_OF_MEMORY, refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tileir.runtime.events import Failure
     from tileir.runtime.interface import Event
 
     Enqueue: TypeAlias = Callable[[list[cl.Event] | None], cl.Event]
@@ -81,9 +82,7 @@ class Commands:
         if after:
             own, others, failure = sorted_out(after, self.context)
             if failure is not None:
-                failed = PendingEvent()
-                failed.fail(failure)
-                return failed
+                return _failed(failure)
             if reads_at_once:
                 others.extend(own)
             if others:
@@ -95,6 +94,9 @@ class Commands:
         try:
             native = enqueue(wait_for)
         except cl.Error as error:
+            failures = [event.failure for event in own if event.failure is not None]
+            if failures:  # some drivers take no commands that wait for these
+                return _failed(failures[0])
             native = self._tried_again(enqueue, wait_for, what, error)
         event = OpenCLEvent(native, self, tuple(own), held)
         self._in_flight.add(event)
@@ -156,6 +158,12 @@ class Commands:
 
         when_all(others, start)
         return pending
+
+
+def _failed(failure: Failure) -> PendingEvent:
+    event = PendingEvent()
+    event.fail(failure)
+    return event
 
 
 def _follow(event: Event, pending: PendingEvent) -> None:

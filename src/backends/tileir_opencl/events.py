@@ -73,6 +73,11 @@ class OpenCLEvent:
         return self.ended()
 
     @property
+    def failure(self) -> Failure | None:
+        """What it failed with; None where it completed, or has not ended."""
+        return self._failure if self.ended() else None
+
+    @property
     def duration(self) -> float | None:
         """Seconds that the device was busy; None before completion or where the driver does not measure."""
         if not self.done or self._failure is not None:
@@ -130,6 +135,9 @@ class OpenCLEvent:
         if status < COMPLETE:
             for event in sorted(self._unsettled_past(), key=lambda event: event._number):
                 event._finish(_status(event.native))
+        elif status == COMPLETE:
+            for event in self._unsettled_past():
+                event._finish(COMPLETE)  # it has completed, or this could not have; to ask the driver takes longer
         self._finish(status)
 
     def _finish(self, status: int) -> None:
@@ -195,7 +203,7 @@ _parents: Final[list[OpenCLEvent]] = []
 def sorted_out(after: Sequence[Event], context: cl.Context) -> tuple[list[OpenCLEvent], list[Event], Failure | None]:
     """Part events into those that the driver can wait for and those of others, and find one that has failed.
 
-    Completed ones are left out.
+    Those that have completed are left out. One that has failed must not reach the driver: PoCL waits for it for ever.
     """
     own: list[OpenCLEvent] = []
     others: list[Event] = []
@@ -203,12 +211,11 @@ def sorted_out(after: Sequence[Event], context: cl.Context) -> tuple[list[OpenCL
         if isinstance(event, OpenCLEvent) and event.queue.context is context:
             if not event.ended():
                 own.append(event)
-                continue
+            elif event.failure is not None:
+                return [], [], event.failure
         elif not event.done:
             others.append(event)
-            continue
-        failure = failure_of(event)
-        if failure is not None:
+        elif (failure := failure_of(event)) is not None:
             return [], [], failure
     return own, others, None
 
