@@ -90,3 +90,20 @@ def test_the_device_begins_though_nobody_looks(commands: Commands) -> None:
     for _ in range(3 * BATCH):
         commands.submit(failing(commands, 0, 0), None, (), "a marker")
     commands.finish()
+
+
+def test_a_command_that_is_refused_for_what_it_waits_for_fails_with_that(commands: Commands) -> None:
+    native = cl.UserEvent(commands.context)
+    first = commands.submit(lambda _: cl.enqueue_marker(commands.native, [native]), None, (), "a marker")
+
+    def refuse(wait_for: list[cl.Event] | None) -> cl.Event:
+        assert wait_for
+        native.set_status(cl.status_code.OUT_OF_RESOURCES)
+        raise cl.RuntimeError(_ErrorRecord("", cl.status_code.EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, "clEnqueue"))
+
+    event = commands.submit(refuse, None, [first], "another marker")
+    with pytest.raises(BackendError, match="failed while it worked") as caught:
+        event.wait()
+    with pytest.raises(BackendError) as original:
+        first.wait()
+    assert caught.value is original.value
