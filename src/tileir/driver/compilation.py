@@ -16,7 +16,6 @@ from tileir.core.codec import from_json, to_json
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, TileError
 from tileir.driver.compiler import Stages, compile_stages
-from tileir.passes.catalog import PASSES
 from tileir.passes.pipeline import to_text as pipeline_text
 from tileir.runtime.disk_cache import cache_log, digest_of
 from tileir.runtime.source_digest import source_digest
@@ -56,6 +55,8 @@ class Request:
 
     def key(self) -> str | None:
         """Return what equal requests share, in all processes; None where that cannot be told."""
+        from tileir.passes.catalog import PASSES  # it loads all passes
+
         sources = source_digest("tileir")
         if sources is None or not set(map(type, self.passes)) <= set(PASSES):  # the code of strangers has no digest
             return None

@@ -9,7 +9,6 @@ import attrs
 from tileir.core.collection import collection_paused
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.passes.base import run
-from tileir.passes.catalog import pipeline_for, resolve_pipeline
 from tileir.semtree.in_place import reuse_in_place
 from tileir.semtree.lowering import lower as lower_to_semtree
 from tileir.semtree.sharing import share_kernels
@@ -94,6 +93,8 @@ def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pa
     Raises:
         TileError: The text is no pipeline.
     """
+    from tileir.passes.catalog import pipeline_for, resolve_pipeline  # it loads all passes, a third of the import
+
     if passes is None:
         return pipeline_for(target)
     return resolve_pipeline(passes, target) if isinstance(passes, str) else passes
