@@ -54,6 +54,43 @@ def test_launches_are_bound_once() -> None:
     assert device.bound == ["add", "mul", "add"]
 
 
+@attrs.define(eq=False)
+class BatchingDevice(DistantDevice):
+    batches: bool = True
+    runs: list[int] = attrs.field(factory=list)
+
+    def run_batch(self, inputs: Sequence[Any], launches: Sequence[Any], outputs: Sequence[Any]) -> None:
+        self.runs.append(len(launches))
+        for array, memory in inputs:
+            self.copy(array, memory).wait()
+        for launch in launches:
+            launch.launch()
+        for memory, array in outputs:
+            self.copy(memory, array).wait()
+
+
+@pytest.mark.parametrize("batches", [True, False])
+def test_later_runs_of_a_chain_are_one_call_of_a_device_that_offers_it(batches: bool) -> None:
+    device = BatchingDevice(batches=batches)
+    plan = plan_of(program(), device)
+    for seed in range(4):
+        x, y, out = operands(seed)
+        plan.run([x, y], [out])
+        np.testing.assert_array_equal(out, expected(x, y))
+    assert device.runs == ([3, 3, 3] if batches else [])
+    assert device.bound == ["add", "mul", "add"]
+
+
+def test_branches_are_never_run_as_a_batch() -> None:
+    device = BatchingDevice()
+    plan = plan_of(branches(), device)
+    for seed in range(3):
+        x, y, out = operands(seed)
+        plan.run([x, y], [out])
+        np.testing.assert_array_equal(out, (x + x) * (y + y))
+    assert device.runs == []
+
+
 def test_runs_at_one_time_have_memory_of_their_own() -> None:
     gate = PendingEvent()
     device = DistantDevice(gates=[gate])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
@@ -122,5 +124,10 @@ class OpenCLCompiler:
         return Part(kernels, source, future.result)
 
     def _program(self, source: str, binary: bytes) -> NativeProgram:
-        saved = loaded(self._context, binary, self.build_options) if binary else None
-        return built(self._context, source, self.build_options) if saved is None else saved
+        with _one_at_a_time if self._entry.found.simulated else nullcontext():
+            saved = loaded(self._context, binary, self.build_options) if binary else None
+            return built(self._context, source, self.build_options) if saved is None else saved
+
+
+_one_at_a_time: Final = threading.Lock()
+"""Oclgrind crashes where two threads build programs."""

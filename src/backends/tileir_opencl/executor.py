@@ -12,6 +12,7 @@ import pyopencl as cl
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
 from tileir.runtime.events import Scheduler
+from tileir_opencl.batch import run_batch
 from tileir_opencl.buffers import OpenCLBuffer, PartialBuffer, PooledBuffer, SharedBuffer
 from tileir_opencl.capabilities import LEAST_ALIGNMENT, base_alignment
 from tileir_opencl.commands import Commands
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.runtime.interface import DeviceInfo, Event, Options
+    from tileir_opencl.kernels import BoundOpenCLKernel
     from tileir_opencl.library import OpenCLLibrary
 
 IN_PLACE: Final = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
@@ -41,6 +43,7 @@ class OpenCLExecutor:
         asynchronous: Launches and copies only submit work.
         part_alignment: What the offset of each part of a buffer is a multiple of.
         shares: Whether the device works on the host's memory in place.
+        batches: Whether it does not, so that :meth:`run_batch` saves time.
 
     """
 
@@ -51,8 +54,13 @@ class OpenCLExecutor:
     part_alignment: int
     shares: bool
     asynchronous: bool = attrs.field(default=True, init=False)
+    batches: bool = attrs.field(init=False)
     _scheduler: Scheduler = attrs.field(factory=lambda: Scheduler("tileir-opencl"), init=False, repr=False)
     _closed: bool = attrs.field(default=False, init=False)
+
+    @batches.default
+    def _has_memory_of_its_own(self) -> bool:
+        return not self.shares
 
     @classmethod
     def of(cls, device: DeviceInfo, options: Options) -> OpenCLExecutor:
@@ -149,6 +157,21 @@ class OpenCLExecutor:
             return self._scheduler.submit(partial(copy_by_host, read, write, count), after)
         # NVIDIA's driver 580 reads small arrays when it is told of a copy, whatever that waits for.
         return self.commands.submit(enqueue, (read, write), after, "a copy", reads_at_once=isinstance(read, np.ndarray))
+
+    def run_batch(
+        self,
+        inputs: Sequence[tuple[np.ndarray[Any, Any], OpenCLBuffer]],
+        launches: Sequence[BoundOpenCLKernel],
+        outputs: Sequence[tuple[OpenCLBuffer, np.ndarray[Any, Any]]],
+    ) -> None:
+        """Copy arrays in, launch one kernel after the other, copy results out, and return when all is done.
+
+        Raises:
+            BackendError: TIL708, TIL804 or TIL808, the driver refuses; TIL807, the executor was closed.
+
+        """
+        self.check_open()
+        run_batch(self.commands.native, inputs, launches, outputs)
 
     def close(self) -> None:
         """Wait for all work and give memory back; in a forked child both are the parent's affair."""

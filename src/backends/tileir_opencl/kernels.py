@@ -132,13 +132,14 @@ class BoundOpenCLKernel:
 
     def run(self, after: Sequence[Event] = ()) -> Event:
         """Do what :meth:`OpenCLKernel.run` does."""
-        return self._commands.submit(self._enqueue, self._held, after, self._symbol)
+        return self._commands.submit(self.enqueue, self._held, after, self._symbol)
 
     def launch(self) -> None:
         """Do what :meth:`OpenCLKernel.launch` does."""
         self.run().wait()
 
-    def _enqueue(self, wait_for: list[cl.Event] | None) -> cl.Event:
+    def enqueue(self, wait_for: list[cl.Event] | None) -> cl.Event:
+        """Put a launch into the queue."""
         return self._kernel.enqueue(self._handle, wait_for)
 
 

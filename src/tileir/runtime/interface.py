@@ -218,6 +218,36 @@ class SequencingExecutor(Protocol):
         ...
 
 
+@runtime_checkable
+class BatchingExecutor(Protocol):
+    """What an asynchronous executor may offer beyond :class:`Executor`: a whole program at less cost than by events.
+
+    Attributes:
+        batches: Whether that pays: not where the device works on arrays in place.
+
+    """
+
+    batches: bool
+
+    def run_batch(
+        self,
+        inputs: Sequence[tuple[np.ndarray[Any, Any], Any]],
+        launches: Sequence[Any],
+        outputs: Sequence[tuple[Any, np.ndarray[Any, Any]]],
+    ) -> None:
+        """Copy arrays in, launch bound kernels one after the other, copy results out, and return when all is done.
+
+        When it raises, too, the device uses none of the memory any more.
+
+        Args:
+            inputs: Contiguous arrays, and the buffers that they go to.
+            launches: What :meth:`BindingKernel.bind` gave.
+            outputs: Buffers, and the contiguous arrays that they go to.
+
+        """
+        ...
+
+
 @attrs.frozen
 class DeviceInfo:
     """One device that a back end can see."""

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tileir.runtime.events import all_ended
-from tileir.runtime.interface import BindingKernel
+from tileir.runtime.interface import BatchingExecutor, BindingKernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.runtime.arrays import Array
     from tileir.runtime.interface import BoundKernel, Event
+    from tileir.runtime.interface import Buffer as Memory
     from tileir.runtime.workspace import Layout, Slot, Step
 
 
@@ -40,6 +41,21 @@ class Submission:
         return sum(known) if len(known) == len(measured) else None
 
 
+@attrs.frozen(eq=False)
+class _Batch:
+    """A run as one call of the device: the staging memory of each array, and all launches in order."""
+
+    executor: BatchingExecutor
+    inputs: Sequence[Memory]
+    launches: Sequence[BoundKernel]
+    outputs: Sequence[Memory]
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Copy the inputs, launch, and copy the outputs."""
+        arriving = list(zip(inputs, self.inputs, strict=True))
+        self.executor.run_batch(arriving, self.launches, list(zip(self.outputs, outputs, strict=True)))
+
+
 @attrs.define(eq=False)
 class SubmittingWorkspace:
     """Temporaries, memory for arrays that the device cannot use in place, and launches bound to these.
@@ -54,6 +70,7 @@ class SubmittingWorkspace:
     nbytes: int
     _staging: dict[int, Any] = attrs.field(factory=dict, init=False)
     _bound: dict[int, BoundKernel] = attrs.field(factory=dict, init=False)
+    _batch: _Batch | None = attrs.field(default=None, init=False)
 
     @classmethod
     def of(cls, layout: Layout) -> SubmittingWorkspace:
@@ -62,6 +79,9 @@ class SubmittingWorkspace:
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Submit all launches, and return when the outputs are written."""
+        if self._batch is not None:
+            self._batch.run(inputs, outputs)
+            return
         submission = self.submit(inputs, outputs)
         try:
             for event in submission.ends:
@@ -69,6 +89,22 @@ class SubmittingWorkspace:
         except BaseException:
             all_ended(submission.commands).wait()  # others may still use the memory
             raise
+        self._batch = self._as_batch()
+
+    def _as_batch(self) -> _Batch | None:
+        """Return what the runs to come are, if all arrays are copied and all launches follow each other."""
+        layout, staging = self._layout, self._staging
+        slots = (*layout.inputs, *layout.outputs)
+        if not isinstance(layout.executor, BatchingExecutor) or not layout.executor.batches:
+            return None
+        if not all(step.after == ((number - 1,) if number else ()) for number, step in enumerate(layout.steps)):
+            return None
+        launches = [bound for _, bound in sorted(self._bound.items())]
+        copied = all(slot.number in staging and staging[slot.number].nbytes for slot in slots)
+        if len(launches) < len(layout.steps) or not copied:
+            return None
+        inputs, outputs = ([staging[slot.number] for slot in slots] for slots in (layout.inputs, layout.outputs))
+        return _Batch(layout.executor, inputs, launches, outputs)
 
     def submit(self, inputs: Sequence[Array], outputs: Sequence[Array], after: Sequence[Event] = ()) -> Submission:
         """Submit all copies and launches; until their end nobody else uses this object."""
