@@ -119,6 +119,17 @@ def test_devices_are_compared() -> None:
     assert "40 programs agree" in done.stdout
 
 
+def test_several_processes_share_the_comparison() -> None:
+    done = kit("--compare", "llvm", REFERENCE, "--programs", "15", "--jobs", "2")
+    assert done.returncode == 0, done.stdout
+    assert "7 programs agree" in done.stdout
+    assert "8 programs agree" in done.stdout
+
+
+def test_a_difference_in_one_part_is_a_difference() -> None:
+    assert kit("--compare", REFERENCE, "broken_backends:MAX", "--programs", "200", "--jobs", "2").returncode == 1
+
+
 def test_a_disagreement_is_reduced_and_can_be_run_again() -> None:
     done = kit("--compare", REFERENCE, "broken_backends:MAX", "--programs", "200")
     assert done.returncode == 1

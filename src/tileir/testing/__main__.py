@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the generated programs")
     parser.add_argument("--start", type=int, default=0, metavar="N", help="number of the first generated program")
     parser.add_argument("--batch", type=int, metavar="N", help="how many programs are compiled as one")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="how many processes compare programs")
     parser.epilog = "All other options are given to pytest, such as -x, -v or -k WORDS."
     chosen, options = parser.parse_known_args(arguments)
     if (chosen.name is None) == (chosen.compare is None):
@@ -42,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [area for area in chosen.areas if area not in AREAS]
     if unknown:
         parser.error(f"there is no area {unknown[0]!r}; the areas are {', '.join(AREAS)}")
-    return _run_kit(chosen, options) if chosen.compare is None else _compare(chosen)
+    if chosen.compare is None:
+        return _run_kit(chosen, options)
+    return _compare(chosen) if chosen.jobs <= 1 else _compare_in_parts(chosen)
 
 
 def _compare(chosen: argparse.Namespace) -> int:
@@ -58,6 +62,21 @@ def _compare(chosen: argparse.Namespace) -> int:
     programs, batch = (given or usual for given, usual in ((chosen.programs, PROGRAMS), (chosen.batch, BATCH)))
     comparison = Comparison(subjects, chosen.seed, chosen.start, programs, batch, say)
     return 0 if comparison.run() else 1
+
+
+def _compare_in_parts(chosen: argparse.Namespace) -> int:
+    """Compare a part of the programs in each of several processes."""
+    programs, jobs = chosen.programs or PROGRAMS, chosen.jobs
+    bounds = [chosen.start + programs * job // jobs for job in range(jobs + 1)]
+    common = ["--compare", *chosen.compare, "--seed", str(chosen.seed), "--batch", str(chosen.batch or BATCH)]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tileir.testing", *common, "--start", str(first), "--programs", str(end - first)]
+        )
+        for first, end in itertools.pairwise(bounds)
+        if end > first
+    ]
+    return max(process.wait() for process in running)
 
 
 def _run_kit(chosen: argparse.Namespace, options: Sequence[str]) -> int:
