@@ -11,10 +11,10 @@ import pytest
 
 from strategies.opencl_device import device
 from tileir.core.errors import BackendError
-from tileir.runtime.events import PendingEvent
+from tileir.runtime.events import PendingEvent, all_ended
 from tileir_opencl.commands import Commands
 from tileir_opencl.devices import device_of
-from tileir_opencl.events import OpenCLEvent, sorted_out, when_all
+from tileir_opencl.events import OpenCLEvent, sorted_out
 from tileir_opencl.process import context_of
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def test_callbacks_come_after_the_last_event(commands: Commands) -> None:
     native, own = by_user(commands)
     pending, others = PendingEvent(), OthersEvent()
     happened = threading.Event()
-    when_all([own, pending, others], happened.set)
+    all_ended([own, pending, others]).then(happened.set)
     completions: list[Callable[[], object]] = [
         lambda: native.set_status(cl.command_execution_status.COMPLETE),
         pending.complete,
@@ -124,7 +124,7 @@ def test_callbacks_come_after_the_last_event(commands: Commands) -> None:
         assert not happened.is_set()
         complete()
     assert happened.wait(20)
-    when_all([own, pending, others], happened.clear)
+    all_ended([own, pending, others]).then(happened.clear)
     assert not happened.is_set()
 
 

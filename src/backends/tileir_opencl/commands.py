@@ -8,8 +8,8 @@ import attrs
 import pyopencl as cl
 
 from tileir.core.forking import renew_in_children
-from tileir.runtime.events import PendingEvent, failure_of
-from tileir_opencl.events import InFlight, OpenCLEvent, sorted_out, when_all
+from tileir.runtime.events import PendingEvent, all_ended, failure_of
+from tileir_opencl.events import InFlight, OpenCLEvent, sorted_out
 from tileir_opencl.faults import OUT_OF_MEMORY, refused
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Commands:
                 return
             _follow(event, pending)
 
-        when_all(others, start)
+        all_ended(others).then(start)
         return pending
 
 
@@ -176,4 +176,4 @@ def _follow(event: Event, pending: PendingEvent) -> None:
         else:
             pending.fail(failure)
 
-    when_all([event], settle)
+    all_ended([event]).then(settle)

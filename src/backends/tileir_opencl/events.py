@@ -17,7 +17,7 @@ from tileir.runtime.events import Failure, failure_of
 from tileir_opencl.faults import failed_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from tileir.runtime.interface import Event
 
@@ -218,39 +218,6 @@ def sorted_out(after: Sequence[Event], context: cl.Context) -> tuple[list[OpenCL
         elif (failure := failure_of(event)) is not None:
             return [], [], failure
     return own, others, None
-
-
-def when_all(events: Iterable[Event], callback: Callable[[], None]) -> None:
-    """Call ``callback`` once all events have completed or failed, in the thread that completes the last one."""
-    waiting = tuple(events)
-    countdown = _Countdown(len(waiting) + 1, callback)
-    for event in waiting:
-        _notify(event, countdown)
-    countdown()
-
-
-@attrs.define(eq=False)
-class _Countdown:
-    count: int
-    callback: Callable[[], None]
-    lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-
-    def __call__(self) -> None:
-        with self.lock:
-            self.count -= 1
-            last = self.count == 0
-        if last:
-            self.callback()
-
-
-def _notify(event: Event, callback: Callable[[], None]) -> None:
-    then = getattr(event, "then", None)
-    if then is not None:
-        then(callback)
-    elif event.done:
-        callback()
-    else:
-        threading.Thread(target=_watch, args=(event, callback), name="tileir-watch", daemon=True).start()
 
 
 _waiting: Final = ThreadPoolExecutor(WAITING, "tileir-opencl-events")
