@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.semtree.layout import layout
 from tileir.semtree.threads import one_thread
 from tileir_llvm.emitter import symbol
-from tileir_llvm.layout import layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 
 from tileir.semtree.ir import Assign, Barrier, Declare, DeclareArray, For, If, LoopKind, Var
+from tileir.semtree.layout import ALIGNMENT
 from tileir.semtree.rewrite import expressions, statements, walk
 from tileir_llvm.conversions import integer
 from tileir_llvm.expressions import Cell, Environment, evaluate
-from tileir_llvm.layout import ALIGNMENT
 from tileir_llvm.memory import Place, store
 from tileir_llvm.spelling import memory_element, register
 from tileir_llvm.text import Value
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, KernelFunction, Stmt
-    from tileir_llvm.layout import Layout
+    from tileir.semtree.layout import Layout
 
 
 @attrs.define

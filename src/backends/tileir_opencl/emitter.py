@@ -29,12 +29,12 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
+from tileir.semtree.layout import layout
 from tileir.semtree.rewrite import expressions, kernel_names, statements, walk
 from tileir_opencl.expressions import Environment
 from tileir_opencl.facts import Fact
 from tileir_opencl.floats import FAST, NATIVE, SINGLE
 from tileir_opencl.lanes import split_lanes
-from tileir_opencl.layout import ALIGNMENT, layout
 from tileir_opencl.memory import Place
 from tileir_opencl.names import identifiers
 from tileir_opencl.spelling import HALVES, MEMORY
@@ -45,7 +45,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tileir.semtree.ir import Expr, KernelFunction, Param
+    from tileir.semtree.layout import Layout
     from tileir_opencl.features import Features
+
+ALIGNMENT: Final = 128
+"""Alignment in bytes of each group's scratch memory, and of every array in it: that of the widest vector."""
 
 _COLUMNS: Final = 120
 _AXES: Final = "xyz"
@@ -88,7 +92,12 @@ def symbol(number: int, kernel: KernelFunction) -> str:
 
 def scratch_bytes(kernel: KernelFunction) -> int:
     """Return how many bytes of scratch memory one group needs."""
-    return layout(kernel).nbytes
+    return _layout(kernel).scratch_bytes
+
+
+def _layout(kernel: KernelFunction) -> Layout:
+    """Place the scratch arrays; those of threads and groups are declared where they are used."""
+    return layout(kernel, alignment=ALIGNMENT, in_scratch=(Region.SCRATCH,), stack_bytes=None)
 
 
 def _roots(kernel: KernelFunction) -> Iterator[Expr]:
@@ -130,9 +139,9 @@ def _pragmas(dtypes: frozenset[DType], features: Features, *, fast_math: bool) -
 def _kernel(out: KernelText, kernel: KernelFunction, name: str) -> str:
     """Return one kernel function, with its comments above it."""
     spelt = identifiers(kernel_names(kernel), out.names)
-    places = layout(kernel)
+    places = _layout(kernel)
     params = [_param(param, spelt[param.name]) for param in kernel.params]
-    scratch = out.names.fresh("scratch") if places.nbytes else ""
+    scratch = out.names.fresh("scratch") if places.scratch_bytes else ""
     if scratch:
         params.append(f"__global uchar *restrict {scratch}")
     env = Environment(out)
@@ -210,7 +219,7 @@ def _shared_arrays(
 ) -> Mapping[DeclareArray, Place]:
     """Declare the arrays of the group at the top of the kernel, as the language demands."""
     places: dict[DeclareArray, Place] = {}
-    offsets = layout(kernel).offsets
+    offsets = _layout(kernel).offsets
     group = _group_number(kernel)
     for stmt in statements(kernel.body):
         if not isinstance(stmt, DeclareArray) or stmt.region is Region.PRIVATE or stmt in places:
@@ -219,7 +228,7 @@ def _shared_arrays(
         name = out.names.fresh(spelt[stmt.name]) if taken else spelt[stmt.name]
         if stmt in offsets:
             element = MEMORY[stmt.dtype]
-            start = f"{scratch} + {group} * {layout(kernel).nbytes}ul" if group else scratch
+            start = f"{scratch} + {group} * {scratch_bytes(kernel)}ul" if group else scratch
             start = f"({start} + {offsets[stmt]})" if offsets[stmt] else f"({start})" if group else start
             out.writer.line(f"__global {element} *restrict {name} = (__global {element} *){start};")
             places[stmt] = Place(name, "__global ", stmt.dtype, ALIGNMENT)

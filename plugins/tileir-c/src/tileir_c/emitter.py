@@ -2,7 +2,7 @@
 
 Every kernel becomes a static function of its arrays, in the order of its parameters, and of ``scratch``, ``begin`` and
 ``end``: it runs the groups ``begin`` to ``end`` (exclusive) of the grid in order, axis 0 fastest, and uses
-:attr:`tileir_c.layout.Layout.scratch_bytes` bytes at ``scratch`` that no other thread uses meanwhile.
+:attr:`tileir.semtree.layout.Layout.scratch_bytes` bytes at ``scratch`` that no other thread uses meanwhile.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tileir.core.names import NameScope
 from tileir.core.text import Writer
 from tileir.semtree.expansions import expand_kernel
 from tileir.semtree.ir import For, GridIndex, GridLevel, LoopKind, ParamAccess, Subscript
+from tileir.semtree.layout import layout
 from tileir.semtree.rewrite import (
     expressions,
     kernel_names,
@@ -30,7 +31,6 @@ from tileir_c.expressions import Environment
 from tileir_c.floats import NATIVE
 from tileir_c.identifiers import RESERVED, identifier, identifiers
 from tileir_c.lanes import roots
-from tileir_c.layout import layout
 from tileir_c.prelude import Prelude
 from tileir_c.spelling import MEMORY, VALUE
 from tileir_c.statements import Statements, assigned_variables

@@ -16,9 +16,9 @@ import numpy as np
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.runtime.events import Scheduler
 from tileir.runtime.mapping import map_host
+from tileir.semtree.layout import ALIGNMENT, aligned
 from tileir_c.compiler import entry
 from tileir_c.emitter import symbol
-from tileir_c.layout import ALIGNMENT, aligned
 from tileir_c.loader import Code, load_code
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class HostBuffer:
 
 
 def allocate(nbytes: int) -> HostBuffer:
-    """Return fresh memory with undefined content, aligned to :data:`tileir_c.layout.ALIGNMENT`."""
+    """Return fresh memory with undefined content, aligned to :data:`tileir.semtree.layout.ALIGNMENT`."""
     room = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -room.ctypes.data % ALIGNMENT
     return HostBuffer(room[start : start + nbytes])

@@ -9,10 +9,10 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.semtree.ir import Assign, Barrier, Const, Declare, DeclareArray, For, If, LoopKind, Reduce, Subscript, Var
+from tileir.semtree.layout import ALIGNMENT
 from tileir.semtree.rewrite import expressions, statements, trip_values, walk
 from tileir_c.expressions import bare, combine, element, shared, value
 from tileir_c.lanes import LaneGroup, lanes_of, last_mentions
-from tileir_c.layout import ALIGNMENT
 from tileir_c.offsets import LANE
 from tileir_c.spelling import MEMORY, VALUE, constant, unsigned
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from tileir.core.text import Writer
     from tileir.semtree.ir import Expr, KernelFunction, Stmt, Type
+    from tileir.semtree.layout import Layout
     from tileir_c.expressions import Environment
-    from tileir_c.layout import Layout
 
 
 @attrs.define

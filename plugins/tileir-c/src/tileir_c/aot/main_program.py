@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.core.text import Writer
+from tileir.semtree.layout import ALIGNMENT
 from tileir_c.aot.program import FLAGS
-from tileir_c.layout import ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,9 +12,9 @@ from tileir.core.names import NameScope
 from tileir.core.text import Writer
 from tileir.runtime.placement import place
 from tileir.semtree.ir import BufferRole
+from tileir.semtree.layout import ALIGNMENT, aligned
 from tileir_c.emitter import HEADER, comment_line, emit
 from tileir_c.identifiers import RESERVED, function_name, identifiers
-from tileir_c.layout import ALIGNMENT, aligned
 from tileir_c.spelling import MEMORY, constant
 
 if TYPE_CHECKING:

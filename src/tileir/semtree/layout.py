@@ -1,0 +1,75 @@
+"""Where the arrays of a kernel live: small private ones on the stack, others in the scratch memory of a group."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.semtree.ir import DeclareArray, Region
+from tileir.semtree.rewrite import statements
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from tileir.semtree.ir import KernelFunction
+
+ALIGNMENT: Final = 64
+"""Alignment in bytes of scratch memory and of every array in it; more would gain nothing on any processor."""
+
+STACK_BYTES: Final = 32 * 1024
+"""Private arrays beyond this sum are moved to scratch memory, for the stack of a thread may be small."""
+
+ON_PROCESSORS: Final = (Region.LOCAL, Region.SCRATCH)
+"""What is scratch memory where one thread does the work of a group."""
+
+
+@attrs.frozen
+class Layout:
+    """Offsets in bytes of the arrays in scratch memory, and how much of that a group needs.
+
+    Equal declarations share their place: names are unique along every chain of scopes, so equal ones
+    never live at the same time.
+    """
+
+    offsets: Mapping[DeclareArray, int]
+    scratch_bytes: int
+
+
+def layout(
+    kernel: KernelFunction,
+    *,
+    alignment: int = ALIGNMENT,
+    in_scratch: Collection[Region] = ON_PROCESSORS,
+    stack_bytes: int | None = STACK_BYTES,
+) -> Layout:
+    """Place the arrays that a kernel declares.
+
+    Args:
+        kernel: What declares them.
+        alignment: Of every array in scratch memory, in bytes.
+        in_scratch: Regions that are scratch memory.
+        stack_bytes: Private arrays beyond this sum are in scratch memory, too; None: none of them is.
+
+    """
+    offsets: dict[DeclareArray, int] = {}
+    on_stack: set[DeclareArray] = set()
+    stack = scratch = 0
+    for stmt in statements(kernel.body):
+        if not isinstance(stmt, DeclareArray) or stmt in on_stack or stmt in offsets:
+            continue
+        nbytes = stmt.size * stmt.dtype.itemsize
+        fits = stmt.region is Region.PRIVATE and (stack_bytes is None or stack + nbytes <= stack_bytes)
+        if fits:
+            stack += nbytes
+            on_stack.add(stmt)
+        elif stmt.region is Region.PRIVATE or stmt.region in in_scratch:
+            offsets[stmt] = scratch
+            scratch += aligned(nbytes, alignment)
+    return Layout(MappingProxyType(offsets), scratch)
+
+
+def aligned(nbytes: int, alignment: int = ALIGNMENT) -> int:
+    """Return the least multiple of ``alignment`` from ``nbytes`` on."""
+    return -(-nbytes // alignment) * alignment
