@@ -1,4 +1,4 @@
-"""What a back end may offer beyond the required protocols: bound kernels, parts of buffers, sequences, callbacks."""
+"""What a back end may offer beyond what it must: bound kernels, parts of buffers, sequences, batches, callbacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tileir.runtime.events import PendingEvent
-from tileir.runtime.interface import BindingKernel, PartingExecutor, SequencingExecutor
+from tileir.runtime.interface import BatchingExecutor, BindingKernel, PartingExecutor, SequencingExecutor
 from tileir.testing.gates import INCREMENT, BoomError, elsewhere, held, numbers
 
 if TYPE_CHECKING:
@@ -89,6 +89,18 @@ def test_a_sequence_runs_in_its_order(subject: Subject, increment: Kernel) -> No
             np.testing.assert_array_equal(target, numbers(start + 2))
         else:
             np.testing.assert_array_equal(target, 0)
+
+
+def test_a_batch_runs_in_its_order(subject: Subject, increment: Kernel) -> None:
+    executor = subject.executor
+    if not isinstance(executor, BatchingExecutor) or not isinstance(increment, BindingKernel):
+        pytest.skip("programs are not run as one piece of work")
+    there, back = subject.blank(numbers()), subject.blank(numbers())
+    launches = [increment.bind([back, there]), increment.bind([there, back])]
+    for start in (0, 10):
+        result = np.zeros_like(numbers())
+        executor.run_batch([(numbers(start), there)], launches, [(there, result)])
+        np.testing.assert_array_equal(result, numbers(start + 2))
 
 
 def test_callbacks_come_once_after_success_and_after_failure(subject: Subject, increment: Kernel) -> None:
