@@ -292,6 +292,15 @@ def test_files_that_writers_left_behind_go(cache: DiskCache) -> None:
 # For people
 
 
+def test_to_list_an_entry_is_not_to_use_it(cache: DiskCache) -> None:
+    keys = [digest_of(str(number)) for number in range(3)]
+    for number, key in enumerate(keys):
+        cache.put("library", key, {"a": b"x"}, {})
+        os.utime(_entry(cache, key), (1000 + number, 5000))  # systems that keep times lazily would do it on these
+    for _ in range(2):
+        assert [(entry.key, entry.used) for entry in cache.entries()] == [(keys[n], 1000 + n) for n in (2, 1, 0)]
+
+
 def test_entries_are_listed_the_last_used_first(cache: DiskCache) -> None:
     for number in range(3):
         key = digest_of(str(number))

@@ -165,7 +165,7 @@ class DiskCache:
             with folder.reading(name) as descriptor:
                 with open(descriptor, "rb", buffering=0, closefd=False) as file:
                     parts = decode(bytes.fromhex(key), file.readall())
-                _mark_used(descriptor)
+                _mark_used(descriptor, time.time_ns())
                 return parts
         except (BrokenEntryError, UntrustedError) as error:
             cache_log().warning("miss: %s is dropped: %s", name, error)
@@ -305,16 +305,17 @@ def _entry(folder: OpenDirectory, match: re.Match[str], status: os.stat_result) 
     try:
         with folder.reading(match.string) as descriptor:
             about = table_of(bytes.fromhex(key), os.read(descriptor, _TABLE_BYTES)).about
+            _mark_used(descriptor, status.st_atime_ns)  # to look is not to use, though some systems think so
     except (OSError, BrokenEntryError):
         about = {}
     return Entry(kind, key, status.st_size, status.st_mtime, status.st_atime, about)
 
 
-def _mark_used(descriptor: int) -> None:
+def _mark_used(descriptor: int, nanoseconds: int) -> None:
     """Set the time of access, which many systems do not keep by themselves."""
     if os.utime in os.supports_fd:
         try:
-            os.utime(descriptor, ns=(time.time_ns(), os.fstat(descriptor).st_mtime_ns))
+            os.utime(descriptor, ns=(nanoseconds, os.fstat(descriptor).st_mtime_ns))
         except OSError as error:  # a disk that cannot be written to
             cache_log().debug("time of access not set: %s", error)
 
