@@ -166,7 +166,7 @@ def test_threads_of_a_group_meet_at_barriers(case: KernelCase) -> None:
     check(case)
 
 
-@pytest.mark.skipif(OCLGRIND not in PLATFORMS, reason="Oclgrind is not installed; run tox -e oclgrind")
+@pytest.mark.skipif(OCLGRIND not in PLATFORMS, reason="Oclgrind is not installed; run tox -e simulator")
 @examples(25)
 @given(case=kernel_cases(threads=True))
 def test_the_simulator_agrees(case: KernelCase) -> None:
