@@ -75,6 +75,8 @@ _REPRESENTATIONS: Final = {
     "TIL541": "a pass that does not exist",
     "TIL542": "an option that a pass does not have",
     "TIL543": "a value that an option of a pass cannot take",
+    "TIL544": "a hardware model breaks a rule",
+    "TIL545": "a unit that a hardware model does not have",
     "TIL551": "a semtree kernel breaks a rule",
     "TIL552": "an expression of a kernel has operands of wrong types",
     "TIL553": "a kernel reads or writes outside an array",

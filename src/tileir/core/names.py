@@ -1,7 +1,8 @@
-"""Fresh, deterministic names."""
+"""Fresh, deterministic names; and the known name that somebody may have meant."""
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING
 
 import attrs
@@ -40,3 +41,10 @@ class NameScope:
         self._next[stem] = number + 1
         self._used.add(name)
         return name
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return what a message says of an unknown name: the known one that it resembles most, or else all of them."""
+    ordered = sorted(known)
+    matches = difflib.get_close_matches(name[:64], ordered, 1, 0.5)
+    return f"; did you mean {matches[0]}?" if matches else f"; known are {', '.join(ordered) or 'none'}"

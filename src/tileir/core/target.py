@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
 from tileir.core.dtype import DType
+
+if TYPE_CHECKING:
+    from tileir.core.hardware import HardwareModel
 
 
 @attrs.frozen
@@ -28,6 +33,8 @@ class Target:
             expansions of :mod:`tileir.semtree.expansions`.
         pipeline: The passes that programs get: a name of :data:`tileir.passes.catalog.PIPELINES`, or a pipeline's
             text.
+        hardware: What the device is made of, where its back end knows; :func:`tileir.core.generic_hardware.hardware_of`
+            otherwise guesses.
 
     """
 
@@ -45,6 +52,7 @@ class Target:
     index_dtype: DType = DType.I64
     native: tuple[str, ...] = ()
     pipeline: str = "cpu"
+    hardware: HardwareModel | None = None
 
     def lanes(self, dtype: DType) -> int:
         """Return how many elements of ``dtype`` fill a vector register; at least 1."""

@@ -6,7 +6,6 @@ pass takes follows from the annotations of its fields. Options at their defaults
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import types
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.errors import Diagnostic, ParseError, TileError
+from tileir.core.names import nearest
 from tileir.core.span import Source, Span
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _built(
     passes = []
     for request in requests:
         if (kind := kinds.get(request.name)) is None:
-            message = f"there is no pass {_shown(request.name)}{_nearest(request.name, kinds)}"
+            message = f"there is no pass {_shown(request.name)}{nearest(request.name, kinds)}"
             faults.append(Diagnostic("TIL541", message, request.span))
             continue
         before = len(faults)
@@ -163,7 +163,7 @@ def _arguments(request: _Request, options: Mapping[str, object], faults: list[Di
     arguments: dict[str, Option] = {}
     for setting in request.settings:
         if setting.name not in options:
-            message = f"pass {request.name} has no option {_shown(setting.name)}{_nearest(setting.name, options)}"
+            message = f"pass {request.name} has no option {_shown(setting.name)}{nearest(setting.name, options)}"
             faults.append(Diagnostic("TIL542", message, setting.name_span))
         elif setting.name in arguments:
             message = f"option {setting.name} of pass {request.name} is given twice; drop one"
@@ -202,11 +202,6 @@ def _described(hint: object) -> str:
     return {bool: "true or false", int: "an integer", float: "a number", str: "a text"}.get(
         typing.cast("type", hint), str(hint)
     )
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    matches = difflib.get_close_matches(name[:64], sorted(known), 1, 0.5)
-    return f"; did you mean {matches[0]}?" if matches else f"; known are {', '.join(sorted(known)) or 'none'}"
 
 
 def _shown(name: str) -> str:
