@@ -82,6 +82,21 @@ def map_kernels(program: Program, function: Callable[[Block], Block], reqs: Iter
     return expand_kernels(program, lambda kernel: (function(kernel),), reqs)
 
 
+def map_blocks(program: Program, function: Callable[[Block], Block], reqs: Iterable[str] = ()) -> Program:
+    """Apply ``function`` to the first blocks, on the way from each kernel inwards, that carry all tags of ``reqs``."""
+    wanted = tuple(reqs)
+
+    def apply(statement: Statement) -> tuple[Statement, ...]:
+        if not isinstance(statement, Block):
+            return (statement,)
+        if selected(statement, wanted):
+            return (function(statement),)
+        inner = rewritten(statement.statements, apply)
+        return (statement if inner is statement.statements else attrs.evolve(statement, statements=inner, deps=()),)
+
+    return with_kernels(program, rewritten(program.main.statements, apply))
+
+
 def expand_kernels(
     program: Program, function: Callable[[Block], tuple[Statement, ...]], reqs: Iterable[str] = ()
 ) -> Program:

@@ -22,6 +22,7 @@ from tileir.passes.scalarise import Scalarise
 from tileir.passes.schedule import power_of_two_below
 from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.stream_reduction import StreamReduction
+from tileir.passes.tensorise import Tensorise
 from tileir.passes.thread import Thread
 from tileir.passes.tile import Tile
 from tileir.passes.vectorise import Vectorise
@@ -49,6 +50,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Scalarise,
     SplitReduction,
     StreamReduction,
+    Tensorise,
     Thread,
     Tile,
     Vectorise,
