@@ -53,10 +53,17 @@ class Jit:
     options: Options | None
     _context: Context
     _names: tuple[str, ...]
+    _keys: frozenset[str] = attrs.field(init=False, repr=False)
     _latest: list[_Latest] = attrs.field(factory=list, init=False, repr=False)
+
+    @_keys.default
+    def _names_as_keys(self) -> frozenset[str]:
+        return frozenset(self._names)
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run on arrays; see :meth:`tileir.Executable.__call__`."""
+        if named and not arrays and named.keys() == self._keys:
+            arrays, named = tuple([named[name] for name in self._names]), {}
         if not named and self._latest:
             results = self._latest[0].call(arrays, out, self._context, self.options)
             if results is not None:
