@@ -13,6 +13,7 @@ from tileir.passes.base import Pass, run
 from tileir.passes.distribute import Distribute
 from tileir.passes.group_elementwise import GroupElementwise
 from tileir.passes.register_tile import RegisterTile
+from tileir.passes.separate import Separate
 from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.thread import Thread
@@ -36,6 +37,12 @@ SCHEDULES: dict[str, tuple[Pass, ...]] = {
         RegisterTile(vector_bytes=32, registers=32, cache_bytes=128, threads=2),
         VectoriseReduction(vector_bytes=32),
         Vectorise(vector_bytes=32, chunk=32),
+        Thread(),
+    ),
+    "inside": (
+        Accumulate(),
+        Separate(least=1, share=0, operations=0),
+        RegisterTile(vector_bytes=16, registers=16, cache_bytes=64, threads=4),
         Thread(),
     ),
     "split": (SplitReduction(parts=4, operations=1), Accumulate(), VectoriseReduction(vector_bytes=16), Thread()),

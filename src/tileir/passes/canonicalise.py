@@ -46,7 +46,7 @@ class Canonicalise:
         dense = frozenset(r.name for r in program.main.refinements if is_dense(r.shape))
 
         def canonical(kernel: Block) -> tuple[Block, ...]:
-            block = _simplified(kernel, {})
+            block = simplified(kernel)
             if block is None:
                 return ()
             if not _is_scheduled(block):
@@ -57,6 +57,11 @@ class Canonicalise:
             return (kernel if block == kernel else block,)
 
         return expand_kernels(program, canonical)
+
+
+def simplified(kernel: Block) -> Block | None:
+    """Return a kernel without indices of one value and constraints that always hold; None where it never runs."""
+    return _simplified(kernel, {})
 
 
 def _is_scheduled(block: Block) -> bool:

@@ -20,6 +20,7 @@ from tileir.passes.localise import Localise
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.scalarise import Scalarise
 from tileir.passes.schedule import power_of_two_below
+from tileir.passes.separate import Separate
 from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.tensorise import Tensorise
@@ -48,6 +49,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Localise,
     RegisterTile,
     Scalarise,
+    Separate,
     SplitReduction,
     StreamReduction,
     Tensorise,
@@ -84,6 +86,7 @@ def cpu(target: Target) -> tuple[Pass, ...]:
     return (
         SplitReduction(parts=4 * target.threads if target.threads > 1 else 1),
         *fused(target),
+        Separate(),
         StreamReduction(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes),
         RegisterTile(
             vector_bytes=target.vector_bytes,
