@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.kernels import stripe_program
+from tileir.core.dtype import DType
 from tileir.core.errors import TileError
+from tileir.passes.base import Named, Pass, label_of, run, unnamed
 from tileir.passes.pipeline import from_json, parse, to_json, to_text
 from tileir.stripe.ir import Program
 
@@ -16,6 +19,11 @@ from tileir.stripe.ir import Program
 def _positive(_: object, __: attrs.Attribute[int], value: int) -> None:
     if value < 1:
         raise ValueError("limit must be at least 1")
+
+
+def _positive_or_all(_: object, __: attrs.Attribute[int], value: int) -> None:
+    if value < 1 and value != -1:
+        raise ValueError("size must be at least 1, or -1 for all")
 
 
 @attrs.frozen
@@ -40,7 +48,34 @@ class Join:
         return program
 
 
-CATALOGUE = (Cut, Join)
+@attrs.frozen
+class Part:
+    name: str
+    size: int = attrs.field(default=-1, validator=_positive_or_all)
+    strides: tuple[int, ...] = ()
+    dtype: DType | None = None
+
+
+@attrs.frozen
+class Group:
+    parts: tuple[Part, ...] = ()
+    pair: tuple[str, int] = ("", 0)
+
+
+@attrs.frozen
+class Match:
+    name: ClassVar[str] = "match"
+    aliases: ClassVar[tuple[str, ...]] = ("compare",)
+    groups: tuple[Group, ...] = ()
+    main: Part = Part("main")
+    other: Part | None = None
+    mem_kib: float | None = None
+
+    def __call__(self, program: Program) -> Program:
+        return program
+
+
+CATALOGUE = (Cut, Join, Match)
 
 cuts = st.builds(
     Cut,
@@ -51,16 +86,37 @@ cuts = st.builds(
     sizes=st.lists(st.integers()).map(tuple),
     tags=st.lists(st.text() | st.sampled_from(["true", "nan", "kernel"])).map(tuple),
 )
-pipelines = st.lists(cuts | st.just(Join()), max_size=4).map(tuple)
+parts = st.builds(
+    Part,
+    name=st.text(max_size=3) | st.sampled_from(["none", "SRAM"]),
+    size=st.integers(1, 3) | st.just(-1),
+    strides=st.lists(st.integers(-1, 3), max_size=2).map(tuple),
+    dtype=st.none() | st.sampled_from(DType),
+)
+matches = st.builds(
+    Match,
+    groups=st.lists(
+        st.builds(
+            Group, parts=st.lists(parts, max_size=2).map(tuple), pair=st.tuples(st.text(max_size=2), st.integers())
+        ),
+        max_size=2,
+    ).map(tuple),
+    main=parts,
+    other=st.none() | parts,
+    mem_kib=st.none() | st.floats(allow_nan=False),
+)
+steps = cuts | st.just(Join()) | matches
+labels = st.sampled_from(["fuse_CONV_add", "loc", "cut"])
+pipelines = st.lists(steps | st.builds(Named, labels, steps), max_size=4).map(tuple)
 
 
 @given(pipelines)
-def test_parse_undoes_print(passes: tuple[Cut | Join, ...]) -> None:
+def test_parse_undoes_print(passes: tuple[Pass, ...]) -> None:
     assert parse(to_text(passes), CATALOGUE) == passes
 
 
 @given(pipelines)
-def test_json_round_trip(passes: tuple[Cut | Join, ...]) -> None:
+def test_json_round_trip(passes: tuple[Pass, ...]) -> None:
     assert from_json(to_json(passes), CATALOGUE) == passes
 
 
@@ -101,6 +157,13 @@ def test_an_empty_text_is_the_empty_pipeline() -> None:
         ("cut{limit}", [("TIL102", "}")]),
         ("cut{limit=}", [("TIL102", "}")]),
         ("cut{limit=3", [("TIL102", "")]),
+        ("a:", [("TIL102", "")]),
+        ("a:b:cut", [("TIL102", ":")]),
+        ("match{main={name=a,name=b}}", [("TIL542", "name")]),
+        ("match{main=" + "(" * 60, [("TIL103", "(")]),
+        ("match{groups=({parts=({name=a,size=0})})}", [("TIL543", "({parts=({name=a,size=0})})")]),
+        ("match{main={},other=3,mem_kib=x}", [("TIL543", "{}"), ("TIL543", "3"), ("TIL543", "x")]),
+        ("match{mem_kib=1,mem_KiB=2}", [("TIL542", "mem_KiB")]),
         ("cut{sizes=(1", [("TIL102", "")]),
         ("cut;join", [("TIL102", ";")]),
         ("7", [("TIL102", "7")]),
@@ -114,10 +177,66 @@ def test_faults_are_underlined(text: str, faults: list[tuple[str, str]]) -> None
     assert [(d.code, d.underlined) for d in caught.value.diagnostics] == faults
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{main=()}", "option main of pass match takes a record of name, size, strides, dtype"),
+        ("{main={size=1}}", "option main of pass match needs the field name"),
+        ("{other={name=1}}", "option other.name of pass match takes a text"),
+        ("{main={name=a,sise=1}}", "option main of pass match has no field sise; did you mean size?"),
+        ("{main={name=a,Name=b}}", "option main of pass match has field name twice; drop one"),
+        (
+            "{groups=({},{parts=({name=a,strides=(1,x)})})}",
+            "option groups[1].parts[0].strides[1] of pass match takes an integer",
+        ),
+        (
+            "{groups={parts={name=a,size=0}}}",
+            "option groups.parts of pass match is refused: size must be at least 1, or -1 for all",
+        ),
+        ("{groups={pair=(1,2,3)}}", "option groups.pair of pass match takes 2 items, not 3"),
+        ("{groups={pair=(a,b)}}", "option groups.pair[1] of pass match takes an integer"),
+        ("{main={name=a,dtype=f31}}", "option main.dtype of pass match takes one of bool, i8, i16, i32, i64, u8,"),
+        ("{mem_kib=(1,)}", "option mem_kib of pass match takes a number or none"),
+    ],
+)
+def test_faults_inside_of_values_are_told_with_their_place(text: str, message: str) -> None:
+    with pytest.raises(TileError) as caught:
+        parse(f"match{text}".replace(",)", ")"), CATALOGUE)
+    assert [(d.code, d.message[: len(message)]) for d in caught.value.diagnostics] == [("TIL543", message)]
+
+
+SLIDES = """// as on Stripe's slides
+[
+  { "name": "first", "compare": { "main": "SRAM", "mem_KiB": 64, // not all
+      "groups": [ { "parts": [ { "name": "i1", "size": 32, "strides": [-1] }, { "name": "c" } ] }, ] } },
+  { "join": {} },
+  { "name": "cut", "options": { "limit": 2 } },
+  { "name": "join" },
+]
+"""
+
+
+def test_the_form_of_the_slides_is_read() -> None:
+    groups = (Group((Part("i1", 32, (-1,)), Part("c"))),)
+    expected = (Named("first", Match(groups, Part("SRAM"), mem_kib=64.0)), Join(), Cut(limit=2), Join())
+    assert from_json(SLIDES, CATALOGUE) == expected
+    text = "first:match{groups=({parts=({name=i1,size=32,strides=(-1)},{name=c})}),main={name=SRAM},mem_kib=64.0}"
+    assert to_text(expected) == f"{text},join,cut{{limit=2}},join"
+
+
+def test_steps_have_the_name_that_they_are_given() -> None:
+    seen: list[str] = []
+    passes = parse("one: cut, two: join{}, cut", CATALOGUE)
+    run(passes, stripe_program("matmul"), dump=lambda name, _: seen.append(name))
+    assert seen == ["one", "two", "cut"]
+    assert [unnamed(step) for step in passes] == [Cut(), Join(), Cut()]
+    assert [label_of(step) for step in passes] == seen
+
+
 def test_the_nearest_name_is_offered() -> None:
     with pytest.raises(TileError, match=r"did you mean cut\?"):
         parse("cutt", CATALOGUE)
-    with pytest.raises(TileError, match="known are cut, join"):
+    with pytest.raises(TileError, match="known are compare, cut, join, match"):
         parse("zzz", CATALOGUE)
 
 
@@ -130,8 +249,14 @@ def test_the_nearest_name_is_offered() -> None:
         ("[1]", "TIL602"),
         ('[{"name": 1}]', "TIL602"),
         ('[{"name": "cut", "options": []}]', "TIL602"),
-        ('[{"name": "cut", "options": {"limit": {}}}]', "TIL602"),
+        ('[{"name": "cut", "options": {"limit": {}}}]', "TIL543"),
         ('[{"name": "cut", "extra": 1}]', "TIL602"),
+        ('[{"name": "cut", "extra": {}, "more": {}}]', "TIL602"),
+        ('[{"name": "a", "cutt": {}}]', "TIL541"),
+        ('[{"options": {}}]', "TIL602"),
+        ("[{}]", "TIL602"),
+        ('[{"name": "cut", "name": "cut"}]', "TIL602"),
+        ('[{"name": "cut", "options": {"limit": null}}]', "TIL543"),
         ('[{"name": "cutt"}]', "TIL541"),
         ('[{"name": "cut", "options": {"limti": 1}}]', "TIL542"),
         ('[{"name": "cut", "options": {"sizes": [[1]]}}]', "TIL543"),

@@ -16,6 +16,7 @@ from tileir.core.codec import from_json, to_json
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, TileError
 from tileir.driver.compiler import Stages, compile_stages
+from tileir.passes.base import unnamed
 from tileir.passes.pipeline import to_text as pipeline_text
 from tileir.runtime.disk_cache import cache_log, digest_of
 from tileir.runtime.source_digest import source_digest
@@ -58,7 +59,8 @@ class Request:
         from tileir.passes.catalog import PASSES  # it loads all passes
 
         sources = source_digest("tileir")
-        if sources is None or not set(map(type, self.passes)) <= set(PASSES):  # the code of strangers has no digest
+        kinds = {type(unnamed(step)) for step in self.passes}
+        if sources is None or not kinds <= set(PASSES):  # the code of strangers has no digest
             return None
         types = (f"{name}: {self.types[name]}" for name in sorted(self.types))
         try:

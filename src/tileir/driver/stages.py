@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.errors import BackendError, Diagnostic, fail
 from tileir.driver.compiler import compile_stages
 from tileir.driver.executable import compile_for
-from tileir.passes.base import run
+from tileir.passes.base import label_of, run, unnamed
 from tileir.passes.catalog import pipeline_for, resolve_pipeline
 from tileir.runtime.context import default_context
 from tileir.semtree.printer import to_text as semtree_text
@@ -54,9 +54,9 @@ def stage_text(
 def texts_after(
     function: Function, types: Mapping[str, TensorType], after: str, *, passes: str | None, device: str | None
 ) -> str:
-    """Return the Stripe program after each run of the pass called ``after``, or after every pass for :data:`ALL`.
+    """Return the Stripe program after each step or pass called ``after``, or after every one for :data:`ALL`.
 
-    A comment above each program has the number of the pass in the pipeline, from 1, and its name.
+    A comment above each program has the number of the step in the pipeline, from 1, and its name.
 
     Raises:
         TileError: TIL902 where types of inputs are missing, or where no such pass runs.
@@ -64,15 +64,15 @@ def texts_after(
     _need_types(function, types)
     target = default_context().device(device).target
     steps = pipeline_for(target) if passes is None else resolve_pipeline(passes, target)
-    names = list(dict.fromkeys(step.name for step in steps))
+    names = list(dict.fromkeys(name for step in steps for name in (label_of(step), unnamed(step).name)))
     if after not in (ALL, *names):
-        raise fail("TIL902", f"no pass {after!r} runs; write {ALL} or one of {', '.join(names) or 'none'}")
+        raise fail("TIL902", f"no pass {after[:64]!r} runs; write {ALL} or one of {', '.join(names) or 'none'}")
     numbers = count(1)
     parts: list[str] = []
 
     def dump(name: str, program: Program) -> None:
         number = next(numbers)
-        if after in (ALL, name):
+        if after in (ALL, name, unnamed(steps[number - 1]).name):
             parts.append(f"// {number}: {name}\n{stripe_text(program)}")
 
     run(steps, lower_to_stripe(simplify(infer(function, types))), dump=dump)

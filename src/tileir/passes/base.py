@@ -22,13 +22,39 @@ if TYPE_CHECKING:
 
 
 class Pass(Protocol):
-    """One step from Stripe to Stripe; an attrs class whose fields are its options, all with defaults."""
+    """One step from Stripe to Stripe; an attrs class whose fields are its options, all with defaults.
+
+    A class may have ``aliases: ClassVar[tuple[str, ...]]``, other names that pipelines may call it by.
+    """
 
     name: ClassVar[str]
 
     def __call__(self, program: Program) -> Program:
         """Return the rewritten program; the argument itself when nothing changed."""
         ...
+
+
+@attrs.frozen
+class Named:
+    """A pass as a step of a pipeline that has a name of its own."""
+
+    name: ClassVar[str] = "named"
+    label: str
+    step: Pass
+
+    def __call__(self, program: Program) -> Program:
+        """Apply the pass."""
+        return self.step(program)
+
+
+def unnamed(step: Pass) -> Pass:
+    """Return the pass of a step, without the name that the step may have."""
+    return step.step if isinstance(step, Named) else step
+
+
+def label_of(step: Pass) -> str:
+    """Return the name of a step: its own, or else that of its pass."""
+    return step.label if isinstance(step, Named) else step.name
 
 
 def at_least(least: int) -> Callable[[object, attrs.Attribute[int], int], None]:
@@ -54,7 +80,7 @@ def run(
         passes: What to apply, first to last.
         program: A valid program.
         verify: Whether to check the rules of Stripe before the first pass and after each.
-        dump: Called with the name of each pass and the program that it returned.
+        dump: Called with the name of each step and the program that it returned.
 
     Raises:
         VerifyError: The program was not valid, or a pass broke it; a note names the pass.
@@ -65,10 +91,10 @@ def run(
     for step in passes:
         after = step(program)
         if verify and after is not program:
-            verify_program(after, step.name, since=program)
+            verify_program(after, label_of(step), since=program)
         program = after
         if dump is not None:
-            dump(step.name, program)
+            dump(label_of(step), program)
     return program
 
 

@@ -177,7 +177,7 @@ def resolve_pipeline(text: str, target: Target) -> tuple[Pass, ...]:
     """
     if (named := PIPELINES.get(text.strip())) is not None:
         return named(target)
-    return load_pipeline(text) if text.lstrip().startswith("[") else parse_pipeline(text)
+    return load_pipeline(text) if text.lstrip().startswith(("[", "//")) else parse_pipeline(text)
 
 
 def load_pipeline(text: str) -> tuple[Pass, ...]:

@@ -30,6 +30,7 @@ class Localise:
     """
 
     name: ClassVar[str] = "localise"
+    aliases: ClassVar[tuple[str, ...]] = ("localize",)
     reqs: tuple[str, ...] = ()
 
     def __call__(self, program: Program) -> Program:

@@ -28,6 +28,7 @@ class Scalarise:
     """
 
     name: ClassVar[str] = "scalarise"
+    aliases: ClassVar[tuple[str, ...]] = ("scalarize",)
     reqs: tuple[str, ...] = ()
 
     def __call__(self, program: Program) -> Program:
