@@ -17,6 +17,8 @@ from tileir.passes.group_reduction import GroupReduction
 from tileir.passes.group_transpose import GroupTranspose
 from tileir.passes.inline import Inline
 from tileir.passes.localise import Localise
+from tileir.passes.order_loops import OrderLoops
+from tileir.passes.reduce_constraints import ReduceConstraints
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.scalarise import Scalarise
 from tileir.passes.schedule import power_of_two_below
@@ -47,6 +49,8 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     GroupTranspose,
     Inline,
     Localise,
+    OrderLoops,
+    ReduceConstraints,
     RegisterTile,
     Scalarise,
     Separate,
