@@ -35,7 +35,7 @@ STRUCTURAL: tuple[Pass, ...] = (
     DeadCode(),
     Fuse(),
     Fuse(max_reductions=3),
-    Fuse(siblings=False, max_refinements=3),
+    Fuse(siblings=False, max_refs=3),
     Inline(),
     Localise(),
     Scalarise(),

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
@@ -13,7 +14,7 @@ from tileir.core.ops import Aggregation, Combination, Op
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
 from tileir.passes.catalog import parse_pipeline
-from tileir.passes.fuse import Fuse
+from tileir.passes.fuse import Fuse, Fusion
 from tileir.passes.localise import Localise
 from tileir.passes.scalarise import Scalarise
 from tileir.poly.affine import Affine
@@ -178,7 +179,7 @@ def test_limits_are_kept() -> None:
     assert len(names(fused(chain, inputs, "a9", fuse=Fuse(max_statements=3)))) == 3
     pairs = [binary(f"b{n + 1}", f"b{n}", f"x{n}") for n in range(9)]
     inputs = {"b0": (4, 8)} | {f"x{n}": (4, 8) for n in range(9)}
-    after = fused(pairs, inputs, "b9", fuse=Fuse(max_refinements=4))
+    after = fused(pairs, inputs, "b9", fuse=Fuse(max_refs=4))
     assert all(len({r.source for r in kernel.refinements}) <= 7 for kernel in after.main.blocks)
     assert len(names(after)) == 5
 
@@ -258,6 +259,25 @@ def test_long_chains_take_time_in_proportion(count: int) -> None:
 @examples(60)
 def test_meaning_stays(options: Fuse, program: Program) -> None:
     assert_same_meaning(program, run((Accumulate(), options), program))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Fusion(),
+        Fusion(rows=True, least_row=2),
+        Fusion(siblings=False, no_constraints=True, inner_remove_set=("eltwise",), a_inner_set=("a",)),
+        Fusion(output_match=True, no_inner=True),
+    ],
+    ids=str,
+)
+@given(program=programs(12), flat=st.booleans())
+@examples(60)
+def test_meaning_stays_where_indices_are_shared(options: Fusion, program: Program, flat: bool) -> None:
+    before = () if flat else (Accumulate(),)
+    inside = Fuse(parent_reqs=("fused",))
+    after = run((*before, options, inside, Localise(), Scalarise()), program)
+    assert_same_meaning(program, after)
 
 
 def test_limits_must_be_positive() -> None:

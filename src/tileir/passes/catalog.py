@@ -10,7 +10,7 @@ from tileir.passes.accumulate import Accumulate
 from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.dead_code import DeadCode
 from tileir.passes.distribute import Distribute
-from tileir.passes.fuse import Fuse
+from tileir.passes.fuse import Fuse, Fusion
 from tileir.passes.group_contraction import GroupContraction
 from tileir.passes.group_elementwise import GroupElementwise
 from tileir.passes.group_reduction import GroupReduction
@@ -43,6 +43,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     DeadCode,
     Distribute,
     Fuse,
+    Fusion,
     GroupContraction,
     GroupElementwise,
     GroupReduction,

@@ -10,7 +10,9 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.fusion_sink import covered, is_direct, sunk
 from tileir.passes.reindex import reindexed, renamed
+from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
     Block,
     Constant,
@@ -27,11 +29,12 @@ from tileir.stripe.ir import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tileir.poly.affine import Affine
-    from tileir.stripe.ir import Refinement, Statement
+    from tileir.stripe.ir import Refinement, Statement, TensorShape
 
 Place: TypeAlias = tuple[str, "Affine"]
 """A source, and the address in it of an element."""
+
+_Seen: TypeAlias = "Place | tuple[str, tuple[Affine, ...], TensorShape]"
 
 _LONGEST_NAME = 80
 
@@ -72,7 +75,8 @@ class FusionGroup:
     reductions: int = attrs.field(init=False)
     _nested: list[Block] = attrs.field(init=False)
     _places: dict[str, Place | None] = attrs.field(init=False)
-    _elements: dict[Place, str] = attrs.field(init=False)
+    _known: dict[_Seen, str] = attrs.field(init=False)
+    _partial: set[str] = attrs.field(factory=set, init=False)
     _by_root: dict[str, list[str]] = attrs.field(init=False)
     _scalars: NameScope = attrs.field(init=False)
     _names: NameScope = attrs.field(init=False)
@@ -85,6 +89,7 @@ class FusionGroup:
         """Return the group of a single kernel; ``roots`` are the allocations behind the views of ``main``."""
         group = cls(position, block, {r.name: r for r in block.refinements}, list(block.statements), roots)
         group.touched.update(group.written | group.read)
+        group._partial.update(name for name, place in group._places.items() if place is None)
         return group
 
     def _index(self) -> None:
@@ -95,7 +100,7 @@ class FusionGroup:
         self.computations = sum(not isinstance(s, Load | Store | Constant) for s in self.statements)
         self._scalars = NameScope.of(filter(None, map(scalar_output, self.statements)))
         self._names = NameScope.of(self.views)
-        self._places, self._elements, self._by_root = {}, {}, {}
+        self._places, self._known, self._by_root = {}, {}, {}
         self._nested = [s for s in self.statements if isinstance(s, Block)]
         self.written, self.read, self.layouts = set(), set(), set()
         for refinement in self.views.values():
@@ -108,14 +113,16 @@ class FusionGroup:
             return
         self._by_root.setdefault(self.roots[refinement.source], []).append(name)
         self._count(refinement)
-        if place is not None:
-            self._elements.setdefault(place, name)
+        seen = _seen_by(refinement, place)
+        if seen is not None:
+            self._known.setdefault(seen, name)
 
     def _count(self, refinement: Refinement) -> None:
         if refinement.direction.writes:
             self.written.add(self.roots[refinement.source])
-            place = self._places[refinement.name]
-            self.layouts.add(None if place is None else place[1])
+            if not _merges_to_one(refinement):
+                place = self._places[refinement.name]
+                self.layouts.add(None if place is None else place[1])
         if refinement.direction.reads:
             self.read.add(self.roots[refinement.source])
 
@@ -133,6 +140,10 @@ class FusionGroup:
         """Return what each view of the tensor ``root`` shows; None where that is not one element to overwrite."""
         return [self._places[name] for name in self._by_root.get(root, ())]
 
+    def views_of(self, root: str) -> list[Refinement]:
+        """Return the views of the tensor ``root``."""
+        return [self.views[name] for name in self._by_root.get(root, ())]
+
     def head_touches(self, tensors: set[str]) -> bool:
         """Return whether statements up to the last nested block touch one of ``tensors``."""
         used: set[str] = set()
@@ -147,29 +158,53 @@ class FusionGroup:
 
     def body(self) -> Block:
         """Return the group as a block."""
-        if self.members == 1:
-            return self.block
+        return self.block if self.members == 1 else self._whole()
+
+    def reindex(self, indices: tuple[Index, ...], values: Mapping[str, Affine]) -> None:
+        """Let the group enumerate its points by other indices."""
+        self._become(reindexed(self._whole(), indices, values))
+
+    def sink(
+        self, shared: tuple[Index, ...], indices: tuple[Index, ...], tags: tuple[str, ...], gone: tuple[str, ...]
+    ) -> None:
+        """Let the group enumerate ``indices`` in place of those that it calls ``shared``, and the others inside.
+
+        ``tags`` are added to a block that this makes inside, ``gone`` taken from it.
+        """
+        values = {old.name: Affine.index(new.name) for old, new in zip(shared, indices, strict=True)}
+        names = NameScope.of(index.name for index in indices)
+        for name in self.nested_index_names():
+            names.add(name)
+        block, kept = self._whole(), frozenset(values)
+        fresh = {i.name: names.fresh(i.name) for i in block.indices if i.name not in kept}
+        rest = tuple(attrs.evolve(i, name=fresh.get(i.name, i.name)) for i in block.indices)
+        block = reindexed(block, rest, {old: Affine.index(new) for old, new in fresh.items() if old != new})
+        if is_direct(block, kept):
+            single = {name: Affine() for name in fresh.values()}
+            block = reindexed(block, shared, single)
+        else:
+            self._partial = {r.name for r in block.refinements} - covered(block, kept)
+            block = sunk(block, shared, tags, gone)
+        self._become(reindexed(block, indices, values))
+
+    def _whole(self) -> Block:
         return attrs.evolve(
             self.block, refinements=tuple(self.views.values()), statements=tuple(self.statements), deps=()
         )
 
-    def reindex(self, indices: tuple[Index, ...], values: Mapping[str, Affine]) -> None:
-        """Let the group enumerate its points by other indices."""
-        whole = attrs.evolve(
-            self.block, refinements=tuple(self.views.values()), statements=tuple(self.statements), deps=()
-        )
-        self.block = reindexed(whole, indices, values)
-        self.views = {r.name: r for r in self.block.refinements}
-        self.statements = list(self.block.statements)
+    def _become(self, block: Block) -> None:
+        self.block = block
+        self.views = {r.name: r for r in block.refinements}
+        self.statements = list(block.statements)
         self._index()
 
-    def absorb(self, other: FusionGroup, *, before: bool, tags: Iterable[str]) -> None:
+    def absorb(self, other: FusionGroup, *, before: bool, tags: Iterable[str], fresh: frozenset[str]) -> None:
         """Take in the statements of ``other``, which has the same indices and constraints.
 
         They come after all statements of this group, or with ``before`` before those that follow the last nested
-        block. Views of the same element become one.
+        block. Views of the same elements become one. ``fresh`` are tensors that hold nothing before the group.
         """
-        views = {name: self._adopt(view, other._places[name], before) for name, view in other.views.items()}
+        views = {name: self._adopt(view, other, before=before, fresh=fresh) for name, view in other.views.items()}
         scalars = {s: self._scalars.fresh(s) for s in filter(None, map(scalar_output, other.statements))}
         statements = [renamed(statement, scalars, views) for statement in other.statements]
         at = self.head if before else len(self.statements)
@@ -194,12 +229,16 @@ class FusionGroup:
             tags=Tags(tuple(sorted({**dict(other.tags.items), **dict(self.block.tags.items)}.items()))).add(*tags),
         )
 
-    def _adopt(self, view: Refinement, place: Place | None, before: bool) -> str:
-        """Return the name of a view of ``view``'s elements in this group; add one where there is none."""
-        if place is not None and (known := self._elements.get(place)) is not None:
+    def _adopt(self, view: Refinement, other: FusionGroup, *, before: bool, fresh: frozenset[str]) -> str:
+        """Return the name of a view of what ``view`` of ``other`` shows in this group; add one where there is none."""
+        place = other._places[view.name]
+        seen = _seen_by(view, place)
+        if seen is not None and (known := self._known.get(seen)) is not None:
             mine = self.views[known]
             first, second = (view, mine) if before else (mine, view)
-            direction = _in_sequence(first.direction, second.direction)
+            partial = view.name in other._partial if before else known in self._partial
+            whole = not partial or self.roots[view.source] in fresh
+            direction = _in_sequence(first.direction, second.direction, whole=whole)
             if direction is not mine.direction:
                 self.views[known] = attrs.evolve(mine, direction=direction)
                 self._count(self.views[known])
@@ -207,6 +246,8 @@ class FusionGroup:
         name = self._names.fresh(view.name)
         self.views[name] = view if name == view.name else attrs.evolve(view, name=name)
         self._register(self.views[name], place)
+        if view.name in other._partial:
+            self._partial.add(name)
         return name
 
 
@@ -217,12 +258,29 @@ def _place_of(view: Refinement) -> Place | None:
     return view.source, address(view)
 
 
-def _in_sequence(first: Direction, second: Direction) -> Direction:
-    """Return the direction of one view that is used as by ``first``, then as by ``second``."""
+def _seen_by(view: Refinement, place: Place | None) -> _Seen | None:
+    """Return what identifies all that a view shows; None for allocations, and for views that merge."""
+    if place is not None:
+        return place
+    if view.direction is Direction.NONE or view.aggregation not in (None, Aggregation.ASSIGN):
+        return None
+    return view.source, view.access, view.shape
+
+
+def _merges_to_one(view: Refinement) -> bool:
+    """Return whether all points of a block merge what they store into one element."""
+    return view.aggregation not in (None, Aggregation.ASSIGN) and all(access.is_constant for access in view.access)
+
+
+def _in_sequence(first: Direction, second: Direction, *, whole: bool) -> Direction:
+    """Return the direction of one view that is used as by ``first``, then as by ``second``.
+
+    ``whole`` tells whether the first one, if it only writes, writes all that the view shows that holds anything.
+    """
     if first is Direction.IN:
         return Direction.INOUT if second.writes else Direction.IN
     # What was written before is not content from outside.
-    return first
+    return first if whole or not second.reads else Direction.INOUT
 
 
 def _union(left: set[int], right: set[int]) -> set[int]:

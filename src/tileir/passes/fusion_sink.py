@@ -1,0 +1,143 @@
+"""Some indices of a block moved into a block inside it, so that it can share the others with another block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.ops import Aggregation
+from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import Block, Direction, Index, LoadIndex, Refinement, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def is_direct(block: Block, shared: Iterable[str]) -> bool:
+    """Return whether the statements of ``block`` can stand as they are in a block over the indices ``shared``."""
+    if block.constraints or any(_merges(r) for r in block.refinements if r.direction is not Direction.NONE):
+        return False
+    return all(i.range == 1 or i.name in shared for i in block.indices)
+
+
+def sunk(block: Block, shared: tuple[Index, ...], tags: tuple[str, ...], gone: tuple[str, ...]) -> Block:
+    """Return a block over ``shared``, in which another one runs over the rest of the indices and the statements.
+
+    Args:
+        block: A block whose indices start at 0; constraints of it go inside.
+        shared: Those of its indices that stay, in their new order.
+        tags: What the block inside gets beside those of ``block``.
+        gone: Tags of ``block`` that the block inside loses.
+
+    """
+    names = frozenset(index.name for index in shared)
+    rest = tuple(index for index in block.indices if index.name not in names)
+    ranges = {index.name: index.range for index in rest}
+    needed = _needed(block) & names
+    passed = tuple(Index(i.name, 1, Affine.index(i.name)) for i in shared if i.name in needed)
+    views = [r for r in block.refinements if r.direction is not Direction.NONE]
+    inner = attrs.evolve(
+        block,
+        indices=(*passed, *rest),
+        refinements=tuple(_inner_view(r, ranges) for r in block.refinements),
+        comments=(),
+        tags=block.tags.remove("kernel", *gone).add(*tags),
+        deps=(),
+    )
+    return attrs.evolve(
+        block,
+        indices=shared,
+        constraints=(),
+        refinements=tuple(_outer_view(r, ranges, names) for r in views),
+        statements=(inner,),
+        location=(),
+        deps=(),
+    )
+
+
+def covered(block: Block, shared: Iterable[str]) -> frozenset[str]:
+    """Return the views through which each point of ``shared`` surely writes every element that it sees."""
+    stored = {s.into for s in block.statements if isinstance(s, Store) and s.index is None}
+    ranges, names = known_ranges(block), frozenset(shared)
+    rest = {name: count for name, count in ranges.items() if name not in names}
+    found = []
+    for view in block.refinements:
+        if view.name in stored and is_element(view) and _sweeps(view, rest):
+            moving = {name for access in view.access for name in access.indices} | names
+            outer = {name: count for name, count in ranges.items() if name in moving}
+            inner = {name: count for name, count in ranges.items() if name not in moving}
+            if always_reached(block.constraints, outer, inner):
+                found.append(view.name)
+    return frozenset(found)
+
+
+def _sweeps(view: Refinement, ranges: Mapping[str, int]) -> bool:
+    """Return whether the indices in ``ranges`` take a view along axes of its own, without gaps."""
+    taken: list[str] = []
+    for access in view.access:
+        moving = [(name, c) for name, c in access.terms if ranges.get(name, 1) > 1]
+        if len(moving) > 1 or any(c != 1 for _, c in moving):
+            return False
+        taken.extend(name for name, _ in moving)
+    return len(taken) == len(set(taken))
+
+
+def owns(access: Affine, index: str, size: int) -> bool:
+    """Return whether an axis at ``access`` that shows ``size`` elements shows others for each value of ``index``."""
+    return access.indices == (index,) and abs(int(access.coefficient(index))) >= size
+
+
+def _merges(view: Refinement) -> bool:
+    return view.aggregation not in (None, Aggregation.ASSIGN)
+
+
+def _needed(block: Block) -> frozenset[str]:
+    """Return the indices of a block whose values its inside asks for, beside those of views."""
+    names = {name for constraint in block.constraints for name in constraint.indices}
+    names.update(name for device in block.location for unit in device.units for name in unit.indices)
+    for refinement in block.refinements:
+        names.update(n for device in refinement.location for unit in device.units for n in unit.indices)
+        names.update(() if refinement.cache_unit is None else refinement.cache_unit.indices)
+    for statement in block.statements:
+        if isinstance(statement, LoadIndex):
+            names.update(statement.affine.indices)
+        elif isinstance(statement, Block):
+            names.update(n for i in statement.indices if i.affine is not None for n in i.affine.indices)
+    return frozenset(names)
+
+
+def _part(access: Affine, ranges: Mapping[str, int]) -> Affine:
+    """Return the terms over the indices in ``ranges``, displaced so that the least value is 0."""
+    part = Affine.of({name: c for name, c in access.terms if name in ranges})
+    return part - part.bounds(ranges)[0]
+
+
+def _inner_view(view: Refinement, ranges: Mapping[str, int]) -> Refinement:
+    if view.direction is Direction.NONE:
+        return view
+    return attrs.evolve(view, source=view.name, access=tuple(_part(access, ranges) for access in view.access))
+
+
+def _outer_view(view: Refinement, ranges: Mapping[str, int], shared: frozenset[str]) -> Refinement:
+    """Return the view of all that the block inside touches from one point of ``shared``."""
+    parts = [_part(access, ranges) for access in view.access]
+    dims = tuple(
+        attrs.evolve(dim, size=dim.size + int(part.bounds(ranges)[1]))
+        for dim, part in zip(view.shape.dims, parts, strict=True)
+    )
+    access = tuple(whole - part for whole, part in zip(view.access, parts, strict=True))
+    kept = view.aggregation
+    if _merges(view) and all(any(owns(a, n, d.size) for a, d in zip(access, dims, strict=True)) for n in shared):
+        kept = None  # each element gets all its values from one point: they merge inside
+    return attrs.evolve(
+        view,
+        access=access,
+        shape=attrs.evolve(view.shape, dims=dims),
+        aggregation=kept,
+        location=view.location
+        if not any(n in ranges for d in view.location for u in d.units for n in u.indices)
+        else (),
+        cache_unit=None,
+    )
