@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.passes import pipeline
 from tileir.passes.accumulate import Accumulate
+from tileir.passes.autotile import Autotile
 from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.dead_code import DeadCode
 from tileir.passes.distribute import Distribute
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 PASSES: Final[tuple[type[Pass], ...]] = (
     Accumulate,
+    Autotile,
     Canonicalise,
     DeadCode,
     Distribute,

@@ -34,7 +34,7 @@ from tileir.stripe.lexer import Kind, Lexer
 from tileir.stripe.token_parser import MAX_SHOWN, LineError
 
 if TYPE_CHECKING:
-    from tileir.stripe.ir import Statement, Tags, TagValue
+    from tileir.stripe.ir import Location, Statement, Tags, TagValue
 
 MAX_DEPTH: Final = 200
 """Blocks nested deeper than this are refused."""
@@ -59,6 +59,12 @@ def parse_block(text: str, name: str = "<stripe>") -> Block:
     """Return the block that ``text`` describes; raises as :func:`parse`."""
     parser = _Parser(Lexer(Source(text, name)))
     return parser.finish(parser.block_text)
+
+
+def parse_location(text: str, name: str = "<location>") -> Location:
+    """Return the location that ``text`` describes, such as ``SRAM[0]/LOCAL``; raises as :func:`parse`."""
+    parser = _Parser(Lexer(Source(f"<{text}>" if text else "", name)))
+    return parser.finish(parser.location)
 
 
 @attrs.define
