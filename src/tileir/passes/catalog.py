@@ -19,6 +19,7 @@ from tileir.passes.group_transpose import GroupTranspose
 from tileir.passes.inline import Inline
 from tileir.passes.localise import Localise
 from tileir.passes.order_loops import OrderLoops
+from tileir.passes.pad import Pad
 from tileir.passes.reduce_constraints import ReduceConstraints
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.scalarise import Scalarise
@@ -53,6 +54,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Inline,
     Localise,
     OrderLoops,
+    Pad,
     ReduceConstraints,
     RegisterTile,
     Scalarise,
