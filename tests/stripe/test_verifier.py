@@ -236,7 +236,8 @@ def test_every_check_says_what_it_holds() -> None:
 
 def test_large_programs_are_verified() -> None:
     program = parse(GOOD)
-    kernels = program.main.statements * 10_000
+    many = enumerate(program.main.blocks * 10_000)
+    kernels = tuple(attrs.evolve(kernel, deps=(number - 1,) if number else ()) for number, kernel in many)
     main = attrs.evolve(program.main, statements=kernels)
     verify(attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,))))
 

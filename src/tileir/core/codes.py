@@ -71,6 +71,8 @@ _REPRESENTATIONS: Final = {
     "TIL510": "Stripe blocks are nested too deeply",
     "TIL511": "an access of a Stripe program is out of bounds",
     "TIL512": "a special of a Stripe block does not fit its views",
+    "TIL513": "the dependencies of a Stripe block leave two statements unordered that must not run at once",
+    "TIL514": "Stripe allocations that are in use at the same time are placed at the same bytes",
     "TIL531": "a typed function breaks a rule",
     "TIL541": "a pass that does not exist",
     "TIL542": "an option that a pass does not have",

@@ -10,6 +10,7 @@ from tileir.core.errors import Diagnostic, VerifyError
 from tileir.stripe.ir import Block, Direction, scalar_output
 from tileir.stripe.scope import Scope, scopes
 from tileir.stripe.verify_body import check_aggregations, check_directions, check_scalars, check_specials
+from tileir.stripe.verify_order import check_dependencies, check_order, check_placement
 from tileir.stripe.verify_views import check_access, check_bounds, check_sources
 
 if TYPE_CHECKING:
@@ -55,7 +56,11 @@ def diagnose_block(block: Block) -> tuple[Diagnostic, ...]:
 
 
 def _diagnose(block: Block, known: frozenset[int]) -> tuple[Diagnostic, ...]:
-    return tuple(chain.from_iterable(check(scope) for scope in scopes(block, MAX_DEPTH, known) for check in CHECKS))
+    inside = tuple(scopes(block, MAX_DEPTH, known))
+    found = tuple(chain.from_iterable(check(scope) for scope in inside for check in CHECKS))
+    if found:
+        return found
+    return tuple(chain.from_iterable(check(scope) for scope in inside for check in CHECKS_OF_LEGAL))
 
 
 def _shared_kernels(program: Program, since: Program | None) -> frozenset[int]:
@@ -214,15 +219,6 @@ def check_annotations(scope: Scope) -> Iterator[Diagnostic]:
             yield from _check_affine(scope, unit, what, scope.values, "the block")
 
 
-def check_dependencies(scope: Scope) -> Iterator[Diagnostic]:
-    """Dependencies name earlier statements of the same block."""
-    for number, statement in enumerate(scope.block.statements):
-        for dependency in statement.deps:
-            if not 0 <= dependency < number:
-                message = f"statement {number} of {scope.place} depends on {dependency}, which is not before it"
-                yield Diagnostic("TIL509", message)
-
-
 def _fault(message: str) -> Diagnostic:
     return Diagnostic("TIL501", message)
 
@@ -250,3 +246,6 @@ CHECKS: Final[tuple[Callable[[Scope], Iterator[Diagnostic]], ...]] = (
     check_scalars,
     check_specials,
 )
+
+CHECKS_OF_LEGAL: Final[tuple[Callable[[Scope], Iterator[Diagnostic]], ...]] = (check_order, check_placement)
+"""Checks that follow views and indices, which have to be legal for that."""
