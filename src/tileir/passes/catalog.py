@@ -9,6 +9,7 @@ from tileir.passes import pipeline
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.autotile import Autotile
 from tileir.passes.canonicalise import Canonicalise
+from tileir.passes.compute_deps import ComputeDeps
 from tileir.passes.dead_code import DeadCode
 from tileir.passes.distribute import Distribute
 from tileir.passes.fuse import Fuse, Fusion
@@ -18,6 +19,7 @@ from tileir.passes.group_reduction import GroupReduction
 from tileir.passes.group_transpose import GroupTranspose
 from tileir.passes.inline import Inline
 from tileir.passes.localise import Localise
+from tileir.passes.locate import LocateBlock, LocateInnerBlock, LocateMemory, RewriteLocations
 from tileir.passes.order_loops import OrderLoops
 from tileir.passes.pad import Pad
 from tileir.passes.reduce_constraints import ReduceConstraints
@@ -43,6 +45,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Accumulate,
     Autotile,
     Canonicalise,
+    ComputeDeps,
     DeadCode,
     Distribute,
     Fuse,
@@ -53,10 +56,14 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     GroupTranspose,
     Inline,
     Localise,
+    LocateBlock,
+    LocateInnerBlock,
+    LocateMemory,
     OrderLoops,
     Pad,
     ReduceConstraints,
     RegisterTile,
+    RewriteLocations,
     Scalarise,
     Separate,
     SplitReduction,

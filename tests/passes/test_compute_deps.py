@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given
+
+from strategies.effort import examples
+from strategies.passes import assert_same_meaning, program_of, programs
+from tileir.core.errors import VerifyError
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.compute_deps import ComputeDeps
+from tileir.passes.fuse import Fuse
+from tileir.stripe.ir import Program
+from tileir.stripe.verifier import diagnose, verify
+
+MAP = """
+block [i:4]:4 (
+  in {0}[i] fp32:I(1):(1):4 B
+  in {1}[i] fp32:I(1):(1):4 B
+  out {2}[i] fp32:I(1):(1):4 B
+) {{
+  0: $a = load({0})
+  1: $b = load({1})
+  2: $c = add($a, $b)
+  3: {2} = store($c)
+}}
+"""
+KERNELS = [MAP.format(*names) for names in ("XYA", "XAB", "YAC", "BCO")]
+
+
+def test_kernels_wait_for_what_they_share() -> None:
+    program = program_of(KERNELS, dict.fromkeys("XYABCO", (4,)))
+    after = run((ComputeDeps(reqs=("main",)),), program)
+    assert [kernel.deps for kernel in after.main.blocks] == [(), (0,), (0,), (1, 2)]
+    assert all(not statement.deps for statement in after.main.blocks[0].statements)
+    inside = run((ComputeDeps(),), program).main.blocks[0]
+    assert [statement.deps for statement in inside.statements] == [(), (), (0, 1), (2,)]
+
+
+def test_what_has_its_deps_is_left_as_it_is() -> None:
+    after = ComputeDeps()(program_of(KERNELS, dict.fromkeys("XYABCO", (4,))))
+    assert ComputeDeps()(after) is after
+    assert ComputeDeps(reqs=("nothing",))(after) is after
+
+
+def _with_deps(program: Program, *deps: tuple[int, ...]) -> Program:
+    kernels = tuple(attrs.evolve(k, deps=d) for k, d in zip(program.main.blocks, deps, strict=True))
+    main = attrs.evolve(program.main, statements=kernels)
+    return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+
+
+def test_the_verifier_asks_for_an_order_of_all_that_clash() -> None:
+    program = program_of(KERNELS, dict.fromkeys("XYABCO", (4,)))
+    verify(_with_deps(program, (), (0,), (1,), (2,)))
+    verify(_with_deps(program, (), (), (), ()))
+    with pytest.raises(VerifyError, match="statement 3 of test / main must wait for 2"):
+        verify(_with_deps(program, (), (0,), (0,), (1,)))
+    codes = [fault.code for fault in diagnose(_with_deps(program, (), (0,), (), ()))]
+    assert codes == ["TIL513"] * 3
+
+
+@given(programs())
+@examples(60)
+def test_deps_are_legal_and_change_nothing_else(program: Program) -> None:
+    for passes in ((), (Accumulate(), Fuse())):
+        before = run(passes, program)
+        after = run((ComputeDeps(),), before)
+        assert_same_meaning(before, after)
+        assert ComputeDeps()(after) is after
