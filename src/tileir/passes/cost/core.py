@@ -1,0 +1,199 @@
+"""How long one execution unit computes: instructions against throughput, latency and registers.
+
+The in-core part of the ECM model (Stengel, Treibig, Hager and Wellein, "Quantifying performance bottlenecks of stencil
+computations using the Execution-Cache-Memory model", ICS 2015): what an iteration issues to the arithmetic pipelines and
+to the ports that load and store, side by side, the slowest of which decides; and the latency of sums that wait for
+themselves. Instructions are counted from the block nest: an index with the tag ``vector`` gives the lanes, indices with
+``unroll`` give copies that share what does not move with them, and everything else is an iteration.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType, accumulator
+from tileir.passes.cost.operations import fused_products, scalar_dtypes, weight_of
+from tileir.passes.cost.scopes import Kind
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.passes.cost.machine import Machine
+    from tileir.passes.cost.scopes import Access, Scope
+
+REGISTER: Final = "REGISTER"
+LOCAL: Final = "LOCAL"
+
+ITERATION_CYCLES: Final = 1.0
+"""What counting, comparing and jumping take of an iteration that is not unrolled, beside its body."""
+
+
+@attrs.frozen
+class Cycles:
+    """What one unit does in one iteration of a block's own statements, in cycles.
+
+    Attributes:
+        arithmetic: Of the pipelines that compute.
+        transfer: Of the ports to the first-level cache.
+        local: Bytes to and from the unit's local memory.
+        latency: Of the longest chain of sums that wait for each other.
+        overhead: Of the loop itself.
+
+    """
+
+    arithmetic: float = 0.0
+    transfer: float = 0.0
+    local: float = 0.0
+    latency: float = 0.0
+    overhead: float = 0.0
+
+
+def cycles_of(scope: Scope, machine: Machine) -> Cycles:
+    """Return the cycles of one iteration of a block: of one point, but of all points of unrolled and vector indices."""
+    return _Counter.of(scope, machine).count()
+
+
+@attrs.define
+class _Counter:
+    """Adds up what the statements of one block issue."""
+
+    scope: Scope
+    machine: Machine
+    unrolled: Mapping[int, int]
+    vector: Mapping[int, int]
+    moving: dict[str, frozenset[int]] = attrs.field(factory=dict)  # the unrolled and vector loops a scalar varies with
+    arithmetic: float = 0.0
+    transfer: float = 0.0
+    local: float = 0.0
+    latency: float = 0.0
+
+    @classmethod
+    def of(cls, scope: Scope, machine: Machine) -> _Counter:
+        """Return a counter that has counted nothing."""
+        unrolled = {loop.number: loop.range for loop in scope.loops if loop.kind is Kind.UNROLL}
+        vector = {loop.number: loop.range for loop in scope.loops if loop.kind is Kind.VECTOR}
+        return cls(scope, machine, unrolled, vector)
+
+    def count(self) -> Cycles:
+        """Count all statements."""
+        block, accesses = self.scope.block, self.scope.accesses
+        fused = fused_products(block, accesses)
+        dtypes = scalar_dtypes(block, accesses)
+        for statement in block.statements:
+            match statement:
+                case stripe.Load(source=source, into=into):
+                    self.moving[into] = self._moved(accesses[source])
+                    self._transfer(accesses[source], 1)
+                case stripe.LoadIndex(affine=affine, into=into):
+                    own = {loop.name: loop.number for loop in self.scope.loops}
+                    self.moving[into] = frozenset(own[name] for name in affine.indices if name in own)
+                case stripe.Constant(into=into):
+                    self.moving[into] = frozenset()
+                case stripe.Intrinsic(op=op, inputs=inputs, into=into):
+                    moved = frozenset().union(*(self.moving[name] for name in inputs))
+                    self.moving[into] = moved
+                    if into not in fused:
+                        self._compute(dtypes[inputs[-1]], weight_of(op, dtypes[inputs[-1]]), moved)
+                case stripe.Convert(input=source, into=into, dtype=dtype):
+                    self.moving[into] = self.moving[source]
+                    self._compute(max(dtype, dtypes[source], key=lambda each: each.itemsize), 1, self.moving[into])
+                case stripe.Store(source=source, into=into):
+                    self._store(accesses[into], self.moving[source])
+                case stripe.Special(outputs=outputs, inputs=inputs):
+                    for name in (*inputs, *outputs):
+                        self._whole(accesses[name])
+                case stripe.Block():
+                    pass
+        serial = any(loop.kind is Kind.SERIAL for loop in self.scope.loops)
+        inner = not self.scope.loops and not self.scope.children and bool(self.scope.outer)
+        overhead = ITERATION_CYCLES if (serial or inner) and self.machine.vector_bytes else 0.0
+        return Cycles(self.arithmetic, self.transfer, self.local, self.latency, overhead)
+
+    def _moved(self, access: Access) -> frozenset[int]:
+        loops = (*self.unrolled, *self.vector)
+        if access.sizes:
+            return frozenset(loops)
+        return frozenset(loop for loop, _ in access.terms if loop in loops)
+
+    def _copies(self, moved: frozenset[int]) -> int:
+        copies = 1
+        for loop, size in self.unrolled.items():
+            copies *= size if loop in moved else 1
+        return copies
+
+    def _vectors(self, moved: frozenset[int], dtype: DType) -> float:
+        """Return how many instructions the lanes of one copy take."""
+        lanes = 1
+        for loop, size in self.vector.items():
+            lanes *= size if loop in moved else 1
+        return lanes if self.machine.vector_bytes == 0 else -(-lanes // self.machine.lanes(accumulator(dtype)))
+
+    def _compute(self, dtype: DType, weight: int, moved: frozenset[int]) -> None:
+        computing = accumulator(dtype)
+        instructions = self._copies(moved) * self._vectors(moved, dtype)
+        self.arithmetic += weight * instructions / self.machine.instructions(computing)
+
+    def _transfer(self, access: Access, times: int) -> None:
+        """Count loads or stores of an access: whole vectors where lanes lie side by side, else one for each lane."""
+        if access.root.location == REGISTER:
+            return
+        moved = self._moved(access)
+        lanes = 1
+        for loop, size in self.vector.items():
+            lanes *= size if loop in moved else 1
+        beside = not access.sizes and all(access.step(loop) in (0, 1) for loop in self.vector)
+        itemsize = access.dtype.itemsize
+        copies = times * self._copies(moved)
+        if access.root.location == LOCAL:
+            self.local += copies * lanes * itemsize
+            return
+        least = self.machine.vector_bytes // 2  # a port takes a cycle for less, too
+        pieces = 1 if beside else lanes
+        self.transfer += copies * pieces * max(lanes * itemsize / pieces, least) / self._port_bytes()
+
+    def _port_bytes(self) -> float:
+        storage = self.machine.storages[0]
+        return max(1.0, storage.unit_rate / self.machine.clock)
+
+    def _store(self, access: Access, value: frozenset[int]) -> None:
+        moved = self._moved(access)
+        if access.merging is None:
+            self._transfer(access, 1)
+            return
+        both = moved | value
+        self._compute(access.dtype, 1, both)
+        self._transfer(access, 2)
+        chained = self._copies(both) * self._vectors(both, access.dtype) / max(
+            1.0, self._copies(moved) * self._vectors(moved, access.dtype)
+        )
+        if self._stays(access):
+            latency = self.machine.depth / self.machine.instructions(accumulator(access.dtype))
+            self.latency = max(self.latency, chained * latency)
+
+    def _stays(self, access: Access) -> bool:
+        """Return whether the next iteration merges into the same elements, and so waits for this one."""
+        loops = [loop for loop in (*self.scope.outer, *self.scope.loops) if loop.kind is Kind.SERIAL]
+        return bool(loops) and access.step(loops[-1].number) == 0
+
+    def _whole(self, access: Access) -> None:
+        elements = 1
+        for _, count in access.sizes:
+            elements *= count
+        if access.root.location == LOCAL:
+            self.local += elements * access.dtype.itemsize
+        elif access.root.location != REGISTER:
+            self.transfer += elements * access.dtype.itemsize / self._port_bytes()
+
+
+def spilled(kernel: Scope, machine: Machine) -> bool:
+    """Return whether what a kernel keeps in registers does not fit in those of a unit."""
+    if not machine.registers:
+        return False
+    total = 0
+    for scope in kernel.walk():
+        held = [r for r in scope.block.refinements if r.location and r.location[0].name == REGISTER]
+        total = max(total, sum(-(-r.shape.elements * r.shape.dtype.itemsize // machine.vector_bytes) for r in held))
+    return total > machine.registers

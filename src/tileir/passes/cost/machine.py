@@ -1,0 +1,122 @@
+"""What the cost model wants to know of a device, as plain numbers, taken from its hardware model and its target."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.dtype import DType
+
+if TYPE_CHECKING:
+    from tileir.core.hardware import ExecutionUnit, HardwareModel, MemoryUnit
+    from tileir.core.target import Target
+
+
+@attrs.frozen
+class Storage:
+    """A cache, or the memory behind all caches.
+
+    Attributes:
+        name: What the hardware model calls it.
+        size_bytes: How much one of them holds; the memory behind all caches holds everything.
+        line_bytes: What moves at a time.
+        shared: Whether all units share one.
+        unit_rate: Bytes in a second that one unit gets from it.
+        total_rate: Bytes in a second that all units together get from it.
+
+    """
+
+    name: str
+    size_bytes: int
+    line_bytes: int
+    shared: bool
+    unit_rate: float
+    total_rate: float
+
+
+@attrs.frozen
+class Machine:
+    """A device.
+
+    Attributes:
+        clock: Cycles in a second.
+        units: How many execution units run groups at the same time.
+        vector_bytes: Width of a vector of one unit; 0 where the lanes of a unit are threads.
+        registers: Vector registers of a unit; 0 where they need not be counted.
+        depth: Instructions that one unit has in flight.
+        rates: Operations of one unit in a cycle, by dtype; a fused multiply-add counts 2.
+        storages: Caches from the innermost outwards, the memory last.
+        local_rate: Bytes in a second between one unit and its local memory; 0 where it has none.
+        launch_seconds: What passes before a kernel works.
+        writes_allocate: Whether a line that is written is read before.
+
+    """
+
+    clock: float
+    units: int
+    vector_bytes: int
+    registers: int
+    depth: int
+    rates: tuple[tuple[DType, float], ...]
+    storages: tuple[Storage, ...]
+    local_rate: float
+    launch_seconds: float
+    writes_allocate: bool
+
+    def rate(self, dtype: DType) -> float:
+        """Return the operations on ``dtype`` of one unit in a cycle."""
+        return next(rate for each, rate in self.rates if each is dtype)
+
+    def lanes(self, dtype: DType) -> int:
+        """Return how many elements one instruction works on; 1 where lanes are threads."""
+        return max(1, self.vector_bytes // dtype.itemsize)
+
+    def instructions(self, dtype: DType) -> float:
+        """Return how many full vectors of ``dtype`` one unit multiplies and adds in a cycle."""
+        return self.rate(dtype) / (2 * self.lanes(dtype))
+
+
+@lru_cache(maxsize=64)
+def machine_of(model: HardwareModel, target: Target) -> Machine:
+    """Return the numbers of a device."""
+    unit = _unit_of(model)
+    grouped = target.group_threads > 1
+    count = min(unit.count, max(1, target.threads))
+    levels = model.levels(unit.name)
+    caches = [memory for memory in reversed(levels) if memory.is_cache]
+    storages = [*caches, *levels[:1]] if levels and not levels[0].is_cache else caches
+    local = next((m for m in levels if not m.is_cache and m is not levels[0] and m.name == "LOCAL"), None)
+    return Machine(
+        clock=model.clock_mhz * 1e6,
+        units=count,
+        vector_bytes=0 if grouped else target.vector_bytes,
+        registers=0 if grouped else target.vector_registers,
+        depth=unit.pipeline_depth,
+        rates=tuple((dtype, unit.rate(dtype) or 1.0) for dtype in DType),
+        storages=tuple(_storage(model, unit, memory, caches) for memory in storages),
+        local_rate=0.0 if local is None else model.bandwidth(f"{local.name}[0]", f"{unit.name}[0]"),
+        launch_seconds=model.launch_us * 1e-6,
+        writes_allocate=not grouped,
+    )
+
+
+def _unit_of(model: HardwareModel) -> ExecutionUnit:
+    """Return the units that do general work: those with the highest rate of all that are not for matrices alone."""
+    general = [unit for unit in model.execution_units if not unit.matrix]
+    return max(general or model.execution_units, key=lambda unit: unit.count * unit.rate(DType.F32))
+
+
+def _storage(model: HardwareModel, unit: ExecutionUnit, memory: MemoryUnit, caches: list[MemoryUnit]) -> Storage:
+    shared = memory.count == 1
+    source = memory.name if shared else f"{memory.name}[0]"
+    line = memory.line_bytes or max((cache.line_bytes for cache in caches), default=1)
+    return Storage(
+        memory.name,
+        memory.size_bytes,
+        line,
+        shared,
+        model.bandwidth(source, f"{unit.name}[0]"),
+        model.bandwidth(memory.name, unit.name),
+    )

@@ -1,0 +1,137 @@
+"""How many operations the statements of a block stand for.
+
+Each operation counts as many as its weight says: 1 for what processors do in one instruction, and for functions the
+size of their expansions, in elementary operations. A product whose only use is to be added to a sum is a multiply-add,
+and counts 2.
+"""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Op
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.passes.cost.scopes import Access, Scope
+
+
+class Kind(enum.Enum):
+    """What sort of operation something is."""
+
+    MULTIPLY_ADD = "multiply-add"
+    ARITHMETIC = "arithmetic"
+    DIVISION = "division"
+    FUNCTION = "function"
+    CONVERSION = "conversion"
+
+    __hash__ = object.__hash__
+
+
+FUNCTION_WEIGHTS: Final[Mapping[Op, tuple[int, int]]] = MappingProxyType(
+    {
+        Op.ACOS: (23, 31),
+        Op.ASIN: (21, 29),
+        Op.ATAN: (28, 34),
+        Op.COS: (28, 34),
+        Op.COSH: (25, 30),
+        Op.ERF: (40, 65),
+        Op.EXP: (24, 29),
+        Op.LOG: (33, 37),
+        Op.POW: (95, 154),
+        Op.RSQRT: (2, 2),
+        Op.SIGMOID: (28, 33),
+        Op.SIN: (29, 35),
+        Op.SINH: (38, 46),
+        Op.TAN: (31, 37),
+        Op.TANH: (22, 44),
+    }
+)
+"""Operations of the expansions of :mod:`tileir.semtree.expansions`, in f32 and in f64; a test counts them again."""
+
+DIVISION_WEIGHT: Final = 8
+"""How many additions take as long as a quotient, remainder or root: dividers are not pipelined, or a few times slower
+than adders, from Fog, "Instruction tables" (2022)."""
+
+_DIVISIONS: Final = frozenset({Op.DIV, Op.MOD, Op.SQRT})
+_FREE: Final = frozenset({Op.IDENT})
+
+
+def weight_of(op: Op, dtype: DType) -> int:
+    """Return how many elementary operations ``op`` counts as."""
+    if op in FUNCTION_WEIGHTS:
+        return FUNCTION_WEIGHTS[op][dtype is DType.F64]
+    return 0 if op in _FREE else DIVISION_WEIGHT if op in _DIVISIONS else 1
+
+
+def kind_of(op: Op) -> Kind:
+    """Return what sort of operation ``op`` is, by itself."""
+    if op in FUNCTION_WEIGHTS:
+        return Kind.FUNCTION
+    return Kind.MULTIPLY_ADD if op is Op.FMA else Kind.DIVISION if op in _DIVISIONS else Kind.ARITHMETIC
+
+
+def fused_products(block: stripe.Block, accesses: Mapping[str, Access]) -> frozenset[str]:
+    """Return the scalars that are products and go nowhere but into a sum, where they cost nothing more than the sum."""
+    products = {
+        s.into
+        for s in block.statements
+        if isinstance(s, stripe.Intrinsic) and s.op is Op.MUL and s.dtype.is_float
+    }
+    if not products:
+        return frozenset()
+    uses: dict[str, int] = {}
+    summed: set[str] = set()
+    for statement in block.statements:
+        for name in stripe.scalar_inputs(statement):
+            uses[name] = uses.get(name, 0) + 1
+        match statement:
+            case stripe.Store(source=source, into=into) if accesses[into].merging is Aggregation.SUM:
+                summed.add(source)
+            case _:
+                pass
+    return frozenset(name for name in products if name in summed and uses[name] == 1)
+
+
+def scalar_dtypes(block: stripe.Block, accesses: Mapping[str, Access]) -> dict[str, DType]:
+    """Return the dtype of each scalar of a block."""
+    found: dict[str, DType] = {}
+    for statement in block.statements:
+        match statement:
+            case stripe.Load(source=source, into=into):
+                found[into] = accesses[source].dtype
+            case stripe.LoadIndex() | stripe.Constant() | stripe.Intrinsic() | stripe.Convert():
+                found[statement.into] = statement.dtype
+            case _:
+                pass
+    return found
+
+
+def operations_of(scope: Scope) -> Iterator[tuple[DType, Kind, int]]:
+    """Yield dtype, kind and number of the operations of one point of a block, nested blocks left out.
+
+    The dtype of an operation is that of its operands: comparisons of f32 are operations on f32.
+    """
+    fused = fused_products(scope.block, scope.accesses)
+    dtypes = scalar_dtypes(scope.block, scope.accesses)
+    for statement in scope.block.statements:
+        match statement:
+            case stripe.Intrinsic(op=op, into=into, inputs=inputs):
+                dtype = dtypes[inputs[-1]]
+                if into not in fused and (weight := weight_of(op, dtype)):
+                    yield dtype, kind_of(op), 2 * weight if op is Op.FMA else weight
+            case stripe.Convert(dtype=dtype):
+                yield dtype, Kind.CONVERSION, 1
+            case stripe.Store(source=source, into=into) if scope.accesses[into].merging is not None:
+                dtype = scope.accesses[into].dtype
+                if source in fused:
+                    yield dtype, Kind.MULTIPLY_ADD, 2
+                else:
+                    yield dtype, Kind.ARITHMETIC, 1
+            case _:
+                pass

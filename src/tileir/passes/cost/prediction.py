@@ -1,0 +1,268 @@
+"""What a program costs on a machine: counts for every block, and the time of every kernel by its slowest resource.
+
+The time of a kernel is a bound: the slowest of computing, of moving data into each cache, of local memory, as in the
+roofline model (Williams, Waterman and Patterson, CACM 52(4), 2009) with a roof for each level; plus the launch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.passes.cost.core import REGISTER, Cycles, cycles_of
+from tileir.passes.cost.operations import operations_of
+from tileir.passes.cost.points import count_points
+from tileir.passes.cost.scopes import Kind, scope_of
+from tileir.passes.cost.traffic import Moved, Traffic
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.core.dtype import DType
+    from tileir.passes.cost.machine import Machine
+    from tileir.passes.cost.operations import Kind as OperationKind
+    from tileir.passes.cost.points import Constraint, Count
+    from tileir.passes.cost.scopes import Scope
+
+COMPUTE: Final = "compute"
+LOCAL: Final = "local memory"
+LAUNCH: Final = "launch"
+
+
+@attrs.frozen
+class Operations:
+    """Operations of one dtype and kind."""
+
+    dtype: DType
+    kind: OperationKind
+    count: int
+
+
+@attrs.frozen
+class BlockCost:
+    """What a block and all blocks inside it cost, over the whole run of the kernel.
+
+    Attributes:
+        name: Of the block; empty where it has none.
+        depth: 0 for the kernel itself.
+        indices: (name, range, tag) of its own indices of more than a point.
+        points: How often its statements run.
+        exact: Whether ``points`` is exact; it is a bound otherwise.
+        operations: Weighted, by dtype and kind.
+        accessed_bytes: What loads and stores ask for, registers left out.
+        footprint_bytes: Different elements that the run touches, in bytes, registers left out.
+        footprint_exact: Whether that is exact; it is a bound otherwise, as it is where constraints cut points off.
+        seconds: Time to compute, on one unit.
+
+    """
+
+    name: str
+    depth: int
+    indices: tuple[tuple[str, int, str], ...]
+    points: int
+    exact: bool
+    operations: tuple[Operations, ...]
+    accessed_bytes: int
+    footprint_bytes: int
+    footprint_exact: bool
+    seconds: float
+
+    @property
+    def total_operations(self) -> int:
+        """All operations together."""
+        return sum(each.count for each in self.operations)
+
+    @property
+    def reuse(self) -> float:
+        """How often each byte of the footprint is asked for."""
+        return self.accessed_bytes / self.footprint_bytes if self.footprint_bytes else 0.0
+
+
+@attrs.frozen
+class LevelCost:
+    """Bytes that move between a level of memory and the one inside it, and the seconds that takes."""
+
+    name: str
+    read_bytes: float
+    written_bytes: float
+    seconds: float
+
+
+@attrs.frozen
+class KernelCost:
+    """A kernel.
+
+    Attributes:
+        name: Of its block.
+        blocks: Its blocks, each before those inside it; the kernel itself first.
+        levels: Memories from the innermost outwards.
+        units: How many units it keeps busy.
+        times: The seconds of each resource, by name.
+        seconds: The predicted time.
+        bound: The name of the resource that decides.
+
+    """
+
+    name: str
+    blocks: tuple[BlockCost, ...]
+    levels: tuple[LevelCost, ...]
+    units: float
+    times: Mapping[str, float]
+    seconds: float
+    bound: str
+
+    @property
+    def whole(self) -> BlockCost:
+        """The kernel as one block."""
+        return self.blocks[0]
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte that moves to or from the memory behind all caches, or the footprint if none does."""
+        moved = self.levels[-1].read_bytes + self.levels[-1].written_bytes if self.levels else 0.0
+        return self.whole.total_operations / (moved or max(1, self.whole.footprint_bytes))
+
+
+@attrs.frozen
+class ProgramCost:
+    """A program: its kernels in order."""
+
+    kernels: tuple[KernelCost, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time of one run."""
+        return sum(kernel.seconds for kernel in self.kernels)
+
+
+def predict(program: stripe.Program, machine: Machine) -> ProgramCost:
+    """Return what a program costs, whatever passes it has been through.
+
+    Caches are taken as warm: data of a program that fits in a cache as a whole is there when a run begins, as it is
+    when a function is called again and again.
+    """
+    tensors = {r.name: r for r in program.main.refinements}
+    total = sum(r.shape.elements * r.shape.dtype.itemsize for r in program.main.refinements)
+    kernels = [s for s in program.main.statements if isinstance(s, stripe.Block)]
+    return ProgramCost(tuple(predict_kernel(kernel, tensors, machine, total) for kernel in kernels))
+
+
+def predict_kernel(
+    kernel: stripe.Block, tensors: Mapping[str, stripe.Refinement], machine: Machine, program_bytes: int = 1 << 62
+) -> KernelCost:
+    """Return what one kernel costs.
+
+    Args:
+        kernel: A block of ``main``.
+        tensors: The refinements of ``main`` by name.
+        machine: The device.
+        program_bytes: The size of all tensors of the program, which decides what caches hold at the start.
+    """
+    scope = scope_of(kernel, tensors)
+    traffic = Traffic(scope, machine.storages[-1].line_bytes if machine.storages else 1)
+    blocks = tuple(_blocks(scope, traffic, machine))
+    groups = 1
+    for loop in scope.loops:
+        groups *= loop.range if loop.kind is Kind.GRID else 1
+    rounds = -(-groups // machine.units)
+    units = groups / rounds if rounds else 1.0
+    levels = tuple(_levels(traffic, machine, min(units, machine.units), program_bytes))
+    times = {COMPUTE: blocks[0].seconds / max(1.0, units)}
+    times.update((level.name, level.seconds) for level in levels)
+    local = _local_bytes(scope, machine)
+    if local:
+        times[LOCAL] = local / machine.local_rate / max(1.0, units)
+    bound = max(times, key=lambda name: times[name])
+    seconds = machine.launch_seconds + times[bound]
+    bound = LAUNCH if machine.launch_seconds > times[bound] else bound
+    return KernelCost(kernel.name, blocks, levels, units, times, seconds, bound)
+
+
+def _levels(traffic: Traffic, machine: Machine, units: float, program_bytes: int) -> Iterator[LevelCost]:
+    for inner, outer in zip(machine.storages, machine.storages[1:], strict=False):
+        warm = program_bytes <= inner.size_bytes and (inner.shared or units <= 1)
+        moved = Moved() if warm else traffic.into(inner)
+        transferred = moved.read + moved.written * (2 if machine.writes_allocate else 1)
+        rate = min(outer.total_rate, outer.unit_rate * units)
+        yield LevelCost(outer.name, moved.read, moved.written, transferred / rate if rate else 0.0)
+
+
+def _local_bytes(scope: Scope, machine: Machine) -> float:
+    if not machine.local_rate:
+        return 0.0
+    return sum(_executions(each, _points(each).points) * cycles_of(each, machine).local for each in scope.walk())
+
+
+def _points(scope: Scope, constraints: tuple[Constraint, ...] = ()) -> Count:
+    ranges = {loop.number: loop.range for loop in (*scope.outer, *scope.loops)}
+    return count_points(ranges, (*constraints, *scope.constraints))
+
+
+def _executions(scope: Scope, points: int) -> float:
+    """Return how often a block's own statements are issued: once for all points of unrolled and vector indices."""
+    together = 1
+    for loop in scope.loops:
+        together *= loop.range if loop.kind in (Kind.UNROLL, Kind.VECTOR) else 1
+    return points / together
+
+
+def _blocks(
+    scope: Scope, traffic: Traffic, machine: Machine, depth: int = 0, constraints: tuple[Constraint, ...] = ()
+) -> Iterator[BlockCost]:
+    """Yield the costs of a scope and of all below, those of each before those of its children."""
+    inner = (*constraints, *scope.constraints)
+    below = [list(_blocks(child, traffic, machine, depth + 1, inner)) for child in scope.children]
+    counted = _points(scope, constraints)
+    operations: dict[tuple[DType, OperationKind], int] = {}
+    for dtype, kind, count in operations_of(scope):
+        operations[dtype, kind] = operations.get((dtype, kind), 0) + count * counted.points
+    accessed = counted.points * _bytes_of_a_point(scope)
+    own = cycles_of(scope, machine)
+    seconds = _executions(scope, counted.points) * _issue(own, machine) / machine.clock
+    exact = counted.exact and not inner
+    for child in (each[0] for each in below):
+        for found in child.operations:
+            operations[found.dtype, found.kind] = operations.get((found.dtype, found.kind), 0) + found.count
+        accessed += child.accessed_bytes
+        seconds += child.seconds
+        exact = exact and child.footprint_exact
+    touched = traffic.different(scope)
+    yield BlockCost(
+        scope.block.name,
+        depth,
+        tuple((loop.name, loop.range, loop.kind.value) for loop in scope.loops),
+        counted.points,
+        counted.exact,
+        tuple(Operations(dtype, kind, count) for (dtype, kind), count in operations.items()),
+        accessed,
+        touched.bytes,
+        exact and touched.exact,
+        seconds,
+    )
+    for each in below:
+        yield from each
+
+
+def _issue(cycles: Cycles, machine: Machine) -> float:
+    latency = cycles.latency if machine.vector_bytes else 0.0  # threads hide it elsewhere
+    return max(cycles.arithmetic, cycles.transfer, latency) + cycles.overhead
+
+
+def _bytes_of_a_point(scope: Scope) -> int:
+    """Return what the loads and stores of one point ask for."""
+    total = 0
+    for statement in scope.block.statements:
+        match statement:
+            case stripe.Load(source=name) | stripe.Store(into=name):
+                access = scope.accesses[name]
+                total += 0 if access.root.location == REGISTER else access.dtype.itemsize
+            case stripe.Special(inputs=inputs, outputs=outputs):
+                for name in (*inputs, *outputs):
+                    shape = scope.block.refinement(name).shape
+                    total += shape.elements * shape.dtype.itemsize
+            case _:
+                pass
+    return total
+

@@ -1,0 +1,255 @@
+"""The blocks of a kernel with every loop, constraint and access in absolute terms: what all counting starts from.
+
+Loops are numbered, since nested blocks may use one name twice. An access is a flat displacement, in elements, from the
+start of its root: a tensor of the program, or an allocation inside the kernel.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.ops import Aggregation
+from tileir.passes.cost.points import Constraint
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.core.dtype import DType
+    from tileir.passes.cost.points import Terms
+    from tileir.poly.affine import Affine
+
+
+class Kind(enum.Enum):
+    """How the values of an index come about when a kernel runs; the value is the tag that says so."""
+
+    GRID = "grid"
+    THREAD = "thread"
+    SERIAL = ""
+    UNROLL = "unroll"
+    VECTOR = "vector"
+
+    __hash__ = object.__hash__
+
+
+@attrs.frozen
+class Loop:
+    """An index of some block, with the number that stands for it."""
+
+    number: int
+    name: str
+    range: int
+    kind: Kind
+
+
+@attrs.frozen
+class Root:
+    """Memory that accesses lead to.
+
+    Attributes:
+        number: Which one it is, in its kernel.
+        name: The tensor or allocation.
+        elements: From the first to the last.
+        location: Where an allocation lies: the name of its device; empty for tensors, and where nobody said.
+        inside: Whether the kernel allocates it.
+
+    """
+
+    number: int
+    name: str
+    elements: int
+    location: str = ""
+    inside: bool = False
+
+
+@attrs.frozen
+class Access:
+    """How one block sees a root.
+
+    Attributes:
+        root: What it leads to.
+        terms: How far it moves with each loop.
+        offset: Where it starts.
+        dtype: Of the elements.
+        sizes: (stride, count) of axes of which data, or a special, choose elements.
+        reads: Whether the block's own statements load through it.
+        writes: Whether they store through it.
+        merging: How stored values merge with what is there; None where they replace it.
+
+    """
+
+    root: Root
+    terms: Terms
+    offset: int
+    dtype: DType
+    sizes: tuple[tuple[int, int], ...] = ()
+    reads: bool = False
+    writes: bool = False
+    merging: Aggregation | None = None
+
+    def step(self, loop: int) -> int:
+        """Return how far the access moves when a loop goes on by one."""
+        return next((step for number, step in self.terms if number == loop), 0)
+
+
+@attrs.frozen(eq=False)
+class Scope:
+    """A block.
+
+    Attributes:
+        block: The block itself.
+        loops: Its own loops, the first one outermost; indices of a single point are not among them.
+        constraints: Its own.
+        accesses: What its own scalar statements and specials touch, by the name of the view.
+        children: The blocks among its statements.
+        outer: The loops around it.
+
+    """
+
+    block: stripe.Block
+    loops: tuple[Loop, ...]
+    constraints: tuple[Constraint, ...]
+    accesses: Mapping[str, Access]
+    children: tuple[Scope, ...]
+    outer: tuple[Loop, ...]
+
+    def walk(self) -> Iterator[Scope]:
+        """Yield this scope and all below, each before its children."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def scope_of(kernel: stripe.Block, tensors: Mapping[str, stripe.Refinement]) -> Scope:
+    """Return a kernel as a scope; ``tensors`` holds the refinements of ``main`` by name."""
+    builder = _Builder()
+    views = {
+        name: Access(builder.root(name, refinement, inside=False), (), 0, refinement.shape.dtype)
+        for name, refinement in tensors.items()
+    }
+    return builder.scope(kernel, {}, views, ())
+
+
+@attrs.define
+class _Builder:
+    """Numbers loops and roots while it goes down."""
+
+    loops: int = 0
+    roots: int = 0
+
+    def root(self, name: str, refinement: stripe.Refinement, *, inside: bool) -> Root:
+        """Return a new root."""
+        self.roots += 1
+        location = refinement.location[0].name if refinement.location else ""
+        return Root(self.roots, name, refinement.shape.span, location, inside)
+
+    def scope(
+        self,
+        block: stripe.Block,
+        outer: Mapping[str, tuple[Terms, int]],
+        sources: Mapping[str, Access],
+        loops: tuple[Loop, ...],
+    ) -> Scope:
+        """Return one block; ``outer`` has the values of the indices around it."""
+        values: dict[str, tuple[Terms, int]] = {}
+        own: list[Loop] = []
+        for index in block.indices:
+            terms, offset = ((), 0) if index.affine is None else _value(index.affine, outer)
+            if index.range != 1:
+                self.loops += 1
+                own.append(Loop(self.loops, index.name, index.range, _kind(index)))
+                terms = (*terms, (self.loops, 1))
+            values[index.name] = terms, offset
+        views = {r.name: self._view(r, values, sources) for r in block.refinements}
+        around = (*loops, *own)
+        return Scope(
+            block,
+            tuple(own),
+            tuple(Constraint(*_value(constraint, values)) for constraint in block.constraints),
+            _own_accesses(block, views),
+            tuple(self.scope(child, values, views, around) for child in block.blocks),
+            loops,
+        )
+
+    def _view(
+        self,
+        refinement: stripe.Refinement,
+        values: Mapping[str, tuple[Terms, int]],
+        sources: Mapping[str, Access],
+    ) -> Access:
+        shape = refinement.shape
+        if refinement.direction is stripe.Direction.NONE:
+            return Access(self.root(refinement.name, refinement, inside=True), (), 0, shape.dtype)
+        source = sources[refinement.source]
+        steps, offset = dict(source.terms), source.offset
+        for affine, dim in zip(refinement.access, shape.dims, strict=True):
+            terms, start = _value(affine, values)
+            offset += start * dim.stride
+            for loop, coefficient in terms:
+                steps[loop] = steps.get(loop, 0) + coefficient * dim.stride
+        found = tuple((loop, step) for loop, step in steps.items() if step)
+        return Access(source.root, found, offset, shape.dtype)
+
+
+def _kind(index: stripe.Index) -> Kind:
+    return next((kind for kind in Kind if kind.value and kind.value in index.tags), Kind.SERIAL)
+
+
+def _value(affine: Affine, values: Mapping[str, tuple[Terms, int]]) -> tuple[Terms, int]:
+    """Return an affine of a block's indices in terms of loops."""
+    offset = int(affine.offset)
+    if len(affine.terms) == 1:
+        name, coefficient = affine.terms[0]
+        terms, start = values[name]
+        factor = int(coefficient)
+        return tuple((loop, step * factor) for loop, step in terms), offset + start * factor
+    steps: dict[int, int] = {}
+    for name, coefficient in affine.terms:
+        terms, start = values[name]
+        offset += start * int(coefficient)
+        for loop, step in terms:
+            steps[loop] = steps.get(loop, 0) + step * int(coefficient)
+    return tuple((loop, step) for loop, step in steps.items() if step), offset
+
+
+def _own_accesses(block: stripe.Block, views: Mapping[str, Access]) -> dict[str, Access]:
+    """Return the views that the block's own statements touch, with what they do."""
+    found: dict[str, Access] = {}
+    for statement in block.statements:
+        match statement:
+            case stripe.Load(source=name, index=index):
+                found[name] = _touched(block, found.get(name, views[name]), name, reads=True, axis=index is not None)
+            case stripe.Store(into=name, index=index):
+                found[name] = _touched(block, found.get(name, views[name]), name, reads=False, axis=index is not None)
+            case stripe.Special(inputs=inputs, outputs=outputs):
+                for name in inputs:
+                    found[name] = _whole(block, found.get(name, views[name]), name, reads=True)
+                for name in outputs:
+                    found[name] = _whole(block, found.get(name, views[name]), name, reads=False)
+            case _:
+                pass
+    return found
+
+
+def _touched(block: stripe.Block, access: Access, name: str, *, reads: bool, axis: bool) -> Access:
+    """Return an access through which one element is loaded or stored; ``axis`` where data choose it along axis 0."""
+    refinement = block.refinement(name)
+    dims = refinement.shape.dims[:1] if axis else ()
+    aggregation = refinement.aggregation
+    merging = None if reads or aggregation is None or aggregation.op is None else aggregation
+    return attrs.evolve(
+        access,
+        sizes=access.sizes or tuple((dim.stride, dim.size) for dim in dims),
+        reads=access.reads or reads,
+        writes=access.writes or not reads,
+        merging=access.merging or merging,
+    )
+
+
+def _whole(block: stripe.Block, access: Access, name: str, *, reads: bool) -> Access:
+    dims = block.refinement(name).shape.dims
+    sizes = tuple((dim.stride, dim.size) for dim in dims)
+    return attrs.evolve(access, sizes=sizes, reads=access.reads or reads, writes=access.writes or not reads)

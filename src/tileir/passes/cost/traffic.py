@@ -1,0 +1,188 @@
+"""Which bytes move into a cache of some size, by what its capacity lets programs use again.
+
+Reuse along a loop works where all that one iteration touches fits: the layer condition (Stengel et al., ICS 2015;
+Hammer, Eitzinger, Hager and Wellein, "Kerncraft: a tool for analytic performance modeling of loop kernels", 2017), said
+for loop nests of any depth. A subtree whose data fits moves each line once; a loop of which one iteration fits moves
+what is new in each iteration; a loop of which one iteration does not fit moves everything again in every iteration, as
+least recently used lines go first. Blocks in a row use what the one before left behind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.passes.cost.core import LOCAL, REGISTER
+from tileir.passes.cost.regions import distinct, lines_of, region_of
+from tileir.passes.cost.scopes import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.passes.cost.machine import Storage
+    from tileir.passes.cost.regions import Region
+    from tileir.passes.cost.scopes import Access, Scope
+
+
+@attrs.frozen
+class Footprint:
+    """What is touched of one root: different elements, and the lines that are read, written, and touched at all."""
+
+    element_bytes: int
+    exact: bool
+    read_bytes: float
+    written_bytes: float
+    bytes: float
+
+
+@attrs.frozen
+class Different:
+    """Bytes of different elements; at most so many where that is not exact."""
+
+    bytes: int
+    exact: bool
+
+
+@attrs.frozen
+class Moved:
+    """Bytes that go into a cache, and out of it."""
+
+    read: float = 0.0
+    written: float = 0.0
+
+    def __add__(self, other: Moved) -> Moved:
+        return Moved(self.read + other.read, self.written + other.written)
+
+    def times(self, count: float) -> Moved:
+        """Return these bytes so many times."""
+        return Moved(self.read * count, self.written * count)
+
+
+@attrs.define
+class Traffic:
+    """Answers questions about one kernel; what is asked twice is worked out once."""
+
+    kernel: Scope
+    line_bytes: int
+    _below: dict[int, tuple[tuple[Access, ...], ...]] = attrs.field(factory=dict, init=False)
+    _footprints: dict[tuple[int, int], Mapping[int, Footprint]] = attrs.field(factory=dict, init=False)
+    _ranges: dict[int, int] = attrs.field(factory=dict, init=False)
+    _inside: dict[int, int] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for scope in self.kernel.walk():
+            self._ranges.update((loop.number, loop.range) for loop in scope.loops)
+            for access in scope.accesses.values():
+                if access.root.inside:
+                    self._inside[access.root.number] = access.root.elements * access.dtype.itemsize
+
+    def footprint(self, scope: Scope, depth: int = 0) -> Mapping[int, Footprint]:
+        """Return what a subtree touches of each root, with the first ``depth`` loops of its own standing still."""
+        key = (id(scope), depth)
+        found = self._footprints.get(key)
+        if found is None:
+            found = self._footprints[key] = self._footprint(scope, depth)
+        return found
+
+    def different(self, scope: Scope) -> Different:
+        """Return how many bytes of different elements a subtree touches in the whole run of the kernel."""
+        found = self._touched(scope, frozenset())
+        return Different(sum(each.element_bytes for each in found.values()), all(each.exact for each in found.values()))
+
+    def _footprint(self, scope: Scope, depth: int) -> Mapping[int, Footprint]:
+        still = (loop.number for loop in (*scope.outer, *scope.loops[:depth]) if loop.kind is not Kind.THREAD)
+        return self._touched(scope, frozenset(still))
+
+    def _touched(self, scope: Scope, still: frozenset[int]) -> Mapping[int, Footprint]:
+        groups: dict[int, list[tuple[Access, Region]]] = {}
+        for access in self._accesses(scope):
+            steps = [(step, self._ranges[loop]) for loop, step in access.terms if loop not in still]
+            groups.setdefault(access.root.number, []).append((access, region_of(access.offset, (*steps, *access.sizes))))
+        return {root: _summed(members, self.line_bytes) for root, members in groups.items()}
+
+    def _accesses(self, scope: Scope) -> tuple[Access, ...]:
+        """Return the accesses of a subtree to memory that caches serve."""
+        found = self._below.get(id(scope))
+        if found is None:
+            own = (a for a in scope.accesses.values() if a.root.location not in (REGISTER, LOCAL))
+            inner = (access for child in scope.children for access in self._accesses(child))
+            found = self._below[id(scope)] = (tuple(own), tuple(inner))
+        return (*found[0], *found[1])
+
+    def into(self, storage: Storage, share: float = 1.0) -> Moved:
+        """Return what the kernel moves into a cache, and out of it, if it may use ``share`` of it.
+
+        Allocations that fit are made in the same place again and again, and so stay there.
+        """
+        capacity = storage.size_bytes * share
+        moved = self._moved(self.kernel, 0, capacity)
+        kept = {root for root, size in self._inside.items() if size <= capacity}
+        return sum((each for root, each in moved.items() if root not in kept), Moved())
+
+    def _moved(self, scope: Scope, depth: int, capacity: float) -> dict[int, Moved]:
+        loops = [(n, loop) for n, loop in enumerate(scope.loops) if n >= depth and loop.kind in (Kind.GRID, Kind.SERIAL)]
+        whole = self.footprint(scope, depth)
+        if _size(whole) <= capacity:
+            return _once(whole)
+        if not loops:
+            return self._body(scope, capacity)
+        number, loop = loops[0]
+        if _size(self.footprint(scope, number + 1)) <= capacity:
+            return _once(whole)
+        inner = self._moved(scope, number + 1, capacity)
+        return {root: moved.times(loop.range) for root, moved in inner.items()}
+
+    def _body(self, scope: Scope, capacity: float) -> dict[int, Moved]:
+        """Return what the statements of a block move, one after the other; its own scalars count as the first."""
+        total: dict[int, Moved] = {}
+        if scope.accesses:
+            own = attrs.evolve(scope, children=())
+            total = _once(self._footprint(own, len(scope.loops)))
+        left: Mapping[int, Footprint] = {}
+        for child in scope.children:
+            footprint = self.footprint(child)
+            for root, moved in self._moved(child, 0, capacity).items():
+                kept = left[root].bytes if root in left else 0.0
+                kept = min(kept, footprint[root].bytes)
+                fresh = Moved(max(0.0, moved.read - kept), moved.written)
+                total[root] = total.get(root, Moved()) + fresh
+            left = footprint if _size(footprint) <= capacity else {}
+        return total
+
+
+def _summed(members: Sequence[tuple[Access, Region]], line_bytes: int) -> Footprint:
+    limit = members[0][0].root.elements
+    itemsize = members[0][0].dtype.itemsize
+    regions = [region for _, region in members]
+    elements, exact = distinct(regions)
+    if elements > limit:
+        elements, exact = limit, False
+    return Footprint(
+        elements * itemsize,
+        exact,
+        _bytes([r for a, r in members if a.reads or a.merging is not None], limit, itemsize, line_bytes),
+        _bytes([r for a, r in members if a.writes], limit, itemsize, line_bytes),
+        _bytes(regions, limit, itemsize, line_bytes),
+    )
+
+
+def _bytes(regions: Sequence[Region], limit: int, itemsize: int, line_bytes: int) -> float:
+    """Return the bytes of the lines that some regions of one root touch."""
+    if not regions:
+        return 0.0
+    different = list(dict.fromkeys(regions))
+    lines = sum(lines_of(region, itemsize, line_bytes) for region in different)
+    if len(different) > 1:
+        elements, _ = distinct(different)
+        lines *= elements / max(1, sum(region.elements for region in different))
+    most = -(-limit * itemsize // line_bytes) + 1
+    return min(lines, most) * line_bytes
+
+
+def _size(footprint: Mapping[int, Footprint]) -> float:
+    return sum(each.bytes for each in footprint.values())
+
+
+def _once(footprint: Mapping[int, Footprint]) -> dict[int, Moved]:
+    return {root: Moved(each.read_bytes, each.written_bytes) for root, each in footprint.items()}
