@@ -9,6 +9,7 @@ from tileir.core.errors import ArgumentError, BackendError, Diagnostic, ParseErr
 from tileir.core.span import Source, Span
 from tileir.core.target import Target
 from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
+from tileir.driver.explanation import Explanation, explain
 from tileir.driver.jit import Jit, evaluate, jit
 from tileir.driver.pending import PendingCall
 from tileir.runtime.context import Context, default_context
@@ -30,6 +31,7 @@ __all__ = [
     "Diagnostic",
     "DiskCache",
     "Executable",
+    "Explanation",
     "Function",
     "FunctionBuilder",
     "Jit",
@@ -47,6 +49,7 @@ __all__ = [
     "default_context",
     "devices",
     "evaluate",
+    "explain",
     "from_json",
     "jit",
     "parse",

@@ -15,18 +15,17 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from tileir.core.errors import BackendError, TileError, fail
+from tileir.core.errors import BackendError, TileError
 from tileir.driver import cli_devices, cli_values
 from tileir.driver.cli_cache import cache
+from tileir.driver.cli_explain import explain_
 from tileir.driver.stages import STAGES, listing, stage_text, texts_after
 from tileir.runtime.context import default_context
-from tileir.tile.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tileir.core.errors import Diagnostic
-    from tileir.tile.ir import Function
 
 FAULT: Final = 1
 DEVICE_FAULT: Final = 3
@@ -65,14 +64,6 @@ def _report(diagnostics: Iterable[Diagnostic]) -> None:
             console.print(Text(line, style=style))
 
 
-def _read(file: Path) -> Function:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise fail("TIL901", f"cannot read {file}: {error}") from None
-    return parse(text, str(file))
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tileir")
 def commands() -> None:
@@ -80,6 +71,7 @@ def commands() -> None:
 
 
 commands.add_command(cache)
+commands.add_command(explain_)
 
 
 @commands.command()
@@ -99,7 +91,7 @@ def devices(json_: bool) -> None:
 @_file
 def check(file: Path) -> None:
     """Parse FILE and verify it; print every fault with its place."""
-    function = _read(file)
+    function = cli_values.read_function(file)
     names = ", ".join(output.name for output in function.outputs)
     count = len(function.statements)
     click.echo(f"{file}: {count} statement{'' if count == 1 else 's'}, results {names}")
@@ -119,7 +111,7 @@ def print_(
 
     Stages after `tile` need the inputs: NAME=f32[3,4] says dtype and dims, NAME=array.npy takes them from a file.
     """
-    function = _read(file)
+    function = cli_values.read_function(file)
     types = cli_values.types(function, values)
     if after is None:
         text = stage_text(function, types, stage, passes=passes, device=device)
@@ -141,7 +133,7 @@ def emit(
     file: Path, values: tuple[str, ...], form: str | None, output: Path | None, passes: str | None, device: str | None
 ) -> None:
     """Compile FILE for a device and print the generated code."""
-    function = _read(file)
+    function = cli_values.read_function(file)
     text = listing(function, cli_values.types(function, values), form, passes=passes, device=device)
     if output is None:
         click.echo(text, nl=False)
@@ -164,7 +156,7 @@ def emit(
 @_device
 def run_(file: Path, values: tuple[str, ...], outputs: tuple[str, ...], interpret: bool, device: str | None) -> None:
     """Run FILE on arrays, pictures and numbers: NAME=array.npy, NAME=picture.png, NAME=0.5."""
-    function = _read(file)
+    function = cli_values.read_function(file)
     arrays = cli_values.arrays(function, values)
     destinations = cli_values.destinations(function, outputs)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())

@@ -15,6 +15,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.driver.jit import evaluate, jit
 from tileir.driver.pictures import is_picture, read_picture, write_picture
+from tileir.tile.parser import parse
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
@@ -25,6 +26,19 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 _TYPE: Final = re.compile(r"(?P<dtype>\w+)\[(?P<dims>[\d\s,]*)\]")
+
+
+def read_function(file: Path) -> Function:
+    """Return the function of a Tile file.
+
+    Raises:
+        TileError: TIL901, the file cannot be read; or its text is wrong.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise fail("TIL901", f"cannot read {file}: {error}") from None
+    return parse(text, str(file))
 
 
 def _pairs(function: Function, values: Sequence[str]) -> dict[str, str]:

@@ -42,7 +42,7 @@ def stage_text(
     """
     if stage == "tile":
         return tile_text(function)
-    _need_types(function, types)
+    need_types(function, types)
     if stage in ("typed", "stripe"):
         graph = simplify(infer(function, types))
         return typed_text(graph) if stage == "typed" else stripe_text(lower_to_stripe(graph))
@@ -61,7 +61,7 @@ def texts_after(
     Raises:
         TileError: TIL902 where types of inputs are missing, or where no such pass runs.
     """
-    _need_types(function, types)
+    need_types(function, types)
     target = default_context().device(device).target
     steps = pipeline_for(target) if passes is None else resolve_pipeline(passes, target)
     names = list(dict.fromkeys(name for step in steps for name in (label_of(step), unnamed(step).name)))
@@ -87,7 +87,7 @@ def listing(
     Raises:
         BackendError: TIL806, the back end has no such form, or none at all.
     """
-    _need_types(function, types)
+    need_types(function, types)
     executable = compile_for(function, types, default_context(), device, passes=passes)
     if form is None:
         backend = default_context().registry.backend(executable.device.backend)
@@ -97,7 +97,8 @@ def listing(
     return executable.listing(form)
 
 
-def _need_types(function: Function, types: Mapping[str, TensorType]) -> None:
+def need_types(function: Function, types: Mapping[str, TensorType]) -> None:
+    """Raise TIL902 where inputs have no types, and say how to give them."""
     missing = [tensor.name for tensor in function.inputs if tensor.name not in types]
     if missing:
         raise fail(

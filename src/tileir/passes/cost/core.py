@@ -1,8 +1,8 @@
 """How long one execution unit computes: instructions against throughput, latency and registers.
 
 The in-core part of the ECM model (Stengel, Treibig, Hager and Wellein, "Quantifying performance bottlenecks of stencil
-computations using the Execution-Cache-Memory model", ICS 2015): what an iteration issues to the arithmetic pipelines and
-to the ports that load and store, side by side, the slowest of which decides; and the latency of sums that wait for
+computations using the Execution-Cache-Memory model", ICS 2015): what an iteration issues to the arithmetic pipelines,
+and to the ports that load and store, side by side, the slowest of which decides; and the latency of sums that wait for
 themselves. Instructions are counted from the block nest: an index with the tag ``vector`` gives the lanes, indices with
 ``unroll`` give copies that share what does not move with them, and everything else is an iteration.
 """
@@ -166,8 +166,10 @@ class _Counter:
         both = moved | value
         self._compute(access.dtype, 1, both)
         self._transfer(access, 2)
-        chained = self._copies(both) * self._vectors(both, access.dtype) / max(
-            1.0, self._copies(moved) * self._vectors(moved, access.dtype)
+        chained = (
+            self._copies(both)
+            * self._vectors(both, access.dtype)
+            / max(1.0, self._copies(moved) * self._vectors(moved, access.dtype))
         )
         if self._stays(access):
             latency = self.machine.depth / self.machine.instructions(accumulator(access.dtype))

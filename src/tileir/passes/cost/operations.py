@@ -79,9 +79,7 @@ def kind_of(op: Op) -> Kind:
 def fused_products(block: stripe.Block, accesses: Mapping[str, Access]) -> frozenset[str]:
     """Return the scalars that are products and go nowhere but into a sum, where they cost nothing more than the sum."""
     products = {
-        s.into
-        for s in block.statements
-        if isinstance(s, stripe.Intrinsic) and s.op is Op.MUL and s.dtype.is_float
+        s.into for s in block.statements if isinstance(s, stripe.Intrinsic) and s.op is Op.MUL and s.dtype.is_float
     }
     if not products:
         return frozenset()

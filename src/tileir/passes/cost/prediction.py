@@ -120,7 +120,7 @@ class KernelCost:
 
     @property
     def intensity(self) -> float:
-        """Operations for each byte that moves to or from the memory behind all caches, or the footprint if none does."""
+        """Operations for each byte that moves to or from the memory behind all caches, else for each one touched."""
         moved = self.levels[-1].read_bytes + self.levels[-1].written_bytes if self.levels else 0.0
         return self.whole.total_operations / (moved or max(1, self.whole.footprint_bytes))
 
@@ -265,4 +265,3 @@ def _bytes_of_a_point(scope: Scope) -> int:
             case _:
                 pass
     return total
-

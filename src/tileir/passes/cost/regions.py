@@ -10,6 +10,7 @@ What neither rule covers is bounded by the smaller of the number of points and t
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -93,7 +94,7 @@ def distinct(regions: Sequence[Region]) -> tuple[int, bool]:
 
 def _are_apart(regions: Sequence[Region]) -> bool:
     ordered = sorted(regions, key=lambda region: region.offset)
-    return all(one.offset + one.reach <= other.offset for one, other in zip(ordered, ordered[1:], strict=False))
+    return all(one.offset + one.reach <= other.offset for one, other in pairwise(ordered))
 
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
@@ -129,7 +130,7 @@ def _union(boxes: Sequence[Box]) -> int:
         return 1
     cuts = sorted({corner for box in boxes for corner in box[-1]})
     points = 0
-    for low, high in zip(cuts, cuts[1:], strict=False):
+    for low, high in pairwise(cuts):
         inside = list(dict.fromkeys(box[:-1] for box in boxes if box[-1][0] <= low and high <= box[-1][1]))
         if inside:
             points += (high - low) * (_union(inside) if len(inside) > 1 else _size(inside[0]))

@@ -9,7 +9,7 @@ least recently used lines go first. Blocks in a row use what the one before left
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -18,11 +18,14 @@ from tileir.passes.cost.regions import distinct, lines_of, region_of
 from tileir.passes.cost.scopes import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tileir.passes.cost.machine import Storage
     from tileir.passes.cost.regions import Region
     from tileir.passes.cost.scopes import Access, Scope
+
+APART: Final = frozenset({REGISTER, LOCAL})
+"""Locations that no cache serves."""
 
 
 @attrs.frozen
@@ -65,7 +68,7 @@ class Traffic:
 
     kernel: Scope
     line_bytes: int
-    _below: dict[int, tuple[tuple[Access, ...], ...]] = attrs.field(factory=dict, init=False)
+    _below: dict[int, tuple[Access, ...]] = attrs.field(factory=dict, init=False)
     _footprints: dict[tuple[int, int], Mapping[int, Footprint]] = attrs.field(factory=dict, init=False)
     _ranges: dict[int, int] = attrs.field(factory=dict, init=False)
     _inside: dict[int, int] = attrs.field(factory=dict, init=False)
@@ -87,28 +90,38 @@ class Traffic:
 
     def different(self, scope: Scope) -> Different:
         """Return how many bytes of different elements a subtree touches in the whole run of the kernel."""
-        found = self._touched(scope, frozenset())
+        found = self._touched(self._accesses(scope), frozenset(), frozenset({REGISTER}))
         return Different(sum(each.element_bytes for each in found.values()), all(each.exact for each in found.values()))
 
     def _footprint(self, scope: Scope, depth: int) -> Mapping[int, Footprint]:
-        still = (loop.number for loop in (*scope.outer, *scope.loops[:depth]) if loop.kind is not Kind.THREAD)
-        return self._touched(scope, frozenset(still))
+        return self._touched(self._accesses(scope), self._still(scope, depth), APART)
 
-    def _touched(self, scope: Scope, still: frozenset[int]) -> Mapping[int, Footprint]:
+    @staticmethod
+    def _still(scope: Scope, depth: int) -> frozenset[int]:
+        """Return the loops around a scope and its own first ones; threads of a group run side by side, so move."""
+        return frozenset(n.number for n in (*scope.outer, *scope.loops[:depth]) if n.kind is not Kind.THREAD)
+
+    def _touched(
+        self, accesses: Iterable[Access], still: frozenset[int], apart: frozenset[str]
+    ) -> Mapping[int, Footprint]:
+        """Return what some accesses touch of each root outside some locations, with some loops standing still."""
         groups: dict[int, list[tuple[Access, Region]]] = {}
-        for access in self._accesses(scope):
+        for access in accesses:
+            if access.root.location in apart:
+                continue
             steps = [(step, self._ranges[loop]) for loop, step in access.terms if loop not in still]
-            groups.setdefault(access.root.number, []).append((access, region_of(access.offset, (*steps, *access.sizes))))
+            groups.setdefault(access.root.number, []).append(
+                (access, region_of(access.offset, (*steps, *access.sizes)))
+            )
         return {root: _summed(members, self.line_bytes) for root, members in groups.items()}
 
     def _accesses(self, scope: Scope) -> tuple[Access, ...]:
-        """Return the accesses of a subtree to memory that caches serve."""
+        """Return the accesses of a subtree."""
         found = self._below.get(id(scope))
         if found is None:
-            own = (a for a in scope.accesses.values() if a.root.location not in (REGISTER, LOCAL))
             inner = (access for child in scope.children for access in self._accesses(child))
-            found = self._below[id(scope)] = (tuple(own), tuple(inner))
-        return (*found[0], *found[1])
+            found = self._below[id(scope)] = (*scope.accesses.values(), *inner)
+        return found
 
     def into(self, storage: Storage, share: float = 1.0) -> Moved:
         """Return what the kernel moves into a cache, and out of it, if it may use ``share`` of it.
@@ -121,7 +134,9 @@ class Traffic:
         return sum((each for root, each in moved.items() if root not in kept), Moved())
 
     def _moved(self, scope: Scope, depth: int, capacity: float) -> dict[int, Moved]:
-        loops = [(n, loop) for n, loop in enumerate(scope.loops) if n >= depth and loop.kind in (Kind.GRID, Kind.SERIAL)]
+        loops = [
+            (n, loop) for n, loop in enumerate(scope.loops) if n >= depth and loop.kind in (Kind.GRID, Kind.SERIAL)
+        ]
         whole = self.footprint(scope, depth)
         if _size(whole) <= capacity:
             return _once(whole)
@@ -137,8 +152,7 @@ class Traffic:
         """Return what the statements of a block move, one after the other; its own scalars count as the first."""
         total: dict[int, Moved] = {}
         if scope.accesses:
-            own = attrs.evolve(scope, children=())
-            total = _once(self._footprint(own, len(scope.loops)))
+            total = _once(self._touched(scope.accesses.values(), self._still(scope, len(scope.loops)), APART))
         left: Mapping[int, Footprint] = {}
         for child in scope.children:
             footprint = self.footprint(child)

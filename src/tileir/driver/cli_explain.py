@@ -1,0 +1,50 @@
+"""The command `tileir explain`: what a program costs on a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tileir.driver import cli_values
+from tileir.driver.explanation import explain
+from tileir.driver.explanation_text import WIDTH, as_tables
+from tileir.driver.stages import need_types
+
+
+@click.command("explain")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--after", metavar="PASS", help="Explain the Stripe program after this pass instead of the last one.")
+@click.option(
+    "--measure", is_flag=True, help="Run each kernel on the device as well, and tell how far off the model is."
+)
+@click.option("--json", "json_", is_flag=True, help="Print JSON: bytes, operations and seconds as numbers.")
+@click.option("--passes", metavar="PIPELINE", help="Stripe passes instead of the target's: text, JSON, or a name.")
+@click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
+def explain_(
+    file: Path,
+    values: tuple[str, ...],
+    after: str | None,
+    measure: bool,
+    json_: bool,
+    passes: str | None,
+    device: str | None,
+) -> None:
+    """Say what FILE costs on a device: operations, bytes, and the predicted time of each kernel.
+
+    NAME=f32[3,4] says dtype and dims of an input, NAME=array.npy takes them from a file.
+    """
+    function = cli_values.read_function(file)
+    types = cli_values.types(function, values)
+    need_types(function, types)
+    found = explain(function, types, device=device, passes=passes, after=after, measure=measure)
+    if json_:
+        click.echo(found.to_json())
+        return
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=WIDTH)
+    for part in as_tables(found.target, found.kernels, found.measured):
+        console.print(part, soft_wrap=isinstance(part, str), markup=False)

@@ -1,0 +1,123 @@
+"""What a program costs on a device, kernel by kernel: predicted, and measured where that is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tileir.core.errors import fail
+from tileir.core.generic_hardware import hardware_of
+from tileir.driver.arguments import tensor_types
+from tileir.driver.compilation import Request
+from tileir.driver.compiler import function_of, passes_of
+from tileir.driver.explanation_text import as_json, as_text
+from tileir.driver.measurement import kernel_seconds
+from tileir.passes.base import run
+from tileir.passes.cost.machine import machine_of
+from tileir.passes.cost.prediction import predict
+from tileir.runtime.context import default_context
+from tileir.stripe.lowering import lower
+from tileir.typed.inference import infer
+from tileir.typed.simplifier import simplify
+
+if TYPE_CHECKING:
+    from tileir.core.target import Target
+    from tileir.passes.base import Pass
+    from tileir.passes.cost.prediction import KernelCost
+    from tileir.runtime.context import Context
+    from tileir.runtime.interface import DeviceInfo
+    from tileir.stripe.ir import Program
+    from tileir.tile import ir as tile
+
+
+@attrs.frozen
+class Explanation:
+    """The costs of a program; ``str`` of it is a table for people.
+
+    Attributes:
+        target: The device that was modelled.
+        kernels: What each kernel costs, in order.
+        measured: The seconds that each one took on the device; empty where nothing was measured.
+
+    """
+
+    target: str
+    kernels: tuple[KernelCost, ...]
+    measured: tuple[float, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time of one run."""
+        return sum(kernel.seconds for kernel in self.kernels)
+
+    @property
+    def measured_seconds(self) -> float | None:
+        """The measured time of all kernels; None where nothing was measured."""
+        return sum(self.measured) if self.measured else None
+
+    def __str__(self) -> str:
+        """Return tables: the blocks of each kernel, its memories, and the sum of all."""
+        return as_text(self.target, self.kernels, self.measured)
+
+    def to_json(self) -> str:
+        """Return everything as JSON: bytes, operations and seconds as numbers."""
+        return as_json(self.target, self.kernels, self.measured)
+
+
+def explain(
+    source: tile.Function | str,
+    arguments: Any = (),
+    *,
+    device: str | DeviceInfo | None = None,
+    context: Context | None = None,
+    target: Target | None = None,
+    passes: tuple[Pass, ...] | str | None = None,
+    after: str | None = None,
+    measure: bool = False,
+) -> Explanation:
+    """Return what a function costs on a device.
+
+    Args:
+        source: A function, or its text.
+        arguments: What describes the inputs, as for :func:`tileir.compile`.
+        device: A device or its id; by default what the context chooses.
+        context: Owner of devices; by default the process-wide one.
+        target: What to model instead of the device.
+        passes: Stripe passes instead of the target's, or the text, JSON or name of a pipeline.
+        after: The pass after which the program is looked at; by default the last one. A pass that runs several times
+            is meant the last time.
+        measure: Whether to run each kernel on the device as well.
+
+    Raises:
+        TileError: The function is wrong or does not fit the arguments; TIL902, no such pass runs.
+        BackendError: There is no such device, or it refused a kernel.
+    """
+    function = function_of(source)
+    types = tensor_types([tensor.name for tensor in function.inputs], arguments)
+    owner = context or default_context()
+    chosen = owner.device(device) if target is None or measure else None
+    modelled = target if target is not None else owner.device(device).target
+    steps = passes_of(passes, modelled)
+    if measure and after is not None:
+        raise fail("TIL902", "only finished kernels can be measured: leave `after` or `measure` out")
+    program = run(_until(steps, after), lower(simplify(infer(function, types))))
+    costs = predict(program, machine_of(hardware_of(modelled), modelled))
+    measured: tuple[float, ...] = ()
+    if chosen is not None and measure:
+        measured = kernel_seconds(Request(function, dict(types), modelled, steps), owner, chosen)
+    return Explanation(modelled.name, costs.kernels, measured)
+
+
+def explain_program(program: Program, target: Target) -> Explanation:
+    """Return what a Stripe program costs on a device, whatever passes it has been through."""
+    return Explanation(target.name, predict(program, machine_of(hardware_of(target), target)).kernels)
+
+
+def _until(steps: tuple[Pass, ...], after: str | None) -> tuple[Pass, ...]:
+    if after is None:
+        return steps
+    names = [step.name for step in steps]
+    if after not in names:
+        raise fail("TIL902", f"no pass {after!r} runs; write one of {', '.join(dict.fromkeys(names)) or 'none'}")
+    return steps[: len(names) - names[::-1].index(after)]

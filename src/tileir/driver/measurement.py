@@ -1,0 +1,110 @@
+"""How long kernels take on a device, each one alone."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.driver.compilation import Request, built, compiled
+from tileir.runtime.interface import Options
+from tileir.semtree.ir import BufferRole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tileir.runtime.context import Context
+    from tileir.runtime.interface import DeviceInfo, Event, Kernel, Library
+    from tileir.semtree.ir import Buffer
+    from tileir.typed.ir import TensorType
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+RUNS: Final = 25
+"""Most runs of which a median is taken."""
+
+SECONDS: Final = 0.5
+"""How long a program is run, but for the first two times."""
+
+
+def random_array(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Return values of moderate size: standard normal floats, integers below 16, bools."""
+    if dtype.is_float:
+        values: Array = rng.standard_normal(shape, dtype=np.float32)
+    elif dtype is DType.BOOL:
+        values = rng.integers(0, 2, shape)
+    else:
+        values = rng.integers(0, 16, shape)
+    return np.ascontiguousarray(values.astype(dtype.numpy))
+
+
+def random_inputs(types: Mapping[str, TensorType], seed: int = 0) -> dict[str, Array]:
+    """Return an array for each input, the same ones for the same seed."""
+    rng = np.random.default_rng(seed)
+    return {name: random_array(tensor.dtype, tensor.shape, rng) for name, tensor in types.items()}
+
+
+def kernel_seconds(request: Request, context: Context, device: DeviceInfo) -> tuple[float, ...]:
+    """Return the median time of each launch of a program, in order, when the whole program runs again and again.
+
+    Inputs are random. Devices with clocks of their own tell how long they were busy; elsewhere it is the time of a
+    launch that is waited for.
+
+    Raises:
+        BackendError: The device refused a kernel.
+    """
+    options = Options(profile=True)
+    disk = context.disk_cache
+    compilation = compiled(request, disk)
+    executor = context.executor(device, options)
+
+    def prepare(library: Library) -> list[Kernel]:
+        return [executor.prepare(library, index) for index in range(len(compilation.sem.kernels))]
+
+    _, kernels = built(compilation, context.compiler(device, options), device, disk, prepare)
+    inputs = random_inputs(request.types)
+    memory = {
+        buffer.name: executor.allocate(buffer.elements * buffer.dtype.itemsize) for buffer in compilation.sem.buffers
+    }
+    for buffer in compilation.sem.buffers:
+        content = _content(buffer, inputs)
+        if content is not None and content.size:
+            executor.copy(content, memory[buffer.name]).wait()
+    runs = [
+        partial(kernels[launch.kernel].run, [memory[name] for name in launch.arguments])
+        for launch in compilation.sem.launches
+    ]
+    return _medians(runs)
+
+
+def _content(buffer: Buffer, inputs: Mapping[str, Array]) -> Array | None:
+    if buffer.role is BufferRole.INPUT:
+        return inputs[buffer.name]
+    if buffer.role is BufferRole.CONSTANT:
+        return np.frombuffer(bytes.fromhex(buffer.data), buffer.dtype.numpy)
+    return None
+
+
+def _medians(runs: Sequence[Callable[[], Event]]) -> tuple[float, ...]:
+    """Return the median time of each launch; all are run in order, so that caches hold what they hold in a call."""
+    _timed(runs)
+    once = sum(_timed(runs))
+    rounds = max(3, min(RUNS, int(SECONDS / max(once, 1e-9))))
+    return tuple(map(statistics.median, zip(*(_timed(runs) for _ in range(rounds)), strict=True)))
+
+
+def _timed(runs: Sequence[Callable[[], Event]]) -> list[float]:
+    """Return the time of each launch in one run of all, by the device's clock where it has one."""
+    seconds = []
+    for run in runs:
+        start = time.perf_counter()
+        event = run()
+        event.wait()
+        passed = time.perf_counter() - start
+        duration = event.duration
+        seconds.append(passed if duration is None else duration)
+    return seconds
