@@ -27,6 +27,7 @@ from tileir.passes.register_tile import RegisterTile
 from tileir.passes.scalarise import Scalarise
 from tileir.passes.schedule import power_of_two_below
 from tileir.passes.separate import Separate
+from tileir.passes.shadow import Shadow
 from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.tensorise import Tensorise
@@ -65,6 +66,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     RegisterTile,
     RewriteLocations,
     Scalarise,
+    Shadow,
     Separate,
     SplitReduction,
     StreamReduction,
@@ -84,12 +86,18 @@ def plain(_: Target) -> tuple[Pass, ...]:
 
 def fused(_: Target) -> tuple[Pass, ...]:
     """Return the passes that no device decides: kernels are joined and cleaned up, but not scheduled."""
+    return _joined(())
+
+
+def _joined(further: tuple[Pass, ...]) -> tuple[Pass, ...]:
+    """Return the passes that join kernels and clean up; ``further`` ones come before boxes lose their form."""
     return (
         Canonicalise(merge=False),  # boxes are compared index by index
         Inline(),
         Accumulate(),
         DeadCode(),
         Fuse(),
+        *further,
         Localise(),
         Scalarise(),
         DeadCode(),
@@ -97,11 +105,18 @@ def fused(_: Target) -> tuple[Pass, ...]:
     )
 
 
+def _rows(least: int, most_bytes: int) -> tuple[Pass, ...]:
+    """Return the passes that let kernels over the same rows run as one, and then their loops over a row."""
+    rows = Fusion(rows=True, fused_set=("fused", "rows"), least_points=least, most_bytes=most_bytes)
+    return (rows, Fuse(parent_reqs=("rows",)), Shadow())
+
+
 def cpu(target: Target) -> tuple[Pass, ...]:
     """Return the passes that take a lowered program to kernels for a processor."""
+    caches = target.cache_bytes
     return (
         SplitReduction(parts=4 * target.threads if target.threads > 1 else 1),
-        *fused(target),
+        *_joined(_rows(4 * target.threads, caches[min(1, len(caches) - 1)] // 4 if caches else 64 * 1024)),
         Separate(),
         StreamReduction(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes),
         RegisterTile(

@@ -1,8 +1,8 @@
-"""Reductions whose inputs are contiguous along a reduction index: each lane keeps an accumulator of its own."""
+"""Loops inside kernels, such as those over a row, along vector lanes, which keep accumulators of their own."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -15,10 +15,15 @@ from tileir.passes.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 @attrs.frozen
 class VectoriseReduction:
-    """Vectorise along a reduction index, with several vectors in flight to hide the latency of adding.
+    """Vectorise along loops inside a kernel, with several vectors in flight to hide the latency of adding.
+
+    A loop may add up, store elements, or both.
 
     Attributes:
         vector_bytes: Width of a vector register.
@@ -45,11 +50,12 @@ class VectoriseReduction:
         return (emit(_Builder(self, nest).kernel(chosen), kernel),)
 
     def _index(self, nest: Nest, segment: Segment) -> stripe.Index | None:
-        """Return the reduction index to vectorise along, if any."""
+        """Return the index of a loop to vectorise along, if any."""
         constrained = {i for c in segment.constraints for i in c.indices}
         local = {r.name for r in nest.allocations if r.shape.elements == 1}
         writes = [u for u in segment.uses if u.direction.writes]
-        if segment.has_indirect_store or not all(u.root in local and _merges(u) for u in writes):
+        plain = [u for u in writes if not _merges(u)]
+        if sch.indirect_names(segment) or not all(u.root in local for u in writes if _merges(u)):
             return None
         if any(isinstance(s, stripe.Load) and segment.use(s.source).direction.writes for s in segment.statements):
             return None
@@ -60,8 +66,9 @@ class VectoriseReduction:
             for i in segment.loops
             if i.range >= lanes
             and i.name not in constrained
-            and any(u.stride(i.name) == 1 for u in reads)
+            and any(u.stride(i.name) == 1 for u in (*reads, *plain))
             and all(u.stride(i.name) in (0, 1) for u in reads)
+            and all(u.stride(i.name) == 1 for u in plain)
         ]
         return max(candidates, key=lambda i: i.range, default=None)
 
@@ -87,15 +94,15 @@ class _Builder:
         allocations = list(self.nest.allocations)
         for number, segment in enumerate(self.nest.segments):
             if number in chosen:
-                added, nodes = self._reduction(segment, chosen[number])
+                added, nodes = self._vectors(segment, chosen[number])
                 allocations.extend(added)
                 children.extend(nodes)
             else:
                 children.append(leaf(segment, {}, segment.loops))
         return Node(self.nest.indices, tuple(allocations), tuple(children))
 
-    def _reduction(self, segment: Segment, index: stripe.Index) -> tuple[list[stripe.Refinement], list[Node]]:
-        """Return the lanes' accumulators, and nodes that set, fill and merge them, and take the rest by scalars."""
+    def _vectors(self, segment: Segment, index: stripe.Index) -> tuple[list[stripe.Refinement], list[Node]]:
+        """Return the lanes' accumulators, and nodes that set, fill and merge them, and take what fills no vector."""
         lanes = sch.vector_lanes(self.options.vector_bytes, sch.widest_itemsize(self.nest), self.options.max_lanes)
         unroll = min(self.options.unroll, max(1, index.range // lanes))
         width = lanes * unroll
@@ -103,22 +110,32 @@ class _Builder:
         step = sch.index(self.names.fresh(f"{index.name}_step"), steps)
         vector = sch.index(self.names.fresh(f"{index.name}_vector"), unroll, sch.UNROLL)
         lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, sch.VECTOR)
-        inner = sch.part(vector, lanes) + sch.part(lane)
-        tile = sch.present((vector, lane))
         others = tuple(i for i in segment.loops if i.name != index.name)
-        outer = (*others, *sch.present((step,)))
-        accumulators = {u: self._lanes_of(u, width, inner) for u in segment.uses if u.direction.writes}
+        inner = sch.part(vector, lanes) + sch.part(lane)
+        accumulators = {u: self._lanes_of(u, width, inner) for u in segment.uses if _merges(u)}
         wide = {u: use for u, (_, use) in accumulators.items()}
         moved = attrs.evolve(segment, uses=tuple(wide.get(u, u) for u in segment.uses))
-        body = leaf(moved, {index.name: sch.part(step, width) + inner}, tile)
-        inside = attrs.evolve(body, constraints=())
-        nodes = [self._set(use, tile) for use in wide.values()]
-        nodes.append(Node(outer, children=(inside,), constraints=body.constraints, tags=segment.tags))
-        if left:
-            rest = sch.index(self.names.fresh(f"{index.name}_rest"), left)
-            nodes.append(leaf(segment, {index.name: sch.part(rest) + steps * width}, (*others, *sch.present((rest,)))))
-        nodes.extend(self._merge(narrow, use, tile) for narrow, use in wide.items())
+        nodes = [self._set(use, sch.present((vector, lane))) for use in wide.values()]
+        nodes.append(_run(moved, {index.name: sch.part(step, width) + inner}, (*others, step), (vector, lane)))
+        if left >= lanes:
+            more = attrs.evolve(vector, name=self.names.fresh(vector.name), range=left // lanes)
+            value = sch.part(more, lanes) + sch.part(lane) + steps * width
+            fewer = tuple(_at_vector(u, more, lane) if u in wide.values() else u for u in moved.uses)
+            nodes.append(_run(attrs.evolve(moved, uses=fewer), {index.name: value}, others, (more, lane)))
+        nodes.extend(self._rest(segment, index, others, left % lanes))
+        for narrow, use in wide.items():
+            nodes.extend(self._merge(narrow, use, vector, lane))
         return [allocation for allocation, _ in accumulators.values()], nodes
+
+    def _rest(
+        self, segment: Segment, index: stripe.Index, others: tuple[stripe.Index, ...], left: int
+    ) -> Iterator[Node]:
+        """Yield nodes for the last ``left`` elements, by ever shorter vectors, whose lanes merge at once."""
+        while left:
+            lanes = sch.power_of_two_below(left)
+            lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, sch.VECTOR)
+            yield _run(segment, {index.name: sch.part(lane) + (index.range - left)}, others, (lane,))
+            left -= lanes
 
     def _lanes_of(self, use: Use, width: int, inner: Affine) -> tuple[stripe.Refinement, Use]:
         shape = stripe.TensorShape.dense(use.dtype, (width,))
@@ -134,11 +151,38 @@ class _Builder:
         plain = attrs.evolve(use, aggregation=None, direction=stripe.Direction.OUT)
         return Node(tile, statements=(constant, stripe.Store("identity", use.name)), uses=(plain,))
 
-    def _merge(self, narrow: Use, use: Use, tile: tuple[stripe.Index, ...]) -> Node:
-        """Merge the lanes into the accumulator that the kernel had."""
-        source = attrs.evolve(use, name=self.names.fresh("lanes"), direction=stripe.Direction.IN, aggregation=None)
-        statements = (stripe.Load(source.name, "lane"), stripe.Store("lane", narrow.name))
-        return Node(tile, statements=statements, uses=(source, narrow))
+    def _merge(self, narrow: Use, use: Use, vector: stripe.Index, lane: stripe.Index) -> Iterator[Node]:
+        """Yield the merge of all vectors into the first, and of its lanes into the accumulator that the kernel had."""
+        name = self.names.fresh("lanes")
+        source = attrs.evolve(use, name=name, direction=stripe.Direction.IN, aggregation=None)
+        if vector.range > 1:
+            others = attrs.evolve(vector, name=self.names.fresh(vector.name), range=vector.range - 1)
+            place = (sch.part(others, lane.range) + sch.part(lane) + lane.range,)
+            first = attrs.evolve(use, access=(sch.part(lane),))
+            yield _handing_on(attrs.evolve(source, access=place), first, (others, lane))
+        yield _handing_on(attrs.evolve(source, access=(sch.part(lane),)), narrow, (lane,))
+
+
+def _handing_on(source: Use, target: Use, indices: tuple[stripe.Index, ...]) -> Node:
+    """Return a block that stores each element of ``source`` through ``target``."""
+    statements = (stripe.Load(source.name, "lane"), stripe.Store("lane", target.name))
+    return Node(sch.present(indices), statements=statements, uses=(source, target))
+
+
+def _run(
+    segment: Segment, values: dict[str, Affine], loops: tuple[stripe.Index, ...], tile: tuple[stripe.Index, ...]
+) -> Node:
+    """Return ``loops`` around the points of ``tile``, with the constraints between them."""
+    body = leaf(segment, values, sch.present(tile))
+    if not sch.present(loops) and not body.constraints:
+        return body
+    inside = attrs.evolve(body, constraints=())
+    return Node(sch.present(loops), children=(inside,), constraints=body.constraints, tags=segment.tags)
+
+
+def _at_vector(use: Use, vector: stripe.Index, lane: stripe.Index) -> Use:
+    """Return the use of an accumulator at another number of vectors."""
+    return attrs.evolve(use, access=(sch.part(vector, lane.range) + sch.part(lane),))
 
 
 def _typed(value: int | float, use: Use) -> bool | int | float:
