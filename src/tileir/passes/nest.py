@@ -112,7 +112,7 @@ def analyse(kernel: stripe.Block) -> Nest | None:
     """Return a kernel as a nest, or None where it is not of the form that the module text describes."""
     if any(i.affine is not None for i in kernel.indices) or any("grid" in i.tags for i in kernel.indices):
         return None
-    if _chooses_by_data(kernel):
+    if _chooses_by_data(kernel) or any(map(opens_scope, kernel.refinements)):
         return None
     segments: list[Segment] = []
     run: list[stripe.Statement] = []
@@ -134,6 +134,12 @@ def analyse(kernel: stripe.Block) -> Nest | None:
         segments.append(_own_segment(kernel, run))
     completed = _completed(segments)
     return None if completed is None else Nest(kernel, kernel.indices, completed)
+
+
+def opens_scope(view: stripe.Refinement) -> bool:
+    """Return whether the first store through a view overwrites, and later ones merge: such blocks cannot be divided."""
+    merges = view.aggregation is not None and view.aggregation.op is not None
+    return merges and view.direction is stripe.Direction.OUT
 
 
 def _chooses_by_data(kernel: stripe.Block) -> bool:

@@ -15,6 +15,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.canonicalise import simplified
+from tileir.passes.nest import opens_scope
 from tileir.passes.reindex import reindexed
 from tileir.passes.schedule import is_scheduled
 from tileir.poly.affine import Affine
@@ -53,7 +54,7 @@ class Separate:
         return expand_kernels(program, self._kernel, self.reqs)
 
     def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
-        if is_scheduled(kernel) or any(_opens_scope(r) for r in kernel.refinements):
+        if is_scheduled(kernel) or any(opens_scope(r) for r in kernel.refinements):
             return (kernel,)
         if _operations(kernel) < self.operations:
             return (kernel,)
@@ -97,11 +98,6 @@ class _Cut:
     index: stripe.Index
     low: int
     high: int
-
-
-def _opens_scope(refinement: stripe.Refinement) -> bool:
-    aggregation = refinement.aggregation
-    return refinement.direction is stripe.Direction.OUT and aggregation is not None and aggregation.op is not None
 
 
 def _operations(block: stripe.Block) -> int:

@@ -1,0 +1,63 @@
+"""All passes of the catalogue, in any order: the result is a valid program that means the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from strategies.passes import assert_same_meaning, programs
+from tileir.core.errors import TileError
+from tileir.passes.base import run
+from tileir.passes.catalog import PASSES, parse_pipeline
+from tileir.passes.pipeline import to_text
+
+if TYPE_CHECKING:
+    from tileir.passes.base import Pass
+    from tileir.stripe.ir import Program
+
+OPTIONS: Final = (
+    "autotile{only_po2=true,fast=true}",
+    "canonicalise{merge=false}",
+    "fuse{siblings=false}",
+    "fuse{max_reductions=3}",
+    "pad{multiple=4,threshold=2,finite=true}",
+    "register_tile{vector_bytes=16,rows=2,columns=1,threads=2}",
+    "separate{least=1,share=1,operations=0}",
+    "split_reduction{parts=2,operations=1}",
+    "stream_reduction{vector_bytes=16}",
+    "thread{groups=4}",
+    "vectorise{vector_bytes=16}",
+    "vectorise_reduction{vector_bytes=16}",
+)
+"""Passes that have something to do in small programs, unlike some of the defaults."""
+
+STEPS: Final = (*(kind() for kind in PASSES), *(step for text in OPTIONS for step in parse_pipeline(text)))
+
+
+def _after(passes: list[Pass], program: Program) -> Program:
+    """Run passes until one refuses: what it may refuse is a request, and that is an error of tileir's own."""
+    for step in passes:
+        try:
+            program = run((step,), program)
+        except TileError as error:
+            assert error.diagnostics[0].code == "TIL543", to_text(passes)
+    return program
+
+
+@given(programs(6), st.lists(st.sampled_from(STEPS), min_size=1, max_size=6))
+@examples(300)
+def test_any_sequence_keeps_the_meaning(program: Program, passes: list[Pass]) -> None:
+    after = _after(passes, program)
+    assert_same_meaning(program, after)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: to_text((step,)))
+@given(program=programs(6))
+@examples(15)
+def test_each_pass_keeps_the_meaning_and_then_stays(step: Pass, program: Program) -> None:
+    after = _after([step], program)
+    assert_same_meaning(program, after)
