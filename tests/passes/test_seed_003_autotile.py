@@ -7,7 +7,8 @@ makes a tile easy to cut up further), the formula puts them in the order of the 
 tile of its AFTER.
 
 Other differences: the slide gives the strides of the weights as `32:1, 64:32`, input channels next to each other, which
-we say by the order of axes, `K1[kx, ky, co, ci]`; it drops the test for the padding; `<Elided memory xfers>` are the pass `cache`'s.
+we say by the order of axes, `K1[kx, ky, co, ci]`; it drops the test for the padding;
+`<Elided memory xfers>` are the pass `cache`'s.
 """
 
 from __future__ import annotations

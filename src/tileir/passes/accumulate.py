@@ -311,7 +311,9 @@ def _identity_first(block: Block, scoped: tuple[Refinement, ...]) -> tuple[State
     """Return a block that stores identities to what ``block`` will write, and ``block`` made to merge with them."""
     identities = {r.name: _identity(r) for r in scoped}
     filling = pruned(_filling(block, identities), set(identities))
-    return attrs.evolve(filling, comments=(), deps=()), _merging(block, frozenset(identities))
+    merging = _merging(block, frozenset(identities))
+    inner = rewritten(merging.statements, _explicit_inside)  # blocks may open scopes on allocations between them
+    return attrs.evolve(filling, comments=(), deps=()), attrs.evolve(merging, statements=_without_deps(inner))
 
 
 def _filling(block: Block, identities: dict[str, bool | int | float]) -> Block:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tileir.passes import pipeline
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.autotile import Autotile
+from tileir.passes.cache import Cache
 from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.compute_deps import ComputeDeps
 from tileir.passes.dead_code import DeadCode
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 PASSES: Final[tuple[type[Pass], ...]] = (
     Accumulate,
     Autotile,
+    Cache,
     Canonicalise,
     ComputeDeps,
     DeadCode,

@@ -1,0 +1,104 @@
+"""Where a block on its way down from ``main`` is: the values of its indices, and where its views are in whole tensors.
+
+Indices of different blocks may share names, so absolute values are affines of *counters*, ``depth:index``, one for each
+index that counts. :meth:`Level.local` says such a value in the indices of a block again, which then needs indices that
+hand outer ones on: they are collected in :attr:`Level.passed`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.names import NameScope
+from tileir.poly.affine import Affine, total
+from tileir.stripe.ir import Direction, Index
+from tileir.stripe.verify_views import same_axes
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Block, Refinement
+
+
+@attrs.define(eq=False)
+class Level:
+    """A block, with the blocks around it.
+
+    Attributes:
+        block: The block as it was when the walk came by.
+        parent: The level of the block around it; None for ``main``.
+        values: The absolute value of each of its indices.
+        counters: The range of each counter of this level and those above.
+        passed: Indices to be added to the block: :meth:`local` asked for them.
+    """
+
+    block: Block
+    parent: Level | None = None
+    values: dict[str, Affine] = attrs.field(factory=dict, init=False)
+    counters: dict[str, int] = attrs.field(factory=dict, init=False)
+    passed: list[Index] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        outer = {} if self.parent is None else self.parent.values
+        self.counters = {} if self.parent is None else dict(self.parent.counters)
+        for index in self.block.indices:
+            base = Affine() if index.affine is None else index.affine.substitute(outer)
+            if index.range > 1:
+                counter = f"{self.depth}:{index.name}"
+                self.counters[counter] = index.range
+                base = base + Affine.index(counter)
+            self.values[index.name] = base
+
+    @property
+    def depth(self) -> int:
+        """How many blocks are around."""
+        return 0 if self.parent is None else self.parent.depth + 1
+
+    def constraints(self) -> tuple[Affine, ...]:
+        """Return the constraints of the block in counters."""
+        return tuple(constraint.substitute(self.values) for constraint in self.block.constraints)
+
+    def root(self, view: Refinement) -> tuple[int, str]:
+        """Return what is behind a view: the depth at which it is allocated, and its name there."""
+        if view.direction is Direction.NONE:
+            return self.depth, view.name
+        if self.parent is None:
+            return -1, view.source
+        return self.parent.root(self.parent.block.refinement(view.source))
+
+    def place(self, view: Refinement) -> Place | None:
+        """Return where a view is in the tensor or allocation behind it; None where axes change on the way."""
+        access = tuple(affine.substitute(self.values) for affine in view.access)
+        if view.direction is Direction.NONE or self.parent is None:
+            return Place((Affine(),) * len(view.access), view.shape.sizes)
+        source = self.parent.block.refinement(view.source)
+        outer = self.parent.place(source)
+        if outer is None or not same_axes(view, source):
+            return None
+        return Place(tuple(a + b for a, b in zip(outer.access, access, strict=True)), outer.sizes)
+
+    def local(self, value: Affine) -> Affine:
+        """Return an absolute value in the indices of this block."""
+        terms = (self._counter(name) * coefficient for name, coefficient in value.terms)
+        return total(terms) + value.offset
+
+    def _counter(self, counter: str) -> Affine:
+        wanted = Affine.index(counter)
+        for name, value in self.values.items():
+            if value == wanted:
+                return Affine.index(name)
+        if self.parent is None:
+            raise KeyError(counter)
+        taken = NameScope.of((*self.values, *(index.name for index in self.passed)))
+        name = taken.fresh(counter.partition(":")[2])
+        self.passed.append(Index(name, 1, self.parent.local(wanted)))
+        self.values[name] = wanted
+        return Affine.index(name)
+
+
+@attrs.frozen
+class Place:
+    """Where a view begins along each axis of a tensor, in counters, and how large that tensor is."""
+
+    access: tuple[Affine, ...]
+    sizes: tuple[int, ...]
