@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program
 
 OPTIONS: Final = (
-    "autotile{only_po2=true,fast=true}",
+    "autotile{memory_bytes=64,inner_set=inner}",
+    "autotile{only_po2=true,fast=true,memory_bytes=32}",
+    "cache{odd_size=true,mem_loc=LOCAL}",
+    "cache{reqs=inner,dirs=(out,inout)}",
     "canonicalise{merge=false}",
     "fuse{siblings=false}",
     "fuse{max_reductions=3}",
@@ -29,7 +32,10 @@ OPTIONS: Final = (
     "separate{least=1,share=1,operations=0}",
     "split_reduction{parts=2,operations=1}",
     "stream_reduction{vector_bytes=16}",
+    "tensorise{reqs=agg_op_add,startup_cost=0,stencils=({idxs=({name=m,size=2,outs=-1},{name=k,size=-1,outs=0})})}",
     "thread{groups=4}",
+    "unroll{most=4}",
+    "unroll{mark=true}",
     "vectorise{vector_bytes=16}",
     "vectorise_reduction{vector_bytes=16}",
 )

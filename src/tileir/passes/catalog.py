@@ -34,6 +34,7 @@ from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.tensorise import Tensorise
 from tileir.passes.thread import Thread
 from tileir.passes.tile import Tile
+from tileir.passes.unroll import Unroll
 from tileir.passes.vectorise import Vectorise
 from tileir.passes.vectorise_reduction import VectoriseReduction
 
@@ -75,6 +76,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Tensorise,
     Thread,
     Tile,
+    Unroll,
     Vectorise,
     VectoriseReduction,
 )
