@@ -47,6 +47,7 @@ from tileir.semtree.ir import (
     Ramp,
     Reduce,
     Region,
+    Shuffle,
     Subscript,
     Type,
     Var,
@@ -107,7 +108,7 @@ class _Generator:
     def expr(self, kind: Type, depth: int) -> Expr:
         if depth <= 0:
             return self.leaf(kind)
-        forms = ["leaf", "apply", "apply", "cast", "cond"]
+        forms = ["leaf", "apply", "apply", "cast", "cond", "shuffle"]
         if kind.lanes > 1:
             forms += ["broadcast", "ramp"] if kind.dtype.is_integer else ["broadcast"]
         else:
@@ -130,6 +131,8 @@ class _Generator:
                 return Ramp(self.expr(Type(kind.dtype), depth - 1), stride, kind.lanes)
             case "reduce":
                 return self.reduce(kind, depth)
+            case "shuffle":
+                return self.shuffle(kind, depth)
             case "compare":
                 operand = kind.with_dtype(self.dtype())
                 args = (self.expr(operand, depth - 1), self.expr(operand, depth - 1))
@@ -195,6 +198,12 @@ class _Generator:
         inexact = kind.dtype.is_float or kind.dtype.is_bool
         ops = [Op.MAX, Op.MIN] if inexact else [Op.ADD, Op.MUL, Op.MAX, Op.MIN]
         return Reduce(self.draw(st.sampled_from(ops)), operand)
+
+    def shuffle(self, kind: Type, depth: int) -> Expr:
+        operand = Type(kind.dtype, self.draw(st.sampled_from([1, 2, 4, 8])))
+        operands = tuple(self.expr(operand, depth - 1) for _ in range(self.draw(st.integers(1, 3))))
+        lane = st.integers(0, operand.lanes * len(operands) - 1)
+        return Shuffle(operands, tuple(self.draw(st.lists(lane, min_size=kind.lanes, max_size=kind.lanes))))
 
     def bitcast(self, kind: Type, depth: int) -> Expr:
         """Reinterpret integers, or floats that were integers and so are never NaN."""

@@ -18,6 +18,7 @@ from tileir.semtree.ir import (
     GridIndex,
     Ramp,
     Reduce,
+    Shuffle,
     Subscript,
     Type,
     Var,
@@ -25,7 +26,7 @@ from tileir.semtree.ir import (
 from tileir_llvm.conversions import cast, convert, integer, wrapped
 from tileir_llvm.floats import NATIVE, apply_float
 from tileir_llvm.integers import apply_integer, select
-from tileir_llvm.memory import Place, broadcast, lane_of, load
+from tileir_llvm.memory import Place, broadcast, joined, lane_of, load
 from tileir_llvm.spelling import HALVES, REGISTER, constant, register, suffix
 from tileir_llvm.text import FunctionText, Value
 
@@ -78,6 +79,8 @@ def evaluate(env: Environment, expr: Expr, *, index: bool = False) -> Value:
             return _ramp(env.out, evaluate(env, base, index=index), stride, lanes, index=index)
         case Reduce(op=op, operand=operand):
             return _reduce(env.out, op, evaluate(env, operand))
+        case Shuffle(operands=operands, lanes=chosen):
+            return _shuffle(env.out, tuple(evaluate(env, operand) for operand in operands), chosen)
         case Subscript(array=array, offset=offset, type=kind):
             return load(env.out, env.arrays[array], evaluate(env, offset, index=True), kind)
         case _:
@@ -128,6 +131,35 @@ def _ramp(out: FunctionText, base: Value, stride: int, lanes: int, *, index: boo
     if base.known is None:
         text = out.pure(f"add {register(kind)} {broadcast(out, base, lanes).text}, {text}")
     return Value(text, kind, ramp=(base, stride) if index else None)
+
+
+def _shuffle(out: FunctionText, operands: tuple[Value, ...], lanes: tuple[int, ...]) -> Value:
+    kind = operands[0].type
+    used = list(dict.fromkeys(lane // kind.lanes for lane in lanes))
+    if len(lanes) == 1:
+        value = operands[used[0]]
+        return value if kind.lanes == 1 else lane_of(out, value, lanes[0] % kind.lanes)
+    if kind.lanes == 1:
+        return joined(out, [operands[lane] for lane in lanes])
+    text, vector = "poison", register(kind)
+    result = Type(kind.dtype, len(lanes))
+    # Two operands at a time: what earlier steps have placed stays where it is.
+    for step in range(0, len(used), 2):
+        pair = [operands[number].text for number in used[step : step + 2]]
+        places = {
+            number * kind.lanes + lane: place * kind.lanes + lane
+            for place, number in enumerate(used[step : step + 2])
+            for lane in range(kind.lanes)
+        }
+        mask = ", ".join(f"i32 {places[lane]}" if lane in places else "i32 poison" for lane in lanes)
+        second = pair[1] if len(pair) == 2 else "poison"
+        made = out.pure(f"shufflevector {vector} {pair[0]}, {vector} {second}, <{len(lanes)} x i32> <{mask}>")
+        if step:
+            blend = ", ".join(f"i32 {j + len(lanes) * (lane in places)}" for j, lane in enumerate(lanes))
+            wide = register(result)
+            made = out.pure(f"shufflevector {wide} {text}, {wide} {made}, <{len(lanes)} x i32> <{blend}>")
+        text = made
+    return Value(text, result)
 
 
 def _reduce(out: FunctionText, op: Op, value: Value) -> Value:

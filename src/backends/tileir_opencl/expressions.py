@@ -18,6 +18,7 @@ from tileir.semtree.ir import (
     GridIndex,
     Ramp,
     Reduce,
+    Shuffle,
     Subscript,
     Type,
     Var,
@@ -30,7 +31,7 @@ from tileir_opencl.integers import apply_integer, reinterpreted, steps
 from tileir_opencl.logic import choice, compared
 from tileir_opencl.memory import Place, load
 from tileir_opencl.peephole import INEXACT, builtin_for, guard
-from tileir_opencl.spelling import HALVES, UNARY, register
+from tileir_opencl.spelling import HALVES, MASKS, UNARY, register, vector
 from tileir_opencl.text import KernelText, Value, call, canonical, integer, lane_of, real
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 _EXACT: Final = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG})
 """Operations that pass on the promise that an offset does not overflow."""
 
-_OPERATIONS: Final = (Apply, Cast, Bitcast, Reduce)
+_OPERATIONS: Final = (Apply, Cast, Bitcast, Reduce, Shuffle)
 
 
 @attrs.define
@@ -104,6 +105,8 @@ def _evaluated(env: Environment, expr: Expr, *, index: bool) -> Value:
             return _ramp(env.out, evaluate(env, base, index=index), stride, expr.type, index=index)
         case Reduce(op=op, operand=operand):
             return _reduce(env.out, op, evaluate(env, operand))
+        case Shuffle(operands=operands, lanes=chosen):
+            return _shuffle(env.out, tuple(evaluate(env, operand) for operand in operands), chosen)
         case Subscript(array=array, offset=offset, type=kind):
             return load(env.out, env.arrays[array], evaluate(env, offset, index=True), kind)
         case _:
@@ -193,6 +196,22 @@ def _ramp(out: KernelText, base: Value, stride: int, kind: Type, *, index: bool)
         total = apply_integer(out, Op.ADD, (whole, steps(kind, stride)), index=index)
     ramp = (base, stride) if index else None
     return attrs.evolve(total, ramp=ramp)
+
+
+def _shuffle(out: KernelText, operands: tuple[Value, ...], lanes: tuple[int, ...]) -> Value:
+    kind = operands[0].type
+    used = dict.fromkeys(lane // kind.lanes for lane in lanes)
+    named = {number: out.temporary("lanes", canonical(operands[number])) for number in used}
+    found = []
+    for lane in lanes:
+        operand = named[lane // kind.lanes]
+        found.append(operand if kind.lanes == 1 else lane_of(operand, lane % kind.lanes))
+    if len(found) == 1:
+        return found[0]
+    result = Type(kind.dtype, len(lanes))
+    parts = [f"-{value.at(UNARY)}" if kind.dtype.is_bool else value.text for value in found]
+    text = f"({vector(MASKS[8], len(lanes)) if kind.dtype.is_bool else register(result)})({', '.join(parts)})"
+    return Value(text, result, mask=8) if kind.dtype.is_bool else Value(text, result)
 
 
 def _reduce(out: KernelText, op: Op, value: Value) -> Value:

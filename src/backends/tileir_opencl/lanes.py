@@ -27,6 +27,7 @@ from tileir.semtree.ir import (
     If,
     Ramp,
     Reduce,
+    Shuffle,
     Subscript,
     Type,
     Var,
@@ -158,7 +159,7 @@ class _Splitter:
     def _lane_by_lane(self, stmt: Assign) -> bool:
         """Return whether each lane of the value depends on no other lane of the target."""
         nodes = tuple(walk(stmt.value))
-        if any(isinstance(node, Reduce) for node in nodes):
+        if any(isinstance(node, Reduce | Shuffle) for node in nodes):
             return False
         if isinstance(stmt.target, Var):
             return True
@@ -170,6 +171,8 @@ class _Splitter:
         """Return a scalar, or a vector that the device has, with what is split inside it merged."""
 
         def merged(node: Expr) -> Expr:
+            if isinstance(node, Shuffle) and node.operands[0].type.lanes in self.chunks:
+                return node if node.type.lanes in self.chunks else self._picked(node, node.lanes)
             if not isinstance(node, Reduce) or node.operand.type.lanes not in self.chunks:
                 return node
             merge = partial(_merged, node.op)
@@ -204,10 +207,41 @@ class _Splitter:
                 run = offset.type.lanes == 1
                 place = _moved(self.whole(offset), chunk.first) if run else self.part(offset, chunk)
                 return Subscript(array, place, _narrow(kind, chunk))
+            case Shuffle():
+                return self._shuffle(expr, chunk)
             case Reduce() | GridIndex():
                 return self.whole(expr)
             case _:
                 assert_never(expr)
+
+    def _shuffle(self, shuffle: Shuffle, chunk: Chunk) -> Expr:
+        """Return some lanes of a shuffle: each comes from the chunk of the operand that holds it."""
+        return self._picked(shuffle, shuffle.lanes[chunk.first : chunk.first + chunk.lanes])
+
+    def _picked(self, shuffle: Shuffle, lanes: tuple[int, ...]) -> Expr:
+        """Return ``lanes`` of the operands of a shuffle, which may themselves be split."""
+        count = shuffle.operands[0].type.lanes
+        chunks = self.chunks.get(count, (Chunk(0, count),))
+        places = []  # of each lane: the operand, the chunk, and the lane in it
+        for lane in lanes:
+            operand, rest = divmod(lane, count)
+            number = next(n for n, chunk in enumerate(chunks) if rest < chunk.first + chunk.lanes)
+            places.append((operand, number, rest - chunks[number].first))
+        used = list(dict.fromkeys((operand, number) for operand, number, _ in places))
+        split = count in self.chunks
+        parts = {
+            (operand, number): self.part(shuffle.operands[operand], chunks[number])
+            if split
+            else self.whole(shuffle.operands[operand])
+            for operand, number in used
+        }
+        width = parts[used[0]].type.lanes
+        if all(part.type.lanes == width for part in parts.values()):
+            order = {key: width * position for position, key in enumerate(used)}
+            return Shuffle(tuple(parts.values()), tuple(order[o, n] + lane for o, n, lane in places))
+        single = [(parts[operand, number], lane) for operand, number, lane in places]
+        scalars = tuple(part if part.type.lanes == 1 else Shuffle((part,), (lane,)) for part, lane in single)
+        return scalars[0] if len(scalars) == 1 else Shuffle(scalars, tuple(range(len(scalars))))
 
     def _variable(self, variable: Var, chunk: Chunk) -> Var:
         key = (variable.name, chunk.first)

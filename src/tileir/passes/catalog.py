@@ -26,6 +26,7 @@ from tileir.passes.pad import Pad
 from tileir.passes.reduce_constraints import ReduceConstraints
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.scalarise import Scalarise
+from tileir.passes.scan import Scan
 from tileir.passes.schedule import power_of_two_below
 from tileir.passes.separate import Separate
 from tileir.passes.shadow import Shadow
@@ -71,6 +72,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Scalarise,
     Separate,
     Shadow,
+    Scan,
     SplitReduction,
     StreamReduction,
     Tensorise,
@@ -119,6 +121,7 @@ def cpu(target: Target) -> tuple[Pass, ...]:
     """Return the passes that take a lowered program to kernels for a processor."""
     caches = target.cache_bytes
     return (
+        Scan(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes, parts=target.threads),
         SplitReduction(parts=4 * target.threads if target.threads > 1 else 1),
         *_joined(_rows(4 * target.threads, caches[min(1, len(caches) - 1)] // 4 if caches else 64 * 1024)),
         Separate(),
@@ -147,6 +150,7 @@ def gpu(target: Target) -> tuple[Pass, ...]:
     """Return the passes that take a lowered program to kernels whose groups have many threads."""
     threads = min(_GROUP, power_of_two_below(max(1, target.group_threads)))
     return (
+        Scan(parts=_BUSY * target.threads, part_terms=64),
         SplitReduction(parts=_BUSY * target.threads, columns=_GROUP // 2),
         *fused(target),
         GroupTranspose(

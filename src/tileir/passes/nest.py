@@ -109,8 +109,13 @@ class Node:
 
 
 def analyse(kernel: stripe.Block) -> Nest | None:
-    """Return a kernel as a nest, or None where it is not of the form that the module text describes."""
+    """Return a kernel as a nest, or None where it is not of the form that the module text describes.
+
+    None too where points must run one after the other: whoever asks is going to run them in another order.
+    """
     if any(i.affine is not None for i in kernel.indices) or any("grid" in i.tags for i in kernel.indices):
+        return None
+    if any(block.is_serial for block in (kernel, *kernel.blocks)):
         return None
     if _chooses_by_data(kernel) or any(map(opens_scope, kernel.refinements)):
         return None

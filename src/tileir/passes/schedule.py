@@ -95,7 +95,7 @@ def widest_itemsize(nest: Nest) -> int:
     for segment in nest.segments:
         for statement in segment.statements:
             if isinstance(statement, stripe.Intrinsic | stripe.Convert):
-                sizes.append(_computing_itemsize(statement.dtype))
+                sizes.append(computing_itemsize(statement.dtype))
     return max(sizes, default=1)
 
 
@@ -104,7 +104,7 @@ def widest_access(nest: Nest) -> int:
     return max((use.dtype.itemsize for use in (*read_uses(nest), *written_uses(nest))), default=1)
 
 
-def _computing_itemsize(dtype: DType) -> int:
+def computing_itemsize(dtype: DType) -> int:
     """Return the bytes in which a processor computes: f16 and bf16 arithmetic happens in f32."""
     return 4 if dtype in (DType.F16, DType.BF16) else dtype.itemsize
 

@@ -17,6 +17,7 @@ from tileir.semtree.ir import (
     GridLevel,
     Ramp,
     Reduce,
+    Shuffle,
     Subscript,
     Var,
 )
@@ -91,6 +92,8 @@ class ExpressionCompiler:
                 return self._ramp(expr)
             case Reduce(op=op, operand=operand):
                 return _unary(reduction(op, operand.type), self.evaluator(operand))
+            case Shuffle():
+                return self._shuffle(expr)
             case Subscript():
                 return self._load(expr)
             case _:
@@ -119,6 +122,20 @@ class ExpressionCompiler:
         steps = np.array([wrap(lane * expr.stride, dtype) for lane in range(expr.lanes)], dtype.numpy)
         scalar = dtype.numpy.type
         return lambda frame: steps + scalar(base(frame))
+
+    def _shuffle(self, expr: Shuffle) -> Evaluator:
+        operands = [self.evaluator(operand) for operand in expr.operands]
+        kind = expr.operands[0].type
+        dtype, plain = kind.dtype.numpy, not kind.dtype.is_float
+        places = np.array(expr.lanes)
+
+        def lanes(frame: Frame) -> Value:
+            joined = np.concatenate([np.atleast_1d(np.asarray(operand(frame), dtype)) for operand in operands])
+            if len(places) > 1:
+                return joined[places]
+            return joined.item(places[0]) if plain else joined[places[0]]
+
+        return lanes
 
     def _load(self, expr: Subscript) -> Evaluator:
         memory, offset = _slot_reader(self.slot(expr.array)), self.evaluator(expr.offset)

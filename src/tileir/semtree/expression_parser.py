@@ -20,13 +20,14 @@ from tileir.semtree.ir import (
     GridIndex,
     Ramp,
     Reduce,
+    Shuffle,
     Subscript,
     Type,
     Var,
 )
 from tileir.semtree.lexer import TokenKind
 from tileir.semtree.syntax import CALLS, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, type_of
-from tileir.semtree.type_rules import MAX_DEPTH, REDUCTIONS, expression_faults
+from tileir.semtree.type_rules import MAX_DEPTH, MAX_LANES, REDUCTIONS, expression_faults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +43,7 @@ _INFIX_OPS: Final[Mapping[str, tuple[Op, int]]] = MappingProxyType(
     {sign: (op, rank) for op, (sign, rank) in INFIX.items()}
 )
 _PREFIX_OPS: Final[Mapping[str, Op]] = MappingProxyType({sign: op for op, sign in PREFIX.items()})
-_FORMS: Final = frozenset({"cast", "bitcast", "broadcast", "ramp", "reduce"})
+_FORMS: Final = frozenset({"cast", "bitcast", "broadcast", "ramp", "reduce", "shuffle"})
 _GRID_LEVELS: Final = MappingProxyType({name: level for level, name in GRID_FUNCTIONS.items()})
 _REDUCTION_OPS: Final = MappingProxyType({op.value: op for op in sorted(REDUCTIONS, key=lambda op: op.value)})
 
@@ -219,6 +220,8 @@ class ExpressionParser:
         """Read one of the forms with an argument in angle brackets."""
         cursor = self.cursor
         word = cursor.advance()
+        if word.text == "shuffle":
+            return self._shuffle(word)
         cursor.expect("<")
         kind = cursor.kind() if word.text in ("cast", "bitcast") else None
         op = self._reduction() if word.text == "reduce" else None
@@ -238,6 +241,24 @@ class ExpressionParser:
         else:
             expr = Broadcast(operand.expr, lanes)
         return self._made(expr, span, (operand,))
+
+    def _shuffle(self, word: Token) -> Parsed:
+        """Read ``<lanes…>(operands…)``."""
+        cursor = self.cursor
+        lanes: list[int] = []
+        while cursor.accept("," if lanes else "<"):
+            if len(lanes) == MAX_LANES:
+                cursor.fail("TIL552", f"a vector has 1 to {MAX_LANES} lanes", word.span)
+            lanes.append(cursor.integer())
+        cursor.expect(">")
+        operands: list[Parsed] = []
+        while cursor.accept("," if operands else "("):
+            operands.append(self.expression(0, 2))
+        if not operands:
+            cursor.unexpected("an operand")
+        span = word.span.to(cursor.expect(")").span)
+        made = Shuffle(tuple(operand.expr for operand in operands), tuple(lanes))
+        return self._made(made, span, tuple(operands))
 
     def _reduction(self) -> Op:
         word = self.cursor.advance()

@@ -153,6 +153,22 @@ class Reduce:
         return Type(self.operand.type.dtype)
 
 
+@attrs.frozen(cache_hash=True, slots=False)
+class Shuffle:
+    """Lane ``j`` of the result is number ``lanes[j]`` among the lanes of the operands, one operand after the other.
+
+    The operands, one at least, are of one type. A single lane makes a scalar.
+    """
+
+    operands: tuple[Expr, ...]
+    lanes: tuple[int, ...]
+
+    @cached_property
+    def type(self) -> Type:
+        """The type of the result."""
+        return Type(self.operands[0].type.dtype, len(self.lanes))
+
+
 @attrs.frozen(cache_hash=True)
 class Subscript:
     """``array[offset]``, read as an expression or written as the target of :class:`Assign`.
@@ -166,7 +182,7 @@ class Subscript:
     type: Type
 
 
-Expr: TypeAlias = Const | Var | GridIndex | Apply | Cast | Bitcast | Broadcast | Ramp | Reduce | Subscript
+Expr: TypeAlias = Const | Var | GridIndex | Apply | Cast | Bitcast | Broadcast | Ramp | Reduce | Shuffle | Subscript
 LValue: TypeAlias = Var | Subscript
 
 

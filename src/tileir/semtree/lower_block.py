@@ -15,7 +15,8 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower_barriers import THREAD, Touch
 from tileir.semtree.lower_loops import Guard, LoopPlan, plan_loops
 from tileir.semtree.lower_offsets import LANE, OffsetBuilder
-from tileir.semtree.lower_values import cast, uniform, widened, zero
+from tileir.semtree.lower_running import RunningLanes
+from tileir.semtree.lower_values import backward_run, cast, reversed_lanes, uniform, widened, zero
 from tileir.semtree.lower_views import View, check_owner
 from tileir.stripe import ir as stripe
 
@@ -38,6 +39,7 @@ class _Scope:
     indices: dict[str, Affine]
     scalars: dict[str, sem.Expr]
     lanes: int = 1
+    running: RunningLanes | None = None
 
 
 @attrs.define
@@ -117,7 +119,7 @@ class BlockLowering:
         values = dict(bound)
         plan = plan_loops(block, parent_indices, values, self.counter)
         views = self.views(block, parent_views, values, thread)
-        scope = _Scope(views, values, {}, plan.lanes)
+        scope = _Scope(views, values, {}, plan.lanes, RunningLanes.of(block, plan.lanes, self.names))
         declarations, allocated = self.allocations(block, shared=False)
         views.update(allocated)
         return self.wrapped(plan, [*declarations, *self._statements(block, scope)])
@@ -225,8 +227,7 @@ class BlockLowering:
                 case stripe.Block():
                     result.extend(self.block(statement, scope.views, scope.indices, {}))
                 case stripe.Load():
-                    element = self._element(scope, statement.source, statement.index, writes=False)
-                    self._define(scope, statement.into, element, result)
+                    self._define(scope, statement.into, self._loaded(scope, statement), result)
                 case stripe.Store():
                     result.extend(self._store(scope, statement, fused))
                 case stripe.LoadIndex(affine=affine, into=into, dtype=dtype):
@@ -253,6 +254,12 @@ class BlockLowering:
         variable = sem.Var(self.names.fresh(into), value.type)
         result.append(sem.Declare(variable, value))
         scope.scalars[into] = variable
+
+    def _loaded(self, scope: _Scope, statement: stripe.Load) -> sem.Expr:
+        element = self._element(scope, statement.source, statement.index, writes=False)
+        if scope.running is not None:
+            element = scope.running.found_in(element)
+        return reversed_lanes(run) if (run := backward_run(element)) is not None else element
 
     def _element(self, scope: _Scope, name: str, index: str | None, *, writes: bool) -> sem.Var | sem.Subscript:
         """Return the element of a view at the current point: as many lanes as the access really has."""
@@ -302,24 +309,30 @@ class BlockLowering:
         target = self._element(scope, statement.into, statement.index, writes=True)
         aggregation = view.aggregation
         op = None if aggregation is None else aggregation.op
-        if op is None:
+        run = backward_run(target)
+        target = target if run is None else run
+        if aggregation is None or op is None:
             value = scope.scalars[statement.source]
             if value.type.lanes > target.type.lanes:
                 raise fail("TIL502", f"the lanes of ${statement.source} all write one element of {statement.into}")
-            return [sem.Assign(target, widened(value, target.type.lanes))]
+            value = widened(value, target.type.lanes)
+            return [sem.Assign(target, value if run is None else reversed_lanes(value))]
         if isinstance(target, sem.Subscript) and target.offset.type.lanes > 1:
             raise fail("TIL502", f"lanes that scatter into {statement.into} may meet; do not vectorise this block")
         if statement.source in fused:
             a, b = (scope.scalars[name] for name in fused[statement.source])
             lanes = max(a.type.lanes, b.type.lanes, target.type.lanes, scope.lanes)
-            if target.type.lanes == lanes:
+            if target.type.lanes == lanes and run is None:
                 return [sem.Assign(target, sem.Apply(Op.FMA, (widened(a, lanes), widened(b, lanes), target)))]
             value = sem.Apply(Op.MUL, uniform((a, b)))
         else:
             value = scope.scalars[statement.source]
+        if scope.running is not None and target.type.lanes == 1:
+            return scope.running.merge(target, aggregation, op, widened(value, scope.lanes))
         if scope.lanes > target.type.lanes:
             value = sem.Reduce(op, widened(value, scope.lanes))
-        return [sem.Assign(target, sem.Apply(op, (target, widened(value, target.type.lanes))))]
+        value = widened(value, target.type.lanes)
+        return [sem.Assign(target, sem.Apply(op, (target, value if run is None else reversed_lanes(value))))]
 
     def _special(self, scope: _Scope, statement: stripe.Special) -> list[sem.Stmt]:
         """Lower ``copy``, ``fill`` and ``zero`` to loops over the output's extent."""

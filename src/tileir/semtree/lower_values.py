@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tileir.core.ops import Op
 from tileir.semtree import ir as sem
 
 if TYPE_CHECKING:
@@ -33,3 +34,18 @@ def uniform(values: tuple[sem.Expr, ...]) -> tuple[sem.Expr, ...]:
 def cast(value: sem.Expr, dtype: DType) -> sem.Expr:
     """Return a value as another dtype; itself where it has that."""
     return value if value.type.dtype is dtype else sem.Cast(value, value.type.with_dtype(dtype))
+
+
+def backward_run(element: sem.Expr) -> sem.Subscript | None:
+    """Return the neighbours that lanes address last one first, in the order of memory; None for other elements."""
+    match element:
+        case sem.Subscript(array=array, offset=sem.Ramp(base=base, stride=-1, lanes=lanes), type=kind):
+            first = sem.Apply(Op.SUB, (base, sem.Const(lanes - 1, base.type)))
+            return sem.Subscript(array, first, kind)
+        case _:
+            return None
+
+
+def reversed_lanes(value: sem.Expr) -> sem.Expr:
+    """Return the lanes of a vector, last one first."""
+    return sem.Shuffle((value,), tuple(reversed(range(value.type.lanes))))

@@ -36,6 +36,7 @@ from tileir.semtree.ir import (
     Program,
     Ramp,
     Reduce,
+    Shuffle,
     Subscript,
     Var,
 )
@@ -132,12 +133,14 @@ class _Expressions:
                 return f"cast<{kind}>({self.text(operand)})"
             case Bitcast(operand=operand, type=kind):
                 return f"bitcast<{kind}>({self.text(operand)})"
-            case Broadcast(operand=operand, lanes=lanes):
-                return f"broadcast<{lanes}>({self.text(operand)})"
-            case Ramp(base=base, stride=stride, lanes=lanes):
-                return f"ramp<{lanes}>({self.text(base)}, {stride})"
+            case Broadcast(operand=operand, lanes=count):
+                return f"broadcast<{count}>({self.text(operand)})"
+            case Ramp(base=base, stride=stride, lanes=count):
+                return f"ramp<{count}>({self.text(base)}, {stride})"
             case Reduce(op=op, operand=operand):
                 return f"reduce<{op.value}>({self.text(operand)})"
+            case Shuffle(operands=operands, lanes=lanes):
+                return f"shuffle<{', '.join(map(str, lanes))}>({', '.join(map(self.text, operands))})"
             case Subscript(array=array, offset=offset, type=kind):
                 extent = f" : {kind.lanes}" if kind.lanes != offset.type.lanes else ""
                 return f"{spelt_name(array)}[{self.text(offset)}{extent}]"

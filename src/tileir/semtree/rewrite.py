@@ -28,6 +28,7 @@ from tileir.semtree.ir import (
     If,
     Ramp,
     Reduce,
+    Shuffle,
     Subscript,
     Var,
 )
@@ -50,6 +51,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return args
         case Cast() | Bitcast() | Broadcast() | Reduce():
             return (expr.operand,)
+        case Shuffle(operands=operands):
+            return operands
         case Ramp(base=base):
             return (base,)
         case Subscript(offset=offset):
@@ -69,8 +72,10 @@ def with_children(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
             return Apply(op, operands)
         case Cast() | Bitcast() | Broadcast() | Reduce():
             return attrs.evolve(expr, operand=operands[0])
-        case Ramp(stride=stride, lanes=lanes):
-            return Ramp(operands[0], stride, lanes)
+        case Shuffle(lanes=lanes):
+            return Shuffle(operands, lanes)
+        case Ramp(stride=stride, lanes=count):
+            return Ramp(operands[0], stride, count)
         case Subscript(array=array, type=kind):
             return Subscript(array, operands[0], kind)
         case _:

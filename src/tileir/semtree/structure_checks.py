@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import Diagnostic
-from tileir.semtree.ir import Apply, Assign, DeclareArray
+from tileir.semtree.ir import Apply, Assign, DeclareArray, Shuffle
 from tileir.semtree.rewrite import bodies, children, expressions, kernel_names, statements
 from tileir.semtree.syntax import is_spellable
 from tileir.semtree.type_rules import MAX_DEPTH, MAX_NESTING
@@ -81,6 +81,8 @@ def check_arity(kernel: KernelFunction) -> Iterator[Diagnostic]:
     for node in distinct_nodes(kernel):
         if isinstance(node, Apply) and len(node.args) != node.op.info.arity:
             yield Diagnostic("TIL552", f"{node.op.value} takes {node.op.info.arity} operands, not {len(node.args)}")
+        elif isinstance(node, Shuffle) and not node.operands:
+            yield Diagnostic("TIL552", "shuffle takes one operand at least")
 
 
 def check_launch_grid(kernel: KernelFunction) -> Iterator[Diagnostic]:

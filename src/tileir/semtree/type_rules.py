@@ -17,6 +17,7 @@ from tileir.semtree.ir import (
     GridLevel,
     Ramp,
     Reduce,
+    Shuffle,
     Subscript,
     Type,
     Var,
@@ -64,6 +65,8 @@ def expression_faults(expr: Expr, kernel: KernelFunction) -> Iterator[str]:
             yield from _ramp_faults(expr)
         case Reduce(op=op, operand=operand):
             yield from _reduce_faults(op, operand.type.dtype)
+        case Shuffle():
+            yield from _shuffle_faults(expr)
         case Subscript(offset=offset, type=kind):
             yield from _offset_faults(offset.type, kind.lanes)
         case _:
@@ -123,6 +126,17 @@ def _reduce_faults(op: Op, dtype: DType) -> Iterator[str]:
         yield from _domain_faults(op, dtype)
     else:
         yield f"lanes are merged by add, mul, max or min, not by {op.value}"
+
+
+def _shuffle_faults(expr: Shuffle) -> Iterator[str]:
+    kind = expr.operands[0].type
+    if any(operand.type != kind for operand in expr.operands):
+        yield f"the operands of shuffle differ in type: {', '.join(str(operand.type) for operand in expr.operands)}"
+        return
+    known = kind.lanes * len(expr.operands)
+    wrong = [lane for lane in expr.lanes if not 0 <= lane < known]
+    if wrong:
+        yield f"the operands of shuffle have {known} lanes, counted from 0: there is no lane {wrong[0]}"
 
 
 def _offset_faults(offset: Type, lanes: int) -> Iterator[str]:

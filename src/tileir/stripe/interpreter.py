@@ -35,8 +35,8 @@ def interpret(program: Program, inputs: Mapping[str, Array], *, seed: int | None
     Args:
         program: What to run; it is verified first.
         inputs: One array for each parameter, of its dtype and shape.
-        seed: Run the points of each block in an order shuffled with this seed, rather than in row-major order: a
-            program whose result depends on it is wrong.
+        seed: Run the points of each block in an order shuffled with this seed, rather than in row-major order, unless
+            the block asks for that: a program whose result depends on it is wrong.
 
     Raises:
         VerifyError: The program breaks a rule.
@@ -93,7 +93,11 @@ class _Machine:
         bases = [0 if affine is None else int(affine.evaluate(outer)) for affine in plan.indices]
         for grid in plan.grids(self.rng):
             chosen = _choose(grid, plan, bases)
-            if plan.is_leaf and self._run_together(plan, grid, chosen, bases, sources, execution):
+            if (
+                plan.is_leaf
+                and not plan.block.is_serial
+                and self._run_together(plan, grid, chosen, bases, sources, execution)
+            ):
                 continue
             for column in range(grid.coordinates.shape[1]) if chosen is None else chosen.tolist():
                 values = [base + int(k) for base, k in zip(bases, grid.coordinates[:, column], strict=True)]

@@ -3,7 +3,8 @@
 Meaning, in short (:mod:`tileir.stripe.interpreter` is the definition):
 
 - A block runs its statements, in order, once for each point of its index box that satisfies all
-  constraints. Points are unordered and may run in parallel.
+  constraints. Points are unordered and may run in parallel, unless some index of the block carries the tag
+  ``serial``: then they run one after the other in row-major order of the indices.
 - An index without ``affine`` runs over ``0 <= i < range``. With one, its value is
   ``affine(parent indices) + k`` for ``0 <= k < range``. Parent indices are visible in no other way.
 - A refinement is a view. With direction NONE it allocates fresh memory, undefined until written, each time
@@ -295,6 +296,11 @@ class Block:
             if refinement.name == name:
                 return refinement
         raise KeyError(name)
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether the points of this block, blocks inside not counted, run one after the other."""
+        return any("serial" in index.tags for index in self.indices)
 
     def index(self, name: str) -> Index:
         """Return the index called ``name``; a KeyError is a defect of the caller."""

@@ -107,7 +107,9 @@ class Plan:
         )
 
     def grids(self, rng: np.random.Generator | None) -> Iterator[Grid]:
-        """Yield the points of the box in pieces, shuffled within each piece if ``rng`` is given."""
+        """Yield the points of the box in pieces, shuffled within each if ``rng`` is given and they are unordered."""
+        if self.block.is_serial:
+            rng = None
         if rng is None and self.points <= CHUNK:
             if self._whole is None:
                 self._whole = self._grid(np.arange(self.points))

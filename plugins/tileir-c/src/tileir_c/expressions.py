@@ -22,6 +22,7 @@ from tileir.semtree.ir import (
     GridLevel,
     Ramp,
     Reduce,
+    Shuffle,
     Subscript,
     Var,
 )
@@ -83,6 +84,8 @@ def value(env: Environment, expr: Expr) -> str:
             return _ramp(env, expr)
         case Reduce(operand=operand):
             return value(env, operand)  # of one lane: all others have been computed
+        case Shuffle(operands=operands, lanes=lanes):
+            return value(env, operands[lanes[0] // operands[0].type.lanes])  # computed before the statement
         case Subscript(type=kind):
             text = element(env, expr)
             return f"({text} != 0)" if kind.dtype.is_bool else text
@@ -186,7 +189,7 @@ def shared(root: Expr) -> list[Expr]:
 
 def _computed_operands(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands that are computed where the expression is: neither an offset nor lanes that are merged."""
-    return () if isinstance(expr, Subscript | Reduce) else children(expr)
+    return () if isinstance(expr, Subscript | Reduce | Shuffle) else children(expr)
 
 
 def bare(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
-from tileir.semtree.ir import Assign, Barrier, Declare, DeclareArray, For, If, Reduce, Subscript, Var
+from tileir.semtree.ir import Assign, Barrier, Declare, DeclareArray, For, If, Reduce, Shuffle, Subscript, Var
 from tileir.semtree.rewrite import expressions, statements, walk
 from tileir_c.expressions import offset_of
 
@@ -133,8 +133,8 @@ def lanes_of(stmt: Stmt) -> int:
 
 
 def has_reduction(stmt: Stmt) -> bool:
-    """Return whether a statement itself merges lanes."""
-    return any(isinstance(node, Reduce) for root in expressions(stmt) for node in walk(root))
+    """Return whether a statement itself merges lanes, or moves them."""
+    return any(isinstance(node, Reduce | Shuffle) for root in expressions(stmt) for node in walk(root))
 
 
 def last_mentions(stmts: Sequence[Stmt]) -> dict[str, int]:

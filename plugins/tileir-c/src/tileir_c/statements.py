@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.semtree.ir import Assign, Barrier, Const, Declare, DeclareArray, For, If, LoopKind, Reduce, Subscript, Var
+from tileir.semtree.ir import (
+    Assign,
+    Barrier,
+    Const,
+    Declare,
+    DeclareArray,
+    For,
+    If,
+    LoopKind,
+    Reduce,
+    Shuffle,
+    Subscript,
+    Type,
+    Var,
+)
 from tileir.semtree.layout import ALIGNMENT
 from tileir.semtree.rewrite import expressions, statements, trip_values, walk
 from tileir_c.expressions import bare, combine, element, shared, value
@@ -20,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.core.text import Writer
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt, Type
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
     from tileir.semtree.layout import Layout
     from tileir_c.expressions import Environment
 
@@ -143,11 +157,16 @@ class Statements:
         self.out.line(f"_Alignas({ALIGNMENT}) {VALUE[kind.dtype]} {name}{size};")
 
     def _reduce(self, stmt: Stmt) -> None:
-        """Write what merges lanes in a statement, inner reductions first, before the statement itself."""
-        nodes = [node for root in expressions(stmt) for node in walk(root) if isinstance(node, Reduce)]
+        """Write what merges or moves lanes in a statement, inner ones first, before the statement itself."""
+        nodes = [node for root in expressions(stmt) for node in walk(root) if isinstance(node, Reduce | Shuffle)]
         for node in reversed(nodes):
+            if node in self.env.computed:
+                continue
+            if isinstance(node, Shuffle):
+                self._shuffle(node)
+                continue
             kind = node.operand.type
-            if kind.lanes == 1 or node in self.env.computed:
+            if kind.lanes == 1:
                 continue
             name = self.env.scope.fresh("merged")
             self._lane_array(name, kind)
@@ -160,6 +179,26 @@ class Statements:
             ):
                 self.out.line(f"{pair[0]} = {bare(combine(self.env.prelude, node.op, kind.dtype, pair))};")
             self.env.computed[node] = f"{name}[0]"
+
+    def _shuffle(self, shuffle: Shuffle) -> None:
+        """Write the lanes of the operands to memory, and pick those of the result there."""
+        kind, result = shuffle.operands[0].type, shuffle.type
+        joined = self.env.scope.fresh("joined")
+        self._lane_array(joined, Type(kind.dtype, max(2, kind.lanes * len(shuffle.operands))))
+        for number, operand in enumerate(shuffle.operands):
+            if kind.lanes == 1:
+                self.out.line(f"{joined}[{number}] = {self._text(operand)};")
+                continue
+            with self._block(_lanes(kind.lanes)):
+                self.out.line(f"{joined}[{number * kind.lanes} + {LANE}] = {self._text(operand)};")
+        if result.lanes == 1:
+            self.env.computed[shuffle] = f"{joined}[{shuffle.lanes[0]}]"
+            return
+        picked = self.env.scope.fresh("picked")
+        self._lane_array(picked, result)
+        for place, lane in enumerate(shuffle.lanes):
+            self.out.line(f"{picked}[{place}] = {joined}[{lane}];")
+        self.env.computed[shuffle] = f"{picked}[{LANE}]"
 
     def _single(self, stmt: Stmt) -> None:
         """Write a statement without lanes."""

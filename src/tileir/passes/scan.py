@@ -1,0 +1,137 @@
+"""Running sums, products, maxima and minima in linear time, instead of one reduction for each of their elements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.names import NameScope
+from tileir.passes import schedule as sch
+from tileir.passes.analysis.accesses import address
+from tileir.passes.analysis.running import running
+from tileir.passes.base import at_least, selected, with_main
+from tileir.passes.nest import product
+from tileir.passes.scan_kernels import Part, ScanKernels
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from tileir.passes.analysis.running import Running
+
+
+@attrs.frozen
+class Scan:
+    """Turn contractions whose elements are the one before and one more term into scans.
+
+    ``O[i] = +(X[k])`` over ``k <= i``, and all forms of it that :func:`tileir.passes.analysis.running.running` knows,
+    becomes a kernel over the other indices of the output. Each of its points goes through the terms in order, in a
+    block whose index is tagged ``serial``, and keeps an accumulator. Where terms and outputs are contiguous, so many of
+    them as a vector holds are taken at a time, and merged by steps of powers of two (Hillis and Steele 1986); where
+    they are contiguous along another index, that one gets the lanes.
+
+    A long scan that few others run beside is cut into parts, as by Blelloch, "Prefix sums and their applications"
+    (1990): one kernel reduces each part, and the scan of a part begins with what all parts before it gave. Sums are
+    added in another order than one after the other.
+
+    Attributes:
+        reqs: Tags that a kernel must carry.
+        least: Contractions with fewer outputs along the running index stay as they are.
+        vector_bytes: Width of a vector register; 0 leaves all points scalar.
+        max_lanes: Most lanes of a vector; 0 for as many as fit.
+        stretch_bytes: At most so many bytes of accumulators where lanes run across the scan; about a page.
+        parts: How many parts should run at the same time; 1 cuts nothing.
+        part_terms: A part has at least so many terms.
+
+    """
+
+    name: ClassVar[str] = "scan"
+    reqs: tuple[str, ...] = ()
+    least: int = attrs.field(default=16, validator=at_least(2))
+    vector_bytes: int = attrs.field(default=0, validator=at_least(0))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
+    stretch_bytes: int = attrs.field(default=4096, validator=at_least(1))
+    parts: int = attrs.field(default=1, validator=at_least(1))
+    part_terms: int = attrs.field(default=64 * 1024, validator=at_least(1))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with scans in place of such contractions."""
+        names = NameScope.of(r.name for r in program.entry.refinements)
+        statements: list[stripe.Statement] = []
+        added: list[stripe.Refinement] = []
+        for kernel in program.main.statements:
+            found = running(kernel) if isinstance(kernel, stripe.Block) and selected(kernel, self.reqs) else None
+            if found is None or found.steps < self.least or not isinstance(kernel, stripe.Block):
+                statements.append(kernel)
+                continue
+            blocks, temporary = self._kernels(kernel, found, names)
+            statements.extend(blocks)
+            added.extend(temporary)
+        if all(a is b for a, b in zip(statements, program.main.statements, strict=False)):
+            return program
+        views = tuple(attrs.evolve(t, direction=stripe.Direction.OUT, source=t.name, tags=stripe.Tags()) for t in added)
+        main = attrs.evolve(program.main, refinements=(*program.main.refinements, *views), statements=tuple(statements))
+        entry = attrs.evolve(program.entry, refinements=(*program.entry.refinements, *added))
+        return with_main(attrs.evolve(program, entry=attrs.evolve(entry, statements=program.entry.statements)), main)
+
+    def _kernels(
+        self, kernel: stripe.Block, found: Running, names: NameScope
+    ) -> tuple[list[stripe.Block], list[stripe.Refinement]]:
+        """Return the kernels of one scan, and the temporaries between them."""
+        builder = ScanKernels(kernel, found)
+        across = self._across(kernel, found)
+        whole = Part(0, found.steps)
+        if across is not None:
+            index, lanes, width = across
+            return builder.across(index, lanes, width), []
+        lanes = self._lanes(kernel) if self._is_contiguous(kernel, found) else 1
+        count, length = self._parts(found, lanes)
+        if count < 2:
+            return [builder.along(whole, lanes)], []
+        reduced, temporary = builder.totals(names.fresh(f"{found.output.source}_parts"), count, length)
+        blocks = [reduced, builder.along(Part(0, length, count, temporary), lanes)]
+        if count * length < found.steps:
+            rest = Part(count * length, found.steps - count * length, 1, temporary, count)
+            blocks.append(builder.along(rest, lanes))
+        return blocks, [temporary]
+
+    def _lanes(self, kernel: stripe.Block) -> int:
+        widest = max(sch.computing_itemsize(r.shape.dtype) for r in kernel.refinements)
+        return sch.vector_lanes(self.vector_bytes, widest, self.max_lanes)
+
+    def _is_contiguous(self, kernel: stripe.Block, found: Running) -> bool:
+        """Return whether outputs, and terms unless they stay, are neighbours in memory from step to step."""
+        moves = [(r, _stride(found, r)) for r in kernel.refinements]
+        return all(abs(move) == 1 or (move == 0 and r is not found.output) for r, move in moves)
+
+    def _across(self, kernel: stripe.Block, found: Running) -> tuple[stripe.Index, int, int] | None:
+        """Return an index for the lanes beside the scan, how many there are, and the width of a stretch of them."""
+        lanes = self._lanes(kernel)
+        if lanes == 1 or self._is_contiguous(kernel, found):
+            return None
+        for index in found.others:
+            moves = [(r, int(address(r).coefficient(index.name))) for r in kernel.refinements]
+            fits = all(move == 1 or (move == 0 and r is not found.output) for r, move in moves)
+            if fits and index.range >= lanes:
+                most = max(lanes, self.stretch_bytes // found.output.shape.dtype.itemsize)
+                # Stretches are short enough for all threads to have some.
+                others = product(i.range for i in found.others) // index.range
+                most = min(most, max(lanes, index.range * others // self.parts))
+                widths = range(lanes, min(most, index.range) + 1, lanes)
+                return index, lanes, max((w for w in widths if index.range % w == 0), default=widths[-1])
+        return None
+
+    def _parts(self, found: Running, lanes: int) -> tuple[int, int]:
+        """Return how many parts to make, and the terms of each."""
+        beside = product(i.range for i in found.others)
+        count = min(self.parts, found.steps // self.part_terms)
+        length = found.steps // max(1, count) // lanes * lanes
+        if beside >= self.parts or found.before or count < 2 or not length:
+            return 1, found.steps
+        return count, length
+
+
+def _stride(found: Running, refinement: stripe.Refinement) -> int:
+    """Return by how many elements a view moves from one step to the next."""
+    first, second = (address(refinement).substitute(found.at_step(Affine.constant(step))) for step in (0, 1))
+    return int((second - first).offset)

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from strategies.kernels import PROGRAMS, inputs, stripe_program
+from strategies.passes import assert_same_meaning
+from tileir.core.dtype import DType
+from tileir.core.target import Target
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.scan import Scan
+from tileir.semtree.interpreter import run_program
+from tileir.semtree.lowering import lower as lower_to_semtree
+from tileir.stripe.interpreter import interpret
+from tileir.stripe.ir import Block, Program
+from tileir.stripe.lowering import lower
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
+
+SCANS = (
+    "O[i : N] = AGG(I[i - k]), k < N;",
+    "O[i : N] = AGG(I[k]), i - k < N;",
+    "O[i : N] = AGG(I[k]), k - i < N;",  # from the end
+    "O[i : N] = AGG(I[i + k]), k < N;",
+    "O[i : N] = AGG(I[N - 1 - k]), i - k < N;",
+    "O[i : N] = AGG(I[k]), i - k - 1 < N;",  # the element of its own left out
+    "O[i : N - 3] = AGG(I[k]), i - k + 3 < N;",  # begins with four terms
+    "O[i : N] = AGG(I[k]), N - 1 - i - k < N;",
+    "O[N - 1 - i : N] = AGG(I[k]), i - k < N;",
+    "O[i : N] = AGG(I[k] * I[k]), i - k < N;",
+    "O[2*i : 2*N] = AGG(I[k]), i - k < N;",
+)
+"""Forms of running aggregates over one axis; ``AGG`` is the sign of the aggregation."""
+
+BATCHED = (
+    "O[m, i : M, N] = AGG(J[m, i - k]), k < N;",
+    "O[i, m : M, N] = AGG(J[k, m]), i - k < M;",
+    "O[i, m : M, N] = AGG(J[k, m]), k - i < M;",
+    "O[m, i : N, M] = AGG(J[k, m]), i - k < M;",
+    "O[m, i : M, N] = AGG(J[m, k]), i - k < N;",
+)
+"""Forms of running aggregates along one of two axes."""
+
+OPTIONS = st.builds(
+    Scan,
+    least=st.just(2),
+    vector_bytes=st.sampled_from((0, 8, 16, 32)),
+    parts=st.integers(1, 5),
+    part_terms=st.integers(1, 6),
+    stretch_bytes=st.sampled_from((16, 64, 4096)),
+)
+
+
+def program_of(body: str, sizes: dict[str, tuple[int, ...]], dtype: DType = DType.I32) -> Program:
+    header = ", ".join(f"{name}[{'N' if len(shape) == 1 else 'M, N'}]" for name, shape in sizes.items())
+    text = f"function ({header}) -> (O) {{ {body} }}"
+    types = {name: TensorType(dtype, shape) for name, shape in sizes.items()}
+    return lower(infer(parse(text), types))
+
+
+def arrays_of(sizes: dict[str, tuple[int, ...]], dtype: DType = DType.I32) -> dict[str, Any]:
+    generator = np.random.default_rng(3)
+    return {name: np.asarray(generator.integers(-3, 4, shape), dtype.numpy) for name, shape in sizes.items()}
+
+
+def serial_blocks(program: Program) -> list[Block]:
+    pending, found = list(program.main.blocks), []
+    while pending:
+        block = pending.pop()
+        pending.extend(block.blocks)
+        if block.is_serial:
+            found.append(block)
+    return found
+
+
+def check(program: Program, options: Scan, arrays: dict[str, Any]) -> None:
+    scanned = run((options,), program)
+    assert serial_blocks(scanned)
+    assert_same_meaning(program, scanned, arrays)
+    kernels = lower_to_semtree(run((Accumulate(),), scanned), Target())
+    expected = interpret(program, arrays)
+    for name, value in run_program(kernels, arrays).items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+@examples(100)
+@given(
+    body=st.sampled_from(SCANS), sign=st.sampled_from("+*<>"), options=OPTIONS, size=st.integers(9, 40), data=st.data()
+)
+def test_scans_of_one_axis_mean_the_same(body: str, sign: str, options: Scan, size: int, data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from((DType.I32, DType.F32, DType.U8) if sign != "*" else (DType.I32, DType.U8)))
+    sizes = {"I": (size,)}
+    check(program_of(body.replace("AGG", sign), sizes, dtype), options, arrays_of(sizes, dtype))
+
+
+@examples(80)
+@given(
+    body=st.sampled_from(BATCHED),
+    sign=st.sampled_from("+*<>"),
+    options=OPTIONS,
+    rows=st.integers(5, 20),
+    columns=st.integers(5, 20),
+)
+def test_scans_of_one_axis_of_two_mean_the_same(body: str, sign: str, options: Scan, rows: int, columns: int) -> None:
+    sizes = {"J": (rows, columns)}
+    check(program_of(body.replace("AGG", sign), sizes), options, arrays_of(sizes))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_other_kernels_keep_their_meaning(name: str) -> None:
+    program = stripe_program(name)
+    assert_same_meaning(program, run((Scan(least=2, vector_bytes=16),), program), inputs(name))
