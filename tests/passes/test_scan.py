@@ -96,7 +96,7 @@ def check(program: Program, options: Scan, arrays: dict[str, Any]) -> None:
 )
 def test_scans_of_one_axis_mean_the_same(body: str, sign: str, options: Scan, size: int, data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from((DType.I32, DType.F32, DType.U8) if sign != "*" else (DType.I32, DType.U8)))
-    sizes = {"I": (size,)}
+    sizes: dict[str, tuple[int, ...]] = {"I": (size,)}
     check(program_of(body.replace("AGG", sign), sizes, dtype), options, arrays_of(sizes, dtype))
 
 
@@ -109,7 +109,7 @@ def test_scans_of_one_axis_mean_the_same(body: str, sign: str, options: Scan, si
     columns=st.integers(5, 20),
 )
 def test_scans_of_one_axis_of_two_mean_the_same(body: str, sign: str, options: Scan, rows: int, columns: int) -> None:
-    sizes = {"J": (rows, columns)}
+    sizes: dict[str, tuple[int, ...]] = {"J": (rows, columns)}
     check(program_of(body.replace("AGG", sign), sizes), options, arrays_of(sizes))
 
 

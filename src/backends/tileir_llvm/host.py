@@ -35,6 +35,7 @@ def device() -> DeviceInfo:
         vector_bytes=64 if wide else 32 if "avx2" in features else 16,
         vector_registers=registers,
         threads=usable_threads(),
+        shuffles=True,
         cache_bytes=cache_sizes() or Target().cache_bytes,
         native=tuple(sorted(op.value for op in NATIVE)),
     )

@@ -134,6 +134,7 @@ def _processor_target(found: Found, width: int) -> Target:
         group_width=1,
         max_lanes=MOST_LANES,
         alignment=LEAST_ALIGNMENT,
+        shuffles=True,
         pipeline="cpu",
     )
 

@@ -29,6 +29,7 @@ class Target:
         alignment: Bytes to which the memory of every argument is aligned, beyond that of its elements.
         scratch: Whether kernels may ask for a per-group scratch array larger than registers.
         index_dtype: Integer type of offsets and loop variables.
+        shuffles: Whether lanes of vectors can be moved in registers; otherwise they go through memory.
         native: Operations, by name, that the back end computes itself at least as accurately as the
             expansions of :mod:`tileir.semtree.expansions`.
         pipeline: The passes that programs get: a name of :data:`tileir.passes.catalog.PIPELINES`, or a pipeline's
@@ -50,6 +51,7 @@ class Target:
     alignment: int = 1
     scratch: bool = True
     index_dtype: DType = DType.I64
+    shuffles: bool = False
     native: tuple[str, ...] = ()
     pipeline: str = "cpu"
     hardware: HardwareModel | None = None

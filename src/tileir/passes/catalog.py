@@ -25,6 +25,7 @@ from tileir.passes.order_loops import OrderLoops
 from tileir.passes.pad import Pad
 from tileir.passes.reduce_constraints import ReduceConstraints
 from tileir.passes.register_tile import RegisterTile
+from tileir.passes.register_transpose import RegisterTranspose
 from tileir.passes.scalarise import Scalarise
 from tileir.passes.scan import Scan
 from tileir.passes.schedule import power_of_two_below
@@ -68,6 +69,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Pad,
     ReduceConstraints,
     RegisterTile,
+    RegisterTranspose,
     RewriteLocations,
     Scalarise,
     Separate,
@@ -121,7 +123,12 @@ def cpu(target: Target) -> tuple[Pass, ...]:
     """Return the passes that take a lowered program to kernels for a processor."""
     caches = target.cache_bytes
     return (
-        Scan(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes, parts=target.threads),
+        Scan(
+            vector_bytes=target.vector_bytes,
+            max_lanes=target.max_lanes,
+            shuffles=target.shuffles,
+            parts=target.threads,
+        ),
         SplitReduction(parts=4 * target.threads if target.threads > 1 else 1),
         *_joined(_rows(4 * target.threads, caches[min(1, len(caches) - 1)] // 4 if caches else 64 * 1024)),
         Separate(),
@@ -133,6 +140,7 @@ def cpu(target: Target) -> tuple[Pass, ...]:
             cache_bytes=target.cache_bytes[0] if target.cache_bytes else 32 * 1024,
             threads=target.threads,
         ),
+        RegisterTranspose(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes),
         VectoriseReduction(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes),
         Vectorise(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes),
         Thread(),

@@ -39,6 +39,7 @@ class Scan:
         least: Contractions with fewer outputs along the running index stay as they are.
         vector_bytes: Width of a vector register; 0 leaves all points scalar.
         max_lanes: Most lanes of a vector; 0 for as many as fit.
+        shuffles: Whether lanes can be moved in registers: terms and outputs that are contiguous stay scalar otherwise.
         stretch_bytes: At most so many bytes of accumulators where lanes run across the scan; about a page.
         parts: How many parts should run at the same time; 1 cuts nothing.
         part_terms: A part has at least so many terms.
@@ -50,6 +51,7 @@ class Scan:
     least: int = attrs.field(default=16, validator=at_least(2))
     vector_bytes: int = attrs.field(default=0, validator=at_least(0))
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
+    shuffles: bool = True
     stretch_bytes: int = attrs.field(default=4096, validator=at_least(1))
     parts: int = attrs.field(default=1, validator=at_least(1))
     part_terms: int = attrs.field(default=64 * 1024, validator=at_least(1))
@@ -84,7 +86,7 @@ class Scan:
         if across is not None:
             index, lanes, width = across
             return builder.across(index, lanes, width), []
-        lanes = self._lanes(kernel) if self._is_contiguous(kernel, found) else 1
+        lanes = self._lanes(kernel) if self.shuffles and self._is_contiguous(kernel, found) else 1
         count, length = self._parts(found, lanes)
         if count < 2:
             return [builder.along(whole, lanes)], []

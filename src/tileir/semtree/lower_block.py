@@ -16,6 +16,7 @@ from tileir.semtree.lower_barriers import THREAD, Touch
 from tileir.semtree.lower_loops import Guard, LoopPlan, plan_loops
 from tileir.semtree.lower_offsets import LANE, OffsetBuilder
 from tileir.semtree.lower_running import RunningLanes
+from tileir.semtree.lower_specials import lower_special
 from tileir.semtree.lower_values import backward_run, cast, reversed_lanes, uniform, widened, zero
 from tileir.semtree.lower_views import View, check_owner
 from tileir.stripe import ir as stripe
@@ -242,7 +243,7 @@ class BlockLowering:
                 case stripe.Convert(input=value_name, into=into, dtype=dtype):
                     self._define(scope, into, cast(scope.scalars[value_name], dtype), result)
                 case stripe.Special():
-                    result.extend(self._special(scope, statement))
+                    result.extend(lower_special(self, scope.views, statement))
                 case _:
                     assert_never(statement)
         return result
@@ -269,7 +270,7 @@ class BlockLowering:
             return view.variable
         dtype = view.shape.dtype
         stride = view.offset.coefficient(LANE)
-        self._touch(view, writes=writes, lanes=None if index is not None else scope.lanes)
+        self.touch(view, writes=writes, lanes=None if index is not None else scope.lanes)
         if index is not None:
             return self._indirect(scope, view, scope.scalars[index])
         if stride == 0 or scope.lanes == 1:
@@ -280,7 +281,7 @@ class BlockLowering:
             return sem.Subscript(view.array, self.offsets.scalar(base), wide)
         return sem.Subscript(view.array, self.offsets.lanes(view.offset, scope.lanes), wide)
 
-    def _touch(self, view: View, *, writes: bool, lanes: int | None) -> None:
+    def touch(self, view: View, *, writes: bool, lanes: int | None) -> None:
         """Note an access that other threads may notice; ``lanes`` is None where it is not known which elements."""
         team = self._team
         if team is None or view.region is sem.Region.PRIVATE:
@@ -333,36 +334,6 @@ class BlockLowering:
             value = sem.Reduce(op, widened(value, scope.lanes))
         value = widened(value, target.type.lanes)
         return [sem.Assign(target, sem.Apply(op, (target, value if run is None else reversed_lanes(value))))]
-
-    def _special(self, scope: _Scope, statement: stripe.Special) -> list[sem.Stmt]:
-        """Lower ``copy``, ``fill`` and ``zero`` to loops over the output's extent."""
-        if statement.name not in ("copy", "fill", "zero"):
-            raise fail("TIL502", f"special {statement.name!r} has no lowering; a pass must replace it")
-        result: list[sem.Stmt] = []
-        for position, name in enumerate(statement.outputs):
-            view = scope.views[name]
-            counters = [self.counter("d") for _ in view.shape.dims]
-            target = self._at(view, counters, writes=True)
-            if statement.name == "copy":
-                value: sem.Expr = self._at(scope.views[statement.inputs[position]], counters, writes=False)
-            else:
-                constant = dict(statement.parameters).get("value", 0)
-                number = constant if isinstance(constant, int | float) else 0
-                value = sem.Const.of(number, sem.Type(view.shape.dtype))
-            body: tuple[sem.Stmt, ...] = (sem.Assign(target, value),)
-            for counter, dim in reversed(list(zip(counters, view.shape.dims, strict=True))):
-                body = (sem.For(counter, self.offsets.constant(0), self.offsets.constant(dim.size), 1, body),)
-            result.extend(body)
-        return result
-
-    def _at(self, view: View, counters: list[sem.Var], *, writes: bool) -> sem.Subscript | sem.Var:
-        if view.variable is not None:
-            return view.variable
-        self._touch(view, writes=writes, lanes=None)
-        offset = view.offset
-        for counter, dim in zip(counters, view.shape.dims, strict=True):
-            offset = offset + Affine.of({counter.name: dim.stride})
-        return sem.Subscript(view.array, self.offsets.scalar(offset), sem.Type(view.shape.dtype))
 
 
 def _fused_products(block: stripe.Block) -> dict[str, tuple[str, str]]:

@@ -233,16 +233,17 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
         TileError: Its meaning is not known.
 
     """
-    if special.name not in ("copy", "fill", "zero"):
+    if special.name not in ("copy", "fill", "zero", "transpose"):
         message = f"the special {special.name!r} has no meaning outside a back end: lower it before interpretation"
         raise fail("TIL512", message)
     target = views[special.outputs[0]]
     offsets = target.offsets()
     check_offsets(special.outputs[0], offsets, target.memory)
-    if special.name == "copy":
+    if special.inputs:
         source = views[special.inputs[0]]
         check_offsets(special.inputs[0], source.offsets(), source.memory)
-        target.memory.data[offsets] = source.memory.data[source.offsets()]
+        content = source.memory.data[source.offsets()]
+        target.memory.data[offsets] = content.T if special.name == "transpose" else content
         return
     value = special.parameters[0][1] if special.name == "fill" else 0
     target.memory.data[offsets] = arithmetic.constant(

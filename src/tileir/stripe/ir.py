@@ -3,8 +3,7 @@
 Meaning, in short (:mod:`tileir.stripe.interpreter` is the definition):
 
 - A block runs its statements, in order, once for each point of its index box that satisfies all
-  constraints. Points are unordered and may run in parallel, unless some index of the block carries the tag
-  ``serial``: then they run one after the other in row-major order of the indices.
+  constraints. Points are unordered and may run in parallel, or, with an index tagged ``serial``, in row-major order.
 - An index without ``affine`` runs over ``0 <= i < range``. With one, its value is
   ``affine(parent indices) + k`` for ``0 <= k < range``. Parent indices are visible in no other way.
 - A refinement is a view. With direction NONE it allocates fresh memory, undefined until written, each time
@@ -261,8 +260,8 @@ class Convert:
 class Special:
     """A named operation on whole views: ``(outputs…) = name(inputs…)``.
 
-    Known names: ``copy`` (one input, one output of the same sizes), ``fill`` (no input; the parameter
-    ``value``) and ``zero``. Others are for back ends and tensorisation, and have no meaning here.
+    Known are ``copy`` and ``transpose`` (one input, one output), ``fill`` (no input; the parameter ``value``), ``zero``.
+    Others are for back ends and tensorisation, and have no meaning here.
     """
 
     name: str

@@ -208,17 +208,22 @@ def _special_fault(scope: Scope, special: Special) -> str | None:
     inputs = [scope.views[name] for name in special.inputs if name in scope.views]
     if any(merges(view.aggregation) for view in (*inputs, *outputs)):
         return f"{special.name} cannot use a view that aggregates"
-    if special.name not in ("copy", "fill", "zero"):
+    if special.name not in ("copy", "fill", "zero", "transpose"):
         return None
-    if len(special.outputs) != 1 or len(special.inputs) != (1 if special.name == "copy" else 0):
-        return f"{special.name} takes one output and {'one input' if special.name == 'copy' else 'no input'}"
+    reads = special.name in ("copy", "transpose")
+    if len(special.outputs) != 1 or len(special.inputs) != (1 if reads else 0):
+        return f"{special.name} takes one output and {'one input' if reads else 'no input'}"
     names = [name for name, _ in special.parameters]
     if names != (["value"] if special.name == "fill" else []):
-        return "fill takes the parameter value, copy and zero take none"
+        return "fill takes the parameter value, copy, zero and transpose take none"
     for _, value in special.parameters:
         if value is None or isinstance(value, str) or (outputs and not fits(value, outputs[0].shape.dtype)):
             return f"{value!r} does not fit what is filled"
     for source, target in zip(inputs, outputs, strict=False):
-        if source.shape.sizes != target.shape.sizes or source.shape.dtype is not target.shape.dtype:
+        if special.name == "transpose":
+            turned = tuple(reversed(source.shape.sizes))
+            if len(turned) != 2 or turned != target.shape.sizes or source.shape.dtype is not target.shape.dtype:
+                return f"transpose needs views of two axes, exchanged, not {source.name!r} and {target.name!r}"
+        elif source.shape.sizes != target.shape.sizes or source.shape.dtype is not target.shape.dtype:
             return f"copy needs views of one shape and dtype, not {source.name!r} and {target.name!r}"
     return None
