@@ -29,6 +29,8 @@ OPTIONS: Final = (
     "fuse{max_reductions=3}",
     "pad{multiple=4,threshold=2,finite=true}",
     "register_tile{vector_bytes=16,rows=2,columns=1,threads=2}",
+    "register_transpose{vector_bytes=16,max_tile=2,rows=4,columns=4}",
+    "scan{least=2,vector_bytes=8,parts=2,part_terms=1}",
     "separate{least=1,share=1,operations=0}",
     "split_reduction{parts=2,operations=1}",
     "stream_reduction{vector_bytes=16}",

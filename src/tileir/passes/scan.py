@@ -71,6 +71,7 @@ class Scan:
             added.extend(temporary)
         if all(a is b for a, b in zip(statements, program.main.statements, strict=False)):
             return program
+        statements = [attrs.evolve(s, deps=()) if s.deps else s for s in statements]  # their numbers no longer hold
         views = tuple(attrs.evolve(t, direction=stripe.Direction.OUT, source=t.name, tags=stripe.Tags()) for t in added)
         main = attrs.evolve(program.main, refinements=(*program.main.refinements, *views), statements=tuple(statements))
         entry = attrs.evolve(program.entry, refinements=(*program.entry.refinements, *added))
