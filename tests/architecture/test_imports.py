@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 HEAVY: Final = (
     "networkx",
     "cattrs",
+    "jinja2",
     "orjson",
     "llvmlite",
     "click",

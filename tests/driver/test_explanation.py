@@ -77,7 +77,7 @@ def test_kernels_are_measured() -> None:
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ({"after": "fusion"}, "TIL902"),
+        ({"after": "tensorise"}, "TIL902"),
         ({"after": "accumulate", "measure": True}, "TIL902"),
         ({"passes": "x"}, "TIL541"),
     ],

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.kernels import stripe_program
 from strategies.passes import arrays_for, assert_same_meaning, programs
+from strategies.pipelines import PIPELINES
 from tileir.core.errors import ParseError
 from tileir.core.target import Target
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import Pass, run
 from tileir.passes.canonicalise import Canonicalise
-from tileir.passes.catalog import PASSES, PIPELINES, load_pipeline, parse_pipeline, pipeline_for
+from tileir.passes.catalog import PASSES, load_pipeline, parse_pipeline, pipeline_for
 from tileir.passes.dead_code import DeadCode
 from tileir.passes.fuse import Fuse
 from tileir.passes.inline import Inline

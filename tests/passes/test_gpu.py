@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, typed_program
 from strategies.passes import arrays_for, assert_same_meaning, programs
+from strategies.pipelines import gpu
 from tileir.core.dtype import DType
 from tileir.core.target import Target
 from tileir.passes.base import run
-from tileir.passes.catalog import gpu
 from tileir.semtree.interpreter import run_program
 from tileir.semtree.ir import DeclareArray, KernelFunction, Region
 from tileir.semtree.lowering import lower

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, programs
+from strategies.pipelines import fused
 from tileir.core.dtype import DType
 from tileir.core.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.catalog import fused
 from tileir.passes.group_transpose import GroupTranspose
 from tileir.semtree.interpreter import run_program
 from tileir.semtree.ir import KernelFunction

@@ -8,12 +8,12 @@ import attrs
 import numpy as np
 
 from strategies.devices import compiler, executor
+from strategies.pipelines import PIPELINES
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.base import map_kernels
-from tileir.passes.catalog import PIPELINES
 from tileir.passes.fuse import Fuse
 from tileir.passes.inline import Inline
 from tileir.passes.register_tile import RegisterTile

@@ -79,6 +79,8 @@ _REPRESENTATIONS: Final = {
     "TIL543": "a value that an option of a pass cannot take",
     "TIL544": "a hardware model breaks a rule",
     "TIL545": "a unit that a hardware model does not have",
+    "TIL546": "a template that cannot be filled in",
+    "TIL547": "a target, or a parameter of one, that does not exist, is missing or has the wrong kind",
     "TIL551": "a semtree kernel breaks a rule",
     "TIL552": "an expression of a kernel has operands of wrong types",
     "TIL553": "a kernel reads or writes outside an array",

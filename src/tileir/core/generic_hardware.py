@@ -37,11 +37,6 @@ _CPU_LAUNCH_US: Final = 2.0
 _GPU_LAUNCH_US: Final = 5.0
 
 
-def hardware_of(target: Target) -> HardwareModel:
-    """Return the model that the back end of a target gave, otherwise :func:`generic_hardware`."""
-    return generic_hardware(target) if target.hardware is None else target.hardware
-
-
 @lru_cache(maxsize=64)
 def generic_hardware(target: Target) -> HardwareModel:
     """Return a model of the device that ``target`` describes.

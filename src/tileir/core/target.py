@@ -32,10 +32,11 @@ class Target:
         shuffles: Whether lanes of vectors can be moved in registers; otherwise they go through memory.
         native: Operations, by name, that the back end computes itself at least as accurately as the
             expansions of :mod:`tileir.semtree.expansions`.
-        pipeline: The passes that programs get: a name of :data:`tileir.passes.catalog.PIPELINES`, or a pipeline's
-            text.
-        hardware: What the device is made of, where its back end knows; :func:`tileir.core.generic_hardware.hardware_of`
-            otherwise guesses.
+        pipeline: The passes that programs get: the name of a target (:func:`tileir.core.target_file.names_of_targets`),
+            the text of a target file, or a pipeline's text or JSON.
+        parameters: Values for parameters of that target, by name; the others have their defaults.
+        hardware: What the device is made of, where its back end knows. Whoever needs to know calls
+            :func:`tileir.core.target_file.hardware_of`, which has an answer for every target.
 
     """
 
@@ -54,6 +55,7 @@ class Target:
     shuffles: bool = False
     native: tuple[str, ...] = ()
     pipeline: str = "cpu"
+    parameters: tuple[tuple[str, bool | int | float | str], ...] = ()
     hardware: HardwareModel | None = None
 
     def lanes(self, dtype: DType) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tileir.core.errors import fail
-from tileir.core.generic_hardware import hardware_of
+from tileir.core.target_file import hardware_of
 from tileir.driver.arguments import tensor_types
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import function_of, passes_of

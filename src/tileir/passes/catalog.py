@@ -1,10 +1,15 @@
-"""All passes, and the pipelines made of them. Nothing registers itself: this page is the list."""
+"""All passes, and the pipelines made of them. Nothing registers itself: this page is the list.
+
+The pipelines that have a name are data, in the files of ``tileir/targets`` (:mod:`tileir.core.target_file`).
+"""
 
 from __future__ import annotations
 
-from types import MappingProxyType
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from tileir.core.errors import fail
+from tileir.core.target_file import file_of, passes_value, target_called
 from tileir.passes import pipeline
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.autotile import Autotile
@@ -41,8 +46,6 @@ from tileir.passes.vectorise import Vectorise
 from tileir.passes.vectorise_reduction import VectoriseReduction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tileir.core.target import Target
     from tileir.passes.base import Pass
 
@@ -196,8 +199,11 @@ PIPELINES: Final[Mapping[str, Callable[[Target], tuple[Pass, ...]]]] = MappingPr
     {"cpu": cpu, "fused": fused, "gpu": gpu, "plain": plain}
 )
 """The pipelines that have a name."""
+_MOST_DEPTH: Final = 8
+"""Targets that include one another."""
 
 
+@lru_cache(maxsize=64)
 def pipeline_for(target: Target) -> tuple[Pass, ...]:
     """Return the passes that a target gets when nobody asks for others.
 
@@ -217,13 +223,17 @@ def parse_pipeline(text: str) -> tuple[Pass, ...]:
 
 
 def resolve_pipeline(text: str, target: Target) -> tuple[Pass, ...]:
-    """Return the passes that a text means for a target: a name of :data:`PIPELINES`, a pipeline, or one as JSON.
+    """Return the passes that a text means for a device.
+
+    Args:
+        text: The name of a target that comes with tileir, a pipeline as text or JSON, or a whole target file.
+        target: The facts that templates may use.
 
     Raises:
-        TileError: As :func:`parse_pipeline` and :func:`load_pipeline`.
+        TileError: As :func:`parse_pipeline`, :func:`load_pipeline` and :mod:`tileir.core.target_file`.
     """
-    if (named := PIPELINES.get(text.strip())) is not None:
-        return named(target)
+    if (file := file_of(text)) is not None:
+        return pipeline.from_value(_entries(passes_value(file, target), target, 0), PASSES)
     return load_pipeline(text) if text.lstrip().startswith(("[", "//")) else parse_pipeline(text)
 
 
@@ -235,3 +245,19 @@ def load_pipeline(text: str) -> tuple[Pass, ...]:
 
     """
     return pipeline.from_json(text, PASSES)
+
+
+def _entries(value: object, target: Target, depth: int) -> object:
+    """Return the entries of a pipeline with those of other targets in the place of ``{"include": target}``."""
+    if depth > _MOST_DEPTH:
+        raise fail("TIL547", "these targets include one another without end")
+    if not isinstance(value, list):
+        return value
+    entries: list[object] = []
+    for entry in value:
+        if isinstance(entry, dict) and entry.keys() == {"include"}:
+            included = _entries(passes_value(target_called(str(entry["include"])), target), target, depth + 1)
+            entries += included if isinstance(included, list) else [included]
+        else:
+            entries.append(entry)
+    return entries

@@ -10,8 +10,8 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.passes import arrays_for, program_of, programs
-from tileir.core.generic_hardware import hardware_of
 from tileir.core.target import Target
+from tileir.core.target_file import hardware_of
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.catalog import pipeline_for

@@ -1,0 +1,241 @@
+"""Targets as files: a hardware model and the passes that programs get, as JSON with parts to be filled in.
+
+``{"name": …, "about": …, "parameters": {"NUM_SRAM": {"default": 4, "meaning": …}}, "hardware": {…}, "passes": […]}``.
+``hardware`` is a model (:mod:`tileir.core.hardware_json`); without one, that of the device counts. ``passes`` is a
+pipeline (:mod:`tileir.passes.pipeline`), whose entries may be ``{"include": target}`` for the passes of another target.
+
+Both sections are templates (:mod:`tileir.core.template`). They may use the parameters, the facts of the device
+(:func:`facts`), and ``passes`` the quantities of the hardware model too (:func:`quantities`). A section is filled in
+when it is needed, so that a program that a cache has needs neither.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.core.generic_hardware import generic_hardware
+from tileir.core.hardware_json import from_value
+from tileir.core.names import nearest
+from tileir.core.plain_json import Reader
+from tileir.core.sections import Section, sections_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.hardware import HardwareModel
+    from tileir.core.target import Target
+    from tileir.core.template_expressions import Value
+
+Scalar: TypeAlias = bool | int | float | str
+
+FOLDER: Final = Path(__file__).resolve().parents[1] / "targets"
+"""Where the targets lie that come with tileir."""
+
+_KEYS: Final = ("name", "about", "parameters", "hardware", "passes")
+_CACHES: Final = (32 * 1024, 256 * 1024)
+"""The sizes of the first two caches where none is known."""
+
+
+@attrs.frozen
+class Parameter:
+    """What a target leaves open; without a default it must be given."""
+
+    name: str
+    meaning: str
+    default: Scalar | None = None
+
+
+@attrs.frozen
+class TargetFile:
+    """A target as it was written: what its sections say when they are filled in is not known yet.
+
+    Attributes:
+        name: Its name.
+        about: What it is for, in a sentence.
+        parameters: What it leaves open, in the order of the file.
+        hardware: The section of that name; None where the device's model counts.
+        passes: The section of that name; None where no passes are given.
+        text: The whole file.
+
+    """
+
+    name: str
+    about: str
+    parameters: tuple[Parameter, ...]
+    hardware: Section | None
+    passes: Section | None
+    text: str = attrs.field(repr=False)
+
+    def values(self, given: Mapping[str, Scalar]) -> dict[str, Value]:
+        """Return the value of each parameter: the one that is given, or its default.
+
+        Raises:
+            TileError: TIL547 for parameters that do not exist, are missing or have the wrong kind, all of them.
+        """
+        known = {parameter.name: parameter for parameter in self.parameters}
+        faults = [f"target {self.name} has no parameter {n[:64]}{nearest(n, known)}" for n in given if n not in known]
+        values: dict[str, Value] = {}
+        for name, parameter in known.items():
+            value = given.get(name, parameter.default)
+            if value is None:
+                faults.append(f"target {self.name} needs {name}=VALUE ({parameter.meaning})")
+            elif not _like(value, parameter.default):
+                faults.append(f"{name} of target {self.name} takes {_kind(parameter.default)}, not {value!r:.64}")
+            values[name] = value
+        if faults:
+            raise TileError(Diagnostic("TIL547", fault) for fault in faults)
+        return values
+
+
+def load(text: str, source: str = "<target>") -> TargetFile:
+    """Return the target that a text describes; its sections are not filled in.
+
+    Args:
+        text: The text of the file.
+        source: What messages call it.
+
+    Raises:
+        TileError: TIL601 and TIL602 where the text is no such JSON, with the place.
+    """
+    sections = sections_of(text, source)
+    plain = {key: section.read() for key, section in sections.items() if key in ("name", "about", "parameters")}
+    reader = Reader()
+    reader.members(dict.fromkeys(sections), source, _KEYS)
+    listed = reader.members(plain.get("parameters", {}), f"{source}: parameters")
+    target = TargetFile(
+        reader.text(plain, "name", source),
+        reader.text(plain, "about", source, ""),
+        tuple(_parameter(reader, name, value, f"{source}: parameters.{name}") for name, value in listed.items()),
+        sections.get("hardware"),
+        sections.get("passes"),
+        text,
+    )
+    if reader.faults:
+        raise TileError(reader.faults)
+    return target
+
+
+@cache
+def names_of_targets() -> tuple[str, ...]:
+    """Return the names of the targets that come with tileir, sorted."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+
+
+@cache
+def target_called(name: str) -> TargetFile:
+    """Return a target that comes with tileir.
+
+    Raises:
+        TileError: TIL547, there is none of that name.
+    """
+    path = FOLDER / f"{name}.json"
+    if not name.replace("-", "_").isidentifier() or not path.is_file():
+        raise fail("TIL547", f"there is no target {name[:64]!r}{nearest(name, names_of_targets())}")
+    return load(path.read_text(encoding="utf-8"), f"{name}.json")
+
+
+@lru_cache(maxsize=16)
+def loaded(text: str) -> TargetFile:
+    """Return :func:`load` of a text, kept for next time."""
+    return load(text)
+
+
+def file_of(pipeline: str) -> TargetFile | None:
+    """Return the target file whose name or text a :attr:`~tileir.core.target.Target.pipeline` is; None for another.
+
+    Raises:
+        TileError: As :func:`load`.
+    """
+    if pipeline.lstrip().startswith("{"):
+        return loaded(pipeline)
+    name = pipeline.strip()
+    return target_called(name) if name in names_of_targets() else None
+
+
+@lru_cache(maxsize=64)
+def hardware_of(target: Target) -> HardwareModel:
+    """Return the hardware model of a device: that of its target file, or that of its back end, or a generic one.
+
+    Raises:
+        TileError: As :func:`load`, and TIL544, TIL546 and TIL602 for a model that is wrong.
+    """
+    file = file_of(target.pipeline)
+    if file is not None and file.hardware is not None:
+        names = {**facts(target), **file.values(dict(target.parameters))}
+        return from_value(file.hardware.read(names), file.name)
+    return generic_hardware(target) if target.hardware is None else target.hardware
+
+
+def passes_value(file: TargetFile, target: Target) -> object:
+    """Return the section ``passes`` of a target as plain JSON, filled in for a device; an empty list without one.
+
+    Raises:
+        TileError: TIL546, TIL547 and TIL601 for what cannot be filled in.
+    """
+    if file.passes is None:
+        return []
+    own = file.values(dict(target.parameters)) if file is file_of(target.pipeline) else file.values({})
+    names = {**facts(target), **own}
+    if not file.passes.names() <= names.keys():
+        names = {**quantities(hardware_of(target)), **names}
+    return file.passes.read(names)
+
+
+def facts(target: Target) -> dict[str, Value]:
+    """Return the facts of a device by the names that templates know: ``VECTOR_BYTES`` and so on.
+
+    These are the attributes of :class:`~tileir.core.target.Target` in capitals, and ``L1_BYTES`` and ``L2_BYTES``, the
+    sizes of the innermost cache and of the next one, or of the same where there is no other.
+    """
+    values = attrs.asdict(target, recurse=False)
+    plain = {name.upper(): v for name, v in values.items() if isinstance(v, bool | int | float | str)}
+    caches = target.cache_bytes or _CACHES
+    return {
+        **plain,
+        "CACHE_BYTES": target.cache_bytes,
+        "L1_BYTES": caches[0],
+        "L2_BYTES": caches[min(1, len(caches) - 1)],
+    }
+
+
+def quantities(model: HardwareModel) -> dict[str, Value]:
+    """Return the quantities of a hardware model by the names that templates know.
+
+    These are ``CLOCK_MHZ``, for each unit ``SRAM_COUNT``, for each memory ``SRAM_KIB`` and ``SRAM_LINE_BYTES``, and for
+    each execution unit ``CONV_PIPELINE_DEPTH``.
+    """
+    values: dict[str, Value] = {"CLOCK_MHZ": model.clock_mhz}
+    values |= {f"{unit.name}_COUNT": unit.count for unit in model.units}
+    values |= {f"{memory.name}_KIB": memory.size_kib for memory in model.memory_units}
+    values |= {f"{memory.name}_LINE_BYTES": memory.line_bytes for memory in model.memory_units}
+    values |= {f"{unit.name}_PIPELINE_DEPTH": unit.pipeline_depth for unit in model.execution_units}
+    return values
+
+
+def _parameter(reader: Reader, name: str, value: object, place: str) -> Parameter:
+    if not name.isidentifier():
+        reader.fault(place, "write a word such as NUM_SRAM for the name of a parameter")
+    members = reader.members(value, place, ("default", "meaning"))
+    default = members.get("default")
+    if default is not None and not isinstance(default, bool | int | float | str):
+        reader.fault(place, f"the default must be a number, a text, true or false, not {json.dumps(default)[:40]}")
+        default = None
+    return Parameter(name, reader.text(members, "meaning", place, ""), default)
+
+
+def _like(value: Scalar, default: Scalar | None) -> bool:
+    if default is None or type(value) is type(default):
+        return True
+    return (
+        isinstance(default, int | float) and isinstance(value, int | float) and bool not in (type(value), type(default))
+    )
+
+
+def _kind(default: Scalar | None) -> str:
+    return "true or false" if isinstance(default, bool) else "a text" if isinstance(default, str) else "a number"

@@ -1,0 +1,22 @@
+"""The targets that come with tileir and fit every device, as functions from a device's facts to passes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from tileir.passes.catalog import resolve_pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.core.target import Target
+    from tileir.passes.base import Pass
+
+PIPELINES: Final[Mapping[str, Callable[[Target], tuple[Pass, ...]]]] = {
+    name: partial(resolve_pipeline, name) for name in ("cpu", "fused", "gpu", "plain")
+}
+
+cpu: Final = PIPELINES["cpu"]
+fused: Final = PIPELINES["fused"]
+gpu: Final = PIPELINES["gpu"]
