@@ -41,6 +41,7 @@ from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.tensorise import Tensorise
 from tileir.passes.thread import Thread
 from tileir.passes.tile import Tile
+from tileir.passes.transpose import Transpose
 from tileir.passes.unroll import Unroll
 from tileir.passes.vectorise import Vectorise
 from tileir.passes.vectorise_reduction import VectoriseReduction
@@ -83,6 +84,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Tensorise,
     Thread,
     Tile,
+    Transpose,
     Unroll,
     Vectorise,
     VectoriseReduction,

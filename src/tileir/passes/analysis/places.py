@@ -37,6 +37,7 @@ class Level:
     values: dict[str, Affine] = attrs.field(factory=dict, init=False)
     counters: dict[str, int] = attrs.field(factory=dict, init=False)
     passed: list[Index] = attrs.field(factory=list, init=False)
+    _views: dict[str, Refinement] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         outer = {} if self.parent is None else self.parent.values
@@ -58,20 +59,26 @@ class Level:
         """Return the constraints of the block in counters."""
         return tuple(constraint.substitute(self.values) for constraint in self.block.constraints)
 
+    def view(self, name: str) -> Refinement:
+        """Return the refinement of the block called ``name``; a KeyError is a defect of the caller."""
+        if not self._views:
+            self._views.update((r.name, r) for r in self.block.refinements)
+        return self._views[name]
+
     def root(self, view: Refinement) -> tuple[int, str]:
         """Return what is behind a view: the depth at which it is allocated, and its name there."""
         if view.direction is Direction.NONE:
             return self.depth, view.name
         if self.parent is None:
             return -1, view.source
-        return self.parent.root(self.parent.block.refinement(view.source))
+        return self.parent.root(self.parent.view(view.source))
 
     def place(self, view: Refinement) -> Place | None:
         """Return where a view is in the tensor or allocation behind it; None where axes change on the way."""
         access = tuple(affine.substitute(self.values) for affine in view.access)
         if view.direction is Direction.NONE or self.parent is None:
             return Place((Affine(),) * len(view.access), view.shape.sizes)
-        source = self.parent.block.refinement(view.source)
+        source = self.parent.view(view.source)
         outer = self.parent.place(source)
         if outer is None or not same_axes(view, source):
             return None

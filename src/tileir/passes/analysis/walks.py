@@ -1,0 +1,102 @@
+"""How a kernel walks through tensors: which index moves each access, how far, and which index should be the fastest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.passes.analysis.places import Level
+from tileir.stripe.ir import Block, Direction, Load, Store
+from tileir.stripe.verify_views import same_axes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.poly.affine import Affine
+
+
+@attrs.frozen
+class Walk:
+    """The accesses of one block, inside a kernel, to one view of the kernel.
+
+    Attributes:
+        tensor: The view of ``main`` that it shows.
+        view: The view of the kernel.
+        access: Where an access is along each axis, in counters of :mod:`tileir.passes.analysis.places`.
+        strides: How far neighbours along each axis are apart, in elements.
+        writes: Whether it stores.
+        points: How often it happens.
+    """
+
+    tensor: str
+    view: str
+    access: tuple[Affine, ...]
+    strides: tuple[int, ...]
+    writes: bool
+    points: int
+
+    def stride(self, counter: str) -> int:
+        """Return how many elements the access moves with a counter."""
+        steps = zip(self.access, self.strides, strict=True)
+        return sum(int(affine.coefficient(counter)) * stride for affine, stride in steps)
+
+
+def walks(kernel: Block, main: Level) -> tuple[Walk, ...]:
+    """Return all accesses of a kernel to elements of tensors, but those at places which data decide."""
+    found: list[Walk] = []
+    pending = [Level(kernel, main)]
+    while pending:
+        level = pending.pop()
+        points = 1
+        for count in level.counters.values():
+            points *= count
+        for statement in level.block.statements:
+            match statement:
+                case Block():
+                    pending.append(Level(statement, level))
+                case Load(source=name, index=None):
+                    found.extend(_walk(level, name, writes=False, points=points))
+                case Store(into=name, index=None):
+                    found.extend(_walk(level, name, writes=True, points=points))
+                case _:
+                    pass
+    return tuple(found)
+
+
+def _walk(level: Level, name: str, *, writes: bool, points: int) -> tuple[Walk, ...]:
+    """Return the access to a view of a block; none where it is of an allocation, or axes change on the way."""
+    view = level.view(name)
+    place = level.place(view)
+    strides = view.shape.strides
+    while view.direction is not Direction.NONE and level.parent is not None:
+        outer = level.parent.view(view.source)
+        if level.depth == 1:
+            return () if place is None else (Walk(view.source, view.name, place.access, strides, writes, points),)
+        if not same_axes(view, outer):
+            return ()
+        view, level = outer, level.parent
+    return ()
+
+
+def asked_axis(walk: Walk, together: Iterable[Walk]) -> int | None:
+    """Return the axis of a walk's tensor that should be the fastest; None where the kernel does not care.
+
+    ``together`` are all walks of the kernel. Its fastest index is the one that moves most of the accesses to other
+    tensors by one element, stores counting twice; a tensor is asked for the axis which that index alone moves by one.
+    """
+    score: dict[str, int] = {}
+    for other in together:
+        if other.tensor == walk.tensor:
+            continue
+        for counter in {name: None for affine in other.access for name in affine.indices}:
+            stride = abs(other.stride(counter))
+            weight = 2 if other.writes else 1
+            score[counter] = score.get(counter, 0) + (weight if stride == 1 else -weight if stride > 1 else 0)
+    best = max(score, key=lambda counter: (score[counter], counter), default=None)
+    if best is None or score[best] <= 0:
+        return None
+    moved = [axis for axis, affine in enumerate(walk.access) if best in affine.indices]
+    if len(moved) != 1 or abs(int(walk.access[moved[0]].coefficient(best))) != 1:
+        return None
+    return moved[0]

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from strategies.kernels import PROGRAMS, inputs, stripe_program
+from strategies.passes import assert_same_meaning, programs
+from tileir.core.dtype import DType
+from tileir.core.errors import TileError
+from tileir.core.target import Target
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import Pass, run
+from tileir.passes.catalog import parse_pipeline
+from tileir.passes.transpose import Transpose
+from tileir.semtree.interpreter import run_program
+from tileir.semtree.lowering import lower as lower_kernels
+from tileir.stripe.interpreter import interpret
+from tileir.stripe.lowering import lower
+from tileir.stripe.verifier import verify
+from tileir.tile.parser import parse
+from tileir.typed import ir as typed
+from tileir.typed.inference import infer
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Program
+
+SECOND_TRANSPOSED = "matmul, second transposed"
+
+
+def program(text: str, **shapes: tuple[int, ...]) -> Program:
+    return lower(infer(parse(text), {n: typed.TensorType(DType.F32, shape) for n, shape in shapes.items()}))
+
+
+def strides(found: Program, name: str) -> tuple[int, ...]:
+    return found.main.refinement(name).shape.strides
+
+
+def turned() -> Program:
+    text = "function (A[M, N], B[M, N]) -> (O) { U[j, i : N, M] = =(A[i, j]); O[i, j : M, N] = +(U[j, i] * B[i, j]); }"
+    return program(text, A=(6, 8), B=(6, 8))
+
+
+def test_a_temporary_lies_as_its_users_walk() -> None:
+    before = turned()
+    (name,) = (r.name for r in before.entry.refinements if "tmp" in r.tags)
+    after = run((Transpose(),), before)
+    assert (strides(before, name), strides(after, name)) == ((6, 1), (1, 8))
+    assert_same_meaning(before, after)
+    assert Transpose()(after) is after
+    assert Transpose(temporaries=False)(before) is before
+
+
+def test_an_operand_is_copied_where_it_is_read_often() -> None:
+    before = stripe_program(SECOND_TRANSPOSED)
+    after = run((Transpose(),), before)
+    copy, kernel = after.main.blocks
+    assert copy.name == "lay_B"
+    assert strides(after, "B_laid") == (1, 23)
+    assert kernel.refinement("B").source == "B_laid"
+    assert_same_meaning(before, after, inputs(SECOND_TRANSPOSED))
+    assert Transpose(least_reuse=18)(before) is before
+    assert Transpose(operands=False)(before) is before
+    assert Transpose(reqs=("elsewhere",))(before) is before
+    assert Transpose()(after) is after
+
+
+def test_one_copy_serves_several_kernels() -> None:
+    text = (
+        "function (A[M, K], B[N, K], D[M, K]) -> (C, E) "
+        "{ C[i, j : M, N] = +(A[i, k] * B[j, k]); E[i, j : M, N] = +(D[i, k] * B[j, k]); }"
+    )
+    before = program(text, A=(16, 8), B=(24, 8), D=(16, 8))
+    after = run((Transpose(),), before)
+    assert [block.name.partition("(")[0] for block in after.main.blocks] == ["lay_B", "kernel_0", "kernel_1"]
+    assert_same_meaning(before, after)
+
+
+@given(programs(8), st.booleans(), st.sampled_from((1, 3)))
+@examples(100)
+def test_layouts_keep_the_meaning(before: Program, first: bool, reuse: int) -> None:
+    steps: tuple[Pass, ...] = (Accumulate(),) if first else ()
+    after = run((*steps, Transpose(least_reuse=reuse)), before)
+    verify(after)
+    assert_same_meaning(before, after)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_other_layouts_can_be_lowered(name: str) -> None:
+    before, values = stripe_program(name), inputs(name)
+    after = run((Transpose(least_reuse=1), Accumulate()), before)
+    found = run_program(lower_kernels(after, Target()), values)
+    for output, array in interpret(before, values).items():
+        np.testing.assert_array_equal(found[output], array)
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(TileError) as caught:
+        parse_pipeline("transpose{least_reuse=0}")
+    assert caught.value.diagnostics[0].code == "TIL543"
