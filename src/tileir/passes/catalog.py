@@ -33,7 +33,6 @@ from tileir.passes.register_tile import RegisterTile
 from tileir.passes.register_transpose import RegisterTranspose
 from tileir.passes.scalarise import Scalarise
 from tileir.passes.scan import Scan
-from tileir.passes.schedule import power_of_two_below
 from tileir.passes.separate import Separate
 from tileir.passes.shadow import Shadow
 from tileir.passes.split_reduction import SplitReduction
@@ -92,115 +91,6 @@ PASSES: Final[tuple[type[Pass], ...]] = (
 """The catalogue, by name."""
 
 
-def plain(_: Target) -> tuple[Pass, ...]:
-    """Return the one pass without which nothing can be lowered: kernels stay loops as they were written."""
-    return (Accumulate(),)
-
-
-def fused(_: Target) -> tuple[Pass, ...]:
-    """Return the passes that no device decides: kernels are joined and cleaned up, but not scheduled."""
-    return _joined(())
-
-
-def _joined(further: tuple[Pass, ...]) -> tuple[Pass, ...]:
-    """Return the passes that join kernels and clean up; ``further`` ones come before boxes lose their form."""
-    return (
-        Canonicalise(merge=False),  # boxes are compared index by index
-        Inline(),
-        Accumulate(),
-        DeadCode(),
-        Fuse(),
-        *further,
-        Localise(),
-        Scalarise(),
-        DeadCode(),
-        Canonicalise(),
-    )
-
-
-def _rows(least: int, most_bytes: int) -> tuple[Pass, ...]:
-    """Return the passes that let kernels over the same rows run as one, and then their loops over a row."""
-    rows = Fusion(rows=True, fused_set=("fused", "rows"), least_points=least, most_bytes=most_bytes)
-    return (rows, Fuse(parent_reqs=("rows",)), Shadow())
-
-
-def cpu(target: Target) -> tuple[Pass, ...]:
-    """Return the passes that take a lowered program to kernels for a processor."""
-    caches = target.cache_bytes
-    return (
-        Scan(
-            vector_bytes=target.vector_bytes,
-            max_lanes=target.max_lanes,
-            shuffles=target.shuffles,
-            parts=target.threads,
-        ),
-        SplitReduction(parts=4 * target.threads if target.threads > 1 else 1),
-        *_joined(_rows(4 * target.threads, caches[min(1, len(caches) - 1)] // 4 if caches else 64 * 1024)),
-        Separate(),
-        StreamReduction(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes),
-        RegisterTile(
-            vector_bytes=target.vector_bytes,
-            max_lanes=target.max_lanes,
-            registers=target.vector_registers,
-            cache_bytes=target.cache_bytes[0] if target.cache_bytes else 32 * 1024,
-            threads=target.threads,
-        ),
-        RegisterTranspose(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes),
-        VectoriseReduction(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes),
-        Vectorise(vector_bytes=target.vector_bytes, max_lanes=target.max_lanes),
-        Thread(),
-    )
-
-
-_GROUP: Final = 256
-"""Threads of a group where the device allows them: several such groups fit each of its processors."""
-
-_BUSY: Final = 4
-"""Groups for each processor of a device that hide each other's waiting for memory."""
-
-
-def gpu(target: Target) -> tuple[Pass, ...]:
-    """Return the passes that take a lowered program to kernels whose groups have many threads."""
-    threads = min(_GROUP, power_of_two_below(max(1, target.group_threads)))
-    return (
-        Scan(parts=_BUSY * target.threads, part_terms=64),
-        SplitReduction(parts=_BUSY * target.threads, columns=_GROUP // 2),
-        *fused(target),
-        GroupTranspose(
-            threads=threads,
-            vector_bytes=target.vector_bytes,
-            max_lanes=target.max_lanes,
-            local_bytes=target.local_bytes,
-        ),
-        GroupElementwise(
-            threads=threads,
-            vector_bytes=target.vector_bytes,
-            max_lanes=target.max_lanes,
-            groups=_BUSY * target.threads,
-        ),
-        GroupReduction(
-            threads=threads,
-            width=target.group_width,
-            vector_bytes=target.vector_bytes,
-            max_lanes=target.max_lanes,
-            local_bytes=target.local_bytes,
-            groups=_BUSY * target.threads,
-        ),
-        GroupContraction(
-            threads=threads,
-            vector_bytes=target.vector_bytes,
-            max_lanes=target.max_lanes,
-            local_bytes=target.local_bytes,
-            groups=target.threads,
-        ),
-        Distribute(threads=threads),
-    )
-
-
-PIPELINES: Final[Mapping[str, Callable[[Target], tuple[Pass, ...]]]] = MappingProxyType(
-    {"cpu": cpu, "fused": fused, "gpu": gpu, "plain": plain}
-)
-"""The pipelines that have a name."""
 _MOST_DEPTH: Final = 8
 """Targets that include one another."""
 
