@@ -22,6 +22,7 @@ from tileir.passes.fuse import Fuse, Fusion
 from tileir.passes.group_contraction import GroupContraction
 from tileir.passes.group_elementwise import GroupElementwise
 from tileir.passes.group_reduction import GroupReduction
+from tileir.passes.group_rows import GroupRows
 from tileir.passes.group_transpose import GroupTranspose
 from tileir.passes.inline import Inline
 from tileir.passes.localise import Localise
@@ -62,6 +63,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     GroupContraction,
     GroupElementwise,
     GroupReduction,
+    GroupRows,
     GroupTranspose,
     Inline,
     Localise,

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from strategies.passes import arrays_for, assert_same_meaning
+from strategies.pipelines import gpu
+from tileir.core.dtype import DType
+from tileir.core.target import Target
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.distribute import Distribute
+from tileir.passes.fuse import Fuse, Fusion
+from tileir.passes.group_rows import GroupRows
+from tileir.passes.inline import Inline
+from tileir.passes.localise import Localise
+from tileir.passes.scalarise import Scalarise
+from tileir.passes.shadow import Shadow
+from tileir.semtree.interpreter import run_program
+from tileir.semtree.ir import Barrier, DeclareArray, Program, Region
+from tileir.semtree.lowering import lower
+from tileir.semtree.memory import ALL_CHECKS
+from tileir.semtree.rewrite import statements
+from tileir.semtree.verifier import verify_program
+from tileir.stripe.interpreter import interpret
+from tileir.stripe.lowering import lower as lower_to_stripe
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
+
+TEXTS = {
+    "map between reductions": """function (X[M, N]) -> (O) {
+        P[m, 0 : M, 1] = >(X[m, n]); E = (X - P) * X; S[m, 0 : M, 1] = +(E[m, n]); O = E - S;
+    }""",
+    "results that are read back": """function (X[M, N]) -> (O, E, S) {
+        P[m, 0 : M, 1] = >(X[m, n]); E = (X - P) * X; S[m, 0 : M, 1] = +(E[m, n]); O = E - S;
+    }""",
+    "reductions of one row": """function (X[M, N], G[N]) -> (O) {
+        P[m, 0 : M, 1] = >(X[m, n]); S[m, 0 : M, 1] = +(X[m, n]); O = X * G - S * P;
+    }""",
+    "a row in another order": """function (X[M, N]) -> (O) {
+        P[m, 0 : M, 1] = >(X[m, n]); E = X - P; O[m, n : M, N] = =(E[m, N - 1 - n]);
+    }""",
+    "a running sum": """function (X[M, N]) -> (O) {
+        P[m, 0 : M, 1] = >(X[m, n]); E = X - P; S[m, 0 : M, 1] = +(E[m, n]); D = E * S;
+        O[m, n : M, N] = +(D[m, n - j]), j < 3;
+    }""",
+}
+
+
+def joined(options: GroupRows) -> tuple[object, ...]:
+    rows = (Fusion(rows=True, least_row=1, fused_set=("rows",)), Fuse(parent_reqs=("rows",)))
+    return (Inline(), Accumulate(), Fuse(), *rows, Localise(), Shadow(), Scalarise(), options, Distribute(threads=4))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@given(
+    sizes=st.tuples(st.integers(1, 9), st.integers(1, 70)),
+    threads=st.sampled_from([1, 2, 8, 32, 64]),
+    register_bytes=st.sampled_from([0, 16, 32, 256]),
+    local_bytes=st.sampled_from([64, 1024, 16 * 1024]),
+    vectors=st.sampled_from([1, 2]),
+)
+@examples(30)
+def test_rows_of_all_lengths(
+    name: str, sizes: tuple[int, int], threads: int, register_bytes: int, local_bytes: int, vectors: int
+) -> None:
+    types = {"X": TensorType(DType.I32, sizes), "G": TensorType(DType.I32, sizes[1:])}
+    tile = parse(TEXTS[name])
+    program = lower_to_stripe(infer(tile, {p.name: types[p.name] for p in tile.inputs}))
+    options = GroupRows(
+        threads, width=8, vectors=vectors, register_bytes=register_bytes, local_bytes=local_bytes, vector_bytes=16
+    )
+    after = run(joined(options), program)  # type: ignore[arg-type]
+    arrays = arrays_for(program)
+    assert_same_meaning(program, after, arrays)
+    target = Target(vector_bytes=16, local_bytes=local_bytes, group_threads=64, index_dtype=DType.I32)
+    kernels = lower(after, target)
+    verify_program(kernels)
+    found = run_program(kernels, arrays, ALL_CHECKS)
+    for output, expected in interpret(program, arrays).items():
+        np.testing.assert_array_equal(found[output], expected)
+
+
+def kernels_of(text: str, sizes: tuple[int, int]) -> Program:
+    types = {"X": TensorType(DType.F32, sizes)}
+    target = Target(
+        vector_bytes=16, local_bytes=48 * 1024, group_threads=1024, group_width=32, threads=8, pipeline="gpu"
+    )
+    return lower(run(gpu(target), lower_to_stripe(infer(parse(text), types))), target)
+
+
+SOFTMAX = """function (X[M, N]) -> (O) {
+    P[m, 0 : M, 1] = >(X[m, n]); E = exp(X - P); S[m, 0 : M, 1] = +(E[m, n]); O = E / S;
+}"""
+
+
+def test_softmax_is_one_kernel_that_reads_its_rows_once() -> None:
+    (kernel,) = kernels_of(SOFTMAX, (512, 4096)).kernels
+    assert kernel.group == (256,)
+    arrays = {s.name: s for s in statements(kernel.body) if isinstance(s, DeclareArray)}
+    kept = [a.size for a in arrays.values() if a.region is Region.PRIVATE and a.size > 4]
+    assert kept == [16, 16]  # 4096 elements among 256 threads: the row, and its exponentials
+    assert sum(isinstance(s, Barrier) for s in statements(kernel.body)) == 4
+
+
+def test_short_rows_share_a_group() -> None:
+    (kernel,) = kernels_of(SOFTMAX, (4096, 128)).kernels
+    assert (kernel.grid, kernel.group) == ((512,), (256,))
+
+
+def test_rows_that_registers_cannot_hold_stay_apart() -> None:
+    assert len(kernels_of(SOFTMAX, (512, 1 << 16)).kernels) == 4
