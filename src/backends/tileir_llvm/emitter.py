@@ -99,7 +99,7 @@ def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
         nexts = _advanced(out, kernel.grid, varying, following)
         again = out.pure(f"icmp slt i64 {following}, %end")
         # LLVM's vectoriser takes exponential time where nothing depends on the group.
-        out.loop_back(again, "group", "finished", vectorise=False)
+        out.loop_back(again, "group", "finished", vectorise=False, unroll=False)
     phis = [f"  %number = phi i64 [ %begin, %first ], [ {following}, %{out.block} ]"]
     for axis, after in zip(varying, nexts, strict=True):
         phis.append(f"  %g{axis} = phi i64 [ {starts[axis].text}, %first ], [ {after}, %{out.block} ]")

@@ -29,7 +29,8 @@ class Statements:
         layout: Where arrays live.
         assigned: Names of the variables that are assigned to somewhere in the kernel.
         by_hand: Whether the kernel says itself which elements are computed side by side. LLVM then leaves its other
-            loops alone: those that fill packed panels cost it a second, and gain nothing.
+            loops alone: those that fill packed panels cost it a second, and gain nothing. Nor does it then repeat loops
+            around others, which made convolutions three times as much code.
 
     """
 
@@ -134,7 +135,14 @@ class Statements:
             out.lines.append(f"  {following} = add {'nsw' if signed == 's' else 'nuw'} {kind} {counter}, {loop.step}")
             again = out.pure(f"icmp {signed}lt {kind} {following}, {end.text}")
             leave = False if self.by_hand else None
-            out.loop_back(again, body, done, vectorise=True if loop.kind is LoopKind.VECTOR else leave)
+            innermost = not any(isinstance(inner, For) for inner in statements(loop.body))
+            out.loop_back(
+                again,
+                body,
+                done,
+                vectorise=True if loop.kind is LoopKind.VECTOR else leave,
+                unroll=innermost or not self.by_hand,
+            )
         phi = f"  {counter} = phi {kind} [ {begin.text}, %{entered_from} ], [ {following}, %{out.block} ]"
         out.lines.insert(position, phi)
         out.start(done)

@@ -122,14 +122,20 @@ class FunctionText:
         """End the block with a conditional jump."""
         self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}")
 
-    def loop_back(self, condition: str, body: str, done: str, *, vectorise: bool | None) -> None:
-        """End a loop's last block; ``vectorise`` tells LLVM whether to run several iterations at once, None lets it."""
+    def loop_back(self, condition: str, body: str, done: str, *, vectorise: bool | None, unroll: bool = True) -> None:
+        """End a loop's last block.
+
+        ``vectorise`` tells LLVM whether to run several iterations at once, None lets it; ``unroll`` lets it repeat the
+        body.
+        """
+        hints = [] if vectorise is None else [f'!{{!"llvm.loop.vectorize.enable", i1 {str(vectorise).lower()}}}']
+        hints += [] if unroll else ['!{!"llvm.loop.unroll.disable"}']
         hint = ""
-        if vectorise is not None:
+        if hints:
             nodes = self.module.metadata
-            nodes.append(f"distinct !{{!{len(nodes)}, !{len(nodes) + 1}}}")
-            nodes.append(f'!{{!"llvm.loop.vectorize.enable", i1 {str(vectorise).lower()}}}')
-            hint = f", !llvm.loop !{len(nodes) - 2}"
+            hint = f", !llvm.loop !{len(nodes)}"
+            numbers = [f"!{len(nodes) + place}" for place in range(len(hints) + 1)]
+            nodes.extend((f"distinct !{{{', '.join(numbers)}}}", *hints))
         self.lines.append(f"  br i1 {condition}, label %{body}, label %{done}{hint}")
 
     @contextmanager
