@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from strategies.contractions import Case, contractions
+from strategies.effort import examples
 from strategies.kernels import PROGRAMS, stripe_program
+from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
+from tileir.passes.fuse import Fuse
 from tileir.passes.register_tile import RegisterTile
+from tileir.passes.separate import Separate
 from tileir.stripe.ir import Block, Program, Refinement
 from tileir.stripe.lowering import lower
+from tileir.stripe.verifier import verify
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
 from tileir.typed.ir import TensorType
@@ -67,7 +75,10 @@ def test_a_chosen_tile_fits_the_registers() -> None:
 
 
 def test_a_panel_that_the_cache_holds_is_read_in_place() -> None:
-    wanting, roomy = attrs.evolve(SMALL, cache_bytes=64), attrs.evolve(SMALL, cache_bytes=1 << 20)
+    eager = attrs.evolve(SMALL, reads=16)
+    wanting, roomy = attrs.evolve(eager, cache_bytes=64), attrs.evolve(eager, cache_bytes=1 << 20)
+    seldom = attrs.evolve(wanting, reads=17)  # there are 16 rows
+    assert allocations(tiled("matmul, bias and relu", seldom), "SCRATCH") == []
     assert allocations(tiled("matmul, bias and relu", roomy), "SCRATCH") == []
     (panel,) = allocations(tiled("matmul, bias and relu", wanting), "SCRATCH")
     assert panel.shape.sizes[0] == 8  # all of the reduction
@@ -88,8 +99,8 @@ def test_rows_are_shared_out_where_there_are_fewer_panels_than_threads() -> None
         return [index.range for index in kernel.indices if "grid" in index.tags]
 
     alone, several = groups(1), groups(8)
-    assert alone == []  # one panel, which one group takes
-    assert several == [32]  # four for each thread
+    assert alone == [2]  # two panels, each taken by one group
+    assert several == [2, 16]  # four groups for each thread
 
 
 @pytest.mark.parametrize("name", ["transpose", "chain", "scalar", "matmul, one column", "greatest of all"])
@@ -101,3 +112,29 @@ def test_other_kernels_are_left_alone(name: str) -> None:
 def test_half_floats_are_summed_in_wide_lanes() -> None:
     assert {width % 4 for _, width in accumulators(tiled("matmul", dtype=DType.F16))} <= {0, 1}
     assert {r.shape.dtype for r in allocations(tiled("matmul", dtype=DType.F16), "REGISTER")} == {DType.F32}
+
+
+@st.composite
+def options(draw: st.DrawFn) -> RegisterTile:
+    """Processors of all kinds, and tiles chosen or given."""
+    return RegisterTile(
+        vector_bytes=draw(st.sampled_from((8, 16, 32))),
+        registers=draw(st.sampled_from((4, 16, 32))),
+        cache_bytes=draw(st.sampled_from((16, 256, 1 << 15))),
+        panel_bytes=draw(st.sampled_from((64, 1 << 18))),
+        reads=draw(st.sampled_from((1, 16))),
+        threads=draw(st.sampled_from((1, 2, 5))),
+        operations=0,
+        rows=draw(st.integers(0, 5)),
+        columns=draw(st.integers(0, 3)),
+    )
+
+
+@given(contractions(), options(), st.booleans())
+@examples(150)
+def test_contractions_keep_their_meaning(case: Case, step: RegisterTile, separate: bool) -> None:
+    program = case.program()
+    first = (Separate(least=1, share=0, operations=0),) if separate else ()
+    after = run((Accumulate(), Fuse(), *first, step), program)
+    verify(after)
+    assert_same_meaning(program, after)

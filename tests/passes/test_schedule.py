@@ -31,10 +31,13 @@ SCHEDULES: dict[str, tuple[Pass, ...]] = {
     "plain": (Accumulate(),),
     "threads": (Accumulate(), Thread(groups=4)),
     "lanes": (Accumulate(), VectoriseReduction(vector_bytes=16, unroll=2), Vectorise(vector_bytes=16, chunk=16)),
-    "registers": (Accumulate(), RegisterTile(vector_bytes=16, registers=16, cache_bytes=64, threads=4)),
+    "registers": (
+        Accumulate(),
+        RegisterTile(vector_bytes=16, registers=16, cache_bytes=64, reads=4, threads=4, operations=0),
+    ),
     "all": (
         Accumulate(),
-        RegisterTile(vector_bytes=32, registers=32, cache_bytes=128, threads=2),
+        RegisterTile(vector_bytes=32, registers=32, cache_bytes=128, reads=4, threads=2),
         VectoriseReduction(vector_bytes=32),
         Vectorise(vector_bytes=32, chunk=32),
         Thread(),
@@ -42,7 +45,7 @@ SCHEDULES: dict[str, tuple[Pass, ...]] = {
     "inside": (
         Accumulate(),
         Separate(least=1, share=0, operations=0),
-        RegisterTile(vector_bytes=16, registers=16, cache_bytes=64, threads=4),
+        RegisterTile(vector_bytes=16, registers=16, cache_bytes=64, reads=4, threads=4, operations=0),
         Thread(),
     ),
     "split": (SplitReduction(parts=4, operations=1), Accumulate(), VectoriseReduction(vector_bytes=16), Thread()),

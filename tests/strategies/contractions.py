@@ -46,10 +46,10 @@ def products(draw: st.DrawFn) -> Case:
     right = draw(st.sampled_from((batched, ""))) + draw(st.sampled_from(("k, n", "n, k")))
     how, combine = draw(st.sampled_from("+><")), draw(st.sampled_from("*+"))
     text = (
-        f"function (A[{left.upper()}], B[{right.upper()}]) -> (R) {{ "
-        f"O[{batched}m, n : {batched.upper()}M, N] = {how}(A[{left}] {combine} B[{right}]); {draw(_FOLLOWING)} }}"
+        f"function (X[{left.upper()}], Y[{right.upper()}]) -> (R) {{ "
+        f"O[{batched}m, n : {batched.upper()}M, N] = {how}(X[{left}] {combine} Y[{right}]); {draw(_FOLLOWING)} }}"
     )
-    shapes = {name: tuple(sizes[i] for i in access.split(", ")) for name, access in (("A", left), ("B", right))}
+    shapes = {name: tuple(sizes[i] for i in access.split(", ")) for name, access in (("X", left), ("Y", right))}
     return Case(text, draw(st.sampled_from(DTYPES)), shapes)
 
 
