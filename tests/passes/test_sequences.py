@@ -40,6 +40,7 @@ OPTIONS: Final = (
     "unroll{most=4}",
     "unroll{mark=true}",
     "vectorise{vector_bytes=16}",
+    "vectorise_inner{vector_bytes=16}",
     "vectorise_reduction{vector_bytes=16}",
 )
 """Passes that have something to do in small programs, unlike some of the defaults."""

@@ -44,6 +44,7 @@ from tileir.passes.tile import Tile
 from tileir.passes.transpose import Transpose
 from tileir.passes.unroll import Unroll
 from tileir.passes.vectorise import Vectorise
+from tileir.passes.vectorise_inner import VectoriseInner
 from tileir.passes.vectorise_reduction import VectoriseReduction
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Transpose,
     Unroll,
     Vectorise,
+    VectoriseInner,
     VectoriseReduction,
 )
 """The catalogue, by name."""

@@ -57,7 +57,7 @@ class Tensorise:
         return map_blocks(program, self._block, self.reqs)
 
     def _block(self, block: Block) -> Block:
-        if "stencil" in block.tags or any("stencil" in inner.tags for inner in block.blocks):
+        if any("stencil" in inner.tags for inner in block.blocks):
             return block
         match = best_match(block, self.stencils, self.startup_cost, strict=self.strict)
         return block if match is None else _split(block, match, self)

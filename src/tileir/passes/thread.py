@@ -54,6 +54,12 @@ def independent_indices(kernel: stripe.Block) -> frozenset[str]:
     nest = analyse(kernel)
     if nest is not None:
         return frozenset(index.name for index in sch.parallel_indices(nest))
-    merging = any(r.direction.writes and r.aggregation is not None and r.aggregation.op for r in kernel.refinements)
-    usable = (index for index in kernel.indices if not index.tags.items)
-    return frozenset() if merging else frozenset(index.name for index in usable)
+    merging = [r for r in kernel.refinements if r.direction.writes and r.aggregation is not None and r.aggregation.op]
+    usable = (index.name for index in kernel.indices if not index.tags.items)
+    return frozenset(name for name in usable if all(_has_its_own(view, name) for view in merging))
+
+
+def _has_its_own(view: stripe.Refinement, index: str) -> bool:
+    """Return whether different values of ``index`` surely show different elements: it alone moves an axis far."""
+    axes = zip(view.access, view.shape.sizes, strict=True)
+    return any(a.indices == (index,) and abs(int(a.coefficient(index))) >= size for a, size in axes)
