@@ -12,6 +12,7 @@ from tileir.driver.executable import Executable, compile  # noqa: A004  the publ
 from tileir.driver.explanation import Explanation, explain
 from tileir.driver.jit import Jit, evaluate, jit
 from tileir.driver.pending import PendingCall
+from tileir.driver.tuning import Tuned, tune
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.disk_cache import DiskCache
 from tileir.runtime.interface import Backend, DeviceInfo, Options
@@ -43,6 +44,7 @@ __all__ = [
     "Target",
     "TensorType",
     "TileError",
+    "Tuned",
     "VerifyError",
     "compile",
     "content_hash",
@@ -55,6 +57,7 @@ __all__ = [
     "parse",
     "to_json",
     "to_text",
+    "tune",
 ]
 
 

@@ -141,3 +141,15 @@ def test_sizes_are_short(size: int, text: str) -> None:
 )
 def test_ages_are_short(seconds: float, text: str) -> None:
     assert age_text(seconds) == text
+
+
+def test_entries_of_one_kind_are_listed_and_removed(command: Command, filled: DiskCache) -> None:
+    filled.put(
+        "winner", digest_of("tuned"), {"passes": b"[]"}, {"device": "llvm: a", "note": "C: 1 ms instead of 2 ms"}
+    )
+    code, out, _ = command("list", "--kind", "winner", "--json")
+    assert (code, [entry["kind"] for entry in json.loads(out)]) == (0, ["winner"])
+    code, out, _ = command("clear", "--kind", "winner")
+    assert code == 0
+    assert "removed 1 entry" in out
+    assert sorted(entry.kind for entry in filled.entries()) == ["library", "note"]

@@ -361,3 +361,14 @@ def test_back_ends_remember(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 def test_keys_tell_sequences_apart() -> None:
     sequences = [(), ("",), ("ab",), ("a", "b"), (b"a", "bc"), ("\ud800",)]
     assert len({digest_of(*values) for values in sequences}) == len(sequences)
+
+
+def test_entries_can_be_asked_for_and_removed(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path / "cache")
+    key = digest_of("one")
+    assert not cache.holds("note", key)
+    cache.remove("note", key)
+    cache.put("note", key, {"content": b"1"}, {})
+    assert cache.holds("note", key)
+    cache.remove("note", key)
+    assert not cache.holds("note", key)

@@ -19,6 +19,7 @@ from tileir.core.errors import BackendError, TileError
 from tileir.driver import cli_devices, cli_values
 from tileir.driver.cli_cache import cache
 from tileir.driver.cli_explain import explain_
+from tileir.driver.cli_tune import tune_
 from tileir.driver.stages import STAGES, listing, stage_text, texts_after
 from tileir.runtime.context import default_context
 
@@ -72,6 +73,7 @@ def commands() -> None:
 
 commands.add_command(cache)
 commands.add_command(explain_)
+commands.add_command(tune_)
 
 
 @commands.command()

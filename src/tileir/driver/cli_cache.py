@@ -25,6 +25,7 @@ SHOWN_DIGITS: Final = 12
 _SIZES: Final = ("KiB", "MiB", "GiB", "TiB")
 _AGES: Final = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
 
+_kind = click.option("--kind", metavar="KIND", help="Only entries of this kind, such as `winner` for what was tuned.")
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, with sizes in bytes and times since 1970.")
 
 
@@ -34,11 +35,12 @@ def cache() -> None:
 
 
 @cache.command("list")
+@_kind
 @_as_json
-def list_(as_json: bool) -> None:
+def list_(kind: str | None, as_json: bool) -> None:
     """List the entries, the last used ones first."""
     found = _cache()
-    entries = _entries(found)
+    entries = [entry for entry in _entries(found) if kind in (None, entry.kind)]
     if as_json:
         click.echo(json.dumps([_described(entry) for entry in entries], indent=2))
         return
@@ -76,14 +78,21 @@ def size(as_json: bool) -> None:
 
 
 @cache.command()
-def clear() -> None:
+@_kind
+def clear(kind: str | None) -> None:
     """Remove all entries."""
     found = _cache()
-    with _faults(found):
-        try:
-            count, total = found.clear()
-        except FileNotFoundError:
-            count = total = 0
+    if kind is None:
+        with _faults(found):
+            try:
+                count, total = found.clear()
+            except FileNotFoundError:
+                count = total = 0
+    else:
+        entries = [entry for entry in _entries(found) if entry.kind == kind]
+        for entry in entries:
+            found.remove(entry.kind, entry.key)
+        count, total = len(entries), sum(entry.size for entry in entries)
     click.echo(f"{found.directory}: removed {_counted(count)}, {size_text(total)}")
 
 

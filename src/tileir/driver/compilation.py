@@ -41,7 +41,7 @@ NAMED_KERNELS: Final = 3
 """How many names of kernels an entry shows to people."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class Request:
     """All that decides which kernels a function becomes."""
 
@@ -54,8 +54,9 @@ class Request:
         """Take the function all the way down."""
         return compile_stages(self.function, self.types, self.target, passes=self.passes)
 
+    @cached_property
     def key(self) -> str | None:
-        """Return what equal requests share, in all processes; None where that cannot be told."""
+        """What equal requests share, in all processes; None where that cannot be told."""
         from tileir.passes.catalog import PASSES  # it loads all passes
 
         sources = source_digest("tileir")
@@ -98,7 +99,7 @@ def compiled(request: Request, disk: DiskCache | None) -> Compilation:
     Raises:
         TileError: The function is wrong, or does not fit the arguments.
     """
-    key = None if disk is None else request.key()
+    key = None if disk is None else request.key
     if disk is not None and key is not None:
         parts = disk.get(PROGRAM, key)
         if parts is not None:

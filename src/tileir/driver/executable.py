@@ -12,6 +12,7 @@ from tileir.driver.arguments import bind, check_options, memory_checked, out_of_
 from tileir.driver.compilation import Compilation, Request, built, compiled
 from tileir.driver.compiler import function_of, passes_of
 from tileir.driver.pending import PendingCall
+from tileir.driver.winners import tuned
 from tileir.runtime.arrays import check_inputs, check_outputs, separated
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.plan import Plan
@@ -254,14 +255,20 @@ def compile_for(
     options: Options | None = None,
     passes: tuple[Pass, ...] | str | None = None,
 ) -> Executable:
-    """Compile a function whose inputs have known types; its schedule counts on no more threads than may run."""
+    """Compile a function whose inputs have known types; its schedule counts on no more threads than may run.
+
+    Where nobody names passes, those that tuning found for it are taken, else those of the device's pipeline.
+    """
     chosen = context.device(device)
     wanted = context.options if options is None else options
     target = chosen.target
     if wanted.threads is not None:
         target = attrs.evolve(target, threads=min(wanted.threads, target.threads))
     disk = context.disk_cache
-    compilation = compiled(Request(function, dict(types), target, passes_of(passes, target)), disk)
+    request = Request(function, dict(types), target, passes_of(passes, target))
+    if passes is None and disk is not None:
+        request = tuned(request, disk, context.compiler(chosen, wanted), chosen)
+    compilation = compiled(request, disk)
     resources = context.resources(chosen, wanted)
 
     def prepare(library: Library) -> Plan:

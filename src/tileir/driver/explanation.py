@@ -13,6 +13,7 @@ from tileir.driver.compilation import Request
 from tileir.driver.compiler import function_of, passes_of
 from tileir.driver.explanation_text import as_json, as_text
 from tileir.driver.measurement import kernel_seconds
+from tileir.driver.winners import tuned
 from tileir.passes.base import run
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.prediction import predict
@@ -84,7 +85,8 @@ def explain(
         device: A device or its id; by default what the context chooses.
         context: Owner of devices; by default the process-wide one.
         target: What to model instead of the device.
-        passes: Stripe passes instead of the target's, or the text, JSON or name of a pipeline.
+        passes: Stripe passes instead of those that tuning found or the target has; or the text, JSON or name of a
+            pipeline.
         after: The pass after which the program is looked at; by default the last one. A pass that runs several times
             is meant the last time.
         measure: Whether to run each kernel on the device as well.
@@ -97,15 +99,17 @@ def explain(
     types = tensor_types([tensor.name for tensor in function.inputs], arguments)
     owner = context or default_context()
     chosen = owner.device(device) if target is None or measure else None
-    modelled = target if target is not None else owner.device(device).target
-    steps = passes_of(passes, modelled)
+    modelled = owner.device(device).target if target is None else target
+    request = Request(function, dict(types), modelled, passes_of(passes, modelled))
+    if passes is None and chosen is not None and owner.disk_cache is not None:
+        request = tuned(request, owner.disk_cache, owner.compiler(chosen), chosen)
     if measure and after is not None:
         raise fail("TIL902", "only finished kernels can be measured: leave `after` or `measure` out")
-    program = run(_until(steps, after), lower(simplify(infer(function, types))))
+    program = run(_until(request.passes, after), lower(simplify(infer(function, types))))
     costs = predict(program, machine_of(hardware_of(modelled), modelled))
     measured: tuple[float, ...] = ()
     if chosen is not None and measure:
-        measured = kernel_seconds(Request(function, dict(types), modelled, steps), owner, chosen)
+        measured = kernel_seconds(request, owner, chosen)
     return Explanation(modelled.name, costs.kernels, measured)
 
 

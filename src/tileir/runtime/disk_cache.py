@@ -160,6 +160,15 @@ class DiskCache:
             cache_log().info("hit: %s, %d bytes", name, sum(map(len, content.values())))
         return content
 
+    def holds(self, kind: str, key: str) -> bool:
+        """Return whether there is an entry, which need not be one that can be trusted; a cheap question."""
+        try:
+            with opened(self.directory) as folder:
+                folder.status(_name(kind, key))
+        except OSError:
+            return False
+        return True
+
     def _read(self, folder: OpenDirectory, name: str, key: str) -> Mapping[str, bytes] | None:
         try:
             with folder.reading(name) as descriptor:
@@ -196,11 +205,17 @@ class DiskCache:
 
     def drop(self, kind: str, key: str, reason: str) -> None:
         """Remove an entry that turned out to be of no use."""
+        cache_log().warning("%s is dropped: %s", _name(kind, key), reason)
+        self.remove(kind, key)
+
+    def remove(self, kind: str, key: str) -> None:
+        """Remove an entry, if there is one and that is possible."""
         name = _name(kind, key)
-        cache_log().warning("%s is dropped: %s", name, reason)
         try:
             with opened(self.directory) as folder:
                 folder.remove(name)
+        except FileNotFoundError:
+            cache_log().info("not dropped: %s is not stored", name)
         except OSError as error:
             cache_log().info("not dropped: %s: %s", name, error)
 

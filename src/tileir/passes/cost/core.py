@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.dtype import DType, accumulator
+from tileir.core.dtype import accumulator
 from tileir.passes.cost.operations import fused_products, scalar_dtypes, weight_of
 from tileir.passes.cost.scopes import Kind
 from tileir.stripe import ir as stripe
@@ -21,6 +21,7 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.core.dtype import DType
     from tileir.passes.cost.machine import Machine
     from tileir.passes.cost.scopes import Access, Scope
 
@@ -69,6 +70,7 @@ class _Counter:
     transfer: float = 0.0
     local: float = 0.0
     latency: float = 0.0
+    overhead: float = 0.0
 
     @classmethod
     def of(cls, scope: Scope, machine: Machine) -> _Counter:
@@ -107,10 +109,11 @@ class _Counter:
                         self._whole(accesses[name])
                 case stripe.Block():
                     pass
+        self._spill()
         serial = any(loop.kind is Kind.SERIAL for loop in self.scope.loops)
         inner = not self.scope.loops and not self.scope.children and bool(self.scope.outer)
-        overhead = ITERATION_CYCLES if (serial or inner) and self.machine.vector_bytes else 0.0
-        return Cycles(self.arithmetic, self.transfer, self.local, self.latency, overhead)
+        self.overhead += ITERATION_CYCLES if (serial or inner) and self.machine.vector_bytes else 0.0
+        return Cycles(self.arithmetic, self.transfer, self.local, self.latency, self.overhead)
 
     def _moved(self, access: Access) -> frozenset[int]:
         loops = (*self.unrolled, *self.vector)
@@ -180,6 +183,26 @@ class _Counter:
         loops = [loop for loop in (*self.scope.outer, *self.scope.loops) if loop.kind is Kind.SERIAL]
         return bool(loops) and access.step(loops[-1].number) == 0
 
+    def _spill(self) -> None:
+        """Count what becomes of accumulators that do not fit in the registers with what is merged into them.
+
+        Compilers load all vectors of an iteration first, and one more register takes what is broadcast. Where that is
+        too much, they do not spill the few accumulators that are left over but most of them: each is then loaded and
+        stored in every iteration, beside all else, since sums wait for it.
+        """
+        if not self.machine.registers:
+            return
+        held, loaded = 0.0, 1.0
+        for access in self.scope.accesses.values():
+            moved = self._moved(access)
+            vectors = self._copies(moved) * self._vectors(moved, access.dtype)
+            if access.root.location == REGISTER:
+                held += vectors
+            elif access.reads and any(loop in moved for loop in self.vector):
+                loaded += vectors
+        if held + loaded > self.machine.registers:
+            self.overhead += 2 * held * max(0.5, self.machine.vector_bytes / self._port_bytes())
+
     def _whole(self, access: Access) -> None:
         elements = 1
         for _, count in access.sizes:
@@ -188,14 +211,3 @@ class _Counter:
             self.local += elements * access.dtype.itemsize
         elif access.root.location != REGISTER:
             self.transfer += elements * access.dtype.itemsize / self._port_bytes()
-
-
-def spilled(kernel: Scope, machine: Machine) -> bool:
-    """Return whether what a kernel keeps in registers does not fit in those of a unit."""
-    if not machine.registers:
-        return False
-    total = 0
-    for scope in kernel.walk():
-        held = [r for r in scope.block.refinements if r.location and r.location[0].name == REGISTER]
-        total = max(total, sum(-(-r.shape.elements * r.shape.dtype.itemsize // machine.vector_bytes) for r in held))
-    return total > machine.registers

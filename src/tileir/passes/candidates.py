@@ -1,0 +1,151 @@
+"""Other options that the passes of a pipeline could have: what tuning searches, as data, and the search by the model.
+
+:data:`SPACES` says, for each pass by name, which values of which options are worth a try; a value that makes no
+difference to a program costs a prediction and no more.
+"""
+
+from __future__ import annotations
+
+import itertools
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from tileir.core.errors import TileError
+from tileir.passes.cost.prediction import predict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tileir.passes.base import Pass
+    from tileir.passes.cost.machine import Machine
+    from tileir.stripe.ir import Block, Program
+
+Values: TypeAlias = tuple[bool | int, ...]
+
+SPACES: Final[Mapping[str, Mapping[str, Values]]] = MappingProxyType(
+    {
+        "split_reduction": {"parts": (1, 2, 4, 8, 16, 32, 64)},
+        "inline": {"max_operations": (0, 4, 16, 64)},
+        "fuse": {"siblings": (True, False)},
+        "register_tile": {"rows": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), "columns": (1, 2, 3, 4, 6, 8)},
+        "stream_reduction": {"stretch_bytes": (1024, 4096, 16384), "unroll": (2, 4, 8, 16)},
+        "vectorise_reduction": {"unroll": (1, 2, 4, 8, 16)},
+        "vectorise": {"chunk": (2048, 8192, 16384, 65536)},
+        "thread": {"groups": (8, 64, 512)},
+        "group_transpose": {"tile": (16, 32, 64)},
+        "group_elementwise": {"vectors": (1, 2, 4, 8), "threads": (64, 128, 256, 512)},
+        "group_reduction": {"vectors": (1, 2, 4, 8), "threads": (64, 128, 256, 512)},
+        "group_contraction": {
+            "rows": (0, 16, 32, 64, 128),
+            "columns": (0, 32, 64, 128),
+            "depth": (0, 8, 16, 32),
+            "threads": (64, 128, 256),
+        },
+        "distribute": {"threads": (64, 128, 256, 512)},
+    }
+)
+"""Values to try, by pass and option."""
+
+
+@attrs.frozen
+class Candidate:
+    """A pipeline, what it makes of a program, and the time that the model expects of that."""
+
+    passes: tuple[Pass, ...]
+    program: Program = attrs.field(repr=False, eq=False)
+    seconds: float
+
+
+@attrs.frozen
+class Failed:
+    """A pipeline that a pass refused, and why."""
+
+    passes: tuple[Pass, ...]
+    error: TileError
+
+
+def variants(step: Pass) -> Iterator[Pass]:
+    """Yield a pass with all combinations of other values for its options, as :data:`SPACES` has them."""
+    space = SPACES.get(step.name)
+    if space is None:
+        return
+    known = {field.name for field in attrs.fields(type(step))}  # type: ignore[arg-type]  # every pass is an attrs class
+    names = [name for name in space if name in known]
+    for values in itertools.product(*(space[name] for name in names)):
+        changed: Pass = attrs.evolve(step, **dict(zip(names, values, strict=True)))  # type: ignore[misc]
+        if changed != step:
+            yield changed
+
+
+@attrs.define
+class Search:
+    """Looks for pipelines with different results, the best first, by changing one pass at a time.
+
+    Two sweeps: the first changes each pass of the given pipeline alone, the second starts from the best that the first
+    one found. What equal beginnings of pipelines make of the program is worked out once.
+
+    Attributes:
+        program: A program before any pass.
+        machine: What predicts its time.
+        stop: Asked between candidates; the search ends early where it says so.
+        found: The candidates so far, by the kernels that they make.
+        failed: What could not be tried.
+
+    """
+
+    program: Program
+    machine: Machine
+    stop: Callable[[], bool] = attrs.field(default=lambda: False)
+    found: dict[Block, Candidate] = attrs.field(factory=dict, init=False)
+    failed: list[Failed] = attrs.field(factory=list, init=False)
+    _made: dict[tuple[Pass, ...], Program] = attrs.field(factory=dict, init=False)
+
+    def run(self, passes: tuple[Pass, ...], progress: Callable[[int, int], None] | None = None) -> list[Candidate]:
+        """Return the given pipeline first, if it works, then all others that were found, by predicted time.
+
+        ``progress`` is told how many pipelines were looked at, and of how many.
+        """
+        total = 2 * sum(1 for step in passes for _ in variants(step))
+        first = self._try(passes)
+        best, done = first, 0
+        for _ in range(2):
+            start = passes if best is None else best.passes
+            for place, step in enumerate(start):
+                for changed in variants(step):
+                    if self.stop():
+                        return self._ranked(first)
+                    done += 1
+                    if progress is not None:
+                        progress(done, total)
+                    tried = self._try((*start[:place], changed, *start[place + 1 :]))
+                    if tried is not None and (best is None or tried.seconds < best.seconds):
+                        best = tried
+        return self._ranked(first)
+
+    def _ranked(self, first: Candidate | None) -> list[Candidate]:
+        others = sorted((each for each in self.found.values() if each is not first), key=lambda each: each.seconds)
+        return others if first is None else [first, *others]
+
+    def _try(self, passes: tuple[Pass, ...]) -> Candidate | None:
+        """Return the candidate for a pipeline, or the one before it that made the same program; None if it fails."""
+        try:
+            program = self._after(passes)
+        except TileError as error:
+            self.failed.append(Failed(passes, error))
+            return None
+        known = self.found.get(program.main)
+        if known is None:
+            seconds = predict(program, self.machine).seconds
+            known = self.found[program.main] = Candidate(passes, program, seconds)
+        return known
+
+    def _after(self, passes: tuple[Pass, ...]) -> Program:
+        """Return the program after some passes; the verifier runs when it is compiled."""
+        if not passes:
+            return self.program
+        made = self._made.get(passes)
+        if made is None:
+            made = self._made[passes] = passes[-1](self._after(passes[:-1]))
+        return made
