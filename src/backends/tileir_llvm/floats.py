@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir_llvm.conversions import narrowed, widened
-from tileir_llvm.spelling import FLOAT_COMPARISON, register, suffix
+from tileir_llvm.spelling import FLOAT_COMPARISON, constant, register, suffix
 from tileir_llvm.text import FunctionText, Value
 
 if TYPE_CHECKING:
@@ -60,13 +61,16 @@ def _compute(out: FunctionText, op: Op, args: tuple[Value, ...]) -> Value:
 
 
 def _extremum(out: FunctionText, op: Op, left: Value, right: Value) -> Value:
-    """Return the larger or smaller operand, or the one that is NaN: the left one where that is, else the right.
+    """Return the larger or smaller operand, or a NaN where one of them is.
 
-    A comparison with a NaN is false, which chooses the right operand, so that only the left needs a test.
+    A comparison with a NaN is false, which chooses the right operand, so that only the left needs a test. Its NaN is
+    replaced by a constant: LLVM would join both choices if that were the left operand, and processors have an
+    instruction for the first choice alone.
     """
     kind = register(left.type)
     bools = register(left.type.with_dtype(DType.BOOL))
     better = out.pure(f"fcmp {'ogt' if op is Op.MAX else 'olt'} {kind} {left.text}, {right.text}")
     chosen = out.pure(f"select {bools} {better}, {kind} {left.text}, {kind} {right.text}")
     is_nan = out.pure(f"fcmp uno {kind} {left.text}, {left.text}")
-    return Value(out.pure(f"select {bools} {is_nan}, {kind} {left.text}, {kind} {chosen}"), left.type)
+    nan = constant(math.nan, left.type)
+    return Value(out.pure(f"select {bools} {is_nan}, {kind} {nan}, {kind} {chosen}"), left.type)
