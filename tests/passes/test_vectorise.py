@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.kernels import stripe_program
+from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
+from tileir.passes.fuse import Fuse
+from tileir.passes.localise import Localise
+from tileir.passes.scalarise import Scalarise
 from tileir.passes.vectorise import Vectorise
 from tileir.stripe.ir import Block, Program
+from tileir.stripe.lowering import lower
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
 
 
 def lanes(program: Program) -> list[int]:
@@ -58,3 +70,41 @@ def test_a_transposed_input_is_read_in_blocks() -> None:
 def test_other_kernels_are_left_alone(name: str) -> None:
     accumulated = run((Accumulate(),), stripe_program(name))
     assert lanes(run((Vectorise(),), accumulated)) == []
+
+
+def stencil(rows: int, columns: int, height: int, width: int) -> Program:
+    """Return the sum of elements at two places of a window, joined with what is done to it."""
+    text = f"""function (X[M, N]) -> (O) {{
+        A[i, j : M - {height}, N - {width}] = =(X[i, j]);
+        B[i, j : M - {height}, N - {width}] = =(X[i + {height}, j + {width}]);
+        O = A * 2.0 + B;
+    }}"""
+    graph = infer(parse(text), {"X": TensorType(DType.F32, (rows, columns))})
+    return run((Accumulate(), Fuse(), Localise(), Scalarise()), lower(graph))
+
+
+@examples(60)
+@given(
+    rows=st.integers(5, 20),
+    columns=st.integers(9, 30),
+    height=st.integers(0, 3),
+    width=st.integers(0, 3),
+    together=st.integers(1, 5),
+)
+def test_rows_of_stencils_keep_their_meaning(rows: int, columns: int, height: int, width: int, together: int) -> None:
+    program = stencil(rows, columns, height, width)
+    picture = np.random.default_rng(1).integers(-9, 9, (rows, columns)).astype(np.float32)
+    assert_same_meaning(program, run((Vectorise(vector_bytes=16, chunk=8, rows=together),), program), {"X": picture})
+
+
+@pytest.mark.parametrize("height", [0, 1, 2, 4])
+def test_rows_that_read_the_same_elements_are_computed_together(height: int) -> None:
+    program = run((Vectorise(vector_bytes=16, chunk=8, rows=3),), stencil(18 + height, 16, height, 0))
+    blocks = [b for kernel in program.main.blocks for outer in kernel.blocks for b in outer.blocks]
+    beside = [i.range for block in blocks for i in block.indices if "unroll" in i.tags]
+    assert beside == ([3] if 0 < height < 3 else [])
+
+
+def test_rows_that_are_left_make_a_kernel_of_their_own() -> None:
+    program = run((Vectorise(vector_bytes=16, chunk=8, rows=4),), stencil(12, 16, 1, 0))
+    assert [kernel.indices[0].range for kernel in program.main.blocks] == [2, 3]

@@ -15,6 +15,7 @@ from tileir.poly.affine import Affine
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.passes.nest import Use
     from tileir.stripe import ir as stripe
 
 
@@ -26,12 +27,15 @@ class Vectorise:
         vector_bytes: Width of a vector register.
         max_lanes: Most lanes of a vector; 0 for as many as fit.
         chunk: About how many points one group of the grid takes.
+        rows: At most so many rows are computed at the same time where they read some of the same elements, as those of
+            stencils do.
     """
 
     name: ClassVar[str] = "vectorise"
     vector_bytes: int = attrs.field(default=32, validator=at_least(1))
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
     chunk: int = attrs.field(default=16 * 1024, validator=at_least(1))
+    rows: int = attrs.field(default=4, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with its elementwise kernels vectorised."""
@@ -44,7 +48,18 @@ class Vectorise:
         vector = self._vector_index(nest)
         if vector is None:
             return (kernel,)
-        return tuple(emit(node, kernel) for node in self._nodes(nest, vector))
+        parts = self._parts(nest, vector)
+        return tuple(emit(node, kernel) for part, count in parts for node in self._nodes(part, vector, count))
+
+    def _parts(self, nest: Nest, vector: stripe.Index) -> list[tuple[Nest, int]]:
+        """Return the nest, and how many of its rows to compute together; in two parts where some rows are left."""
+        row = _shared_index(nest, vector, self.rows)
+        points = product(i.range for i in nest.indices)
+        if row is None or points < 2 * self.chunk:
+            return [(nest, 1)]
+        whole, left = divmod(row.range, self.rows)
+        parts = [(_rows_of(nest, row, 0, whole * self.rows), self.rows)]
+        return [*parts, (_rows_of(nest, row, whole * self.rows, left), 1)] if left else parts
 
     def _vector_index(self, nest: Nest) -> stripe.Index | None:
         constrained = sch.constrained_indices(nest)
@@ -63,7 +78,7 @@ class Vectorise:
             default=None,
         )
 
-    def _nodes(self, nest: Nest, vector: stripe.Index) -> list[Node]:
+    def _nodes(self, nest: Nest, vector: stripe.Index, rows: int) -> list[Node]:
         lanes = min(
             sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes),
             sch.power_of_two_below(vector.range),
@@ -73,7 +88,11 @@ class Vectorise:
         vectors, left = divmod(vector.range, lanes)
         shape = _Shape(vector, lanes, names)
         crossed = _crossed_index(nest, vector)
-        if crossed is not None:
+        row = _shared_index(nest, vector, rows) if rows > 1 else None
+        if row is not None:
+            others, shape = self._jammed(others, row, rows, shape)
+            per_group = vectors
+        elif crossed is not None:
             others, shape = self._blocked(others, crossed, shape)
             per_group = max(1, crossed.size // lanes)
         elif not others or vector.range > self.chunk:
@@ -107,6 +126,16 @@ class Vectorise:
         value = sch.part(block, crossed.size) + sch.part(inner)
         others = [block if i.name == index.name else i for i in others]
         return list(sch.present(others)), attrs.evolve(shape, inner=(inner,), mapping={index.name: value})
+
+    def _jammed(
+        self, others: list[stripe.Index], row: stripe.Index, rows: int, shape: _Shape
+    ) -> tuple[list[stripe.Index], _Shape]:
+        """Let each vector of a row stand beside those of the rows after it."""
+        block = sch.index(shape.names.fresh(f"{row.name}_block"), row.range // rows)
+        inner = sch.index(shape.names.fresh(f"{row.name}_in"), rows, sch.UNROLL)
+        others = [block if i.name == row.name else i for i in others]
+        mapping = {row.name: sch.part(block, rows) + sch.part(inner)}
+        return list(sch.present(others)), attrs.evolve(shape, beside=(inner,), mapping=mapping)
 
     def _grid_of_rows(self, others: list[stripe.Index], row: int) -> list[stripe.Index]:
         """Mark outer indices as grid axes until a group has about ``chunk`` points; at most two of them."""
@@ -149,18 +178,54 @@ def _crossed_index(nest: Nest, vector: stripe.Index) -> _Crossed | None:
     return None
 
 
+def _shared_index(nest: Nest, vector: stripe.Index, rows: int) -> stripe.Index | None:
+    """Return an index fewer than ``rows`` steps along which lead from one read to another; None where there is none."""
+    constrained = sch.constrained_indices(nest)
+    names = [i.name for i in nest.indices]
+    sources = {r.name: r.source for r in nest.kernel.refinements}
+    reads = [
+        (sources[use.root], tuple(use.stride(name) for name in names), _offset(use)) for use in sch.read_uses(nest)
+    ]
+    for index, name in zip(nest.indices, names, strict=True):
+        if index is vector or name in constrained or index.range < 2 * rows:
+            continue
+        for number, (source, strides, offset) in enumerate(reads):
+            step = strides[names.index(name)]
+            if step and any(
+                other[:2] == (source, strides) and 0 < abs(round((other[2] - offset) / step)) < rows
+                for other in reads[:number]
+            ):
+                return index
+    return None
+
+
+def _offset(use: Use) -> int:
+    """Return the element that a use begins with."""
+    return sum(int(affine.offset) * stride for affine, stride in zip(use.access, use.strides, strict=True))
+
+
+def _rows_of(nest: Nest, row: stripe.Index, start: int, count: int) -> Nest:
+    """Return ``count`` values of an index, from ``start`` on, of a nest without loops inside."""
+    (segment,) = nest.segments
+    moved = leaf(segment, {row.name: Affine.index(row.name) + start}, ())
+    part = attrs.evolve(segment, uses=moved.uses, statements=moved.statements, constraints=moved.constraints)
+    indices = tuple(attrs.evolve(i, range=count) if i is row else i for i in nest.indices)
+    return attrs.evolve(nest, indices=indices, segments=(part,))
+
+
 _CROSSED_BLOCK = 32
 """Rows and columns of a transposed block: two cache lines of f32 each way, well within the first-level cache."""
 
 
 @attrs.frozen
 class _Shape:
-    """How the loops below the grid look: ``inner`` loops around the vectors of one run."""
+    """How the loops below the grid look: ``inner`` loops around the vectors of one run, ``beside`` for each of them."""
 
     vector: stripe.Index
     lanes: int
     names: NameScope
     inner: tuple[stripe.Index, ...] = ()
+    beside: tuple[stripe.Index, ...] = ()
     mapping: Mapping[str, Affine] = attrs.field(factory=dict)
 
     def node(self, nest: Nest, run: _Run, base: Affine) -> Node:
@@ -168,6 +233,8 @@ class _Shape:
         step = sch.index(self.names.fresh(f"{self.vector.name}_vector"), run.count)
         lane = sch.index(self.names.fresh(f"{self.vector.name}_lane"), run.lanes, sch.VECTOR)
         value = sch.part(step, run.lanes) + sch.part(lane) + run.start + base
-        inside = leaf(nest.segments[0], {**self.mapping, self.vector.name: value}, sch.present((lane,)))
+        inside = leaf(
+            nest.segments[0], {**self.mapping, self.vector.name: value}, (*self.beside, *sch.present((lane,)))
+        )
         loops = (*self.inner, *sch.present((step,)))
         return Node(loops, children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints)
