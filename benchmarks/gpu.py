@@ -64,6 +64,18 @@ WORKLOADS = (
         (ROWS,),
         2,
     ),
+    Workload(
+        "layer norm",
+        """function (A[M, N], G[N], B[N]) -> (O) {
+            S[m, 0 : M, 1] = +(A[m, n]);
+            D = A - S / N;
+            Q = D * D;
+            V[m, 0 : M, 1] = +(Q[m, n]);
+            O = D / sqrt(V / N + 0.00001) * G + B;
+        }""",
+        (ROWS, ROWS[1:], ROWS[1:]),
+        2,
+    ),
 )
 """The tables of others are for the same sizes: f32 arrays of 2^26 elements."""
 
@@ -142,6 +154,10 @@ def _expected(workload: Workload, inputs: list[Any]) -> Any:
         case "softmax":
             exponents = np.exp(a - a.max(axis=1, keepdims=True))
             return exponents / exponents.sum(axis=1, keepdims=True)
+        case "layer":
+            centred = a - a.mean(axis=1, keepdims=True)
+            variance = np.square(centred).mean(axis=1, keepdims=True)
+            return centred / np.sqrt(variance + np.float32(0.00001)) * inputs[1] + inputs[2]
         case _:
             return np.tanh(a * inputs[1] + inputs[2]) / (1 + np.exp(-inputs[3]))
 
