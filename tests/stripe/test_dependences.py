@@ -136,7 +136,7 @@ AXES = st.tuples(st.integers(0, 5), st.integers(-2, 2), st.integers(1, 3), st.in
 
 def _touched(axes: Sequence[tuple[int, int, int, int]]) -> set[tuple[int, ...]]:
     """Return the elements of a block over one index that moves all axes: (offset, coefficient, range, size)."""
-    found = set()
+    found: set[tuple[int, ...]] = set()
     count = axes[0][2]
     for i in range(count):
         cells = [[offset + step * i + k for k in range(size)] for offset, step, _, size in axes]

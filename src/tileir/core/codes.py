@@ -81,6 +81,7 @@ _REPRESENTATIONS: Final = {
     "TIL545": "a unit that a hardware model does not have",
     "TIL546": "a template that cannot be filled in",
     "TIL547": "a target, or a parameter of one, that does not exist, is missing or has the wrong kind",
+    "TIL548": "data that do not fit the memory for which they are scheduled",
     "TIL551": "a semtree kernel breaks a rule",
     "TIL552": "an expression of a kernel has operands of wrong types",
     "TIL553": "a kernel reads or writes outside an array",

@@ -34,6 +34,7 @@ from tileir.passes.register_tile import RegisterTile
 from tileir.passes.register_transpose import RegisterTranspose
 from tileir.passes.scalarise import Scalarise
 from tileir.passes.scan import Scan
+from tileir.passes.schedule_memory import Schedule
 from tileir.passes.separate import Separate
 from tileir.passes.shadow import Shadow
 from tileir.passes.split_reduction import SplitReduction
@@ -79,6 +80,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     RewriteLocations,
     Scalarise,
     Scan,
+    Schedule,
     Separate,
     Shadow,
     SplitReduction,

@@ -52,8 +52,10 @@ def _fills(polynomial: Affine, size: int, ranges: Mapping[str, int]) -> bool:
     return low <= 0 and high >= size - 1
 
 
-def always_hit(domain: Domain, indices: Iterable[str]) -> bool:
+def always_hit(domain: Domain, indices: Iterable[str], given: Sequence[Affine] = ()) -> bool:
     """Return whether for every point of the box of ``indices`` some values of the others make a valid point.
+
+    Points at which one of the affines ``given``, over ``indices``, is below 0 do not count.
 
     The others are eliminated one by one by Fourier's and Motzkin's method, with the "dark shadow" of W. Pugh, "The
     Omega test" (1991), which keeps only points that surely have an integer above them. Exact as
@@ -61,15 +63,21 @@ def always_hit(domain: Domain, indices: Iterable[str]) -> bool:
     """
     ranges = dict(domain.ranges)
     kept = frozenset(indices)
-    constraints = list(domain.constraints)
+    constraints = [c for c in domain.constraints if not _follows(c, given, ranges)]
     while constraints:
         inner = dict.fromkeys(i for constraint in constraints for i in constraint.indices if i not in kept)
         if not inner or len(constraints) > _MOST_CONSTRAINTS:
             return False
         name = min(inner, key=lambda i: _pairs(constraints, i))
         shadow = _without(name, ranges[name], constraints)
-        constraints = [c for c in dict.fromkeys(map(_reduced, shadow)) if c.bounds(ranges)[0] < 0]
+        left = (c for c in dict.fromkeys(map(_reduced, shadow)) if c.bounds(ranges)[0] < 0)
+        constraints = [c for c in left if not _follows(c, given, ranges)]
     return True
+
+
+def _follows(constraint: Affine, given: Iterable[Affine], ranges: Mapping[str, int]) -> bool:
+    """Return whether one of ``given``, all of which are >= 0, alone implies that a constraint is; False if in doubt."""
+    return any((constraint - known).bounds(ranges)[0] >= 0 for known in given)
 
 
 def _pairs(constraints: Iterable[Affine], name: str) -> int:

@@ -74,7 +74,7 @@ def check_bounds(scope: Scope) -> Iterator[Diagnostic]:
         if source is None or len(view.access) != len(view.shape.dims) or 0 in view.shape.sizes:
             continue
         fault = _overhang(scope, view, source)
-        if fault is not None and not (scope.guarded or _has_constraints(scope.block)):
+        if fault is not None and not (scope.guarded or has_constraints(scope.block)):
             yield Diagnostic("TIL504", f"{view.name!r} in {scope.place} {fault}")
 
 
@@ -146,7 +146,7 @@ def is_dense(shape: TensorShape) -> bool:
     return True
 
 
-def _has_constraints(block: Block) -> bool:
+def has_constraints(block: Block) -> bool:
     """Tell whether ``block`` or a block inside it has constraints."""
     pending = [block]
     while pending:

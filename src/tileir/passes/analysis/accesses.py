@@ -31,12 +31,17 @@ def is_element(refinement: Refinement) -> bool:
     return refinement.shape.elements == 1
 
 
-def always_reached(constraints: Sequence[Affine], outer: Mapping[str, int], inner: Mapping[str, int]) -> bool:
-    """Return whether it is certain that every point of ``outer`` has one of ``inner`` that meets all constraints."""
+def always_reached(
+    constraints: Sequence[Affine], outer: Mapping[str, int], inner: Mapping[str, int], given: Sequence[Affine] = ()
+) -> bool:
+    """Return whether it is certain that every point of ``outer`` has one of ``inner`` that meets all constraints.
+
+    Points of ``outer`` at which one of the affines ``given`` is below 0 do not count.
+    """
     if any(count < 1 for count in inner.values()):
         return False
     domain = Domain((*outer.items(), *inner.items()), (), tuple(constraints))
-    return always_hit(domain, outer)
+    return always_hit(domain, outer, given)
 
 
 def known_ranges(block: Block) -> dict[str, int]:

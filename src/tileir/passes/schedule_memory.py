@@ -1,0 +1,94 @@
+"""Bring the data of statements into an inner memory, and results out again: slots, transfers and spills."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.errors import Diagnostic, TileError
+from tileir.passes.base import at_least, with_main
+from tileir.passes.hand_down import hand_down
+from tileir.passes.places import Place
+from tileir.passes.resident_views import overhanging
+from tileir.passes.scheduled_block import ScheduledBlock
+from tileir.passes.walk import rewrite_blocks
+from tileir.stripe.aliases import Aliases
+from tileir.stripe.ir import Direction, views_read, views_written
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Block, Program
+    from tileir.stripe.scope import Scope
+
+
+@attrs.frozen
+class Schedule:
+    """Give statements of the selected blocks their data in an inner memory.
+
+    Transfers (tag ``xfer``) bring in what is read and bring out what is needed outside; what fits stays from one
+    statement to the next. Slots are used again when they are free; where memory is short, what is needed again last
+    gives way. Dependencies say what may run at the same time: transfers for the next statement run beside this one if
+    there is room. Temporaries that never leave the inner memory are dropped outside.
+
+    A block that allocates in the inner memory itself brings its data on its own, and keeps its place.
+
+    Attributes:
+        reqs: Tags that a block must carry.
+        mem_loc: The inner memory.
+        mem_kib: Size of it, or of each of its banks; 0 for one without end.
+        alignment: Bytes that offsets in it are multiples of.
+        xfer_loc: The unit that moves data.
+        allow_out_of_range_accesses: Whether that unit may touch what is beyond the edge of a tensor: transfers that
+            constraints keep from that get the tag ``overrun``, by which a device may drop these.
+        num_banks: How many banks the memory has. What has a bank axis is spread over all of them.
+        window: By how many statements data are brought in ahead of their use.
+        swap_in_set: Tags of blocks that bring data in.
+        swap_out_set: Tags of blocks that bring data out.
+        skip_tags: Refinements with one of these tags stay where they are.
+    """
+
+    name: ClassVar[str] = "schedule"
+    reqs: tuple[str, ...] = ("main",)
+    mem_loc: tuple[Place, ...] = (Place("SRAM"),)
+    mem_kib: float = 256.0
+    alignment: int = attrs.field(default=16, validator=at_least(1))
+    xfer_loc: tuple[Place, ...] = (Place("DMA"),)
+    allow_out_of_range_accesses: bool = False
+    num_banks: int = attrs.field(default=1, validator=at_least(1))
+    window: int = attrs.field(default=1, validator=at_least(0))
+    swap_in_set: tuple[str, ...] = ("swap_in",)
+    swap_out_set: tuple[str, ...] = ("swap_out",)
+    skip_tags: tuple[str, ...] = ()
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with the selected blocks scheduled.
+
+        Raises:
+            TileError: TIL548, the data of a statement do not fit; TIL505, a unit names a tag that not exactly one index
+                of the block carries.
+        """
+        program_with_indices = hand_down(program, overhanging, self.reqs)
+        faults: list[Diagnostic] = []
+
+        def schedule(scope: Scope) -> Block:
+            return ScheduledBlock(self, Aliases(scope), faults).build()
+
+        scheduled = rewrite_blocks(program_with_indices, schedule, self.reqs)
+        if faults:
+            raise TileError(faults)
+        return program if scheduled is program_with_indices else without_unused_temporaries(scheduled)
+
+
+def without_unused_temporaries(program: Program) -> Program:
+    """Return the program without temporaries that no kernel touches."""
+    main = program.main
+    used = {name for s in main.statements for name in (*views_read(s), *views_written(s))}
+    views = tuple(r for r in main.refinements if r.name in used or r.direction is Direction.NONE)
+    seen = {r.source for r in views}
+    allocations = tuple(r for r in program.entry.refinements if r.name in seen or "tmp" not in r.tags)
+    gone = {r.name for r in program.entry.refinements} - {r.name for r in allocations}
+    if not gone:
+        return program
+    kept = tuple(r for r in main.refinements if r.source not in gone)
+    program = with_main(program, attrs.evolve(main, refinements=kept))
+    return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=allocations))
