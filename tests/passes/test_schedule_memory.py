@@ -205,11 +205,11 @@ def test_indices_are_handed_down_to_where_edges_are() -> None:
 def test_schedules_preserve_meaning(program: Program, kib: float, banks: int, window: int, fuse: bool) -> None:
     before = run((Accumulate(), Fuse()), program) if fuse else program
     step = Schedule(mem_kib=kib, num_banks=banks, window=window, alignment=4)
-    try:
-        after = run((step,), before)
-    except TileError as error:
-        assert {d.code for d in error.diagnostics} == {"TIL548"}
+    if kib and not _fits(step, before):
+        with pytest.raises(TileError, match="TIL548"):
+            step(before)
         return
+    after = run((step,), before)
     assert_same_meaning(before, after)
     assert step(after) is after
     for allocation in allocations(after.main):
@@ -230,3 +230,11 @@ def test_schedules_of_tiles_preserve_meaning(program: Program, sizes: list[int],
     assert_same_meaning(program, after)
     whole = run((Schedule(),), after)
     assert_same_meaning(program, whole)
+
+
+def _fits(step: Schedule, program: Program) -> bool:
+    try:
+        step(program)
+    except TileError:
+        return False
+    return True

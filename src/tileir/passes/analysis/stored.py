@@ -74,7 +74,7 @@ def _writes(aliases: Aliases, statement: Statement, name: str, constraints: tupl
     match statement:
         case Store(into=into, index=None) if into == name:
             yield from _written(aliases, name, constraints, whole=False)
-        case Special(name="copy" | "fill" | "zero", outputs=outputs) if name in outputs:
+        case Special(name="copy" | "fill" | "transpose" | "zero", outputs=outputs) if name in outputs:
             yield from _written(aliases, name, constraints, whole=True)
         case Block():
             inner = Aliases(enter(statement, aliases.scope, 0), aliases)
