@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
+from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,7 +74,8 @@ class _Stretch:
 class LLVMSequence:
     """Kernels with their buffers, of which some are given at each launch. Several threads may launch it.
 
-    It fulfils :class:`tileir.runtime.interface.KernelSequence`.
+    It fulfils :class:`tileir.runtime.interface.KernelSequence`. ``_order`` puts addresses in the order of arguments
+    where all of these are given.
     """
 
     _executor: LLVMExecutor
@@ -81,6 +83,7 @@ class LLVMSequence:
     _scratch_bytes: int
     _template: list[int]
     _slots: tuple[tuple[int, int], ...]
+    _order: Callable[[list[int]], tuple[int, ...]] | None
     _masks: tuple[int, ...]
     _pack: Callable[..., bytes]
     _run: Callable[[int, int, bytes, int], None]
@@ -111,6 +114,7 @@ class LLVMSequence:
             max((kernel.scratch_bytes for kernel, _ in launches), default=0),
             template,
             tuple(slots),
+            itemgetter(*(number for _, number in slots)) if len(slots) == len(template) > 1 else None,
             tuple(alignments.get(number, 1) - 1 for number in range(max(alignments, default=-1) + 1)),
             Struct(f"{len(template)}P").pack,
             run.function,
@@ -134,10 +138,13 @@ class LLVMSequence:
         executor = self._executor
         if executor.closed:
             executor.check_open()
-        places = self._template.copy()
-        for position, number in self._slots:
-            places[position] = addresses[number]
-        arguments = self._pack(*places)
+        if self._order is not None:
+            arguments = self._pack(*self._order(addresses))
+        else:
+            places = self._template.copy()
+            for position, number in self._slots:
+                places[position] = addresses[number]
+            arguments = self._pack(*places)
         if not self._scratch_bytes:
             self._start(arguments, 0)
             return True

@@ -49,7 +49,7 @@ class RegisterTile:
     panel_bytes: int = attrs.field(default=256 * 1024, validator=at_least(0))
     reads: int = attrs.field(default=512, validator=at_least(1))
     threads: int = attrs.field(default=1, validator=at_least(1))
-    operations: int = attrs.field(default=1 << 16, validator=at_least(0))
+    operations: int = attrs.field(default=1 << 21, validator=at_least(0))
     rows: int = attrs.field(default=0, validator=at_least(0))
     columns: int = attrs.field(default=0, validator=at_least(0))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard
 
 import attrs
 import numpy as np
@@ -13,14 +13,13 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from typing_extensions import Buffer
+    from collections.abc import Callable, Iterator, Sequence
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Format: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
 
-_NOTHING: Final = ctypes.c_byte * 0
+_seen_as_bytes: Final[Callable[[Any], Any]] = (ctypes.c_byte * 0).from_buffer
+_addressof: Final = ctypes.addressof
 
 
 class Tensor(Protocol):
@@ -58,7 +57,7 @@ def address_of(array: Array) -> int:
     whose dtype it does not know, such as bf16.
     """
     try:
-        return ctypes.addressof(_NOTHING.from_buffer(cast("Buffer", array)))
+        return _addressof(_seen_as_bytes(array))
     except (TypeError, ValueError):
         return int(array.ctypes.data)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import attrs
@@ -125,7 +126,7 @@ class Plan:
         if not fit_as_they_are((out,), self._output_formats):
             return False
         array: Any = out
-        return array.flags.carray and not any(np.may_share_memory(array, other) for other in inputs)
+        return array.flags.carray and not any(map(np.may_share_memory, repeat(array), inputs))
 
     def fresh_outputs(self) -> list[Array]:
         """Return arrays for the outputs, with undefined content."""
