@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from tileir.core.dtype import DType
 from tileir.passes.autotile import Autotile
 from tileir.passes.base import run
+from tileir.passes.catalog import load_pipeline
 from tileir.passes.tile_search import best_tiles, table
 from tileir.stripe.lowering import lower
 from tileir.stripe.printer import to_text
@@ -66,6 +67,18 @@ def options(before: Program) -> Autotile:
         candidates=tuple(tuple(sizes[position] for position in order) for sizes in TABLE),
         loc="CONV[0]",
     )
+
+
+SLIDE_JSON = """[{ "autotile": {
+    "reqs" : ["conv"], "outer_set" : ["conv"], "inner_set" : ["conv_inner"],
+    "only_po2" : false,
+    "memory" : "SRAM" // "pipeline_depth" : 2
+} }]"""
+
+
+def test_the_json_of_the_slide_loads_as_it_stands() -> None:
+    (step,) = load_pipeline(SLIDE_JSON)
+    assert step == Autotile(("conv",), ("conv",), ("conv_inner",), memory="SRAM")
 
 
 def test_the_order_of_the_table(golden: Callable[[str], None]) -> None:

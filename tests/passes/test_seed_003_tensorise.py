@@ -16,7 +16,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.dtype import DType
-from tileir.passes.base import run
+from tileir.passes.base import run, unnamed
+from tileir.passes.catalog import load_pipeline, parse_pipeline
+from tileir.passes.pipeline import to_json
+from tileir.passes.pipeline import to_text as pipeline_text
 from tileir.passes.stencil import Stencil, StencilIndex
 from tileir.passes.tensorise import Tensorise
 from tileir.stripe.lowering import lower
@@ -47,6 +50,26 @@ SLIDE = Tensorise(
     inner_set=("CONV_inner",),
     stencils=(ROWS_OF_32, SQUARES_OF_4),
 )
+
+
+SLIDE_JSON = """[{ "name": "to_conv", "tensorize": {
+    "reqs": [ "agg_op_add", "comb_op_mul" ], "outer_set": [ "CONV" ], "inner_set": [ "CONV_inner" ],
+    "stencils": [
+        {"idxs": [{ "name": "i1", "size": 32, "outs": [-1], "ins": [-1, 0] },
+                  { "name": "c", "size": -1, "outs": [ 0 ], "ins": [-1, -1] }]},
+        {"idxs": [{ "name": "i1", "size": 4, "outs": [-1], "ins": [-1, 0] },
+                  { "name": "i2", "size": 4, "outs": [-1], "ins": [ 0, -1] }]}] } }]"""
+
+
+def test_the_json_of_the_slide_loads_as_it_stands() -> None:
+    (step,) = load_pipeline(SLIDE_JSON)
+    tensorise = unnamed(step)
+    assert isinstance(tensorise, Tensorise)
+    assert tensorise.stencils[0] == ROWS_OF_32
+    assert tensorise.stencils[1].idxs[1] == StencilIndex("i2", 4, (-1,), (0, -1))
+    assert tensorise.inner_set == ("CONV_inner",)
+    assert load_pipeline(to_json((step,))) == (step,)
+    assert parse_pipeline(pipeline_text((step,))) == (step,)
 
 
 def test_the_convolution_of_the_slide(golden: Callable[[str], None]) -> None:

@@ -36,6 +36,7 @@ OPTIONS: Final = (
     "stream_reduction{vector_bytes=16}",
     "tensorise{reqs=agg_op_add,startup_cost=0,stencils=({idxs=({name=m,size=2,outs=-1},{name=k,size=-1,outs=0})})}",
     "thread{groups=4}",
+    "thread_inner{threads=4}",
     "transpose{least_reuse=1}",
     "unroll{most=4}",
     "unroll{mark=true}",

@@ -41,6 +41,7 @@ from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.tensorise import Tensorise
 from tileir.passes.thread import Thread
+from tileir.passes.thread_inner import ThreadInner
 from tileir.passes.tile import Tile
 from tileir.passes.transpose import Transpose
 from tileir.passes.unroll import Unroll
@@ -87,6 +88,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     StreamReduction,
     Tensorise,
     Thread,
+    ThreadInner,
     Tile,
     Transpose,
     Unroll,

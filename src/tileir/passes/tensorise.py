@@ -45,6 +45,7 @@ class Tensorise:
     """
 
     name: ClassVar[str] = "tensorise"
+    aliases: ClassVar[tuple[str, ...]] = ("tensorize",)
     reqs: tuple[str, ...] = ("agg_op_add", "comb_op_mul")
     outer_set: tuple[str, ...] = ()
     inner_set: tuple[str, ...] = ()
