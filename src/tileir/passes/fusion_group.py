@@ -10,7 +10,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.fusion_sink import covered, is_direct, sunk
+from tileir.passes.fusion_sink import covered, is_direct, merged_inside, sunk
 from tileir.passes.reindex import reindexed, renamed
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
@@ -181,7 +181,7 @@ class FusionGroup:
         block = reindexed(block, rest, {old: Affine.index(new) for old, new in fresh.items() if old != new})
         if is_direct(block, kept):
             single = {name: Affine() for name in fresh.values()}
-            block = reindexed(block, shared, single)
+            block = reindexed(merged_inside(block, kept), shared, single)
         else:
             self._partial = {r.name for r in block.refinements} - covered(block, kept)
             block = sunk(block, shared, tags, gone)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.names import NameScope
 from tileir.passes.analysis.dependences import DependenceScan
 from tileir.passes.base import selected
 from tileir.passes.fusion_group import FusionGroup
@@ -180,14 +181,15 @@ class FusionScan:
         if shared is None or shared.points < options.least_points:
             return None
         names = frozenset(index.name for index in shared.first)
-        if names & first.nested_index_names() or names & second.nested_index_names():
-            return None
         sides = ((first, names), (second, shared.second))
         if options.rows and not all(self._is_row(group, own) for group, own in sides):
             return None
+        # What schedules rows looks at all their indices together; elsewhere blocks inside may use names again.
+        taken = NameScope.of(first.nested_index_names() | second.nested_index_names() if options.rows else ())
+        outer = tuple(attrs.evolve(index, name=taken.fresh(index.name)) for index in shared.first)
         second_own = tuple(Index(theirs, index.range) for index, theirs in shared.pairs)
-        first.sink(shared.first, shared.first, options.a_inner_set, options.inner_remove_set)
-        second.sink(second_own, shared.first, options.b_inner_set, options.inner_remove_set)
+        first.sink(shared.first, outer, options.a_inner_set, options.inner_remove_set)
+        second.sink(second_own, outer, options.b_inner_set, options.inner_remove_set)
         return self._absorbed(first, second, before=False)
 
     def _is_row(self, group: FusionGroup, shared: frozenset[str]) -> bool:

@@ -9,7 +9,7 @@ import attrs
 from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Block, Direction, Index, LoadIndex, Refinement, Store
+from tileir.stripe.ir import Block, Direction, Index, LoadIndex, Refinement, Store, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,9 +17,19 @@ if TYPE_CHECKING:
 
 def is_direct(block: Block, shared: Iterable[str]) -> bool:
     """Return whether the statements of ``block`` can stand as they are in a block over the indices ``shared``."""
-    if block.constraints or any(_merges(r) for r in block.refinements if r.direction is not Direction.NONE):
-        return False
-    return all(i.range == 1 or i.name in shared for i in block.indices)
+    names = frozenset(shared)
+    stored = {name for s in block.statements if not isinstance(s, Block) for name in views_written(s)}
+    merged = any(_merges(r) and _is_owned(r, names) for r in block.refinements if r.name in stored)
+    return not block.constraints and not merged and all(i.range == 1 or i.name in names for i in block.indices)
+
+
+def merged_inside(block: Block, shared: Iterable[str]) -> Block:
+    """Return a direct ``block`` whose views merge in the blocks inside only, where no two points share an element."""
+    names = frozenset(shared)
+    views = tuple(
+        attrs.evolve(r, aggregation=None) if _merges(r) and _is_owned(r, names) else r for r in block.refinements
+    )
+    return attrs.evolve(block, refinements=views)
 
 
 def sunk(block: Block, shared: tuple[Index, ...], tags: tuple[str, ...], gone: tuple[str, ...]) -> Block:
@@ -89,6 +99,12 @@ def owns(access: Affine, index: str, size: int) -> bool:
     return access.indices == (index,) and abs(int(access.coefficient(index))) >= size
 
 
+def _is_owned(view: Refinement, shared: Iterable[str]) -> bool:
+    """Return whether a view shows other elements for each value of each index of ``shared``."""
+    axes = tuple(zip(view.access, view.shape.sizes, strict=True))
+    return all(any(owns(access, name, size) for access, size in axes) for name in shared)
+
+
 def _merges(view: Refinement) -> bool:
     return view.aggregation not in (None, Aggregation.ASSIGN)
 
@@ -128,13 +144,11 @@ def _outer_view(view: Refinement, ranges: Mapping[str, int], shared: frozenset[s
         for dim, part in zip(view.shape.dims, parts, strict=True)
     )
     access = tuple(whole - part for whole, part in zip(view.access, parts, strict=True))
-    kept = view.aggregation
-    if _merges(view) and all(any(owns(a, n, d.size) for a, d in zip(access, dims, strict=True)) for n in shared):
-        kept = None  # each element gets all its values from one point: they merge inside
+    whole = attrs.evolve(view, access=access, shape=attrs.evolve(view.shape, dims=dims))
+    # Where each element gets all its values from one point, they merge inside.
+    kept = None if _merges(view) and _is_owned(whole, shared) else view.aggregation
     return attrs.evolve(
-        view,
-        access=access,
-        shape=attrs.evolve(view.shape, dims=dims),
+        whole,
         aggregation=kept,
         location=view.location
         if not any(n in ranges for d in view.location for u in d.units for n in u.indices)
