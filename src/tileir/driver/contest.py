@@ -143,8 +143,9 @@ class Contest:
 
     def _run(self, entrant: Entrant) -> float:
         assert entrant.executable is not None
+        out = self.outputs[0] if len(self.outputs) == 1 else self.outputs  # one array takes the fast way of a call
         start = time.perf_counter()
-        entrant.executable(*self.inputs.values(), out=self.outputs)
+        entrant.executable(*self.inputs.values(), out=out)
         return time.perf_counter() - start
 
     def _check(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import accumulator
+from tileir.core.ops import Op
 from tileir.passes.cost.operations import fused_products, scalar_dtypes, weight_of
 from tileir.passes.cost.scopes import Kind
 from tileir.stripe import ir as stripe
@@ -98,12 +99,12 @@ class _Counter:
                     moved = frozenset().union(*(self.moving[name] for name in inputs))
                     self.moving[into] = moved
                     if into not in fused:
-                        self._compute(dtypes[inputs[-1]], weight_of(op, dtypes[inputs[-1]]), moved)
+                        self._compute(dtypes[inputs[-1]], weight_of(op, dtypes[inputs[-1]]), moved, fused=op is Op.FMA)
                 case stripe.Convert(input=source, into=into, dtype=dtype):
                     self.moving[into] = self.moving[source]
                     self._compute(max(dtype, dtypes[source], key=lambda each: each.itemsize), 1, self.moving[into])
                 case stripe.Store(source=source, into=into):
-                    self._store(accesses[into], self.moving[source])
+                    self._store(accesses[into], self.moving[source], fused=source in fused)
                 case stripe.Special(outputs=outputs, inputs=inputs):
                     for name in (*inputs, *outputs):
                         self._whole(accesses[name])
@@ -134,10 +135,12 @@ class _Counter:
             lanes *= size if loop in moved else 1
         return lanes if self.machine.vector_bytes == 0 else -(-lanes // self.machine.lanes(accumulator(dtype)))
 
-    def _compute(self, dtype: DType, weight: int, moved: frozenset[int]) -> None:
+    def _compute(self, dtype: DType, weight: int, moved: frozenset[int], *, fused: bool = False) -> None:
+        """Count instructions; ``fused`` ones multiply and add."""
         computing = accumulator(dtype)
         instructions = self._copies(moved) * self._vectors(moved, dtype)
-        self.arithmetic += weight * instructions / self.machine.instructions(computing)
+        rate = self.machine.instructions(computing) if fused else self.machine.plain_instructions(computing)
+        self.arithmetic += weight * instructions / rate
 
     def _transfer(self, access: Access, times: int) -> None:
         """Count loads or stores of an access: whole vectors where lanes lie side by side, else one for each lane."""
@@ -161,13 +164,13 @@ class _Counter:
         storage = self.machine.storages[0]
         return max(1.0, storage.unit_rate / self.machine.clock)
 
-    def _store(self, access: Access, value: frozenset[int]) -> None:
+    def _store(self, access: Access, value: frozenset[int], *, fused: bool) -> None:
         moved = self._moved(access)
         if access.merging is None:
             self._transfer(access, 1)
             return
         both = moved | value
-        self._compute(access.dtype, 1, both)
+        self._compute(access.dtype, 1, both, fused=fused)
         self._transfer(access, 2)
         chained = (
             self._copies(both)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -12,6 +12,10 @@ from tileir.core.dtype import DType
 if TYPE_CHECKING:
     from tileir.core.hardware import ExecutionUnit, HardwareModel, MemoryUnit
     from tileir.core.target import Target
+
+
+PIPES: Final = 2
+"""Vector instructions that a processor core starts in a cycle at least, even where only one of them may multiply."""
 
 
 @attrs.frozen
@@ -76,6 +80,10 @@ class Machine:
     def instructions(self, dtype: DType) -> float:
         """Return how many full vectors of ``dtype`` one unit multiplies and adds in a cycle."""
         return self.rate(dtype) / (2 * self.lanes(dtype))
+
+    def plain_instructions(self, dtype: DType) -> float:
+        """Return how many other instructions on full vectors of ``dtype`` one unit starts in a cycle."""
+        return max(self.instructions(dtype), PIPES) if self.vector_bytes else self.instructions(dtype)
 
 
 @lru_cache(maxsize=64)

@@ -30,6 +30,10 @@ COMPUTE: Final = "compute"
 LOCAL: Final = "local memory"
 LAUNCH: Final = "launch"
 
+SHARE: Final = 0.5
+"""The part of a cache that reuse may count on: the rule of thumb for layer conditions (Stengel et al., ICS 2015), since
+caches are not fully associative and hold other things too."""
+
 
 @attrs.frozen
 class Operations:
@@ -182,8 +186,8 @@ def predict_kernel(
 
 def _levels(traffic: Traffic, machine: Machine, units: float, program_bytes: int) -> Iterator[LevelCost]:
     for inner, outer in zip(machine.storages, machine.storages[1:], strict=False):
-        warm = program_bytes <= inner.size_bytes and (inner.shared or units <= 1)
-        moved = Moved() if warm else traffic.into(inner)
+        warm = program_bytes <= SHARE * inner.size_bytes and (inner.shared or units <= 1)
+        moved = Moved() if warm else traffic.into(inner, SHARE)
         transferred = moved.read + moved.written * (2 if machine.writes_allocate else 1)
         rate = min(outer.total_rate, outer.unit_rate * units)
         yield LevelCost(outer.name, moved.read, moved.written, transferred / rate if rate else 0.0)
