@@ -34,12 +34,8 @@ SECONDS: Final = 0.5
 def random_array(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """Return values of moderate size: standard normal floats, integers below 16, bools."""
     if dtype.is_float:
-        values: Array = rng.standard_normal(shape, dtype=np.float32)
-    elif dtype is DType.BOOL:
-        values = rng.integers(0, 2, shape)
-    else:
-        values = rng.integers(0, 16, shape)
-    return np.ascontiguousarray(values.astype(dtype.numpy))
+        return np.asarray(rng.standard_normal(shape, dtype=np.float32), dtype.numpy)
+    return np.asarray(rng.integers(0, 2 if dtype is DType.BOOL else 16, shape), dtype.numpy)
 
 
 def random_inputs(types: Mapping[str, TensorType], seed: int = 0) -> dict[str, Array]:

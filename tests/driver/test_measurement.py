@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tileir
+from tileir.core.dtype import DType
+from tileir.driver.measurement import random_array, random_inputs
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("shape", [(), (0,), (3, 5)])
+def test_values_have_the_dtype_and_shape(dtype: DType, shape: tuple[int, ...]) -> None:
+    array = random_array(dtype, shape, np.random.default_rng(0))
+    assert (array.dtype, array.shape) == (dtype.numpy, shape)
+    assert array.flags.c_contiguous
+
+
+def test_the_same_seed_gives_the_same_values() -> None:
+    types = {"X": tileir.TensorType(DType.F32, (8,)), "Y": tileir.TensorType(DType.I8, (8,))}
+    for one, other in zip(random_inputs(types).values(), random_inputs(types).values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_kernels_without_arrays_are_measured() -> None:
+    found = tileir.explain("function (X, U) -> (Y) { Y = X * U; }", {"X": (64, 64), "U": ()}, measure=True)
+    assert len(found.measured) == 1
