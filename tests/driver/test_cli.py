@@ -102,13 +102,13 @@ def test_types_are_needed_after_tile(command: Command, matmul: Path) -> None:
 
 
 def test_generated_code_is_printed_or_written(command: Command, matmul: Path, tmp_path: Path) -> None:
-    code, out, _ = command("emit", matmul, "A=f32[8,8]", "B=f32[8,32]", "--target", "llvm")
+    code, out, _ = command("emit", matmul, "A=f32[8,8]", "B=f32[8,32]", "--form", "llvm")
     assert code == 0
     assert "define void @" in out
     path = tmp_path / "matmul.s"
-    assert command("emit", matmul, "A=f32[8,8]", "B=f32[8,32]", "--target", "asm", "-o", path)[:2] == (0, "")
+    assert command("emit", matmul, "A=f32[8,8]", "B=f32[8,32]", "--form", "asm", "-o", path)[:2] == (0, "")
     assert path.stat().st_size > 0
-    code, _, err = command("emit", matmul, "A=f32[8,8]", "B=f32[8,32]", "--target", "spirv")
+    code, _, err = command("emit", matmul, "A=f32[8,8]", "B=f32[8,32]", "--form", "spirv")
     assert code == 3
     assert "TIL806" in err
 

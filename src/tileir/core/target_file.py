@@ -62,6 +62,7 @@ class TargetFile:
         hardware: The section of that name; None where the device's model counts.
         passes: The section of that name; None where no passes are given.
         text: The whole file.
+        builtin: Whether it comes with tileir.
 
     """
 
@@ -71,6 +72,7 @@ class TargetFile:
     hardware: Section | None
     passes: Section | None
     text: str = attrs.field(repr=False)
+    builtin: bool = False
 
     def values(self, given: Mapping[str, Scalar]) -> dict[str, Value]:
         """Return the value of each parameter: the one that is given, or its default.
@@ -137,7 +139,7 @@ def target_called(name: str) -> TargetFile:
     path = FOLDER / f"{name}.json"
     if not name.replace("-", "_").isidentifier() or not path.is_file():
         raise fail("TIL547", f"there is no target {name[:64]!r}{nearest(name, names_of_targets())}")
-    return load(path.read_text(encoding="utf-8"), f"{name}.json")
+    return attrs.evolve(load(path.read_text(encoding="utf-8"), f"{name}.json"), builtin=True)
 
 
 @lru_cache(maxsize=16)
@@ -180,7 +182,7 @@ def passes_value(file: TargetFile, target: Target) -> object:
     """
     if file.passes is None:
         return []
-    own = file.values(dict(target.parameters)) if file is file_of(target.pipeline) else file.values({})
+    own = file.values(dict(target.parameters)) if file == file_of(target.pipeline) else file.values({})
     names = {**facts(target), **own}
     if not file.passes.names() <= names.keys():
         names = {**quantities(hardware_of(target)), **names}

@@ -19,8 +19,10 @@ from tileir.core.errors import BackendError, TileError
 from tileir.driver import cli_devices, cli_values
 from tileir.driver.cli_cache import cache
 from tileir.driver.cli_explain import explain_
+from tileir.driver.cli_targets import target_options, targets
 from tileir.driver.cli_tune import tune_
 from tileir.driver.stages import STAGES, listing, stage_text, texts_after
+from tileir.driver.targets import choice_of, settings_of
 from tileir.runtime.context import default_context
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ def commands() -> None:
 commands.add_command(cache)
 commands.add_command(explain_)
 commands.add_command(tune_)
+commands.add_command(targets)
 
 
 @commands.command()
@@ -105,9 +108,17 @@ def check(file: Path) -> None:
 @click.option("--stage", type=click.Choice(STAGES), default="tile", show_default=True, help="What to print.")
 @click.option("--after", metavar="PASS", help="Print the Stripe program after this pass; `all` means after each one.")
 @_passes
+@target_options
 @_device
 def print_(
-    file: Path, values: tuple[str, ...], stage: str, after: str | None, passes: str | None, device: str | None
+    file: Path,
+    values: tuple[str, ...],
+    stage: str,
+    after: str | None,
+    passes: str | None,
+    target: str | None,
+    settings: tuple[str, ...],
+    device: str | None,
 ) -> None:
     """Print FILE at one stage of its way down.
 
@@ -115,28 +126,37 @@ def print_(
     """
     function = cli_values.read_function(file)
     types = cli_values.types(function, values)
+    choice = choice_of(target, settings_of(settings))
     if after is None:
-        text = stage_text(function, types, stage, passes=passes, device=device)
+        text = stage_text(function, types, stage, passes=passes, device=device, choice=choice)
     else:
-        text = texts_after(function, types, after, passes=passes, device=device)
+        text = texts_after(function, types, after, passes=passes, device=device, choice=choice)
     click.echo(text, nl=False)
 
 
 @commands.command()
 @_file
 @_values
-@click.option(
-    "--target", "form", help="Form of the code, such as `llvm`, `asm` or `opencl`; by default the device's own."
-)
+@click.option("--form", help="Form of the code, such as `llvm`, `asm` or `opencl`; by default the device's own.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of printing.")
 @_passes
+@target_options
 @_device
 def emit(
-    file: Path, values: tuple[str, ...], form: str | None, output: Path | None, passes: str | None, device: str | None
+    file: Path,
+    values: tuple[str, ...],
+    form: str | None,
+    output: Path | None,
+    passes: str | None,
+    target: str | None,
+    settings: tuple[str, ...],
+    device: str | None,
 ) -> None:
     """Compile FILE for a device and print the generated code."""
     function = cli_values.read_function(file)
-    text = listing(function, cli_values.types(function, values), form, passes=passes, device=device)
+    choice = choice_of(target, settings_of(settings))
+    types = cli_values.types(function, values)
+    text = listing(function, types, form, passes=passes, device=device, choice=choice)
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -155,16 +175,26 @@ def emit(
     help="Write a result to a .npy or picture file; without NAME, the next one in declared order.",
 )
 @click.option("--interpret", is_flag=True, help="Run through the interpreter instead of a device.")
+@target_options
 @_device
-def run_(file: Path, values: tuple[str, ...], outputs: tuple[str, ...], interpret: bool, device: str | None) -> None:
+def run_(
+    file: Path,
+    values: tuple[str, ...],
+    outputs: tuple[str, ...],
+    interpret: bool,
+    target: str | None,
+    settings: tuple[str, ...],
+    device: str | None,
+) -> None:
     """Run FILE on arrays, pictures and numbers: NAME=array.npy, NAME=picture.png, NAME=0.5."""
     function = cli_values.read_function(file)
     arrays = cli_values.arrays(function, values)
     destinations = cli_values.destinations(function, outputs)
+    choice = choice_of(target, settings_of(settings))
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("compiling")
-        call = cli_values.callable_for(function, arrays, interpret=interpret, device=device)
+        call = cli_values.callable_for(function, arrays, interpret=interpret, device=device, target=choice)
         progress.update(task, description="running")
         results = call()
         progress.update(task, description="writing")

@@ -21,6 +21,8 @@ from tileir.typed.ir import TensorType
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tileir.core.target import Target
+    from tileir.driver.targets import TargetChoice
     from tileir.tile.ir import Function
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -181,7 +183,12 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def callable_for(
-    function: Function, arrays: Mapping[str, Array], *, interpret: bool, device: str | None
+    function: Function,
+    arrays: Mapping[str, Array],
+    *,
+    interpret: bool,
+    device: str | None,
+    target: Target | TargetChoice | None = None,
 ) -> Callable[[], dict[str, Array]]:
     """Compile a function for these arrays; what is returned runs it and gives the results by name."""
     names = [output.name for output in function.outputs]
@@ -191,7 +198,7 @@ def callable_for(
 
     if interpret:
         return lambda: by_name(evaluate(function, dict(arrays)))
-    executable = jit(function, device).specialise(**arrays)
+    executable = jit(function, device, target=target).specialise(**arrays)
     return lambda: by_name(executable(**arrays))
 
 

@@ -15,9 +15,8 @@ import attrs
 from tileir.core.codec import from_json, to_json
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, TileError
-from tileir.driver.compiler import Stages, compile_stages
+from tileir.driver.compiler import Stages, compile_stages, passes_of
 from tileir.passes.base import unnamed
-from tileir.passes.pipeline import to_text as pipeline_text
 from tileir.runtime.disk_cache import cache_log, digest_of
 from tileir.runtime.source_digest import source_digest
 from tileir.semtree.ir import KernelFunction, Program
@@ -43,32 +42,54 @@ NAMED_KERNELS: Final = 3
 
 @attrs.frozen(eq=False, slots=False)
 class Request:
-    """All that decides which kernels a function becomes."""
+    """All that decides which kernels a function becomes.
+
+    Attributes:
+        function: What is compiled.
+        types: Dtype and shape of each input.
+        target: Facts of the device.
+        passes: The passes, or the text, JSON or name of a pipeline; None for those of the target.
+        scheduling: What passes are computed for; None for ``target``.
+
+    """
 
     function: tile.Function
     types: Mapping[str, typed.TensorType]
     target: Target
-    passes: tuple[Pass, ...]
+    passes: tuple[Pass, ...] | str | None
+    scheduling: Target | None = None
 
     def stages(self) -> Stages:
         """Take the function all the way down."""
-        return compile_stages(self.function, self.types, self.target, passes=self.passes)
+        passes = passes_of(self.passes, self.scheduling or self.target)
+        return compile_stages(self.function, self.types, self.target, passes=passes)
 
     @cached_property
     def key(self) -> str | None:
-        """What equal requests share, in all processes; None where that cannot be told."""
-        from tileir.passes.catalog import PASSES  # it loads all passes
+        """What equal requests share, in all processes; None where that cannot be told.
 
+        Pipelines count as they are written, so that a program that the cache has needs no passes.
+        """
         sources = source_digest("tileir")
-        kinds = {type(unnamed(step)) for step in self.passes}
-        if sources is None or not kinds <= set(PASSES):  # the code of strangers has no digest
+        passes = self._passes_text()
+        if sources is None or passes is None:
             return None
         types = (f"{name}: {self.types[name]}" for name in sorted(self.types))
         try:
-            described = to_json(self.function), to_json(self.target)
+            described = to_json(self.function), to_json(self.target), to_json(self.scheduling or self.target)
         except TileError:  # nested too deeply
             return None
-        return digest_of(sources, *described, pipeline_text(self.passes), *types)
+        return digest_of(sources, *described, passes, *types)
+
+    def _passes_text(self) -> str | None:
+        """Return what tells passes apart; None for those of strangers, whose code has no digest."""
+        if not isinstance(self.passes, tuple):
+            own = (self.scheduling or self.target).pipeline
+            return "" if self.passes in (None, own) else self.passes
+        from tileir.passes.catalog import PASSES  # it loads all passes
+        from tileir.passes.pipeline import to_text
+
+        return to_text(self.passes) if {type(unnamed(step)) for step in self.passes} <= set(PASSES) else None
 
 
 @attrs.frozen(eq=False, slots=False)

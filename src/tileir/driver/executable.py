@@ -10,8 +10,9 @@ import attrs
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.driver.arguments import bind, check_options, memory_checked, out_of_memory, tensor_types
 from tileir.driver.compilation import Compilation, Request, built, compiled
-from tileir.driver.compiler import function_of, passes_of
+from tileir.driver.compiler import function_of
 from tileir.driver.pending import PendingCall
+from tileir.driver.targets import choice_of, scheduling_target
 from tileir.driver.winners import tuned
 from tileir.runtime.arrays import check_inputs, check_outputs, separated
 from tileir.runtime.context import Context, default_context
@@ -20,6 +21,8 @@ from tileir.runtime.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tileir.core.target import Target
+    from tileir.driver.targets import Named, TargetChoice
     from tileir.passes.base import Pass
     from tileir.runtime.interface import DeviceInfo, Event, Library, Options
     from tileir.runtime.plan import MemoryUse
@@ -224,6 +227,7 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
     device: str | DeviceInfo | None = None,
     context: Context | None = None,
     options: Options | None = None,
+    target: Named | None = None,
     passes: tuple[Pass, ...] | str | None = None,
 ) -> Executable:
     """Compile a function for one device and signature.
@@ -235,16 +239,18 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
         device: A device or its id; by default what the context chooses.
         context: Owner of devices and caches; by default the process-wide one.
         options: How to compile.
-        passes: Stripe passes instead of those of the device's pipeline, or the text, JSON or name of a pipeline.
+        target: What passes are computed for instead of the device: the name of a target, such as ``cpu`` or
+            ``file.json:NUM_SRAM=4``, the path of a target file, or a :class:`tileir.Target`.
+        passes: Stripe passes instead of those of the target, or the text, JSON or name of a pipeline.
 
     Raises:
-        TileError: The function is wrong or does not fit the arguments, or the pipeline is wrong.
+        TileError: The function is wrong or does not fit the arguments, or the target or pipeline is wrong.
         BackendError: There is no such device, or it refused a kernel.
     """
     check_options(options)
     function = function_of(source)
     types = tensor_types([tensor.name for tensor in function.inputs], arguments)
-    return compile_for(function, types, context or default_context(), device, options, passes)
+    return compile_for(function, types, context or default_context(), device, options, passes, choice_of(target))
 
 
 def compile_for(
@@ -254,6 +260,7 @@ def compile_for(
     device: str | DeviceInfo | None,
     options: Options | None = None,
     passes: tuple[Pass, ...] | str | None = None,
+    choice: Target | TargetChoice | None = None,
 ) -> Executable:
     """Compile a function whose inputs have known types; its schedule counts on no more threads than may run.
 
@@ -261,12 +268,11 @@ def compile_for(
     """
     chosen = context.device(device)
     wanted = context.options if options is None else options
-    target = chosen.target
-    if wanted.threads is not None:
-        target = attrs.evolve(target, threads=min(wanted.threads, target.threads))
+    target = scheduling_target(None, chosen.target, wanted.threads)
+    scheduling = None if choice is None else scheduling_target(choice, chosen.target, wanted.threads)
     disk = context.disk_cache
-    request = Request(function, dict(types), target, passes_of(passes, target))
-    if passes is None and disk is not None:
+    request = Request(function, dict(types), target, passes, scheduling)
+    if passes is None and choice is None and disk is not None:
         request = tuned(request, disk, context.compiler(chosen, wanted), chosen)
     compilation = compiled(request, disk)
     resources = context.resources(chosen, wanted)

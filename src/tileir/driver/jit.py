@@ -11,6 +11,7 @@ import numpy as np
 from tileir.driver.arguments import bind, check_options, memory_checked, split, tensor_type
 from tileir.driver.compiler import function_of
 from tileir.driver.executable import Executable, compile_for
+from tileir.driver.targets import choice_of
 from tileir.runtime.arrays import check_inputs, to_array
 from tileir.runtime.context import Context, default_context
 from tileir.typed.inference import infer
@@ -19,6 +20,8 @@ from tileir.typed.interpreter import interpret
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tileir.core.target import Target
+    from tileir.driver.targets import Named, TargetChoice
     from tileir.runtime.interface import DeviceInfo, Options
     from tileir.tile import ir as tile
 
@@ -51,6 +54,7 @@ class Jit:
     function: tile.Function
     device: str | DeviceInfo | None
     options: Options | None
+    target: Target | TargetChoice | None
     _context: Context
     _names: tuple[str, ...]
     _keys: frozenset[str] = attrs.field(init=False, repr=False)
@@ -82,11 +86,11 @@ class Jit:
         )
         context = self._context
         options = context.options if self.options is None else self.options
-        key = (self.function, signature, self.device or context.device_id, options)
+        key = (self.function, signature, self.device or context.device_id, options, self.target)
 
         def make() -> Executable:
             types = {name: tensor_type(name, value) for name, value in zip(self._names, values, strict=True)}
-            return compile_for(self.function, types, context, self.device, options)
+            return compile_for(self.function, types, context, self.device, options, None, self.target)
 
         executable: Executable = context.programs.get(key, make)
         self._latest[:] = [_Latest(weakref.ref(executable), context.device_id, options)]
@@ -104,6 +108,7 @@ def jit(
     *,
     context: Context | None = None,
     options: Options | None = None,
+    target: Named | None = None,
 ) -> Jit:
     """Return a callable that compiles ``source``, a function or its text, for the arrays that it is called with.
 
@@ -112,14 +117,15 @@ def jit(
         device: A device or its id; by default what the context chooses.
         context: Owner of devices and of the bounded cache of executables; by default the process-wide one.
         options: How to compile.
+        target: What passes are computed for instead of the device; see :func:`tileir.compile`.
 
     Raises:
-        TileError: The text or function is wrong, whatever the arrays are.
+        TileError: The text or function is wrong, whatever the arrays are, or the target is.
     """
     check_options(options)
     function = function_of(source)
     names = tuple(tensor.name for tensor in function.inputs)
-    return Jit(function, device, options, context or default_context(), names)
+    return Jit(function, device, options, choice_of(target), context or default_context(), names)
 
 
 def evaluate(source: tile.Function | str, arrays: Any = (), **named: Any) -> Any:

@@ -6,10 +6,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import BackendError, Diagnostic, fail
-from tileir.driver.compiler import compile_stages
+from tileir.driver.compiler import compile_stages, passes_of
 from tileir.driver.executable import compile_for
+from tileir.driver.targets import scheduling_target
 from tileir.passes.base import label_of, run, unnamed
-from tileir.passes.catalog import pipeline_for, resolve_pipeline
 from tileir.runtime.context import default_context
 from tileir.semtree.printer import to_text as semtree_text
 from tileir.stripe.lowering import lower as lower_to_stripe
@@ -22,6 +22,9 @@ from tileir.typed.simplifier import simplify
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.core.target import Target
+    from tileir.driver.targets import TargetChoice
+    from tileir.passes.base import Pass
     from tileir.stripe.ir import Program
     from tileir.tile.ir import Function
     from tileir.typed.ir import TensorType
@@ -33,7 +36,13 @@ ALL: Final = "all"
 
 
 def stage_text(
-    function: Function, types: Mapping[str, TensorType], stage: str, *, passes: str | None, device: str | None
+    function: Function,
+    types: Mapping[str, TensorType],
+    stage: str,
+    *,
+    passes: str | None,
+    device: str | None,
+    choice: Target | TargetChoice | None = None,
 ) -> str:
     """Return the text of ``function`` at one of :data:`STAGES`; those before ``scheduled`` need no device.
 
@@ -47,12 +56,20 @@ def stage_text(
         graph = simplify(infer(function, types))
         return typed_text(graph) if stage == "typed" else stripe_text(lower_to_stripe(graph))
     target = default_context().device(device).target
-    stages = compile_stages(function, types, target, passes=passes)
-    return stripe_text(stages.scheduled) if stage == "scheduled" else semtree_text(stages.sem)
+    steps = passes_of(passes, scheduling_target(choice, target, None))
+    if stage == "scheduled":  # for hardware that nothing here can run there is no more to come
+        return stripe_text(run(steps, lower_to_stripe(simplify(infer(function, types)))))
+    return semtree_text(compile_stages(function, types, target, passes=steps).sem)
 
 
 def texts_after(
-    function: Function, types: Mapping[str, TensorType], after: str, *, passes: str | None, device: str | None
+    function: Function,
+    types: Mapping[str, TensorType],
+    after: str,
+    *,
+    passes: str | None,
+    device: str | None,
+    choice: Target | TargetChoice | None = None,
 ) -> str:
     """Return the Stripe program after each step or pass called ``after``, or after every one for :data:`ALL`.
 
@@ -62,9 +79,8 @@ def texts_after(
         TileError: TIL902 where types of inputs are missing, or where no such pass runs.
     """
     need_types(function, types)
-    target = default_context().device(device).target
-    steps = pipeline_for(target) if passes is None else resolve_pipeline(passes, target)
-    names = list(dict.fromkeys(name for step in steps for name in (label_of(step), unnamed(step).name)))
+    steps = passes_of(passes, scheduling_target(choice, default_context().device(device).target, None))
+    names = list(dict.fromkeys(name for step in steps for name in _names(step)))
     if after not in (ALL, *names):
         raise fail("TIL902", f"no pass {after[:64]!r} runs; write {ALL} or one of {', '.join(names) or 'none'}")
     numbers = count(1)
@@ -72,15 +88,27 @@ def texts_after(
 
     def dump(name: str, program: Program) -> None:
         number = next(numbers)
-        if after in (ALL, name, unnamed(steps[number - 1]).name):
+        if after in (ALL, *_names(steps[number - 1])):
             parts.append(f"// {number}: {name}\n{stripe_text(program)}")
 
     run(steps, lower_to_stripe(simplify(infer(function, types))), dump=dump)
     return "\n".join(parts)
 
 
+def _names(step: Pass) -> tuple[str, ...]:
+    """Return what a step may be called: its own name, that of its pass, and other names of it."""
+    inner = unnamed(step)
+    return (label_of(step), inner.name, *getattr(inner, "aliases", ()))
+
+
 def listing(
-    function: Function, types: Mapping[str, TensorType], form: str | None, *, passes: str | None, device: str | None
+    function: Function,
+    types: Mapping[str, TensorType],
+    form: str | None,
+    *,
+    passes: str | None,
+    device: str | None,
+    choice: Target | TargetChoice | None = None,
 ) -> str:
     """Return the code that a device's back end generates, as text; without a form, its first one.
 
@@ -88,7 +116,7 @@ def listing(
         BackendError: TIL806, the back end has no such form, or none at all.
     """
     need_types(function, types)
-    executable = compile_for(function, types, default_context(), device, passes=passes)
+    executable = compile_for(function, types, default_context(), device, passes=passes, choice=choice)
     if form is None:
         backend = default_context().registry.backend(executable.device.backend)
         if not backend.forms:

@@ -17,6 +17,9 @@ from tileir.runtime.disk_cache import cache_log
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_TEXTS: Final = (".py", ".json")
+"""Files whose content counts: code, and data that decides what code does."""
+
 _STARTED: Final = time.time()
 
 
@@ -35,9 +38,9 @@ def source_digest(package: str) -> str | None:
             cache_log().info("not used for %s: %s is newer than this process", package, path)
             return None
         digest.update(f"{name}\0{status.st_size}\0".encode())
-        if path.suffix == ".py":
+        if path.suffix in _TEXTS:
             digest.update(path.read_bytes())
-            sources += 1
+            sources += path.suffix == ".py"
         else:
             digest.update(f"{status.st_mtime_ns}\0".encode())
     if not sources:
@@ -57,5 +60,5 @@ def _files(package: str) -> Iterator[tuple[str, Path]]:
         return
     for root in map(Path, roots):
         for path in root.rglob("*"):
-            if path.suffix in (".py", ".so", ".pyd", ".dll", ".dylib") and path.is_file():
+            if path.suffix in (*_TEXTS, ".so", ".pyd", ".dll", ".dylib") and path.is_file():
                 yield path.relative_to(root).as_posix(), path

@@ -1,0 +1,127 @@
+"""Which target a program is compiled for, where that is not the device's own: a file, a name, or a value."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.core.errors import ArgumentError, Diagnostic, fail
+from tileir.core.names import nearest
+from tileir.core.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tileir.core.target_file import Scalar, TargetFile
+
+
+@attrs.frozen
+class TargetChoice:
+    """A target file that takes the place of a device's own pipeline and hardware model.
+
+    Attributes:
+        pipeline: Its name where it comes with tileir, otherwise its text.
+        parameters: Values of its parameters, sorted by name.
+
+    """
+
+    pipeline: str
+    parameters: tuple[tuple[str, Scalar], ...]
+
+    def applied(self, target: Target) -> Target:
+        """Return the facts of a device with this pipeline."""
+        return attrs.evolve(target, pipeline=self.pipeline, parameters=self.parameters)
+
+
+Named: TypeAlias = str | os.PathLike[str] | Target | TargetChoice
+"""A target that comes with tileir, by name; a file, by path; or a value. ``NAME:PARAMETER=VALUE,…`` sets parameters."""
+
+
+def choice_of(named: object, settings: Mapping[str, Scalar] | None = None) -> Target | TargetChoice | None:
+    """Return what somebody means by a target; None where the device's own is meant.
+
+    Args:
+        named: What they wrote: any :data:`Named`, or None.
+        settings: Values of parameters, before which those in ``named`` go.
+
+    Raises:
+        TileError: TIL547 for a target or parameter that does not exist, a missing parameter, or a value of the wrong
+            kind; TIL901 for a file that cannot be read; TIL601 and TIL602 for one that is no target file.
+        ArgumentError: TIL707, it is something else.
+    """
+    if named is None and settings:
+        raise fail("TIL547", f"{', '.join(settings)}: only a target that is named has parameters")
+    if named is None or isinstance(named, Target | TargetChoice):
+        return named
+    if not isinstance(named, str | os.PathLike):
+        message = (
+            f"a target is a name, the path of a file or a tileir.Target, not a value of type {type(named).__name__}"
+        )
+        raise ArgumentError((Diagnostic("TIL707", message),))
+    path, written = _split(str(os.fspath(named)))
+    file = target_file(path)
+    values = {**(settings or {}), **written}
+    file.values(values)
+    return TargetChoice(path if file.builtin else file.text, tuple(sorted(values.items())))
+
+
+def target_file(path: str) -> TargetFile:
+    """Return the target of that name, or the one in that file.
+
+    Raises:
+        TileError: As :func:`choice_of`.
+    """
+    from tileir.core.target_file import load, names_of_targets, target_called  # only who names a target pays for it
+
+    if path in names_of_targets():
+        return target_called(path)
+    file = Path(path)
+    try:
+        return load(file.read_text(encoding="utf-8"), path)
+    except FileNotFoundError:
+        problem = f"there is neither a target nor a file {path[:200]!r}{nearest(path, names_of_targets())}"
+        raise fail("TIL547", problem) from None
+    except (OSError, ValueError) as error:
+        raise fail("TIL901", f"cannot read {path}: {error}") from None
+
+
+def settings_of(words: Iterable[str]) -> dict[str, Scalar]:
+    """Return what words such as ``NUM_SRAM=4`` set.
+
+    Raises:
+        TileError: TIL902 for a word of another form, or a name that stands twice.
+    """
+    settings: dict[str, Scalar] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name.strip().isidentifier():
+            raise fail("TIL902", f"write NAME=VALUE to set a parameter, not {word[:64]!r}")
+        if name.strip() in settings:
+            raise fail("TIL902", f"parameter {name.strip()} is set twice; drop one")
+        settings[name.strip()] = _scalar(value.strip())
+    return settings
+
+
+def scheduling_target(choice: Target | TargetChoice | None, device: Target, threads: int | None) -> Target:
+    """Return the target whose passes a program gets on a device that may use so many threads; None for all of them."""
+    target = choice.applied(device) if isinstance(choice, TargetChoice) else device if choice is None else choice
+    return target if threads is None else attrs.evolve(target, threads=min(threads, target.threads))
+
+
+def _split(text: str) -> tuple[str, dict[str, Scalar]]:
+    path, sign, words = text.rpartition(":")
+    if not sign or "=" not in words:
+        return text, {}
+    return path, settings_of(words.split(","))
+
+
+def _scalar(text: str) -> Scalar:
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, bool | int | float | str) else text
