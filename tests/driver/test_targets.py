@@ -10,7 +10,7 @@ import tileir
 from tileir.core.errors import TileError
 from tileir.driver.targets import TargetChoice, choice_of, scheduling_target, settings_of
 
-SUM = "function (A[M, N]) -> (S) { S[i : M] = +(A[i, j]); }"
+SUM = "function (A[M, N, K]) -> (S) { S[i, j : M, N] = +(A[i, j, k]); }"
 FILE = """{
   "name": "mine",
   "parameters": { "GROUPS": { "default": 2, "meaning": "groups" }, "WHERE": { "default": "all", "meaning": "blocks" } },
@@ -78,15 +78,15 @@ def test_a_choice_keeps_the_facts_of_the_device() -> None:
 
 
 def test_programs_are_compiled_for_a_target(file: Path) -> None:
-    array = np.arange(32, dtype=np.float32).reshape(8, 4)
+    array = np.arange(64, dtype=np.float32).reshape(8, 2, 4)
     grids = []
-    for target in (file, f"{file}:GROUPS=4", "plain", tileir.Target(pipeline="accumulate,thread{groups=4}")):
-        executable = tileir.compile(SUM, {"A": (8, 4)}, target=target)
-        np.testing.assert_array_equal(executable(array), array.sum(1))
+    for target in (file, f"{file}:GROUPS=16", "plain", tileir.Target(pipeline="accumulate,thread{groups=16}")):
+        executable = tileir.compile(SUM, {"A": (8, 2, 4)}, target=target)
+        np.testing.assert_array_equal(executable(array), array.sum(2))
         (kernel,) = executable.sem.kernels
         grids.append(kernel.grid)
-        np.testing.assert_array_equal(tileir.jit(SUM, target=target)(array), array.sum(1))
-    assert grids == [(2,), (4,), (1,), (4,)]
+        np.testing.assert_array_equal(tileir.jit(SUM, target=target)(array), array.sum(2))
+    assert grids == [(8,), (8, 2), (1,), (8, 2)]
 
 
 def test_a_wrong_target_is_told_at_once() -> None:
@@ -98,7 +98,7 @@ def test_wrong_passes_of_a_file_are_told_when_something_is_compiled(tmp_path: Pa
     path = tmp_path / "wrong.json"
     path.write_text(FILE.replace('"groups": {{ GROUPS }}', '"group": {{ GROUPS }}'), encoding="utf-8")
     with pytest.raises(TileError, match="pass thread has no option group; did you mean groups"):
-        tileir.compile(SUM, {"A": (3, 4)}, target=path)
+        tileir.compile(SUM, {"A": (8, 2, 4)}, target=path)
     path.write_text('{"name": "a", "passes": [{"include": "nothing"}]}', encoding="utf-8")
     with pytest.raises(TileError, match="there is no target 'nothing'"):
-        tileir.compile(SUM, {"A": (3, 4)}, target=path)
+        tileir.compile(SUM, {"A": (8, 2, 4)}, target=path)

@@ -61,8 +61,12 @@ class Request:
 
     def stages(self) -> Stages:
         """Take the function all the way down."""
-        passes = passes_of(self.passes, self.scheduling or self.target)
-        return compile_stages(self.function, self.types, self.target, passes=passes)
+        return compile_stages(self.function, self.types, self.target, passes=self.pipeline)
+
+    @cached_property
+    def pipeline(self) -> tuple[Pass, ...]:
+        """The passes themselves."""
+        return passes_of(self.passes, self.scheduling or self.target)
 
     @cached_property
     def key(self) -> str | None:

@@ -71,7 +71,7 @@ class Contest:
             BackendError: The device refused that.
         """
         inputs = random_inputs(request.types)
-        executable = compile_for(request.function, request.types, context, device, passes=request.passes)
+        executable = compile_for(request.function, request.types, context, device, passes=request.pipeline)
         results = executable(*inputs.values())
         expected = list(results) if isinstance(results, tuple) else [results]
         return cls(request, context, device, inputs, [np.empty_like(each) for each in expected], expected)
@@ -79,9 +79,9 @@ class Contest:
     @property
     def usual(self) -> Entrant:
         """The pipeline of the request."""
-        found = next((each for each in self.entrants if each.passes == self.request.passes), None)
+        found = next((each for each in self.entrants if each.passes == self.request.pipeline), None)
         if found is None:
-            self.enter(self.request.passes)
+            self.enter(self.request.pipeline)
             found = self.entrants[-1]
         return found
 
@@ -93,7 +93,7 @@ class Contest:
         """
         entrant = Entrant(passes, 0.0, self._compiled(passes))
         entrant.seconds = self._time(entrant, TRIAL_SECONDS)
-        if passes != self.request.passes:
+        if passes != self.request.pipeline:
             self._check()
         entrant.executable = None  # many may enter, and code takes memory
         self.entrants.append(entrant)

@@ -105,7 +105,7 @@ def explain(
         request = tuned(request, owner.disk_cache, owner.compiler(chosen), chosen)
     if measure and after is not None:
         raise fail("TIL902", "only finished kernels can be measured: leave `after` or `measure` out")
-    program = run(_until(request.passes, after), lower(simplify(infer(function, types))))
+    program = run(_until(request.pipeline, after), lower(simplify(infer(function, types))))
     costs = predict(program, machine_of(hardware_of(modelled), modelled))
     measured: tuple[float, ...] = ()
     if chosen is not None and measure:

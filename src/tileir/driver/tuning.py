@@ -194,7 +194,7 @@ class _Tuner:
         target = self.device.target
         program = lower(simplify(infer(self.request.function, self.request.types)))
         search = Search(program, machine_of(hardware_of(target), target), lambda: time.monotonic() > stop)
-        found = search.run(self.request.passes, lambda done, total: self._tell("searching", done, total))
+        found = search.run(self.request.pipeline, lambda done, total: self._tell("searching", done, total))
         for failed in search.failed:
             self.trials.append(Trial(pipeline_json(failed.passes), 0.0, None, str(failed.error)))
         return found[: self.top + 1]
@@ -236,7 +236,7 @@ class _Tuner:
         if disk is None or self.key is None:
             return False
         disk.remove(TUNING, self.key)
-        if winner.passes == self.request.passes:
+        if winner.passes == self.request.pipeline:
             disk.remove(WINNER, self.key)
             return False
         names = ", ".join(output.name for output in self.request.function.outputs)
