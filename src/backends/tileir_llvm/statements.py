@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
-from tileir.semtree.ir import Assign, Barrier, Declare, DeclareArray, For, If, LoopKind, Var
+from tileir.semtree.ir import (
+    Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
+    Barrier,
+    Declare,
+    DeclareArray,
+    For,
+    If,
+    LoopKind,
+    MatrixMultiply,
+    Var,
+)
 from tileir.semtree.layout import ALIGNMENT
 from tileir.semtree.rewrite import expressions, statements, walk
 from tileir_llvm.conversions import integer
@@ -58,8 +71,8 @@ class Statements:
                 self._loop(stmt)
             case If():
                 self._branch(stmt)
-            case Barrier():
-                pass  # groups have one thread
+            case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+                pass  # groups have one thread, and what it does is spelt out
             case _:
                 assert_never(stmt)
 

@@ -30,6 +30,11 @@ class Target:
         scratch: Whether kernels may ask for a per-group scratch array larger than registers.
         index_dtype: Integer type of offsets and loop variables.
         shuffles: Whether lanes of vectors can be moved in registers; otherwise they go through memory.
+        async_copies: Whether copies to local memory go on beside computation.
+        matrix_dtypes: Dtypes of matrices that neighbouring threads multiply by instructions of their own, of the shapes
+            of :mod:`tileir.semtree.matrices`.
+        rounded_matrix_dtypes: Those for which operands are rounded to less than their precision, as F32 is to TF32: for
+            fast mathematics only.
         native: Operations, by name, that the back end computes itself at least as accurately as the
             expansions of :mod:`tileir.semtree.expansions`.
         pipeline: The passes that programs get: the name of a target (:func:`tileir.core.target_file.names_of_targets`),
@@ -53,10 +58,17 @@ class Target:
     scratch: bool = True
     index_dtype: DType = DType.I64
     shuffles: bool = False
+    async_copies: bool = False
+    matrix_dtypes: tuple[DType, ...] = ()
+    rounded_matrix_dtypes: tuple[DType, ...] = ()
     native: tuple[str, ...] = ()
     pipeline: str = "cpu"
     parameters: tuple[tuple[str, bool | int | float | str], ...] = ()
     hardware: HardwareModel | None = None
+
+    def with_rounded_matrices(self) -> Target:
+        """Return the target for programs whose results may be approximated."""
+        return attrs.evolve(self, matrix_dtypes=(*self.matrix_dtypes, *self.rounded_matrix_dtypes))
 
     def lanes(self, dtype: DType) -> int:
         """Return how many elements of ``dtype`` fill a vector register; at least 1."""

@@ -44,7 +44,9 @@ Evaluator: TypeAlias = "Callable[[Frame], Value]"
 
 AGENT: Final = 6
 SHARED: Final = 7
-FIRST_FREE: Final = 8
+COPIES: Final = 8
+"""Groups of asynchronous copies that have not been waited for, the one that grows last."""
+FIRST_FREE: Final = 9
 _COORDINATES: Final = {GridLevel.GROUP: 0, GridLevel.LOCAL: 3}
 
 

@@ -8,8 +8,22 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 import attrs
 import numpy as np
 
-from tileir.semtree.evaluation import SHARED, ExpressionCompiler, Frame
-from tileir.semtree.ir import Assign, Barrier, Declare, DeclareArray, For, If, Region, Var
+from tileir.semtree.evaluation import COPIES, SHARED, ExpressionCompiler, Frame
+from tileir.semtree.instructions import copying, multiplying, waiting
+from tileir.semtree.ir import (
+    Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
+    Barrier,
+    Declare,
+    DeclareArray,
+    For,
+    If,
+    MatrixMultiply,
+    Region,
+    Var,
+)
 from tileir.semtree.memory import NO_CHECKS, Checks, Memory, WatchedMemory, poisoned
 from tileir.semtree.rewrite import statements
 
@@ -62,6 +76,14 @@ class StatementCompiler:
                 return self._branch(stmt)
             case Barrier():
                 return self.body(())
+            case AsyncCopy():
+                return copying(self.expressions, stmt)
+            case AsyncCommit():
+                return lambda frame: frame[COPIES].append([])
+            case AsyncWait(pending=pending):
+                return waiting(pending)
+            case MatrixMultiply():
+                return multiplying(self.expressions, stmt, self.kernel)
             case _:
                 assert_never(stmt)
 

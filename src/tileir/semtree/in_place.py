@@ -17,6 +17,9 @@ from tileir.core.ops import Op
 from tileir.semtree.ir import (
     Apply,
     Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Barrier,
     BufferRole,
     Cast,
@@ -27,6 +30,7 @@ from tileir.semtree.ir import (
     GridIndex,
     GridLevel,
     If,
+    MatrixMultiply,
     ParamAccess,
     Ramp,
     Subscript,
@@ -171,7 +175,10 @@ def _accesses(stmts: tuple[Stmt, ...], arrays: tuple[str, str], loops: Loops) ->
             case If(then=then, otherwise=otherwise):
                 yield from _accesses(then, arrays, loops)
                 yield from _accesses(otherwise, arrays, loops)
-            case Assign() | Declare() | DeclareArray() | Barrier():
+            case AsyncCopy(target=target):
+                if target.array in arrays:
+                    yield _Access(target, loops, stores=True)
+            case Assign() | Declare() | DeclareArray() | Barrier() | AsyncCommit() | AsyncWait() | MatrixMultiply():
                 pass
             case _:
                 assert_never(stmt)

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic, fail
-from tileir.semtree.evaluation import AGENT, SHARED
+from tileir.semtree.evaluation import AGENT, COPIES, SHARED
 from tileir.semtree.execution import StatementCompiler
 from tileir.semtree.ir import Barrier, BufferRole, ParamAccess
 from tileir.semtree.memory import NO_CHECKS, Agent, Checks, Clock, Memory, WatchedMemory, poisoned
@@ -138,6 +138,7 @@ class CompiledKernel:
             frame = template.copy()
             frame[3:6] = point
             frame[AGENT] = Agent(group, thread, clock)
+            frame[COPIES] = [[]]
             frames.append(frame)
         if self.steps is not None:
             self._run_in_step([self.steps(frame) for frame in frames], clock)

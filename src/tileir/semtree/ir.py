@@ -262,7 +262,59 @@ class Barrier:
     """All threads of the group wait here, and see each other's writes to local arrays."""
 
 
-Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier
+@attrs.frozen(cache_hash=True)
+class AsyncCopy:
+    """Begin to copy neighbours to a local array, whose elements are undefined until an :class:`AsyncWait`."""
+
+    target: Subscript
+    source: Subscript
+
+
+@attrs.frozen(cache_hash=True)
+class AsyncCommit:
+    """Make one group of the copies that this thread has begun since the last one."""
+
+
+@attrs.frozen(cache_hash=True)
+class AsyncWait:
+    """Wait until at most the last ``pending`` groups of copies of this thread are not complete."""
+
+    pending: int = 0
+
+
+@attrs.frozen(cache_hash=True)
+class MatrixOperand:
+    """A matrix in an array: element (i, j) is at ``place = start.offset + i·strides[0] + j·strides[1]``.
+
+    It is at ``place ^ ((place >> shift) & mask)`` where ``mask`` is not 0: rows whose banks differ.
+    """
+
+    start: Subscript
+    strides: tuple[int, int]
+    shift: int = 0
+    mask: int = 0
+
+
+@attrs.frozen(cache_hash=True)
+class MatrixMultiply:
+    """Add ``left @ right`` to what 32 neighbouring threads hold together; all threads of a group run it.
+
+    ``tile`` has the rows, columns and depth of the product: multiples of those of ``shape``, which one instruction
+    does. ``accumulators`` is the first of the elements that a thread holds; :mod:`tileir.semtree.matrices` tells which
+    these are, and what an instruction may round.
+    """
+
+    shape: tuple[int, int, int]
+    tile: tuple[int, int, int]
+    accumulators: Subscript
+    left: MatrixOperand
+    right: MatrixOperand
+
+
+Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply
+"""What few devices have, and :func:`tileir.semtree.matrices.without_instructions` spells out for all others."""
+
+Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction
 
 
 class ParamAccess(enum.Enum):

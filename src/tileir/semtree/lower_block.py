@@ -18,7 +18,8 @@ from tileir.semtree.lower_offsets import LANE, OffsetBuilder
 from tileir.semtree.lower_running import RunningLanes
 from tileir.semtree.lower_specials import lower_special
 from tileir.semtree.lower_values import backward_run, cast, reversed_lanes, uniform, widened, zero
-from tileir.semtree.lower_views import View, check_owner
+from tileir.semtree.lower_views import View, check_owner, swizzle_of
+from tileir.semtree.matrices import swizzled
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -181,7 +182,14 @@ class BlockLowering:
             else:
                 statements.append(sem.DeclareArray(name, dtype, size, region))
             views[refinement.name] = View(
-                name, Affine(), refinement.shape, refinement.aggregation, variable, owned, region
+                name,
+                Affine(),
+                refinement.shape,
+                refinement.aggregation,
+                variable,
+                owned,
+                region,
+                swizzle_of(refinement),
             )
         return statements, views
 
@@ -274,12 +282,12 @@ class BlockLowering:
         if index is not None:
             return self._indirect(scope, view, scope.scalars[index])
         if stride == 0 or scope.lanes == 1:
-            return sem.Subscript(view.array, self.offsets.scalar(view.offset), sem.Type(dtype))
+            return sem.Subscript(view.array, self.offsets.swizzled(view.offset, *view.swizzle), sem.Type(dtype))
         base = view.offset.substitute({LANE: 0})
         wide = sem.Type(dtype, scope.lanes)
-        if stride == 1:
-            return sem.Subscript(view.array, self.offsets.scalar(base), wide)
-        return sem.Subscript(view.array, self.offsets.lanes(view.offset, scope.lanes), wide)
+        if stride == 1 and view.keeps_neighbours(scope.lanes):
+            return sem.Subscript(view.array, self.offsets.swizzled(base, *view.swizzle), wide)
+        return sem.Subscript(view.array, swizzled(self.offsets.lanes(view.offset, scope.lanes), *view.swizzle), wide)
 
     def touch(self, view: View, *, writes: bool, lanes: int | None) -> None:
         """Note an access that other threads may notice; ``lanes`` is None where it is not known which elements."""
@@ -302,7 +310,7 @@ class BlockLowering:
         place = cast(sem.Apply(Op.MIN, uniform((positive, high))), counting)
         base = self.offsets.lanes(view.offset, scope.lanes)
         scaled = sem.Apply(Op.MUL, uniform((place, self.offsets.constant(dim.stride))))
-        offset = sem.Apply(Op.ADD, uniform((base, scaled)))
+        offset = swizzled(sem.Apply(Op.ADD, uniform((base, scaled))), *view.swizzle)
         return sem.Subscript(view.array, offset, sem.Type(view.shape.dtype, offset.type.lanes))
 
     def _store(self, scope: _Scope, statement: stripe.Store, fused: dict[str, tuple[str, str]]) -> list[sem.Stmt]:

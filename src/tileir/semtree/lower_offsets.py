@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.ops import Op
+from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.matrices import period, swizzled
 
 if TYPE_CHECKING:
     from tileir.core.dtype import DType
-    from tileir.poly.affine import Affine
 
 LANE: Final = "%lane"
 """Stands for the lane number in affine offsets of a vector block; no variable can have this name."""
@@ -66,6 +67,15 @@ class OffsetBuilder:
         stride = int(affine.coefficient(LANE))
         base = self.scalar(affine.substitute({LANE: 0}))
         return base if stride == 0 or lanes == 1 else sem.Ramp(base, stride, lanes)
+
+    def swizzled(self, affine: Affine, shift: int, mask: int) -> sem.Expr:
+        """Return where a swizzled array has what stands at ``affine``; what no swizzle changes is added to the rest."""
+        if not mask:
+            return self.scalar(affine)
+        unit = period(shift, mask)
+        outside = Affine.of({name: c for name, c in affine.terms if c % unit == 0}, affine.offset // unit * unit)
+        inside = swizzled(self.scalar(affine - outside), shift, mask)
+        return inside if outside == Affine() else sem.Apply(Op.ADD, (self.scalar(outside), inside))
 
     def bound(self, candidates: list[Affine], op: Op) -> sem.Expr:
         """Return the MAX or MIN of affines."""

@@ -63,7 +63,7 @@ def _at(blocks: BlockLowering, view: View, counters: list[sem.Var], *, writes: b
     offset = view.offset
     for counter, dim in zip(counters, view.shape.dims, strict=True):
         offset = offset + Affine.of({counter.name: dim.stride})
-    return sem.Subscript(view.array, blocks.offsets.scalar(offset), sem.Type(view.shape.dtype))
+    return sem.Subscript(view.array, blocks.offsets.swizzled(offset, *view.swizzle), sem.Type(view.shape.dtype))
 
 
 def _is_in_registers(view: View) -> bool:

@@ -17,6 +17,8 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower_barriers import THREAD, Ordered, Phase, Touch, with_barriers
 from tileir.semtree.lower_loops import plan_loops
+from tileir.semtree.lower_pipeline import Pipeline, stages_of
+from tileir.semtree.lower_product import MULTIPLY, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -123,6 +125,11 @@ class GroupLowering:
     ) -> Step:
         if thread_indices(block) or not _has_threads(block):
             return self._phase(block, parents, outer, bound)
+        stages = stages_of(block) if self.blocks.target.async_copies else 0
+        if stages:
+            return Pipeline(
+                self.blocks, block, parents, outer, dict(bound), self._inner_phase, self._declarations.append
+            ).lowered(stages)
         if not all(isinstance(statement, stripe.Block) for statement in block.statements):
             message = f"block {block.name} has statements beside blocks with thread indices: put them into a block"
             raise fail("TIL502", message)
@@ -162,18 +169,52 @@ class GroupLowering:
             case _:
                 return False
 
+    def _inner_phase(self, block: stripe.Block, parents: dict[str, View], outer: dict[str, Affine]) -> Phase:
+        return self._phase(block, parents, outer, {})
+
     def _phase(
         self, block: stripe.Block, parents: dict[str, View], outer: dict[str, Affine], bound: Mapping[str, Affine]
     ) -> Phase:
         values = dict(bound)
         team, start = self._team(block, values)
         touches: list[Touch] = []
+        if MULTIPLY in block.tags and (found := self._product(block, parents, outer, values, team)) is not None:
+            return attrs.evolve(found, statements=(*start, *found.statements))
         with self.blocks.noting(team, touches):
             body = [*start, *self.blocks.block(block, parents, outer, values, team.number)]
         if team.threads < self.threads:
             condition = sem.Apply(Op.CMP_LT, (self.thread, self.blocks.offsets.constant(team.threads)))
             body = [sem.If(condition, tuple(body))]
         return Phase(tuple(body), tuple(dict.fromkeys(touches)))
+
+    def _product(
+        self,
+        block: stripe.Block,
+        parents: dict[str, View],
+        outer: dict[str, Affine],
+        values: Mapping[str, Affine],
+        team: Team,
+    ) -> Phase | None:
+        """Return an instruction that does a block, run by all threads; None where there is none."""
+        if team.threads != self.threads or block.blocks:
+            return None
+        bound = dict(values)
+        for index in block.indices:
+            if index.name not in bound:
+                base = Affine() if index.affine is None else index.affine.substitute(outer)
+                bound[index.name] = base if index.range == 1 else base + Affine.index(f"%{index.name}")
+        names = {index.name: next(iter(bound[index.name].indices), "") for index in block.indices if index.range > 1}
+        views = self.blocks.views(block, parents, bound, team.number)
+        found = product(block, views, names, self.blocks.target, self.blocks.offsets)
+        if found is None:
+            return None
+        read = {found.left.start.array, found.right.start.array}
+        touches = [
+            Touch(v.array, False, False, team.threads, None, False, v.region is sem.Region.LOCAL)
+            for v in views.values()
+            if v.array in read
+        ]
+        return Phase((found,), tuple(dict.fromkeys(touches)))
 
     def _team(self, block: stripe.Block, values: dict[str, Affine]) -> tuple[Team, list[sem.Stmt]]:
         """Bind the thread indices of a block in ``values``; return its team, and the variables to declare for it."""

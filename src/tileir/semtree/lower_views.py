@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.errors import fail
 from tileir.poly.affine import Affine
+from tileir.semtree.lower_offsets import LANE
 
 if TYPE_CHECKING:
     from tileir.core.ops import Aggregation
@@ -31,6 +32,19 @@ class View:
     variable: sem.Var | None = None
     owned: bool = False
     region: sem.Region | None = None  # None for parameters
+    swizzle: tuple[int, int] = (0, 0)  # shift and mask of :class:`tileir.semtree.ir.MatrixOperand`
+
+    def keeps_neighbours(self, lanes: int) -> bool:
+        """Return whether so many neighbours, from where the view starts on, stay neighbours when swizzled."""
+        lowest = self.swizzle[1] & -self.swizzle[1]
+        steps = (c for name, c in self.offset.terms if name != LANE)
+        return not lowest or (lowest % lanes == 0 and all(int(c) % lanes == 0 for c in (*steps, self.offset.offset)))
+
+
+def swizzle_of(refinement: stripe.Refinement) -> tuple[int, int]:
+    """Return the shift and the mask by which an allocation in local memory asks to be swizzled; zeros for none."""
+    shift, mask = refinement.tags.get("swizzle_shift"), refinement.tags.get("swizzle_mask")
+    return (shift, mask) if isinstance(shift, int) and isinstance(mask, int) else (0, 0)
 
 
 def check_owner(refinement: stripe.Refinement, values: dict[str, Affine], thread: Affine | None) -> None:

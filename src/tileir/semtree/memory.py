@@ -75,6 +75,9 @@ class Memory:
     def writes(self, place: Place, agent: Agent, new: Array) -> None:
         """Note that a thread is about to write ``new``; only watched memory does."""
 
+    def forget(self, place: Place) -> None:
+        """Note that elements have no value any more; only watched memory does."""
+
 
 @attrs.define
 class WatchedMemory(Memory):
@@ -112,6 +115,11 @@ class WatchedMemory(Memory):
             self.defined[place] = True
         old = self.data[place]
         self._note(place, agent, np.asarray((old != new) & ((old == old) | (new == new))))  # a NaN is like others
+
+    def forget(self, place: Place) -> None:
+        """Take what was written there as undefined."""
+        if self.defined is not None:
+            self.defined[place] = False
 
     def _note(self, place: Place, agent: Agent, changed: Array | None) -> None:
         if self.groups:

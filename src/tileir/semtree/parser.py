@@ -15,6 +15,7 @@ from tileir.core.errors import ParseError, fail
 from tileir.core.span import Source
 from tileir.semtree.cursor import Cursor
 from tileir.semtree.expression_parser import ExpressionParser
+from tileir.semtree.instruction_parser import INSTRUCTIONS
 from tileir.semtree.ir import (
     Assign,
     Barrier,
@@ -291,6 +292,11 @@ class _Body:
             for sign in "();":
                 cursor.expect(sign)
             return Barrier()
+        if word in INSTRUCTIONS:
+            cursor.advance()
+            stmt = INSTRUCTIONS[word](cursor, self.expressions)
+            cursor.expect(";")
+            return stmt
         return self._assign()
 
     def _declare(self) -> Stmt:

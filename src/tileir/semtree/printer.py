@@ -19,6 +19,9 @@ from tileir.core.text import Writer
 from tileir.semtree.ir import (
     Apply,
     Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Barrier,
     Bitcast,
     Broadcast,
@@ -32,6 +35,8 @@ from tileir.semtree.ir import (
     If,
     KernelFunction,
     LoopKind,
+    MatrixMultiply,
+    MatrixOperand,
     Param,
     Program,
     Ramp,
@@ -220,8 +225,21 @@ class _Statements:
                 line("}")
             case Barrier():
                 line("barrier();")
+            case AsyncCopy(target=target, source=source):
+                line(f"async {text(target)} = {text(source)};")
+            case AsyncCommit():
+                line("async_commit();")
+            case AsyncWait(pending=pending):
+                line(f"async_wait({pending});")
+            case MatrixMultiply(shape=shape, tile=tile, accumulators=sums, left=left, right=right):
+                sizes = f"multiply({_numbers(shape)}) tile({_numbers(tile)})"
+                line(f"{sizes} {text(sums)} += {self._operand(left)} * {self._operand(right)};")
             case _:
                 assert_never(stmt)
+
+    def _operand(self, operand: MatrixOperand) -> str:
+        swizzle = f" swizzle({operand.shift}, {operand.mask})" if operand.mask else ""
+        return f"{self.expressions.text(operand.start)} strides({_numbers(operand.strides)}){swizzle}"
 
     def _loop(self, loop: For) -> None:
         text, name = self.expressions.text, spelt_name(loop.counter.name)
@@ -230,3 +248,7 @@ class _Statements:
         self.writer.line(f"for ({begin}; {name} < {text(loop.end)}; {name} += {loop.step}) {kind}{{")
         self.body(loop.body)
         self.writer.line("}")
+
+
+def _numbers(values: tuple[int, ...]) -> str:
+    return ", ".join(map(str, values))

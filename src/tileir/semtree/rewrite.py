@@ -16,6 +16,9 @@ from tileir.core.rewrite import Rule, rewritten
 from tileir.semtree.ir import (
     Apply,
     Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Barrier,
     Bitcast,
     Broadcast,
@@ -26,6 +29,7 @@ from tileir.semtree.ir import (
     For,
     GridIndex,
     If,
+    MatrixMultiply,
     Ramp,
     Reduce,
     Shuffle,
@@ -120,7 +124,11 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (begin, end)
         case If(condition=condition):
             return (condition,)
-        case DeclareArray() | Barrier():
+        case AsyncCopy(target=target, source=source):
+            return (target, source)
+        case MatrixMultiply(accumulators=accumulators, left=left, right=right):
+            return (accumulators, left.start, right.start)
+        case DeclareArray() | Barrier() | AsyncCommit() | AsyncWait():
             return ()
         case _:
             assert_never(stmt)
@@ -134,6 +142,8 @@ def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
         case If(then=then, otherwise=otherwise):
             return (then, otherwise)
         case Declare() | DeclareArray() | Assign() | Barrier():
+            return ()
+        case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
             return ()
         case _:
             assert_never(stmt)
@@ -173,7 +183,12 @@ def _map_stmt(function: Callable[[Expr], Expr], stmt: Stmt) -> Stmt:
         case If():
             condition = function(stmt.condition)
             return with_branches(stmt, condition, map_stmts(function, stmt.then), map_stmts(function, stmt.otherwise))
-        case DeclareArray() | Barrier():
+        case AsyncCopy(target=target, source=source):
+            new_target, new_source = _subscript(function(target)), _subscript(function(source))
+            return stmt if new_target is target and new_source is source else AsyncCopy(new_target, new_source)
+        case MatrixMultiply():
+            return _multiplied(function, stmt)
+        case DeclareArray() | Barrier() | AsyncCommit() | AsyncWait():
             return stmt
         case _:
             assert_never(stmt)
@@ -195,6 +210,21 @@ def _lvalue(expr: Expr) -> LValue:
     return expr
 
 
+def _subscript(expr: Expr) -> Subscript:
+    if not isinstance(expr, Subscript):
+        raise TypeError(f"array elements must be replaced by array elements, not by {type(expr).__name__}")
+    return expr
+
+
+def _multiplied(function: Callable[[Expr], Expr], stmt: MatrixMultiply) -> MatrixMultiply:
+    sums = _subscript(function(stmt.accumulators))
+    starts = _subscript(function(stmt.left.start)), _subscript(function(stmt.right.start))
+    if sums is stmt.accumulators and starts[0] is stmt.left.start and starts[1] is stmt.right.start:
+        return stmt
+    left, right = attrs.evolve(stmt.left, start=starts[0]), attrs.evolve(stmt.right, start=starts[1])
+    return attrs.evolve(stmt, accumulators=sums, left=left, right=right)
+
+
 def map_bodies(function: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]], stmt: Stmt) -> Stmt:
     """Apply ``function`` to each list of statements inside ``stmt``."""
     match stmt:
@@ -204,6 +234,8 @@ def map_bodies(function: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]], stmt: S
         case If():
             return with_branches(stmt, stmt.condition, function(stmt.then), function(stmt.otherwise))
         case Declare() | DeclareArray() | Assign() | Barrier():
+            return stmt
+        case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
             return stmt
         case _:
             assert_never(stmt)
@@ -261,6 +293,8 @@ def declared_names(stmts: Iterable[Stmt]) -> Iterator[str]:
             case For(counter=counter):
                 yield counter.name
             case Assign() | If() | Barrier():
+                pass
+            case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
                 pass
             case _:
                 assert_never(stmt)

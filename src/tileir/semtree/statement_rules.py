@@ -10,7 +10,22 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
-from tileir.semtree.ir import Apply, Assign, Barrier, Const, Declare, DeclareArray, For, If, Subscript, Var
+from tileir.semtree.ir import (
+    Apply,
+    Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
+    Barrier,
+    Const,
+    Declare,
+    DeclareArray,
+    For,
+    If,
+    MatrixMultiply,
+    Subscript,
+    Var,
+)
 from tileir.semtree.rewrite import (
     expressions,
     freshened,
@@ -71,7 +86,7 @@ class _Copies:
             case If():
                 condition = self._expr(stmt.condition)
                 return (with_branches(stmt, condition, self.body(stmt.then), self.body(stmt.otherwise)),)
-            case Assign() | DeclareArray() | Barrier():
+            case Assign() | DeclareArray() | Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
                 return map_stmts(self._expr, (stmt,)) if self.known else (stmt,)
             case _:
                 assert_never(stmt)
@@ -106,6 +121,8 @@ class _Flattener:
                 return self._branch(stmt)
             case Declare() | DeclareArray() | Assign() | Barrier():
                 return (stmt,)
+            case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+                return (stmt,)
             case _:
                 assert_never(stmt)
 
@@ -139,7 +156,7 @@ def drop_dead(kernel: KernelFunction) -> KernelFunction:
             case Assign(target=target):
                 name = target.name if isinstance(target, Var) else target.array
                 return name in live or (isinstance(target, Subscript) and name not in arrays)
-            case For() | If() | Barrier():
+            case For() | If() | Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
                 return True
             case _:
                 assert_never(stmt)

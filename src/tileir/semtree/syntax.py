@@ -57,8 +57,8 @@ QUOTED_NAME: Final = re.compile(r"`[^`\x00-\x1f]+`")
 _KEYWORDS: Final = frozenset(
     {
         "program", "launch", "kernel", "grid", "group", "index", "operations", "align", "noalias",
-        "for", "if", "else", "barrier", "cast", "bitcast", "broadcast", "ramp", "reduce", "shuffle",
-        "true", "false", "nan", "inf",
+        "for", "if", "else", "barrier", "async", "async_commit", "async_wait", "multiply",
+        "cast", "bitcast", "broadcast", "ramp", "reduce", "shuffle", "true", "false", "nan", "inf",
         *(member.value for kind in (BufferRole, ParamAccess, Region, LoopKind) for member in kind),
         *GRID_FUNCTIONS.values(),
     }

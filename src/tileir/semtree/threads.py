@@ -18,6 +18,9 @@ from tileir.core.ops import Op
 from tileir.semtree.ir import (
     Apply,
     Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Barrier,
     Broadcast,
     Cast,
@@ -28,11 +31,13 @@ from tileir.semtree.ir import (
     GridIndex,
     GridLevel,
     If,
+    MatrixMultiply,
     Region,
     Subscript,
     Type,
     Var,
 )
+from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import kernel_names, map_expr, map_stmts, statements
 
 if TYPE_CHECKING:
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
 
 def one_thread(kernel: KernelFunction) -> KernelFunction:
     """Return an equal kernel whose groups have one thread; itself where they have."""
+    kernel = without_instructions(kernel)
     if math.prod(kernel.group) == 1:
         return kernel
     return attrs.evolve(kernel, body=_Threads.of(kernel).in_step(kernel.body, {}), group=(1,))
@@ -103,6 +109,8 @@ class _Threads:
             case If(condition=condition, then=then, otherwise=otherwise):
                 branches = self.in_step(then, copies), self.in_step(otherwise, copies)
                 return (If(self._of_first(condition, copies), *branches),)
+            case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+                return ()  # spelt out before
             case Barrier() | Declare() | DeclareArray() | Assign():
                 return ()  # only barriers hold a barrier themselves
             case _:

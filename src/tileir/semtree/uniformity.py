@@ -9,6 +9,9 @@ import attrs
 
 from tileir.semtree.ir import (
     Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Barrier,
     Declare,
     DeclareArray,
@@ -16,6 +19,7 @@ from tileir.semtree.ir import (
     GridIndex,
     GridLevel,
     If,
+    MatrixMultiply,
     Region,
     Subscript,
     Var,
@@ -28,8 +32,9 @@ if TYPE_CHECKING:
 
 
 def divergent_barriers(kernel: KernelFunction) -> tuple[str, ...]:
-    """Return, for each barrier that some threads of a group may miss, the condition or loop that it stands under."""
-    if math.prod(kernel.group) == 1 or not any(isinstance(stmt, Barrier) for stmt in statements(kernel.body)):
+    """Return, for each barrier or product of matrices that threads may miss, the condition or loop around it."""
+    meeting = (Barrier, MatrixMultiply)
+    if math.prod(kernel.group) == 1 or not any(isinstance(stmt, meeting) for stmt in statements(kernel.body)):
         return ()
     private = {
         stmt.name
@@ -79,7 +84,11 @@ class _Divergence:
                 case Barrier():
                     if reason is not None:
                         self.reasons.append(reason)
-                case DeclareArray():
+                case MatrixMultiply(accumulators=sums):
+                    self._write(sums.array, varies=True)
+                    if reason is not None:
+                        self.reasons.append(reason)
+                case DeclareArray() | AsyncCopy() | AsyncCommit() | AsyncWait():
                     pass
                 case _:
                     assert_never(stmt)

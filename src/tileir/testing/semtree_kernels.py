@@ -163,6 +163,86 @@ kernel k(out i32 O[16] align(4) noalias, in i32 A[16] align(4) noalias) grid(2) 
   }
   O[group_id(0) * 8 + local_id(0)] = s;
 }""",
+        "asynchronous copies": """
+kernel k(out f32 O[64] align(4) noalias, in f32 A[256] align(64) noalias) grid(1) group(16) index($index) {
+  local f32 t[128] align(64);
+  f32 s = 0.0;
+  async t[local_id(0) * 4 : 4] = A[local_id(0) * 4 : 4];
+  async_commit();
+  for ($index i = 1; i < 4; i += 1) {
+    async t[i % 2 * 64 + local_id(0) * 4 : 4] = A[i * 64 + local_id(0) * 4 : 4];
+    async_commit();
+    async_wait(1);
+    barrier();
+    s = s + t[(i + 1) % 2 * 64 + 63 - local_id(0)];
+    barrier();
+  }
+  async_wait(0);
+  O[local_id(0) * 4 : 4] = t[64 + local_id(0) * 4 : 4] + broadcast<4>(s);
+}""",
+        "a product of matrices": """
+kernel k(out f32 O[512] align(8) noalias, in f16 A[512] align(64) noalias, in f16 B[512] align(64) noalias) grid(1)
+    group(32) index($index) {
+  local f16 l[512] align(64);
+  local f16 r[512] align(64);
+  private f32 s[16] align(64);
+  for ($index i = 0; i < 2; i += 1) {
+    async l[i * 256 + local_id(0) * 8 : 8] = A[i * 256 + local_id(0) * 8 : 8];
+    async r[i * 256 + local_id(0) * 8 : 8] = B[i * 256 + local_id(0) * 8 : 8];
+  }
+  async_commit();
+  for ($index e = 0; e < 16; e += 1) {
+    s[e] = cast<f32>(e);
+  }
+  async_wait(0);
+  barrier();
+  multiply(16, 8, 16) tile(16, 32, 16) s[0] += l[16] strides(32, 1) * r[0] strides(32, 1);
+  for ($index n = 0; n < 4; n += 1) {
+    for ($index h = 0; h < 2; h += 1) {
+      O[(local_id(0) / 4 + h * 8) * 32 + n * 8 + local_id(0) % 4 * 2 : 2] = s[n * 4 + h * 2 : 2];
+    }
+  }
+}""",
+        "a product of swizzled and transposed matrices": """
+kernel k(out f32 O[256] align(8) noalias, in bf16 A[512] align(64) noalias, in bf16 B[512] align(64) noalias) grid(1)
+    group(32) index($index) {
+  local bf16 l[512] align(64);
+  local bf16 r[512] align(64);
+  private f32 s[8] align(64);
+  for ($index i = 0; i < 2; i += 1) {
+    $index p = i * 256 + local_id(0) * 8;
+    l[p : 8] = A[p : 8];
+    r[p ^ ((p >> 3) & 24) : 8] = B[p : 8];
+  }
+  for ($index e = 0; e < 8; e += 1) {
+    s[e] = 0.0;
+  }
+  barrier();
+  multiply(16, 8, 16) tile(16, 16, 32) s[0] += l[0] strides(1, 16) * r[0] strides(1, 32) swizzle(3, 24);
+  for ($index n = 0; n < 2; n += 1) {
+    for ($index h = 0; h < 2; h += 1) {
+      O[(local_id(0) / 4 + h * 8) * 16 + n * 8 + local_id(0) % 4 * 2 : 2] = s[n * 4 + h * 2 : 2];
+    }
+  }
+}""",
+        "a product of matrices in f32": """
+kernel k(out f32 O[128] align(8) noalias, in f32 A[256] align(64) noalias, in f32 B[128] align(64) noalias) grid(1)
+    group(32) index($index) {
+  local f32 l[256] align(64);
+  local f32 r[128] align(64);
+  private f32 s[4] align(64);
+  async l[local_id(0) * 4 : 4] = A[local_id(0) * 4 : 4];
+  async l[128 + local_id(0) * 4 : 4] = A[128 + local_id(0) * 4 : 4];
+  async r[local_id(0) * 4 : 4] = B[local_id(0) * 4 : 4];
+  async_commit();
+  s[0 : 4] = f32x4(0.0);
+  async_wait(0);
+  barrier();
+  multiply(16, 8, 8) tile(16, 8, 16) s[0] += l[0] strides(16, 1) * r[0] strides(8, 1);
+  for ($index h = 0; h < 2; h += 1) {
+    O[(local_id(0) / 4 + h * 8) * 8 + local_id(0) % 4 * 2 : 2] = s[h * 2 : 2];
+  }
+}""",
     }
 )
 """Kernels for targets whose groups may have at least 16 threads."""

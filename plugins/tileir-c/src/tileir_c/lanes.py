@@ -11,7 +11,22 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
-from tileir.semtree.ir import Assign, Barrier, Declare, DeclareArray, For, If, Reduce, Shuffle, Subscript, Var
+from tileir.semtree.ir import (
+    Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
+    Barrier,
+    Declare,
+    DeclareArray,
+    For,
+    If,
+    MatrixMultiply,
+    Reduce,
+    Shuffle,
+    Subscript,
+    Var,
+)
 from tileir.semtree.rewrite import expressions, statements, walk
 from tileir_c.expressions import offset_of
 
@@ -126,7 +141,7 @@ def lanes_of(stmt: Stmt) -> int:
             return variable.type.lanes
         case Assign(target=target):
             return target.type.lanes
-        case DeclareArray() | For() | If() | Barrier():
+        case DeclareArray() | For() | If() | Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
             return 1
         case _:
             assert_never(stmt)

@@ -10,6 +10,9 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.semtree.ir import (
     Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Barrier,
     Const,
     Declare,
@@ -17,6 +20,7 @@ from tileir.semtree.ir import (
     For,
     If,
     LoopKind,
+    MatrixMultiply,
     Reduce,
     Shuffle,
     Subscript,
@@ -214,8 +218,8 @@ class Statements:
                 self._loop(stmt)
             case If():
                 self._branch(stmt)
-            case Barrier():
-                pass  # groups have one thread
+            case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+                pass  # groups have one thread, and what it does is spelt out
             case _:
                 assert_never(stmt)
         self.env.computed.clear()

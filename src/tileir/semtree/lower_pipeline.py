@@ -1,0 +1,168 @@
+"""Loops tagged ``pipeline`` whose local arrays are filled some iterations before they are read.
+
+The arrays are allocated by the block itself, so that iterations do not share them, and each of as many iterations as
+the tag says can have its own. Blocks tagged ``copy`` fill them: they run one iteration less than that ahead. Their
+copies become asynchronous ones, of which each iteration makes a group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.ops import Op
+from tileir.core.rewrite import rewritten
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.lower_barriers import Phase
+from tileir.semtree.lower_values import zero
+from tileir.semtree.lower_views import View, swizzle_of
+from tileir.semtree.matrices import COPIED_BYTES
+from tileir.semtree.rewrite import map_bodies
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.semtree.lower_barriers import Touch
+    from tileir.semtree.lower_block import BlockLowering
+
+PIPELINE: Final = "pipeline"
+COPY: Final = "copy"
+
+
+def stages_of(block: stripe.Block) -> int:
+    """Return how many iterations of a loop have arrays of their own; 0 where the block is no such loop."""
+    stages = block.tags.get(PIPELINE)
+    moving = [index for index in block.indices if index.range > 1]
+    plain = len(moving) == 1 and moving[0].affine is None and not block.constraints
+    own = all(r.location and r.location[0].name == "LOCAL" for r in _allocations(block))
+    copies = [COPY in inner.tags for inner in block.blocks]
+    ordered = copies == sorted(copies, reverse=True) and any(copies)
+    return stages if isinstance(stages, int) and stages >= 2 and plain and own and ordered else 0
+
+
+def _allocations(block: stripe.Block) -> list[stripe.Refinement]:
+    return [r for r in block.refinements if r.direction is stripe.Direction.NONE]
+
+
+@attrs.define(eq=False)
+class Pipeline:
+    """Lowers one loop.
+
+    ``phase`` lowers a child with the views and the indices that it sees; ``declare`` takes declarations for the top of
+    the kernel.
+    """
+
+    blocks: BlockLowering
+    block: stripe.Block
+    parents: dict[str, View]
+    outer: dict[str, Affine]
+    bound: dict[str, Affine]
+    phase: Callable[[stripe.Block, dict[str, View], dict[str, Affine]], Phase]
+    declare: Callable[[sem.Stmt], None]
+    _touches: list[Touch] = attrs.field(factory=list, init=False)
+    _arrays: dict[str, str] = attrs.field(factory=dict, init=False)
+
+    def lowered(self, stages: int) -> Phase:
+        """Return the loop, with what comes before it, as one phase that has its own barriers."""
+        index = self._index
+        allocations = _allocations(self.block)
+        for refinement in allocations:
+            name = self._arrays[refinement.name] = self.blocks.names.fresh(refinement.name)
+            size = refinement.shape.span * stages
+            self.declare(sem.DeclareArray(name, refinement.shape.dtype, size, sem.Region.LOCAL))
+        body: list[sem.Stmt] = [sem.Barrier()]
+        for number in range(stages - 1):
+            if number < index.range:
+                body.extend(self._copies(Affine.constant(number), Affine.constant(number)))
+            body.append(sem.AsyncCommit())
+        counter, ahead = self.blocks.counter(index.name), self.blocks.counter(f"{index.name}_ahead")
+        constant = self.blocks.offsets.constant
+        inside: list[sem.Stmt] = [
+            sem.AsyncWait(stages - 2),
+            sem.Barrier(),
+            sem.Declare(ahead, sem.Apply(Op.ADD, (counter, constant(stages - 1)))),
+        ]
+        slot = self._slot(ahead, stages)
+        copies = self._copies(Affine.index(ahead.name), Affine.index(slot.variable.name))
+        inside.append(sem.If(sem.Apply(Op.CMP_LT, (ahead, constant(index.range))), (slot, *copies)))
+        inside.append(sem.AsyncCommit())
+        slot = self._slot(counter, stages)
+        inside.append(slot)
+        inside.extend(self._others(Affine.index(counter.name), Affine.index(slot.variable.name)))
+        body.append(sem.For(counter, constant(0), constant(index.range), 1, tuple(inside)))
+        own = frozenset(self._arrays.values())
+        return Phase(tuple(body), tuple(dict.fromkeys(t for t in self._touches if t.array not in own)))
+
+    @property
+    def _index(self) -> stripe.Index:
+        """The index that counts iterations."""
+        return next(index for index in self.block.indices if index.range > 1)
+
+    def _slot(self, number: sem.Var, stages: int) -> sem.Declare:
+        """Return the declaration of a variable: which of the arrays an iteration has."""
+        variable = self.blocks.counter("slot")
+        return sem.Declare(variable, sem.Apply(Op.MOD, (number, self.blocks.offsets.constant(stages))))
+
+    def _copies(self, iteration: Affine, slot: Affine) -> list[sem.Stmt]:
+        fills = [inner for inner in self.block.blocks if COPY in inner.tags]
+        return list(asynchronous(tuple(self._run(fills, iteration, slot))))
+
+    def _others(self, iteration: Affine, slot: Affine) -> list[sem.Stmt]:
+        return self._run([inner for inner in self.block.blocks if COPY not in inner.tags], iteration, slot)
+
+    def _run(self, children: list[stripe.Block], iteration: Affine, slot: Affine) -> list[sem.Stmt]:
+        values = dict(self.bound)
+        for index in self.block.indices:
+            values[index.name] = Affine() if index.affine is None else index.affine.substitute(self.outer)
+        values[self._index.name] = iteration
+        views = self.blocks.views(self.block, self.parents, values)
+        for refinement in _allocations(self.block):
+            offset = slot * refinement.shape.span
+            views[refinement.name] = View(
+                self._arrays[refinement.name],
+                offset,
+                refinement.shape,
+                refinement.aggregation,
+                region=sem.Region.LOCAL,
+                swizzle=swizzle_of(refinement),
+            )
+        result: list[sem.Stmt] = []
+        for child in children:
+            phase = self.phase(child, views, values)
+            result.extend(phase.statements)
+            self._touches.extend(phase.touches)
+        return result
+
+
+def asynchronous(stmts: tuple[sem.Stmt, ...]) -> tuple[sem.Stmt, ...]:
+    """Return statements with what they only load to store it again as asynchronous copies, where sizes allow.
+
+    What a test keeps from being copied is zero instead of undefined, so that instructions may read it.
+    """
+    stmts = rewritten(stmts, lambda stmt: (_with_zeros(map_bodies(asynchronous, stmt)),))
+    result: list[sem.Stmt] = []
+    for stmt in stmts:
+        match (result[-1] if result else None), stmt:
+            case (
+                sem.Declare(variable=variable, value=sem.Subscript() as source),
+                sem.Assign(target=sem.Subscript() as target, value=value),
+            ) if value == variable and _is_run(source) and _is_run(target):
+                result[-1] = sem.AsyncCopy(target, source)
+            case _:
+                result.append(stmt)
+    return tuple(result)
+
+
+def _with_zeros(stmt: sem.Stmt) -> sem.Stmt:
+    if not isinstance(stmt, sem.If) or stmt.otherwise or not all(isinstance(s, sem.AsyncCopy) for s in stmt.then):
+        return stmt
+    targets = [s.target for s in stmt.then if isinstance(s, sem.AsyncCopy)]
+    zeros = tuple(sem.Assign(t, sem.Const(zero(t.type.dtype), t.type)) for t in targets)
+    return attrs.evolve(stmt, otherwise=zeros)
+
+
+def _is_run(place: sem.Subscript) -> bool:
+    return place.offset.type.lanes == 1 and place.type.lanes * place.type.dtype.itemsize in COPIED_BYTES
