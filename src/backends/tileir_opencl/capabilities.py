@@ -11,7 +11,7 @@ import pyopencl as cl
 from tileir.core.dtype import DType
 from tileir.core.target import Target
 from tileir_opencl.features import Features
-from tileir_opencl.probe import works_with
+from tileir_opencl.probe import has_ptx, works_with
 
 if TYPE_CHECKING:
     from tileir_opencl.platforms import Found
@@ -38,6 +38,9 @@ _FLAGS: Final = {
     "cl_khr_il_program": "il",
 }
 """Extensions with a short name, and what :attr:`tileir.runtime.interface.DeviceInfo.features` calls them."""
+
+PTX_EXTENSION: Final = "cl_nv_compiler_options"
+"""What NVIDIA's drivers have, whose compiler takes statements of PTX."""
 
 _CORE_EXTENSIONS: Final = "cl_khr_"
 
@@ -71,13 +74,14 @@ def capabilities(found: Found) -> Capabilities:
         version=language_version(device.opencl_c_version),
         fp64=fp64,
         fp16="cl_khr_fp16" in extensions,
+        ptx=gpu and PTX_EXTENSION in extensions and has_ptx(found),
         max_lanes=MOST_LANES,
         max_vector_bytes=128 if gpu or found.simulated else width,
     )
     correct = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
     return Capabilities(
         features,
-        _gpu_target(found) if gpu else _processor_target(found, width),
+        _gpu_target(found, features) if gpu else _processor_target(found, width),
         _flags(extensions, fp64=fp64),
         bool(_number(device, "single_fp_config") & correct),
     )
@@ -102,7 +106,7 @@ def language_version(text: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (1, 1)
 
 
-def _gpu_target(found: Found) -> Target:
+def _gpu_target(found: Found, features: Features) -> Target:
     device = found.device
     width = _number(device, "warp_size_nv") or _number(device, "preferred_work_group_size_multiple") or WARP
     return Target(
@@ -118,6 +122,9 @@ def _gpu_target(found: Found) -> Target:
         alignment=base_alignment(device),
         scratch=False,
         index_dtype=DType.I32,
+        async_copies=features.ptx,
+        matrix_dtypes=(DType.F16, DType.BF16) if features.ptx else (),
+        rounded_matrix_dtypes=(DType.F32,) if features.ptx else (),
         pipeline="gpu",
     )
 

@@ -30,6 +30,7 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.layout import layout
+from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import expressions, kernel_names, statements, walk
 from tileir_opencl.expressions import Environment
 from tileir_opencl.facts import Fact
@@ -72,7 +73,8 @@ def emit(kernels: Sequence[KernelFunction], features: Features, *, fast_math: bo
 
     """
     native = FAST if fast_math else NATIVE if features.fp64 else SINGLE
-    ready = [split_lanes(expand_kernel(kernel, native), features) for kernel in kernels]
+    plain = kernels if features.ptx else [without_instructions(kernel) for kernel in kernels]
+    ready = [split_lanes(expand_kernel(kernel, native), features) for kernel in plain]
     used = [_dtypes(kernel) for kernel in ready]
     _check(kernels, used, features)
     helpers = Helpers()
@@ -154,7 +156,7 @@ def _kernel(out: KernelText, kernel: KernelFunction, name: str) -> str:
         alignments = _vector_bytes(kernel)
         shared = _shared_arrays(out, kernel, spelt, alignments, scratch)
         fences = "CLK_LOCAL_MEM_FENCE" + (" | CLK_GLOBAL_MEM_FENCE" if scratch else "")
-        Statements(env, spelt, _assigned(kernel), shared, alignments, fences).write(kernel.body)
+        Statements(env, spelt, _assigned(kernel), shared, alignments, fences, kernel.group).write(kernel.body)
     return "".join((*map(_comment, kernel.comments), _header(kernel, name, params), "{\n", out.writer.text(), "}\n"))
 
 

@@ -13,6 +13,8 @@ class Features:
         version: Of OpenCL C.
         fp64: Whether double precision exists; kernels with f64 are refused without it.
         fp16: Whether ``half`` is a type of values (``cl_khr_fp16``). Where it is not, only memory holds halves.
+        ptx: Whether kernels may have statements of PTX for a processor with asynchronous copies and products of
+            matrices (NVIDIA's compute capability 8.0).
         max_lanes: Most lanes of a vector: 1, 2, 4, 8 or 16. Wider vectors of a kernel are split.
         max_vector_bytes: Most bytes of a vector, where the driver cannot be trusted with all that the language has.
 
@@ -21,5 +23,6 @@ class Features:
     version: tuple[int, int] = (1, 2)
     fp64: bool = True
     fp16: bool = False
+    ptx: bool = False
     max_lanes: int = 16
     max_vector_bytes: int = 128

@@ -98,7 +98,7 @@ def _element(place: Place, offset: Value) -> str:
     return f"{place.pointer}[{offset.text}]"
 
 
-def _is_aligned(place: Place, offset: Value, kind: Type) -> bool:
+def is_aligned(place: Place, offset: Value, kind: Type) -> bool:
     """Return whether the neighbours from ``offset`` on lie where a vector of them would."""
     size = kind.dtype.itemsize
     wanted = kind.lanes * size
@@ -109,7 +109,7 @@ def _load_run(out: KernelText, place: Place, offset: Value, kind: Type) -> Value
     if kind.lanes == 1:
         element = Value(_element(place, offset), kind)
         return element if place.stored is DType.F16 else _from_memory(out, element, kind)
-    pointer, aligned = _pointer(place, offset), _is_aligned(place, offset, kind)
+    pointer, aligned = _pointer(place, offset), is_aligned(place, offset, kind)
     if place.stored is DType.F16:
         return call(f"vload{'a' if aligned else ''}_half{kind.lanes}", kind, "0", pointer)
     if aligned:
@@ -161,7 +161,7 @@ def _store_text(out: KernelText, place: Place, offset: Value, value: Value) -> s
         return f"vstore_half_rte({_unrounded(value).text}, {offset.text}, {place.pointer})"
     if kind.lanes == 1:
         return f"{place.pointer}[{offset.text}] = {_to_memory(out, value).text}"
-    pointer, aligned = _pointer(place, offset), _is_aligned(place, offset, kind)
+    pointer, aligned = _pointer(place, offset), is_aligned(place, offset, kind)
     if place.stored is DType.F16:
         return f"vstore{'a' if aligned else ''}_half{kind.lanes}_rte({_unrounded(value).text}, 0, {pointer.text})"
     content = _to_memory(out, value).text

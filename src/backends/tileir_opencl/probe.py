@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tileir.runtime.disk_cache import recall, remember
-from tileir_opencl.trial import PASSED
+from tileir_opencl.trial import PASSED, PTX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,14 @@ def works_with(found: Found, lanes: int) -> bool:
     facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version('pyopencl')}")
     key = " | ".join(("opencl vectors", f"{lanes} lanes", *facts))
     return remembered(key, [str(TRIAL), platform.name, platform.version, str(found.number), str(lanes)])
+
+
+def has_ptx(found: Found) -> bool:
+    """Return whether kernels may copy asynchronously and multiply matrices by statements of PTX."""
+    platform, device = found.platform, found.device
+    facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version('pyopencl')}")
+    key = " | ".join(("opencl ptx", *facts))
+    return remembered(key, [str(TRIAL), platform.name, platform.version, str(found.number), PTX])
 
 
 def remembered(key: str, program: Sequence[str], seconds: float = SECONDS) -> bool:

@@ -11,16 +11,21 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.semtree.ir import (
     Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Barrier,
     Declare,
     DeclareArray,
     For,
     If,
     LoopKind,
+    MatrixMultiply,
     Var,
 )
 from tileir_opencl.expressions import Environment, call_builtin, evaluate
 from tileir_opencl.facts import Fact
+from tileir_opencl.instructions import commit, copy, multiply, wait
 from tileir_opencl.memory import Place, store
 from tileir_opencl.peephole import accumulation
 from tileir_opencl.spelling import ATOM, HALVES, MEMORY, SUM, register
@@ -43,6 +48,7 @@ class Statements:
         shared: Local and scratch arrays, which are declared at the top of the kernel.
         alignments: The bytes to which vectors of each array, by name, want it to be aligned.
         fences: The argument of barriers.
+        group: The threads of a group along each axis.
 
     """
 
@@ -52,6 +58,7 @@ class Statements:
     shared: Mapping[DeclareArray, Place]
     alignments: Mapping[str, int]
     fences: str
+    group: tuple[int, ...] = (1,)
 
     def write(self, stmts: tuple[Stmt, ...]) -> None:
         """Write statements, one after the other."""
@@ -84,6 +91,15 @@ class Statements:
                 self._branch(stmt)
             case Barrier():
                 self._line(f"barrier({self.fences});")
+            case AsyncCopy():
+                copy(self.env, stmt)
+            case AsyncCommit():
+                self._line(f"{commit(self.env.out)}();")
+            case AsyncWait(pending=pending):
+                self._line(f"{wait(self.env.out, pending)}();")
+            case MatrixMultiply():
+                with self._block():
+                    multiply(self.env, stmt, self.group)
             case _:
                 assert_never(stmt)
 
