@@ -268,8 +268,9 @@ def compile_for(
     """
     chosen = context.device(device)
     wanted = context.options if options is None else options
-    target = scheduling_target(None, chosen.target, wanted.threads)
-    scheduling = None if choice is None else scheduling_target(choice, chosen.target, wanted.threads)
+    device_target = chosen.target.with_rounded_matrices() if wanted.fast_math else chosen.target
+    target = scheduling_target(None, device_target, wanted.threads)
+    scheduling = None if choice is None else scheduling_target(choice, device_target, wanted.threads)
     disk = context.disk_cache
     request = Request(function, dict(types), target, passes, scheduling)
     if passes is None and choice is None and disk is not None:

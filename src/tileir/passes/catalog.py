@@ -27,6 +27,7 @@ from tileir.passes.group_transpose import GroupTranspose
 from tileir.passes.inline import Inline
 from tileir.passes.localise import Localise
 from tileir.passes.locate import LocateBlock, LocateInnerBlock, LocateMemory, RewriteLocations
+from tileir.passes.matrix_contraction import MatrixContraction
 from tileir.passes.memory_placement import MemoryPlacement
 from tileir.passes.order_loops import OrderLoops
 from tileir.passes.pad import Pad
@@ -74,6 +75,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     LocateBlock,
     LocateInnerBlock,
     LocateMemory,
+    MatrixContraction,
     MemoryPlacement,
     OrderLoops,
     Pad,

@@ -65,13 +65,15 @@ class Var:
     type: Type
 
 
-class GridLevel(enum.Enum):
+class _Kind(enum.Enum):
+    __hash__ = object.__hash__
+
+
+class GridLevel(_Kind):
     """Which coordinate a :class:`GridIndex` reads."""
 
     GROUP = "group"  # of the group in the grid
     LOCAL = "local"  # of the thread in its group
-
-    __hash__ = object.__hash__
 
 
 @attrs.frozen(cache_hash=True)
@@ -186,24 +188,20 @@ Expr: TypeAlias = Const | Var | GridIndex | Apply | Cast | Bitcast | Broadcast |
 LValue: TypeAlias = Var | Subscript
 
 
-class Region(enum.Enum):
+class Region(_Kind):
     """Where an array that a kernel declares lives."""
 
     PRIVATE = "private"  # one for each thread, meant for registers
     LOCAL = "local"  # one for each group, shared by its threads
     SCRATCH = "scratch"  # one for each group, too large for registers, in ordinary memory
 
-    __hash__ = object.__hash__
 
-
-class LoopKind(enum.Enum):
+class LoopKind(_Kind):
     """What a back end must do with a loop beyond running it."""
 
     SERIAL = "serial"
     UNROLL = "unroll"  # trip count is constant; replace it by its iterations
     VECTOR = "vector"  # iterations are independent: a hint to vectorise
-
-    __hash__ = object.__hash__
 
 
 @attrs.frozen(cache_hash=True)
@@ -284,9 +282,9 @@ class AsyncWait:
 
 @attrs.frozen(cache_hash=True)
 class MatrixOperand:
-    """A matrix in an array: element (i, j) is at ``place = start.offset + i·strides[0] + j·strides[1]``.
+    """A matrix in an array: element (i, j) is at ``place ^ ((place >> shift) & mask)``.
 
-    It is at ``place ^ ((place >> shift) & mask)`` where ``mask`` is not 0: rows whose banks differ.
+    There ``place = start.offset + i·strides[0] + j·strides[1]``; ``mask`` is 0 for none.
     """
 
     start: Subscript
@@ -317,14 +315,12 @@ Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply
 Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction
 
 
-class ParamAccess(enum.Enum):
+class ParamAccess(_Kind):
     """What a kernel does with a parameter's memory."""
 
     READ = "in"
     WRITE = "out"
     READ_WRITE = "inout"
-
-    __hash__ = object.__hash__
 
 
 @attrs.frozen(cache_hash=True)
@@ -363,15 +359,13 @@ class KernelFunction:
     comments: tuple[str, ...] = ()
 
 
-class BufferRole(enum.Enum):
+class BufferRole(_Kind):
     """Who owns a buffer of a program."""
 
     INPUT = "input"
     OUTPUT = "output"
     TEMPORARY = "temporary"
     CONSTANT = "constant"
-
-    __hash__ = object.__hash__
 
 
 @attrs.frozen(cache_hash=True)

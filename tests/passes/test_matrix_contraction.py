@@ -1,0 +1,155 @@
+"""What the pass does to contractions of halves, and that it keeps their meaning, with instructions and without."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+import pytest
+
+from strategies.pipelines import fused
+from tileir.core.dtype import DType
+from tileir.core.target import Target
+from tileir.driver.compiler import Stages, compile_stages
+from tileir.passes.catalog import resolve_pipeline
+from tileir.passes.distribute import Distribute
+from tileir.passes.matrix_contraction import MatrixContraction
+from tileir.semtree.interpreter import run_program
+from tileir.semtree.ir import AsyncCopy, Barrier, DeclareArray, KernelFunction, MatrixMultiply, Region
+from tileir.semtree.memory import ALL_CHECKS
+from tileir.semtree.rewrite import statements
+from tileir.stripe.interpreter import interpret
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PLAIN = Target(index_dtype=DType.I32, local_bytes=48 * 1024, group_threads=256, alignment=64, vector_bytes=16)
+TARGET = attrs.evolve(PLAIN, async_copies=True, matrix_dtypes=(DType.F16, DType.BF16, DType.F32))
+PRODUCT = "function (A[M, K], B[K, N]) -> (R) { R[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+RIGHT_TURNED = "function (A[M, K], B[N, K]) -> (R) { R[i, j : M, N] = +(A[i, k] * B[j, k]); }"
+LEFT_TURNED = "function (A[K, M], B[K, N]) -> (R) { R[i, j : M, N] = +(A[k, i] * B[k, j]); }"
+BATCH = "function (A[Z, M, K], B[Z, K, N]) -> (R) { R[z, i, j : Z, M, N] = +(A[z, i, k] * B[z, k, j]); }"
+TAIL = """function (A[M, K], B[K, N], D[N]) -> (R) {
+    C[i, j : M, N] = +(A[i, k] * B[k, j]);
+    R = 0.5 * (C + D);
+}"""
+CONVOLUTION = """function (A[Y, X, C], B[P, Q, C, F]) -> (R) {
+    R[y, x, f : Y - P + 1, X - Q + 1, F] = +(A[y + p, x + q, c] * B[p, q, c, f]);
+}"""
+TILE = MatrixContraction(("f16", "bf16", "f32"), rows=32, columns=32)
+
+
+def stages(
+    text: str,
+    shapes: Mapping[str, tuple[int, ...]],
+    dtype: DType,
+    step: MatrixContraction = TILE,
+    target: Target = TARGET,
+) -> Stages:
+    types = {name: TensorType(dtype, shape) for name, shape in shapes.items()}
+    return compile_stages(text, types, target, passes=(*fused(target), step, Distribute(threads=128)))
+
+
+def kernel(found: Stages) -> KernelFunction:
+    (only,) = found.sem.kernels
+    return only
+
+
+def products(found: Stages) -> list[MatrixMultiply]:
+    return [s for s in statements(kernel(found).body) if isinstance(s, MatrixMultiply)]
+
+
+def arrays(shapes: Mapping[str, tuple[int, ...]], dtype: DType) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(5)
+    return {name: generator.integers(-3, 4, shape).astype(dtype.numpy) for name, shape in shapes.items()}
+
+
+def check(found: Stages, given: dict[str, np.ndarray]) -> None:
+    expected = interpret(found.stripe, given)["R"].astype(np.float64)
+    np.testing.assert_allclose(run_program(found.sem, given, ALL_CHECKS)["R"].astype(np.float64), expected, rtol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32])
+def test_tiles_are_copied_ahead_and_multiplied_by_instructions(dtype: DType) -> None:
+    shapes = {"A": (32, 64), "B": (64, 32)}
+    found = stages(PRODUCT, shapes, dtype)
+    (multiply,) = products(found)
+    assert multiply.tile[:2] == (16, 16)
+    assert kernel(found).group == (128,)
+    body = tuple(statements(kernel(found).body))
+    assert sum(isinstance(s, AsyncCopy) for s in body) >= 4
+    assert sum(isinstance(s, Barrier) for s in body) == 2
+    local = sum(s.size for s in body if isinstance(s, DeclareArray) and s.region is Region.LOCAL)
+    assert local == (32 + 32) * multiply.tile[2] * min(3, 64 // multiply.tile[2])
+    check(found, arrays(shapes, dtype))
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        (PRODUCT, {"A": (40, 48), "B": (48, 24)}),
+        (RIGHT_TURNED, {"A": (32, 32), "B": (32, 32)}),
+        (LEFT_TURNED, {"A": (32, 32), "B": (32, 32)}),
+        (BATCH, {"A": (2, 32, 16), "B": (2, 16, 32)}),
+        (TAIL, {"A": (32, 32), "B": (32, 32), "D": (32,)}),
+        (CONVOLUTION, {"A": (3, 26, 16), "B": (2, 3, 16, 32)}),
+    ],
+)
+def test_other_contractions(text: str, shapes: dict[str, tuple[int, ...]]) -> None:
+    found = stages(text, shapes, DType.F16)
+    assert len(products(found)) == 1
+    check(found, arrays(shapes, DType.F16))
+
+
+@pytest.mark.parametrize("target", [PLAIN, attrs.evolve(PLAIN, async_copies=True)])
+def test_the_schedule_means_the_same_without_instructions(target: Target) -> None:
+    shapes = {"A": (20, 32), "B": (32, 24)}
+    found = stages(PRODUCT, shapes, DType.F16, target=target)
+    assert not products(found)
+    assert kernel(found).group == (128,)
+    check(found, arrays(shapes, DType.F16))
+    given = arrays(shapes, DType.F16)
+    np.testing.assert_array_equal(interpret(found.scheduled, given)["R"], interpret(found.stripe, given)["R"])
+
+
+def test_instructions_do_not_need_asynchronous_copies() -> None:
+    shapes = {"A": (32, 64), "B": (64, 32)}
+    found = stages(PRODUCT, shapes, DType.F16, target=attrs.evolve(TARGET, async_copies=False))
+    assert len(products(found)) == 1
+    assert not any(isinstance(s, AsyncCopy) for s in statements(kernel(found).body))
+    check(found, arrays(shapes, DType.F16))
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "dtype"),
+    [
+        (PRODUCT, {"A": (32, 64), "B": (64, 32)}, DType.F64),
+        (PRODUCT, {"A": (32, 64), "B": (64, 8)}, DType.F16),
+        (PRODUCT, {"A": (32, 24), "B": (24, 32)}, DType.F16),
+        (PRODUCT, {"A": (32, 32), "B": (32, 33)}, DType.F16),
+        (PRODUCT.replace("+(", ">("), {"A": (32, 32), "B": (32, 32)}, DType.F16),
+        (PRODUCT.replace("*", "+"), {"A": (32, 32), "B": (32, 32)}, DType.F16),
+    ],
+)
+def test_what_instructions_do_not_fit_is_left_to_others(
+    text: str, shapes: dict[str, tuple[int, ...]], dtype: DType
+) -> None:
+    assert not products(stages(text, shapes, dtype))
+
+
+def test_tiles_are_smaller_where_processors_would_be_idle() -> None:
+    shapes = {"A": (512, 64), "B": (64, 512)}
+    tiles = [products(stages(PRODUCT, shapes, DType.F16, MatrixContraction(("f16",), groups=n))) for n in (1, 64, 256)]
+    assert [found[0].tile[:2] for found in tiles] == [(64, 32), (32, 32), (16, 16)]
+
+
+def test_f32_is_rounded_only_for_fast_mathematics() -> None:
+    target = attrs.evolve(
+        TARGET, matrix_dtypes=(DType.F16,), rounded_matrix_dtypes=(DType.F32,), pipeline="gpu", group_width=32
+    )
+    types = {"A": TensorType(DType.F32, (64, 64)), "B": TensorType(DType.F32, (64, 64))}
+    for given, count in ((target, 0), (target.with_rounded_matrices(), 1)):
+        found = compile_stages(PRODUCT, types, given, passes=resolve_pipeline("gpu", given))
+        assert len(products(found)) == count
