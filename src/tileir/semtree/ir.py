@@ -66,6 +66,8 @@ class Var:
 
 
 class _Kind(enum.Enum):
+    """Members hash by identity, which is fast."""
+
     __hash__ = object.__hash__
 
 
@@ -282,10 +284,7 @@ class AsyncWait:
 
 @attrs.frozen(cache_hash=True)
 class MatrixOperand:
-    """A matrix in an array: element (i, j) is at ``place ^ ((place >> shift) & mask)``.
-
-    There ``place = start.offset + i·strides[0] + j·strides[1]``; ``mask`` is 0 for none.
-    """
+    """Element (i, j) is at ``p ^ ((p >> shift) & mask)``, where ``p = start.offset + i·strides[0] + j·strides[1]``."""
 
     start: Subscript
     strides: tuple[int, int]
@@ -297,9 +296,8 @@ class MatrixOperand:
 class MatrixMultiply:
     """Add ``left @ right`` to what 32 neighbouring threads hold together; all threads of a group run it.
 
-    ``tile`` has the rows, columns and depth of the product: multiples of those of ``shape``, which one instruction
-    does. ``accumulators`` is the first of the elements that a thread holds; :mod:`tileir.semtree.matrices` tells which
-    these are, and what an instruction may round.
+    ``tile`` has the rows, columns and depth of the product, multiples of those of ``shape``, an instruction.
+    ``accumulators`` is the first element that a thread holds; :mod:`tileir.semtree.matrices` tells which these are.
     """
 
     shape: tuple[int, int, int]
@@ -310,7 +308,6 @@ class MatrixMultiply:
 
 
 Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply
-"""What few devices have, and :func:`tileir.semtree.matrices.without_instructions` spells out for all others."""
 
 Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction
 
@@ -327,8 +324,7 @@ class ParamAccess(_Kind):
 class Param:
     """An array that the caller passes: ``size`` elements of ``dtype``.
 
-    ``alignment``, in bytes, is promised by the caller, and so is ``no_alias``: that no other parameter
-    overlaps it.
+    ``alignment``, in bytes, is promised by the caller, and so is ``no_alias``: no other parameter overlaps it.
     """
 
     name: str
