@@ -21,7 +21,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     """Tune a product with some arguments; return the exit code, what was printed, and what as errors."""
     path = tmp_path / "matmul.tile"
     path.write_text(MATMUL, encoding="utf-8")
-    monkeypatch.setattr(candidates, "SPACES", {"register_tile": {"rows": (2, 3)}})
+    monkeypatch.setattr(candidates, "SPACES", {"register_tile": ({"rows": (2, 3)},)})
     for name in ("TRIAL_SECONDS", "WARM_SECONDS", "ROUND_SECONDS"):
         monkeypatch.setattr(contest, name, 0.0)
 

@@ -18,7 +18,7 @@ from tileir.passes import candidates
 MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 SHAPES = {"A": (48, 40), "B": (40, 64)}
 QUICK: Mapping[str, Any] = {"time_limit": 300.0, "top": 2}
-FEW = {"register_tile": {"rows": (2, 7), "columns": (1, 2)}}
+FEW = {"register_tile": ({"rows": (2, 7), "columns": (1, 2)},)}
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tileir.core.errors import fail
 from tileir.core.target import Target
 from tileir.core.target_file import hardware_of
 from tileir.passes.accumulate import Accumulate
-from tileir.passes.candidates import SPACES, Search, variants
+from tileir.passes.candidates import SPACES, Candidate, Search, chosen, variants
 from tileir.passes.catalog import PASSES, pipeline_for
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.prediction import predict
@@ -35,7 +35,7 @@ def matmul(size: int = 96) -> Program:
 def test_spaces_name_options_of_passes(name: str) -> None:
     (kind,) = [kind for kind in PASSES if kind.name == name]
     fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(kind)  # type: ignore[arg-type]
-    assert set(SPACES[name]) <= {field.name for field in fields}
+    assert {option for group in SPACES[name] for option in group} <= {field.name for field in fields}
     assert all(changed != kind() for changed in variants(kind()))
 
 
@@ -54,6 +54,13 @@ def test_candidates_are_different_programs_by_predicted_time(target: Target) -> 
     assert [each.seconds for each in others] == sorted(each.seconds for each in others)
     assert all(each.seconds == predict(each.program, machine).seconds for each in others)
     assert told[-1][0] == told[-1][1]
+
+
+def test_half_of_the_chosen_are_the_best_of_each_pass() -> None:
+    ranked = [Candidate((), matmul(), float(number), knob) for number, knob in enumerate("-aaaaaabbc")]
+    assert [each.seconds for each in chosen(ranked, 6)] == [0, 1, 2, 3, 4, 7, 9]
+    assert sorted(each.seconds for each in chosen(ranked, 20)) == [each.seconds for each in ranked]
+    assert chosen(ranked[:1], 3) == ranked[:1]
 
 
 def test_search_ends_when_it_is_told_to() -> None:

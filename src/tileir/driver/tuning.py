@@ -28,7 +28,7 @@ from tileir.driver.winners import (
     stored_trials,
     winner_key,
 )
-from tileir.passes.candidates import Search
+from tileir.passes.candidates import Search, chosen
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.pipeline import to_json as pipeline_json
 from tileir.passes.pipeline import to_text as pipeline_text
@@ -197,7 +197,7 @@ class _Tuner:
         found = search.run(self.request.pipeline, lambda done, total: self._tell("searching", done, total))
         for failed in search.failed:
             self.trials.append(Trial(pipeline_json(failed.passes), 0.0, None, str(failed.error)))
-        return found[: self.top + 1]
+        return chosen(found, self.top)
 
     def _time(self, contest: Contest, ranked: Sequence[Candidate], known: dict[str, Trial]) -> None:
         """Compile and time candidates, the best by the model first, until time runs out."""

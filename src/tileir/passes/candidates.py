@@ -7,6 +7,7 @@ difference to a program costs a prediction and no more.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -16,34 +17,43 @@ from tileir.core.errors import TileError
 from tileir.passes.cost.prediction import predict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Sequence
 
     from tileir.passes.base import Pass
     from tileir.passes.cost.machine import Machine
     from tileir.stripe.ir import Block, Program
 
 Values: TypeAlias = tuple[bool | int, ...]
+Space: TypeAlias = tuple[Mapping[str, Values], ...]
+"""Groups of options: those of one group are tried in all combinations, groups one at a time."""
 
-SPACES: Final[Mapping[str, Mapping[str, Values]]] = MappingProxyType(
+SPACES: Final[Mapping[str, Space]] = MappingProxyType(
     {
-        "split_reduction": {"parts": (1, 2, 4, 8, 16, 32, 64)},
-        "inline": {"max_operations": (0, 4, 16, 64)},
-        "fuse": {"siblings": (True, False)},
-        "register_tile": {"rows": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), "columns": (1, 2, 3, 4, 6, 8)},
-        "stream_reduction": {"stretch_bytes": (1024, 4096, 16384), "unroll": (2, 4, 8, 16)},
-        "vectorise_reduction": {"unroll": (1, 2, 4, 8, 16)},
-        "vectorise": {"chunk": (2048, 8192, 16384, 65536)},
-        "thread": {"groups": (8, 64, 512)},
-        "group_transpose": {"tile": (16, 32, 64)},
-        "group_elementwise": {"vectors": (1, 2, 4, 8), "threads": (64, 128, 256, 512)},
-        "group_reduction": {"vectors": (1, 2, 4, 8), "threads": (64, 128, 256, 512)},
-        "group_contraction": {
-            "rows": (0, 16, 32, 64, 128),
-            "columns": (0, 32, 64, 128),
-            "depth": (0, 8, 16, 32),
-            "threads": (64, 128, 256),
-        },
-        "distribute": {"threads": (64, 128, 256, 512)},
+        "scan": ({"stretch_bytes": (1024, 4096, 16384)}, {"parts": (1, 2, 4, 8)}),
+        "split_reduction": ({"parts": (1, 2, 4, 8, 16, 32, 64)},),
+        "inline": ({"max_operations": (0, 4, 16, 64)},),
+        "fuse": ({"siblings": (True, False)}, {"max_reductions": (1, 2)}),
+        "fusion": ({"rows": (True, False), "most_bytes": (16384, 65536, 262144, 1048576)},),
+        "separate": ({"share": (0, 25, 50, 100), "most": (1, 2, 4)},),
+        "register_tile": (
+            {"rows": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), "columns": (1, 2, 3, 4, 6, 8)},
+            {"panel_bytes": (0, 65536, 262144, 1048576), "reads": (1, 64, 512, 1 << 30)},
+            {"operations": (0, 1 << 18, 1 << 24)},
+        ),
+        "register_transpose": ({"max_tile": (4, 8, 16)}, {"rows": (16, 64, 256), "columns": (16, 64, 256)}),
+        "stream_reduction": ({"stretch_bytes": (1024, 4096, 16384), "unroll": (2, 4, 8, 16)},),
+        "vectorise_reduction": ({"unroll": (1, 2, 4, 8, 16)},),
+        "vectorise": ({"chunk": (2048, 8192, 16384, 65536)}, {"rows": (1, 2, 4, 8)}),
+        "thread": ({"groups": (8, 64, 512)},),
+        "group_transpose": ({"tile": (16, 32, 64)},),
+        "group_elementwise": ({"vectors": (1, 2, 4, 8), "threads": (64, 128, 256, 512)},),
+        "group_rows": ({"vectors": (1, 2, 4, 8), "threads": (64, 128, 256, 512, 1024)},),
+        "group_reduction": ({"vectors": (1, 2, 4, 8), "threads": (64, 128, 256, 512)},),
+        "group_contraction": (
+            {"rows": (0, 16, 32, 64, 128), "columns": (0, 32, 64, 128), "depth": (0, 8, 32)},
+            {"threads": (64, 128, 256)},
+        ),
+        "distribute": ({"threads": (64, 128, 256, 512)},),
     }
 )
 """Values to try, by pass and option."""
@@ -51,11 +61,12 @@ SPACES: Final[Mapping[str, Mapping[str, Values]]] = MappingProxyType(
 
 @attrs.frozen
 class Candidate:
-    """A pipeline, what it makes of a program, and the time that the model expects of that."""
+    """A pipeline, what it makes of a program, the time that the model expects of that, and the pass that differs."""
 
     passes: tuple[Pass, ...]
     program: Program = attrs.field(repr=False, eq=False)
     seconds: float
+    knob: str = ""
 
 
 @attrs.frozen
@@ -72,11 +83,27 @@ def variants(step: Pass) -> Iterator[Pass]:
     if space is None:
         return
     known = {field.name for field in attrs.fields(type(step))}  # type: ignore[arg-type]  # every pass is an attrs class
-    names = [name for name in space if name in known]
-    for values in itertools.product(*(space[name] for name in names)):
-        changed: Pass = attrs.evolve(step, **dict(zip(names, values, strict=True)))  # type: ignore[misc]
-        if changed != step:
-            yield changed
+    for group in space:
+        names = [name for name in group if name in known]
+        for values in itertools.product(*(group[name] for name in names)):
+            changed: Pass = attrs.evolve(step, **dict(zip(names, values, strict=True)))  # type: ignore[misc]
+            if changed != step:
+                yield changed
+
+
+def chosen(ranked: Sequence[Candidate], count: int) -> list[Candidate]:
+    """Return so many candidates, the first one and those to time beside it.
+
+    Half of them are the best by the model. The others are the best of each pass that was changed, in turn, since the
+    model may not see what an option is good for.
+    """
+    best = list(ranked[: 1 + -(-count // 2)])
+    rest: dict[str, list[Candidate]] = {}
+    for candidate in ranked[len(best) :]:
+        rest.setdefault(candidate.knob, []).append(candidate)
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*rest.values()))
+    best.extend(itertools.islice((each for each in turns if each is not None), max(0, count + 1 - len(best))))
+    return best
 
 
 @attrs.define
@@ -119,7 +146,7 @@ class Search:
                     done += 1
                     if progress is not None:
                         progress(done, total)
-                    tried = self._try((*start[:place], changed, *start[place + 1 :]))
+                    tried = self._try((*start[:place], changed, *start[place + 1 :]), step.name)
                     if tried is not None and (best is None or tried.seconds < best.seconds):
                         best = tried
         return self._ranked(first)
@@ -128,7 +155,7 @@ class Search:
         others = sorted((each for each in self.found.values() if each is not first), key=lambda each: each.seconds)
         return others if first is None else [first, *others]
 
-    def _try(self, passes: tuple[Pass, ...]) -> Candidate | None:
+    def _try(self, passes: tuple[Pass, ...], knob: str = "") -> Candidate | None:
         """Return the candidate for a pipeline, or the one before it that made the same program; None if it fails."""
         try:
             program = self._after(passes)
@@ -138,7 +165,7 @@ class Search:
         known = self.found.get(program.main)
         if known is None:
             seconds = predict(program, self.machine).seconds
-            known = self.found[program.main] = Candidate(passes, program, seconds)
+            known = self.found[program.main] = Candidate(passes, program, seconds, knob)
         return known
 
     def _after(self, passes: tuple[Pass, ...]) -> Program:
