@@ -31,6 +31,7 @@ from tileir.passes.matrix_contraction import MatrixContraction
 from tileir.passes.memory_placement import MemoryPlacement
 from tileir.passes.order_loops import OrderLoops
 from tileir.passes.pad import Pad
+from tileir.passes.partition import PartitionCompute, PartitionMemory
 from tileir.passes.reduce_constraints import ReduceConstraints
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.register_transpose import RegisterTranspose
@@ -79,6 +80,8 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     MemoryPlacement,
     OrderLoops,
     Pad,
+    PartitionCompute,
+    PartitionMemory,
     ReduceConstraints,
     RegisterTile,
     RegisterTranspose,

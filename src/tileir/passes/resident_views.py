@@ -10,8 +10,8 @@ from tileir.core.ops import Aggregation
 from tileir.passes.analysis.stored import edges, overhangs, stores_all
 from tileir.passes.places import is_at
 from tileir.passes.residency import Item, Use
-from tileir.passes.transfers import can_move, slot_shape
-from tileir.stripe.aliases import Overlap, Reach, allocations, compare
+from tileir.passes.transfers import can_move, slot_for
+from tileir.stripe.aliases import Overlap, Reach, allocations, byte_size, compare
 from tileir.stripe.ir import Block, Direction, views_read, views_written
 from tileir.stripe.verify_body import merges
 from tileir.stripe.verify_views import has_constraints
@@ -33,12 +33,14 @@ class Resident:
 
     Attributes:
         view: The refinement of the block.
+        slot: The allocation that takes its place, not placed yet.
         item: How the statements use it.
         filled: Whether slots have to hold the identity of the aggregation before a statement merges into them.
 
     """
 
     view: Refinement
+    slot: Refinement
     item: Item
     filled: bool = False
 
@@ -148,9 +150,9 @@ def _resident(aliases: Aliases, view: Refinement, inside: Sequence[bool], banks:
     if not any(use.inside for use in uses.values()) or not (merging or _is_own(aliases, view, uses)):
         return None
     spread = view.bank_dim is not None and banks > 1
-    size = _bytes(view, banks if spread else 1)
-    item = Item(view.name, size, uses, view.direction.reads, _escapes(aliases, view), merging, spread)
-    return Resident(view, item, filled)
+    slot = slot_for(view, banks if spread else 1)
+    item = Item(view.name, byte_size(slot), uses, view.direction.reads, _escapes(aliases, view), merging, spread)
+    return Resident(view, slot, item, filled)
 
 
 def _is_own(aliases: Aliases, view: Refinement, uses: dict[int, Use]) -> bool:
@@ -199,16 +201,6 @@ def _escapes(aliases: Aliases, view: Refinement) -> bool:
     if "main" in aliases.scope.block.tags and behind is not None:  # nothing runs behind it: only results are needed
         return view.direction.writes and "user" in behind.root.tags
     return view.direction.writes
-
-
-def _bytes(view: Refinement, banks: int) -> int:
-    """Return how many bytes of each of ``banks`` banks the slot of a view takes."""
-    shape = slot_shape(view)
-    elements = shape.elements
-    if view.bank_dim is not None and banks > 1:
-        along = shape.dims[view.bank_dim].size
-        elements = elements // along * -(-along // banks)
-    return elements * shape.dtype.itemsize
 
 
 def identity(view: Refinement) -> bool | int | float:

@@ -15,7 +15,7 @@ from tileir.passes.memory_slots import ALL_BANKS, Memory, Slot
 from tileir.passes.places import is_at, location
 from tileir.passes.residency import Shortage, Stay, plan
 from tileir.passes.resident_views import identity, residents
-from tileir.passes.transfers import Transfers, redirected, slot_shape
+from tileir.passes.transfers import Transfers, redirected
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import allocations, byte_size
 from tileir.stripe.ir import Block, Direction, Refinement, Special, Tags, views_read, views_written
@@ -62,7 +62,7 @@ class ScheduledBlock:
             return block
         names = NameScope.of(r.name for r in block.refinements)
         for stay in kept:
-            self._slots[id(stay)] = self._slot(views[stay.item.name].view, stay.slot, names)
+            self._slots[id(stay)] = self._slot(views[stay.item.name], stay.slot, names)
         statements = self._statements(kept, views)
         used = {name for s in statements for name in (*views_read(s), *views_written(s))}
         homes = tuple(r for r in block.refinements if r.name in used or r.name not in views)
@@ -107,22 +107,13 @@ class ScheduledBlock:
         units = allocation.location[len(self.options.mem_loc) - 1].units
         return int(units[-1].offset) if units and units[-1].is_constant else ALL_BANKS
 
-    def _slot(self, view: Refinement, slot: Slot, names: NameScope) -> Refinement:
+    def _slot(self, resident: Resident, slot: Slot, names: NameScope) -> Refinement:
         """Return the allocation of a slot."""
         *path, device = self._place
         if slot.bank != ALL_BANKS and (self.options.num_banks > 1 or not device.units):
             device = attrs.evolve(device, units=(*device.units, Affine.constant(slot.bank)))
-        shape = slot_shape(view)
-        return Refinement(
-            names.fresh(f"{view.name}_{device.name.lower()}"),
-            Direction.NONE,
-            "",
-            (Affine(),) * len(shape.dims),
-            shape,
-            location=(*path, device),
-            offset=slot.offset,
-            bank_dim=view.bank_dim if slot.bank == ALL_BANKS else None,
-        )
+        name = names.fresh(f"{resident.view.name}_{device.name.lower()}")
+        return attrs.evolve(resident.slot, name=name, location=(*path, device), offset=slot.offset)
 
     def _statements(self, stays: list[Stay], views: dict[str, Resident]) -> tuple[Statement, ...]:
         """Return the statements in their order, with transfers before and behind them."""

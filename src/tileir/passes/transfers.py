@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Location, Statement
 
 
-def slot_shape(view: Refinement) -> TensorShape:
-    """Return the shape of what a view shows in a memory of its own: without gaps."""
-    shape = view.shape
-    return shape if is_dense(shape) else TensorShape.dense(shape.dtype, shape.sizes)
+def slot_for(view: Refinement, banks: int) -> Refinement:
+    """Return an allocation for what a view shows, without gaps; in several banks along its bank axis."""
+    shape = view.shape if is_dense(view.shape) else TensorShape.dense(view.shape.dtype, view.shape.sizes)
+    access = (Affine(),) * len(shape.dims)
+    if banks == 1:
+        return Refinement(view.name, Direction.NONE, "", access, shape)
+    return Refinement(view.name, Direction.NONE, "", access, shape, bank_dim=view.bank_dim, tags=Tags.of(banks=banks))
 
 
 def can_move(block: Block, view: Refinement) -> bool:
@@ -126,7 +129,7 @@ def _element(view: Refinement, place: tuple[Affine, ...], direction: Direction) 
 def redirected(block: Block, outer: Block, slots: Mapping[str, Refinement]) -> Block:
     """Return a block in ``outer`` that finds what it views in slots instead; by the name of the view in ``outer``.
 
-    A slot has either the strides of what it holds, or other strides, of :func:`slot_shape`, if views keep their axes.
+    A slot has either the strides of what it holds, or other strides, of :func:`slot_for`, if views keep their axes.
     """
     strides = {r.name: r.shape.strides for r in outer.refinements}
     moved: dict[str, Refinement] = {}

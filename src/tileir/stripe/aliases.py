@@ -191,8 +191,13 @@ def allocations(block: Block) -> Iterator[Refinement]:
 
 
 def byte_size(refinement: Refinement) -> int:
-    """Return how many bytes an allocation takes, gaps included."""
-    return refinement.shape.span * refinement.shape.dtype.itemsize
+    """Return how many bytes an allocation takes, gaps included; of each bank where the tag ``banks`` says how many."""
+    shape, banks = refinement.shape, refinement.tags.get("banks")
+    elements = shape.span
+    if refinement.bank_dim is not None and type(banks) is int and banks > 0 and elements:
+        along = shape.dims[refinement.bank_dim].size
+        elements = elements // along * -(-along // banks)
+    return elements * shape.dtype.itemsize
 
 
 def _placed(root: Refinement, *, writes: bool) -> Iterator[PlacedReach]:
