@@ -28,10 +28,17 @@ _LOADS_BESIDE: Final = 1 / 8
 _RUN: Final = 1.5
 """What it costs to begin a run of neighbouring vectors elsewhere in memory, for each row that brings its own."""
 
+_PIECE: Final = 0.04
+"""What a further kernel for the columns that are left over costs beside its work, as a share of all."""
+
 _SETTING: Final = 3.0
 """What it costs to set and to store a sum."""
 
 _MOST_ROWS: Final = 14
+_MOST_MEETING_ROWS: Final = 8
+_PAGE: Final = 4096
+"""Rows whose distance in bytes is a multiple of this meet in one set of a first-level cache, of eight ways mostly."""
+
 _MOST_COLUMNS: Final = 8
 _MOST_COLUMNS_OF_ONE_ROW: Final = 16
 _USUAL_COLUMNS: Final = 4
@@ -198,10 +205,10 @@ class _Candidate:
 
     def _row_choices(self) -> Iterator[tuple[Rows, ...]]:
         """Yield one row, some rows of one index, and all rows of a short index with some of another."""
-        most = min(_MOST_ROWS, self.limits.registers)
         if not self.limits.rows:
             yield ()
         for index in self.rows:
+            most = min(_MOST_MEETING_ROWS if self._meet(index) else _MOST_ROWS, self.limits.registers)
             heights = [min(self.limits.rows, index.range)] if self.limits.rows else range(2, min(most, index.range) + 1)
             for height in heights:
                 yield (Rows(index, height),)
@@ -213,6 +220,12 @@ class _Candidate:
                         yield Rows(other, height), Rows(index, index.range)
         if self.limits.rows and not self.rows:
             yield ()
+
+    def _meet(self, rows: Index) -> bool:
+        """Return whether rows of an input are in one set of the first-level cache."""
+        read = (use for s in self.nest.segments if s.loops for use in s.uses)
+        strides = (use.stride(rows.name) * use.dtype.itemsize for use in read)
+        return any(stride and stride % _PAGE == 0 for stride in strides)
 
     def _fits(self, rows: Sequence[Rows], columns: int) -> bool:
         """Return whether the sums of a tile, and what a step loads, are within the registers."""
@@ -231,11 +244,13 @@ class _Candidate:
         """Return what all tiles cost together, for each point of the other indices and each step of the reduction."""
         cost = 0.0
         depth = sum(step.depth for step in self.steps)
+        pieces = tuple(self._column_pieces(columns))
         for count, heights in row_pieces(rows):
-            for repeats, width in self._column_pieces(columns):
+            for repeats, width in pieces:
                 steps = sum(step.depth * step.cost(heights, width) for step in self.steps)
                 setting = _SETTING * width * product(heights.values()) + _LATENCY
                 cost += count * repeats * (steps + setting) / depth
+        cost *= 1 + _PIECE * (len(pieces) - 1)
         points = product(r.index.range for r in rows)
         return cost / points * depth * product(i.range for i in self.nest.indices if i is not self.vector)
 
