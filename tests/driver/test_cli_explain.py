@@ -55,3 +55,11 @@ def test_types_are_asked_for(command: Command) -> None:
     code, out, err = command()
     assert (code, out) == (1, "")
     assert "TIL902" in err
+
+
+def test_other_targets_are_explained(command: Command) -> None:
+    code, out, _ = command(*TYPES, "--target", "plain", "--json")
+    (kernel,) = json.loads(out)["kernels"]
+    assert code == 0
+    assert [index["tag"] for block in kernel["blocks"] for index in block["indices"]] == ["", "", ""]
+    assert command(*TYPES, "--target", "no_such_target")[0] == 1

@@ -149,3 +149,11 @@ def test_limits_are_positive(limits: dict[str, Any]) -> None:
 def test_limits_have_defaults() -> None:
     assert tuning.TIME_LIMIT > 0
     assert tuning.TOP > 0
+
+
+def test_winners_belong_to_the_target_that_was_named(context: tileir.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    times_of(monkeypatch, "rows=7")
+    usual = tileir.compile(MATMUL, SHAPES, context=context).scheduled
+    assert tileir.tune(MATMUL, SHAPES, context=context, target="cpu:ROWS=2", time_limit=300.0, top=60).stored
+    assert tileir.compile(MATMUL, SHAPES, context=context).scheduled == usual
+    assert tileir.compile(MATMUL, SHAPES, context=context, target="cpu:ROWS=2").scheduled != usual

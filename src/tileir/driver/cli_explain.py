@@ -8,9 +8,11 @@ import click
 from rich.console import Console
 
 from tileir.driver import cli_values
+from tileir.driver.cli_targets import target_options
 from tileir.driver.explanation import explain
 from tileir.driver.explanation_text import WIDTH, as_tables
 from tileir.driver.stages import need_types
+from tileir.driver.targets import choice_of, settings_of
 
 
 @click.command("explain")
@@ -22,6 +24,7 @@ from tileir.driver.stages import need_types
 )
 @click.option("--json", "json_", is_flag=True, help="Print JSON: bytes, operations and seconds as numbers.")
 @click.option("--passes", metavar="PIPELINE", help="Stripe passes instead of the target's: text, JSON, or a name.")
+@target_options
 @click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
 def explain_(
     file: Path,
@@ -30,6 +33,8 @@ def explain_(
     measure: bool,
     json_: bool,
     passes: str | None,
+    target: str | None,
+    settings: tuple[str, ...],
     device: str | None,
 ) -> None:
     """Say what FILE costs on a device: operations, bytes, and the predicted time of each kernel.
@@ -39,7 +44,8 @@ def explain_(
     function = cli_values.read_function(file)
     types = cli_values.types(function, values)
     need_types(function, types)
-    found = explain(function, types, device=device, passes=passes, after=after, measure=measure)
+    choice = choice_of(target, settings_of(settings))
+    found = explain(function, types, device=device, target=choice, passes=passes, after=after, measure=measure)
     if json_:
         click.echo(found.to_json())
         return

@@ -14,8 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tileir.driver import cli_values, tuning
+from tileir.driver.cli_targets import target_options
 from tileir.driver.explanation_text import seconds_text
 from tileir.driver.stages import need_types
+from tileir.driver.targets import choice_of, settings_of
 from tileir.passes.pipeline import to_text as pipeline_text
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ SHOWN_FAULTS = 5
 )
 @click.option("--resume", is_flag=True, help="Go on with a search that was killed.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON, with all trials.")
+@target_options
 @click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
 def tune_(
     file: Path,
@@ -54,6 +57,8 @@ def tune_(
     top: int,
     resume: bool,
     json_: bool,
+    target: str | None,
+    settings: tuple[str, ...],
     device: str | None,
 ) -> None:
     """Find the fastest schedule of FILE for a device, and keep it: later compilations use it.
@@ -63,6 +68,7 @@ def tune_(
     function = cli_values.read_function(file)
     types = cli_values.types(function, values)
     need_types(function, types)
+    choice = choice_of(target, settings_of(settings))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("searching")
@@ -72,7 +78,7 @@ def tune_(
             bar.update(task, description=f"{at.phase}{best}", completed=at.done, total=at.total)
 
         found = tuning.tune(
-            function, types, device=device, time_limit=time_limit, top=top, resume=resume, progress=show
+            function, types, device=device, target=choice, time_limit=time_limit, top=top, resume=resume, progress=show
         )
     if json_:
         click.echo(json.dumps(_as_json(found), indent=2))

@@ -264,7 +264,7 @@ def compile_for(
 ) -> Executable:
     """Compile a function whose inputs have known types; its schedule counts on no more threads than may run.
 
-    Where nobody names passes, those that tuning found for it are taken, else those of the device's pipeline.
+    Where nobody names passes, those that tuning found for it are taken, else those of the target.
     """
     chosen = context.device(device)
     wanted = context.options if options is None else options
@@ -273,7 +273,7 @@ def compile_for(
     scheduling = None if choice is None else scheduling_target(choice, device_target, wanted.threads)
     disk = context.disk_cache
     request = Request(function, dict(types), target, passes, scheduling)
-    if passes is None and choice is None and disk is not None:
+    if passes is None and disk is not None:
         request = tuned(request, disk, context.compiler(chosen, wanted), chosen)
     compilation = compiled(request, disk)
     resources = context.resources(chosen, wanted)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.target import Target
 from tileir.core.target_file import hardware_of
 from tileir.driver.arguments import tensor_types
 from tileir.driver.compilation import Request
-from tileir.driver.compiler import function_of, passes_of
+from tileir.driver.compiler import function_of
 from tileir.driver.explanation_text import as_json, as_text
 from tileir.driver.measurement import kernel_seconds
+from tileir.driver.targets import choice_of, scheduling_target
 from tileir.driver.winners import tuned
 from tileir.passes.base import run
 from tileir.passes.cost.machine import machine_of
@@ -23,7 +25,7 @@ from tileir.typed.inference import infer
 from tileir.typed.simplifier import simplify
 
 if TYPE_CHECKING:
-    from tileir.core.target import Target
+    from tileir.driver.targets import Named
     from tileir.passes.base import Pass
     from tileir.passes.cost.prediction import KernelCost
     from tileir.runtime.context import Context
@@ -72,7 +74,7 @@ def explain(
     *,
     device: str | DeviceInfo | None = None,
     context: Context | None = None,
-    target: Target | None = None,
+    target: Named | None = None,
     passes: tuple[Pass, ...] | str | None = None,
     after: str | None = None,
     measure: bool = False,
@@ -84,7 +86,7 @@ def explain(
         arguments: What describes the inputs, as for :func:`tileir.compile`.
         device: A device or its id; by default what the context chooses.
         context: Owner of devices; by default the process-wide one.
-        target: What to model instead of the device.
+        target: What passes are computed for, and costs, instead of the device; as for :func:`tileir.compile`.
         passes: Stripe passes instead of those that tuning found or the target has; or the text, JSON or name of a
             pipeline.
         after: The pass after which the program is looked at; by default the last one. A pass that runs several times
@@ -98,9 +100,10 @@ def explain(
     function = function_of(source)
     types = tensor_types([tensor.name for tensor in function.inputs], arguments)
     owner = context or default_context()
-    chosen = owner.device(device) if target is None or measure else None
-    modelled = owner.device(device).target if target is None else target
-    request = Request(function, dict(types), modelled, passes_of(passes, modelled))
+    choice = choice_of(target)
+    chosen = None if isinstance(choice, Target) and not measure else owner.device(device)
+    modelled = choice if isinstance(choice, Target) else scheduling_target(choice, _target_of(chosen), None)
+    request = Request(function, dict(types), _target_of(chosen, modelled), passes, modelled)
     if passes is None and chosen is not None and owner.disk_cache is not None:
         request = tuned(request, owner.disk_cache, owner.compiler(chosen), chosen)
     if measure and after is not None:
@@ -116,6 +119,14 @@ def explain(
 def explain_program(program: Program, target: Target) -> Explanation:
     """Return what a Stripe program costs on a device, whatever passes it has been through."""
     return Explanation(target.name, predict(program, machine_of(hardware_of(target), target)).kernels)
+
+
+def _target_of(device: DeviceInfo | None, otherwise: Target | None = None) -> Target:
+    """Return the facts of a device, or others where there is none."""
+    if device is not None:
+        return device.target
+    assert otherwise is not None
+    return otherwise
 
 
 def _until(steps: tuple[Pass, ...], after: str | None) -> tuple[Pass, ...]:

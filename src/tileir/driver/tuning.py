@@ -19,6 +19,7 @@ from tileir.driver.arguments import tensor_types
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import function_of, passes_of
 from tileir.driver.contest import Contest, Entrant
+from tileir.driver.targets import choice_of, scheduling_target
 from tileir.driver.winners import (
     TUNING,
     WINNER,
@@ -40,6 +41,7 @@ from tileir.typed.simplifier import simplify
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tileir.driver.targets import Named
     from tileir.passes.base import Pass
     from tileir.passes.candidates import Candidate
     from tileir.runtime.context import Context
@@ -113,6 +115,7 @@ def tune(
     *,
     device: str | DeviceInfo | None = None,
     context: Context | None = None,
+    target: Named | None = None,
     time_limit: float = TIME_LIMIT,
     top: int = TOP,
     resume: bool = False,
@@ -125,6 +128,8 @@ def tune(
         arguments: What describes the inputs, as for :func:`tileir.compile`; their values are random.
         device: A device or its id; by default what the context chooses.
         context: Owner of devices and of the cache on disk; by default the process-wide one.
+        target: Whose passes to start from instead of the device's, as for :func:`tileir.compile`; the winner is used
+            where the same target is named.
         time_limit: Seconds.
         top: How many candidates to time.
         resume: Whether to take over the trials of a search that was killed.
@@ -141,7 +146,10 @@ def tune(
     types = tensor_types([tensor.name for tensor in function.inputs], arguments)
     owner = context or default_context()
     chosen = owner.device(device)
-    request = Request(function, dict(types), chosen.target, passes_of(None, chosen.target))
+    choice = choice_of(target)
+    scheduling = None if choice is None else scheduling_target(choice, chosen.target, None)
+    passes = passes_of(None, scheduling or chosen.target)
+    request = Request(function, dict(types), chosen.target, passes, scheduling)
     return _Tuner(request, owner, chosen, top, time.monotonic() + time_limit, time_limit, progress).run(resume)
 
 
@@ -191,7 +199,7 @@ class _Tuner:
 
     def _search(self) -> list[Candidate]:
         stop = time.monotonic() + SEARCH_SHARE * self.time_limit
-        target = self.device.target
+        target = self.request.scheduling or self.device.target
         program = lower(simplify(infer(self.request.function, self.request.types)))
         search = Search(program, machine_of(hardware_of(target), target), lambda: time.monotonic() > stop)
         found = search.run(self.request.pipeline, lambda done, total: self._tell("searching", done, total))

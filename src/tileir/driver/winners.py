@@ -49,7 +49,7 @@ class Trial:
 
 def winner_key(request: Request, compiler: Compiler[Any], device: DeviceInfo) -> str | None:
     """Return what names a program on a device; None where that cannot be told. Passes of ``request`` do not count."""
-    program = attrs.evolve(request, passes=None).key
+    program = (request if request.passes is None else attrs.evolve(request, passes=None)).key
     kind = type(compiler)
     theirs = source_digest(kind.__module__.partition(".")[0])
     if program is None or theirs is None:
