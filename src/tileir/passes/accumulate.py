@@ -11,7 +11,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Op
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges
-from tileir.passes.base import selected, with_kernels
+from tileir.passes.base import selected, unordered, with_kernels
 from tileir.passes.dead_code import pruned
 from tileir.passes.schedule import REGISTER
 from tileir.poly.affine import Affine
@@ -115,7 +115,7 @@ def _explicit(block: Block, may_keep: Callable[[Refinement], bool]) -> tuple[Sta
     inner = rewritten(block.statements, _explicit_inside)
     if inner is block.statements:
         return (block,)
-    return (attrs.evolve(block, statements=_without_deps(inner)),)
+    return (attrs.evolve(block, statements=unordered(inner)),)
 
 
 def _explicit_inside(statement: Statement) -> tuple[Statement, ...]:
@@ -131,11 +131,6 @@ def _explicit_inside(statement: Statement) -> tuple[Statement, ...]:
 
 def _opens_scope(refinement: Refinement) -> bool:
     return refinement.direction is Direction.OUT and refinement.aggregation not in (None, Aggregation.ASSIGN)
-
-
-def _without_deps(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    """Drop dependencies, whose numbers no longer hold."""
-    return tuple(attrs.evolve(s, deps=()) if s.deps else s for s in statements)
 
 
 @attrs.frozen
@@ -218,7 +213,7 @@ class _Split:
             indices=(*passed, *self.inner),
             constraints=constraints,
             refinements=tuple(refinements),
-            statements=_without_deps(tuple(renamed)),
+            statements=unordered(tuple(renamed)),
             comments=(),
             tags=self.block.tags.remove("kernel").add("reduction"),
             deps=(),
@@ -313,7 +308,7 @@ def _identity_first(block: Block, scoped: tuple[Refinement, ...]) -> tuple[State
     filling = pruned(_filling(block, identities), set(identities))
     merging = _merging(block, frozenset(identities))
     inner = rewritten(merging.statements, _explicit_inside)  # blocks may open scopes on allocations between them
-    return attrs.evolve(filling, comments=(), deps=()), attrs.evolve(merging, statements=_without_deps(inner))
+    return attrs.evolve(filling, comments=(), deps=()), attrs.evolve(merging, statements=unordered(inner))
 
 
 def _filling(block: Block, identities: dict[str, bool | int | float]) -> Block:
@@ -321,7 +316,7 @@ def _filling(block: Block, identities: dict[str, bool | int | float]) -> Block:
     dtypes = {r.name: r.shape.dtype for r in block.refinements}
     scalars = NameScope.of(filter(None, map(scalar_output, block.statements)))
     statements: list[Statement] = []
-    for statement in _without_deps(block.statements):
+    for statement in unordered(block.statements):
         match statement:
             case Store(into=into) if into in identities:
                 scalar = scalars.fresh("identity")
@@ -347,4 +342,4 @@ def _merging(block: Block, names: frozenset[str]) -> Block:
         else s
         for s in block.statements
     )
-    return attrs.evolve(block, refinements=refinements, statements=_without_deps(statements), deps=())
+    return attrs.evolve(block, refinements=refinements, statements=unordered(statements), deps=())

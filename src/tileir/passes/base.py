@@ -128,7 +128,9 @@ def map_blocks(program: Program, function: Callable[[Block], Block], reqs: Itera
         if selected(statement, wanted):
             return (function(statement),)
         inner = rewritten(statement.statements, apply)
-        return (statement if inner is statement.statements else attrs.evolve(statement, statements=inner, deps=()),)
+        if inner is statement.statements:
+            return (statement,)
+        return (attrs.evolve(statement, statements=unordered(inner), deps=()),)
 
     return with_kernels(program, rewritten(program.main.statements, apply))
 
@@ -148,11 +150,19 @@ def expand_kernels(
 
 
 def with_kernels(program: Program, statements: tuple[Statement, ...]) -> Program:
-    """Return the program with other statements in ``main``; itself when they are the ones that it has."""
+    """Return the program with other statements in ``main``; itself when they are the ones that it has.
+
+    None of them has dependencies: those that are left would no longer tell the whole order.
+    """
     main = program.main
     if statements is main.statements:
         return program
-    return with_main(program, attrs.evolve(main, statements=statements))
+    return with_main(program, attrs.evolve(main, statements=unordered(statements)))
+
+
+def unordered(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Return the statements without dependencies: the block runs them in order."""
+    return rewritten(statements, lambda s: (attrs.evolve(s, deps=()) if s.deps else s,))
 
 
 def with_main(program: Program, main: Block) -> Program:

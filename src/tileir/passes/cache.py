@@ -14,7 +14,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.places import Level
-from tileir.passes.base import is_location, selected, with_kernels
+from tileir.passes.base import is_location, selected, unordered, with_kernels
 from tileir.passes.cache_blocks import Copies, packed_shape, refitted
 from tileir.passes.cache_rules import may_cache
 from tileir.stripe.ir import Block, Direction
@@ -79,7 +79,8 @@ class Cache:
             block = self._cached(level)
         else:
             inner = rewritten(statement.statements, lambda s: (self._descend(s, level),))
-            block = statement if inner is statement.statements else attrs.evolve(statement, statements=inner, deps=())
+            changed = inner is not statement.statements
+            block = attrs.evolve(statement, statements=unordered(inner), deps=()) if changed else statement
         if not level.passed:
             return block
         return attrs.evolve(block, indices=(*block.indices, *level.passed))

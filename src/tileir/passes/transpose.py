@@ -14,7 +14,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
-from tileir.passes.base import at_least, selected, with_main
+from tileir.passes.base import at_least, selected, unordered, with_main
 from tileir.passes.cache_blocks import refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, Index, Load, Refinement, Store, Tags, TensorShape
@@ -225,7 +225,8 @@ class _Copier:
             return self.program
         main = self.program.main
         program = with_main(
-            self.program, attrs.evolve(main, refinements=(*main.refinements, *self._added), statements=statements)
+            self.program,
+            attrs.evolve(main, refinements=(*main.refinements, *self._added), statements=unordered(statements)),
         )
         own = tuple(
             attrs.evolve(r, direction=Direction.NONE, source="", constant=False, tags=Tags.of("tmp"))

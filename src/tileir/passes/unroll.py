@@ -9,7 +9,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
 from tileir.passes import schedule as sch
-from tileir.passes.base import at_least, map_blocks
+from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.passes.reindex import moved, reindexed, renamed
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, scalar_output
@@ -52,7 +52,7 @@ class Unroll:
     def _below(self, block: Block) -> Block:
         inner = rewritten(block.statements, lambda s: (self._below(s) if isinstance(s, Block) else s,))
         if inner is not block.statements:
-            block = attrs.evolve(block, statements=inner, deps=())
+            block = attrs.evolve(block, statements=unordered(inner), deps=())
         copies = 1
         for index in reversed(block.indices):
             if copies * index.range > self.most or not self._wanted(block, index):

@@ -10,7 +10,7 @@ from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
 from tileir.passes import schedule as sch
 from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.base import at_least, map_blocks
+from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.passes.reindex import reindexed
 from tileir.stripe.ir import Block, Convert, Direction, Intrinsic, Load, LoadIndex, Special, Store
 
@@ -45,7 +45,7 @@ class VectoriseInner:
     def _below(self, block: Block) -> Block:
         if block.blocks:
             inner = rewritten(block.statements, lambda s: (self._below(s) if isinstance(s, Block) else s,))
-            return block if inner is block.statements else attrs.evolve(block, statements=inner, deps=())
+            return block if inner is block.statements else attrs.evolve(block, statements=unordered(inner), deps=())
         if "kernel" in block.tags or any("vector" in index.tags for index in block.indices):
             return block
         index = max(block.indices, key=lambda index: self._lanes(block, index), default=None)
