@@ -73,9 +73,9 @@ def test_other_kernels_are_left_alone(name: str) -> None:
     assert indices(run((VectoriseReduction(vector_bytes=16),), accumulated), "vector") == []
 
 
-@given(rows=st.integers(1, 3), columns=st.integers(1, 150), unroll=st.integers(1, 4))
-@examples(40)
-def test_rows_of_any_length_keep_their_meaning(rows: int, columns: int, unroll: int) -> None:
+@given(rows=st.integers(1, 9), columns=st.integers(1, 150), unroll=st.integers(1, 4), beside=st.integers(1, 4))
+@examples(60)
+def test_rows_of_any_length_keep_their_meaning(rows: int, columns: int, unroll: int, beside: int) -> None:
     """Loops that add up, store elements, or both, with all kinds of ends."""
     text = """function (X[M, N]) -> (O, S) {
         P[m, 0 : M, 1] = >(X[m, n]); E = (X - P) * X; S[m, 0 : M, 1] = +(E[m, n]); O = E - S;
@@ -83,5 +83,5 @@ def test_rows_of_any_length_keep_their_meaning(rows: int, columns: int, unroll: 
     typed = infer(parse(text), {"X": TensorType(DType.I32, (rows, columns))})
     before = lower(typed)
     joined = (Accumulate(), Fuse(), Fusion(rows=True, least_row=1), Fuse(parent_reqs=("fused",)), Shadow())
-    vector = VectoriseReduction(vector_bytes=32, unroll=unroll)
+    vector = VectoriseReduction(vector_bytes=32, unroll=unroll, rows=beside)
     assert_same_meaning(before, run((*joined, Localise(), Scalarise(), vector), before))

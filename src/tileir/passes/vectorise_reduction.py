@@ -12,6 +12,7 @@ from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.merge import reduction_nest
 from tileir.passes.nest import Nest, Node, Segment, Use, emit, leaf
+from tileir.passes.stagger import staggered
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
@@ -29,12 +30,14 @@ class VectoriseReduction:
         vector_bytes: Width of a vector register.
         max_lanes: Most lanes of a vector; 0 for as many as fit.
         unroll: How many accumulator vectors a reduction keeps.
+        rows: How many rows run side by side, each a loop behind the one before, in kernels with several loops.
     """
 
     name: ClassVar[str] = "vectorise_reduction"
     vector_bytes: int = attrs.field(default=32, validator=at_least(1))
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
     unroll: int = attrs.field(default=4, validator=at_least(1))
+    rows: int = attrs.field(default=1, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such reductions vectorised."""
@@ -44,6 +47,7 @@ class VectoriseReduction:
         nest = reduction_nest(kernel)
         if nest is None:
             return (kernel,)
+        nest = staggered(nest, self.rows)
         chosen = {n: i for n, s in enumerate(nest.segments) if (i := self._index(nest, s)) is not None}
         if not chosen:
             return (kernel,)
