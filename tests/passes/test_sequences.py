@@ -27,6 +27,10 @@ OPTIONS: Final = (
     "canonicalise{merge=false}",
     "fuse{siblings=false}",
     "fuse{max_reductions=3}",
+    "fuse{parent_reqs=fused,siblings=false}",
+    "fusion{rows=true,least_row=2}",
+    "fusion{siblings=false,a_inner_set=a,inner_remove_set=eltwise}",
+    "group_rows{threads=4,vector_bytes=8,width=2,register_bytes=16}",
     "pad{multiple=4,threshold=2,finite=true}",
     "register_tile{vector_bytes=16,rows=2,columns=1,threads=2}",
     "register_transpose{vector_bytes=16,max_tile=2,rows=4,columns=4}",
@@ -43,6 +47,7 @@ OPTIONS: Final = (
     "vectorise{vector_bytes=16}",
     "vectorise_inner{vector_bytes=16}",
     "vectorise_reduction{vector_bytes=16}",
+    "vectorise_reduction{vector_bytes=8,unroll=2,rows=2}",
 )
 """Passes that have something to do in small programs, unlike some of the defaults."""
 
