@@ -8,17 +8,12 @@ import attrs
 
 from tileir.core.errors import fail
 from tileir.core.target import Target
-from tileir.core.target_file import hardware_of
 from tileir.driver.arguments import tensor_types
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import function_of
-from tileir.driver.explanation_text import as_json, as_text
-from tileir.driver.measurement import kernel_seconds
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.driver.winners import tuned
 from tileir.passes.base import run
-from tileir.passes.cost.machine import machine_of
-from tileir.passes.cost.prediction import predict
 from tileir.runtime.context import default_context
 from tileir.stripe.lowering import lower
 from tileir.typed.inference import infer
@@ -61,10 +56,14 @@ class Explanation:
 
     def __str__(self) -> str:
         """Return tables: the blocks of each kernel, its memories, and the sum of all."""
+        from tileir.driver.explanation_text import as_text
+
         return as_text(self.target, self.kernels, self.measured)
 
     def to_json(self) -> str:
         """Return everything as JSON: bytes, operations and seconds as numbers."""
+        from tileir.driver.explanation_text import as_json
+
         return as_json(self.target, self.kernels, self.measured)
 
 
@@ -109,15 +108,20 @@ def explain(
     if measure and after is not None:
         raise fail("TIL902", "only finished kernels can be measured: leave `after` or `measure` out")
     program = run(_until(request.pipeline, after), lower(simplify(infer(function, types))))
-    costs = predict(program, machine_of(hardware_of(modelled), modelled))
-    measured: tuple[float, ...] = ()
-    if chosen is not None and measure:
-        measured = kernel_seconds(request, owner, chosen)
-    return Explanation(modelled.name, costs.kernels, measured)
+    found = explain_program(program, modelled)
+    if chosen is None or not measure:
+        return found
+    from tileir.driver.measurement import kernel_seconds
+
+    return attrs.evolve(found, measured=kernel_seconds(request, owner, chosen))
 
 
 def explain_program(program: Program, target: Target) -> Explanation:
     """Return what a Stripe program costs on a device, whatever passes it has been through."""
+    from tileir.core.target_file import hardware_of  # importing tileir must stay cheap
+    from tileir.passes.cost.machine import machine_of
+    from tileir.passes.cost.prediction import predict
+
     return Explanation(target.name, predict(program, machine_of(hardware_of(target), target)).kernels)
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tileir.core.errors import TileError
-from tileir.passes.pipeline import to_json as pipeline_json
 from tileir.runtime.disk_cache import digest_of
 from tileir.runtime.source_digest import source_digest
 
@@ -60,13 +59,11 @@ def winner_key(request: Request, compiler: Compiler[Any], device: DeviceInfo) ->
 
 def stored_winner(disk: DiskCache, key: str) -> tuple[Pass, ...] | None:
     """Return the pipeline that won; None where nothing was tuned, or it is no pipeline any more."""
-    from tileir.passes.catalog import load_pipeline  # it loads all passes, a third of the import
-
-    if not disk.holds(WINNER, key):
-        return None
-    parts = disk.get(WINNER, key)
+    parts = disk.get(WINNER, key) if disk.holds(WINNER, key) else None
     if parts is None:
         return None
+    from tileir.passes.catalog import load_pipeline  # it loads all passes, and most programs have no winner
+
     try:
         return load_pipeline(parts["passes"].decode())
     except (TileError, KeyError, UnicodeDecodeError) as error:
@@ -83,6 +80,8 @@ def tuned(request: Request, disk: DiskCache, compiler: Compiler[Any], device: De
 
 def store_winner(disk: DiskCache, key: str, passes: Iterable[Pass], device: str, note: str) -> bool:
     """Keep a pipeline as the winner, and return whether that was possible; ``note`` says for people what was won."""
+    from tileir.passes.pipeline import to_json as pipeline_json
+
     return disk.put(WINNER, key, {"passes": pipeline_json(passes).encode()}, {"device": device, "note": note})
 
 
