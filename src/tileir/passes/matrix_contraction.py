@@ -96,7 +96,7 @@ class MatrixContraction:
         """Return the plan with the largest tile of which there are enough, else with the smallest one."""
         outputs = product(i.range for i in nest.indices) // (plan.left.index.range * plan.right.index.range)
         found = None
-        for rows, columns, tall, wide in _TILES:
+        for rows, columns, tall, wide in _TILES[plan.left.use.dtype.itemsize]:
             if self.rows not in (0, rows) or self.columns not in (0, columns):
                 continue
             if rows >= 2 * max(plan.left.index.range, _LEAST) or columns >= 2 * max(plan.right.index.range, _LEAST):
@@ -111,18 +111,22 @@ class MatrixContraction:
 
     def _deep(self, plan: Plan) -> Plan | None:
         """Return the plan with the deepest steps of which enough fit local memory; None where none do."""
-        depth = _DEPTH_BYTES // plan.left.use.dtype.itemsize
-        while plan.loop.range % depth:
-            depth //= 2
-        stages = min(self.stages, plan.loop.range // depth)
-        plan = attrs.evolve(plan, depth=depth)
-        while stages > 1 and stages * plan.stage_bytes > self.local_bytes:
-            stages -= 1
-        return attrs.evolve(plan, stages=stages) if plan.stage_bytes * stages <= self.local_bytes else None
+        found = None
+        for size in _DEPTH_BYTES:
+            depth = size // plan.left.use.dtype.itemsize
+            while plan.loop.range % depth:
+                depth //= 2
+            plan = attrs.evolve(plan, depth=depth, stages=min(self.stages, plan.loop.range // depth))
+            while plan.stages > 1 and plan.stages * plan.stage_bytes > self.local_bytes:
+                plan = attrs.evolve(plan, stages=plan.stages - 1)
+            if plan.stages * plan.stage_bytes <= self.local_bytes:
+                found = plan
+            if found is plan and plan.stages == self.stages:
+                break
+        return found
 
 
-_TILES: Final = (
-    (128, 128, 64, 32),
+_SMALL: Final = (
     (64, 128, 32, 32),
     (128, 64, 32, 32),
     (64, 64, 32, 32),
@@ -131,7 +135,8 @@ _TILES: Final = (
     (32, 32, 16, 16),
     (16, 32, 16, 16),
 )
-"""Rows and columns of a group, then those of 32 threads."""
+_TILES: Final = {2: ((128, 128, 64, 64), *_SMALL), 4: ((128, 128, 64, 32), *_SMALL)}
+"""Rows and columns of a group, then those of 32 threads, by the bytes of an element."""
 
 _LEAST: Final = 16
 """Fewer rows or columns than so many leave most of an instruction unused."""
@@ -139,8 +144,8 @@ _LEAST: Final = 16
 _WORD: Final = 4
 """The least bytes of an asynchronous copy."""
 
-_DEPTH_BYTES: Final = 64
-"""Bytes of a row that is staged at a time: with three stages, tiles of 128 rows and columns fill 48 KiB."""
+_DEPTH_BYTES: Final = (128, 64)
+"""Bytes of a row that are staged at a time: the deepest that leaves room for all stages, else the last."""
 
 
 def multiplies(nest: Nest, segment: Segment) -> bool:

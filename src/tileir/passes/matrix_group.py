@@ -25,6 +25,8 @@ _HALVES: Final = 2
 _PAIR: Final = 2
 _LANE_ROWS: Final = 8
 _LANE_COLUMNS: Final = 4
+_SWATH: Final = 8
+"""So many rows of groups run side by side, column by column: what they read stays in the cache that all share."""
 _LINE: Final = 128
 """Bytes of all banks of local memory."""
 _PIECE: Final = 16
@@ -107,6 +109,12 @@ class _Builder:
             group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add("grid"))
             grid.append(group)
             starts[index.name] = sch.part(group, extent)
+        down = next(g for g in grid if g.name == row)
+        high = next(n for n in range(min(_SWATH, down.range), 0, -1) if down.range % n == 0)
+        inner = sch.index(names.fresh(f"{row}_swath"), high, sch.GRID)
+        outer = attrs.evolve(down, range=down.range // high)
+        starts[row] = sch.part(outer, high * plan.rows) + sch.part(inner, plan.rows)
+        grid = [*(outer if g is down else g for g in grid), inner]
         thread = sch.THREAD
         team = (
             sch.index(names.fresh(f"{row}_team"), plan.rows // plan.tall, thread),

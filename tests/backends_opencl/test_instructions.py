@@ -1,0 +1,78 @@
+"""The PTX that products of matrices and asynchronous copies become, and how devices without it compute the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+import pytest
+
+from strategies.opencl_source import FEATURES, POCL, run
+from strategies.pipelines import fused
+from tileir.core.dtype import DType
+from tileir.core.target import Target
+from tileir.driver.compiler import compile_stages
+from tileir.passes.distribute import Distribute
+from tileir.passes.matrix_contraction import MatrixContraction
+from tileir.semtree import interpreter
+from tileir.semtree.ir import KernelFunction
+from tileir.semtree.parser import parse_kernel
+from tileir.testing.semtree_kernels import GROUPS
+from tileir.typed.ir import TensorType
+from tileir_opencl.emitter import emit
+from tileir_opencl.features import Features
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PTX = Features(ptx=True)
+TARGET = Target(
+    index_dtype=DType.I32,
+    local_bytes=48 * 1024,
+    group_threads=256,
+    vector_bytes=16,
+    alignment=128,
+    async_copies=True,
+    matrix_dtypes=(DType.F16, DType.F32),
+)
+PRODUCT = "function (A[M, K], B[K, N]) -> (O) { O[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+
+
+def matmul(dtype: DType, size: int) -> KernelFunction:
+    types = {"A": TensorType(dtype, (size, size)), "B": TensorType(dtype, (size, size))}
+    step = MatrixContraction((dtype.value,), rows=64, columns=64)
+    (found,) = compile_stages(PRODUCT, types, TARGET, passes=(*fused(TARGET), step, Distribute())).sem.kernels
+    return found
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.F32])
+def test_text_of_a_matrix_product(dtype: DType, golden: Callable[[str], None]) -> None:
+    golden(emit([matmul(dtype, 128)], PTX))
+
+
+def test_copies_that_may_not_be_aligned_are_ordinary_ones() -> None:
+    text = """
+kernel k(out f32 O[4] align(4) noalias, in f32 A[8] align(4) noalias) grid(1) group(1) index(i32) {
+  local f32 t[4] align(16);
+  async t[0 : 4] = A[1 : 4];
+  async_commit();
+  async_wait(0);
+  O[0 : 4] = t[0 : 4];
+}"""
+    written = emit([parse_kernel(text)], PTX)
+    assert "cp.async.cg" not in written
+    assert "vload4(0, A + 1)" in written
+
+
+@pytest.mark.parametrize("name", [name for name in GROUPS if "product" in name or "copies" in name])
+def test_devices_without_ptx_compute_the_same(name: str) -> None:
+    kernel = parse_kernel(GROUPS[name].replace("$index", "i32"))
+    generator = np.random.default_rng(3)
+    arrays = [generator.integers(-3, 4, param.size).astype(param.dtype.numpy) for param in kernel.params]
+    expected = [array.copy() for array in arrays]
+    interpreter.run(kernel, expected)
+    features = attrs.evolve(FEATURES[POCL], ptx=False)
+    assert "asm" not in emit([kernel], features)
+    run([kernel], [arrays], features=features)
+    np.testing.assert_array_equal(arrays[0], expected[0])
