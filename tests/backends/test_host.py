@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tileir.core.dtype import DType
+from tileir.core.target_file import hardware_of
 from tileir_llvm import host
 
 if TYPE_CHECKING:
@@ -41,21 +42,19 @@ def test_vectors_are_as_wide_as_registers(
     assert host.device().target.vector_bytes == width
 
 
-def test_cache_sizes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number, (level, kind, size) in enumerate([(1, "Data", "48K"), (1, "Instruction", "32K"), (2, "Unified", "2M")]):
-        folder = tmp_path / f"index{number}"
-        folder.mkdir()
-        for name, text in (("level", str(level)), ("type", kind), ("size", size)):
-            (folder / name).write_text(f"{text}\n")
-    monkeypatch.setattr(host, "_CACHES", tmp_path)
-    assert host.cache_sizes() == (48 * 1024, 2 * 1024**2)
-    (tmp_path / "index2" / "size").write_text("large\n")
-    assert host.cache_sizes() == ()
-    (tmp_path / "index2" / "size").unlink()
-    assert host.cache_sizes() == ()
-    monkeypatch.setattr(host, "_CACHES", tmp_path / "nowhere")
-    assert host.cache_sizes() == ()
-    assert host.device().target.cache_bytes
+def test_without_caches_ordinary_ones_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "caches", lambda: ())
+    target = host.device().target
+    assert target.cache_bytes
+    assert target.hardware is None
+
+
+def test_the_model_agrees_with_the_facts() -> None:
+    target = host.device().target
+    model = hardware_of(target)
+    assert model.execution("CORE").count == target.threads
+    sizes = [memory.size_bytes for memory in reversed(model.levels()) if memory.is_cache]
+    assert tuple(sizes) == target.cache_bytes
 
 
 def test_without_affinity_all_processors_count(monkeypatch: pytest.MonkeyPatch) -> None:

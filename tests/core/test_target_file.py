@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from strategies.hardware import ACCELERATOR
+from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.generic_hardware import generic_hardware
 from tileir.core.hardware_json import to_value
@@ -179,6 +180,31 @@ def test_a_file_without_passes_has_none() -> None:
     text = json.dumps({"name": "bare", "hardware": to_value(ACCELERATOR)})
     assert passes_value(load(text), Target()) == []
     assert hardware_of(Target(pipeline=text)) == ACCELERATOR
+
+
+def test_settings_of_kernels_are_known_too() -> None:
+    text = json.dumps({"name": "it", "passes": ["G"]}).replace('"G"', "{{ GOAL_GROUPS }}, {{ MAX_MEM }}")
+    target = Target(threads=6, local_bytes=99, pipeline=text)
+    assert passes_value(load(text), target) == [24, 99]
+
+
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    [
+        # data sheets: 10^12 operations a second, those on matrices too, and 10^9 bytes a second
+        ("nvidia-hopper", {"f32": (62, 495), "f64": (31, 62), "f16": (124, 989), "i8": (15, 1979), "memory": 4800}),
+        ("amd-cdna3", {"f32": (163, 163), "f64": (82, 163), "f16": (163, 1307), "i8": (82, 2615), "memory": 5300}),
+    ],
+)
+def test_models_agree_with_data_sheets(name: str, rates: dict[str, tuple[int, int] | int]) -> None:
+    model = hardware_of(Target(pipeline=name))
+    for dtype, expected in rates.items():
+        if isinstance(expected, tuple):
+            found = [model.peak(DType(dtype), matrix=matrix) / 1e12 for matrix in (False, True)]
+            assert found == [pytest.approx(value, rel=0.04) for value in expected], dtype
+    unit = model.execution_units[0].name
+    assert model.bandwidth("DRAM", unit) / 1e9 == pytest.approx(rates["memory"])
+    assert [memory.name for memory in model.levels(unit)][-1] == "REGISTER"
 
 
 @pytest.mark.parametrize("name", names_of_targets())

@@ -15,12 +15,11 @@ import llvmlite.binding as llvm
 from tileir.core.target import Target
 from tileir.runtime.interface import DeviceInfo
 from tileir_llvm.floats import NATIVE
+from tileir_llvm.host_model import caches, host_model
 
 DEVICE_ID: Final = "llvm.0"
 
-_CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
-_UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 @cache
@@ -30,16 +29,19 @@ def device() -> DeviceInfo:
     features = enabled_features()
     wide = "avx512f" in features
     registers = 32 if wide or platform.machine().lower() in ("aarch64", "arm64") else 16
+    width = 64 if wide else 32 if "avx2" in features else 16
+    threads, memory, found = usable_threads(), memory_bytes(), caches()
     target = Target(
         name=f"llvm-{name}",
-        vector_bytes=64 if wide else 32 if "avx2" in features else 16,
+        vector_bytes=width,
         vector_registers=registers,
-        threads=usable_threads(),
+        threads=threads,
         shuffles=True,
-        cache_bytes=cache_sizes() or Target().cache_bytes,
+        cache_bytes=tuple(cache.size_bytes for cache in found) or Target().cache_bytes,
+        hardware=host_model(f"llvm-{name}", name, threads, width, registers, memory, found) if found else None,
         native=tuple(sorted(op.value for op in NATIVE)),
     )
-    return DeviceInfo(DEVICE_ID, processor_name() or name, "llvm", memory_bytes(), features, target)
+    return DeviceInfo(DEVICE_ID, processor_name() or name, "llvm", memory, features, target)
 
 
 @cache
@@ -62,27 +64,6 @@ def processor_quota() -> float | None:
         return int(quota) / int(period)
     except (OSError, ValueError, ZeroDivisionError):
         return None
-
-
-def cache_sizes() -> tuple[int, ...]:
-    """Return the sizes in bytes of the data caches, innermost first; empty where the system does not tell."""
-    sizes: dict[int, int] = {}
-    try:
-        for folder in sorted(_CACHES.glob("index*")):
-            if (folder / "type").read_text(encoding="utf-8").strip() in ("Data", "Unified"):
-                sizes[int((folder / "level").read_text(encoding="utf-8"))] = _bytes(
-                    (folder / "size").read_text(encoding="utf-8")
-                )
-    except (OSError, ValueError):
-        return ()
-    return tuple(sizes[level] for level in sorted(sizes))
-
-
-def _bytes(text: str) -> int:
-    found = re.fullmatch(r"(\d+)([KMG]?)\s*", text)
-    if found is None:
-        raise ValueError(text)
-    return int(found[1]) * _UNITS[found[2]]
 
 
 def processor_name() -> str:

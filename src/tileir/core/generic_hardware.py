@@ -16,6 +16,8 @@ from tileir.core.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit
 from tileir.core.hardware_verifier import verify
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tileir.core.target import Target
 
 _CPU_MHZ: Final = 3000
@@ -46,38 +48,73 @@ def generic_hardware(target: Target) -> HardwareModel:
     return verify(_group_device(target) if target.group_width > 1 else _processor(target))
 
 
+def processor(
+    name: str,
+    cores: int,
+    caches: Sequence[MemoryUnit],
+    *,
+    vector_bytes: int,
+    registers: int,
+    multiply_bytes: int,
+    clock_mhz: float = _CPU_MHZ,
+    memory_kib: float = _MEMORY_KIB,
+) -> HardwareModel:
+    """Return the model of a processor whose cores have vector registers and caches.
+
+    Args:
+        name: What to call it.
+        cores: How many threads run at a time.
+        caches: Its caches, innermost first.
+        vector_bytes: Width of a vector register.
+        registers: Vector registers of a core.
+        multiply_bytes: Bytes of operands that a core multiplies and adds in a cycle.
+        clock_mhz: Millions of cycles in a second.
+        memory_kib: Size of the memory.
+    """
+    inner = MemoryUnit("REGISTER", cores, max(1, registers * vector_bytes) / 1024, 0, "CORE")
+    memories = [inner]
+    buses = _operands("CORE", vector_bytes, cores)
+    widths = (2 * vector_bytes, _LINE)  # bytes in a cycle: two loads from the first level, a line from the second
+    for level, cache in enumerate(caches):
+        width, count = widths[level] if level < len(widths) else _LINE // 2, max(inner.count, cache.count)
+        buses += _both_ways(cache.name, inner.name, width, count)
+        inner = cache
+        memories.append(cache)
+    channels = _LINE // 8 * (2 + cores // 4)  # they grow with the number of cores
+    return HardwareModel(
+        name,
+        clock_mhz,
+        (MemoryUnit("DRAM", 1, memory_kib), *reversed(memories)),
+        (ExecutionUnit("CORE", cores, _core_rates(multiply_bytes)),),
+        (),
+        (*_both_ways("DRAM", inner.name, channels, 1), *buses),
+        _CPU_LAUNCH_US,
+    )
+
+
+def _core_rates(multiply_bytes: int) -> tuple[tuple[DType | None, float], ...]:
+    """Return the operations of a core in a cycle: floats are multiplied and added at once, f16 and bf16 as f32."""
+    rates: list[tuple[DType | None, float]] = []
+    for dtype in DType:
+        lanes = max(1, multiply_bytes // max(dtype.itemsize, 4 if dtype.is_float else 1))
+        rates.append((dtype, 2 * lanes if dtype in (DType.F32, DType.F64) else lanes))
+    return tuple(rates)
+
+
 def _processor(target: Target) -> HardwareModel:
     cores = max(1, target.threads)
-    registers = max(1, target.vector_registers * target.vector_bytes) / 1024
-    caches, buses = [], []
-    inner = "REGISTER"
-    widths = (2 * target.vector_bytes, _LINE)  # bytes in a cycle: two loads from the first level, a line from the next
-    for level, size in enumerate(target.cache_bytes, 1):
-        private = level <= len(widths) or level < len(target.cache_bytes)
-        name, count = f"L{level}", cores if private else 1
-        caches.append(MemoryUnit(name, count, size / 1024, _LINE, "CORE" if private else ""))
-        width = widths[level - 1] if level <= len(widths) else _LINE // 2
-        buses += [Bus((name,), (inner,), width, cores), Bus((inner,), (name,), max(1, width // 2), cores)]
-        inner = name
-    memory = _LINE // 8 * (2 + cores // 4)  # channels grow with the number of cores
-    buses += [Bus(("DRAM",), (inner,), memory), Bus((inner,), ("DRAM",), max(1, memory // 2))]
-    buses += _operands("CORE", target.vector_bytes, cores)
-    pipe = min(target.vector_bytes, _PIPE_BYTES)
-    rates = tuple((dtype, 2 * _PIPES * max(1, pipe // dtype.itemsize)) for dtype in (DType.F32, DType.F64))
-    half = tuple((dtype, _PIPES * max(1, pipe // 4)) for dtype in (DType.F16, DType.BF16))  # computed in f32
-    whole = tuple((dtype, _PIPES * max(1, pipe // dtype.itemsize)) for dtype in DType if not dtype.is_float)
-    return HardwareModel(
+    private = max(2, len(target.cache_bytes) - 1)
+    caches = [
+        MemoryUnit(f"L{n}", cores if n <= private else 1, size / 1024, _LINE, "CORE" if n <= private else "")
+        for n, size in enumerate(target.cache_bytes, 1)
+    ]
+    return processor(
         target.name,
-        _CPU_MHZ,
-        (
-            MemoryUnit("DRAM", 1, _MEMORY_KIB),
-            *reversed(caches),
-            MemoryUnit("REGISTER", cores, registers, 0, "CORE"),
-        ),
-        (ExecutionUnit("CORE", cores, (*rates, *half, *whole)),),
-        (),
-        tuple(buses),
-        _CPU_LAUNCH_US,
+        cores,
+        caches,
+        vector_bytes=target.vector_bytes,
+        registers=target.vector_registers,
+        multiply_bytes=_PIPES * min(target.vector_bytes, _PIPE_BYTES),
     )
 
 
@@ -93,8 +130,7 @@ def _group_device(target: Target) -> HardwareModel:
     for level, size in enumerate(target.cache_bytes, 2):
         name = f"L{level}"
         memories.append(MemoryUnit(name, 1, size / 1024, _GPU_LINE))
-        ends = ((inner,), (name,))
-        buses += [Bus(ends[1], ends[0], _LINE, count), Bus(*ends, _LINE // 2, count)]
+        buses += _both_ways(name, inner, _LINE, count)
         inner = name
     memories.append(MemoryUnit("DRAM", 1, _MEMORY_KIB))
     width = 8 * count  # about one such device's share for each multiprocessor
@@ -120,3 +156,8 @@ def _group_device(target: Target) -> HardwareModel:
 def _operands(unit: str, width: int, count: int) -> list[Bus]:
     """Return the buses of a fused multiply-add in each cycle: three operands in, one result out."""
     return [Bus(("REGISTER",), (unit,), 3 * width, count), Bus((unit,), ("REGISTER",), width, count)]
+
+
+def _both_ways(outer: str, inner: str, width: int, count: int) -> list[Bus]:
+    """Return buses between two levels of memory; half as much goes outwards."""
+    return [Bus((outer,), (inner,), width, count), Bus((inner,), (outer,), max(1, width // 2), count)]

@@ -5,8 +5,8 @@
 pipeline (:mod:`tileir.passes.pipeline`), whose entries may be ``{"include": target}`` for the passes of another target.
 
 Both sections are templates (:mod:`tileir.core.template`). They may use the parameters, the facts of the device
-(:func:`facts`), and ``passes`` the quantities of the hardware model too (:func:`quantities`). A section is filled in
-when it is needed, so that a program that a cache has needs neither.
+(:func:`facts`), and ``passes`` the quantities of the hardware model too (:func:`quantities`, :func:`settings`). A
+section is filled in when it is needed, so that a program that a cache has needs neither.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import attrs
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.generic_hardware import generic_hardware
 from tileir.core.hardware_json import from_value
+from tileir.core.kernel_settings import kernel_settings
 from tileir.core.names import nearest
 from tileir.core.plain_json import Reader
 from tileir.core.sections import Section, sections_of
@@ -185,7 +186,8 @@ def passes_value(file: TargetFile, target: Target) -> object:
     own = file.values(dict(target.parameters)) if file == file_of(target.pipeline) else file.values({})
     names = {**facts(target), **own}
     if not file.passes.names() <= names.keys():
-        names = {**quantities(hardware_of(target)), **names}
+        model = hardware_of(target)
+        names = {**quantities(model), **settings(model, target), **names}
     return file.passes.read(names)
 
 
@@ -219,6 +221,11 @@ def quantities(model: HardwareModel) -> dict[str, Value]:
     values |= {f"{memory.name}_LINE_BYTES": memory.line_bytes for memory in model.memory_units}
     values |= {f"{unit.name}_PIPELINE_DEPTH": unit.pipeline_depth for unit in model.execution_units}
     return values
+
+
+def settings(model: HardwareModel, target: Target) -> dict[str, Value]:
+    """Return :func:`~tileir.core.kernel_settings.kernel_settings` by names such as ``GOAL_GROUPS``."""
+    return {name.upper(): value for name, value in attrs.asdict(kernel_settings(model, target)).items()}
 
 
 def _parameter(reader: Reader, name: str, value: object, place: str) -> Parameter:
