@@ -16,7 +16,9 @@ from tileir.poly.affine import Affine
 from tileir.stripe.ir import Program
 from tileir.stripe.lowering import lower
 from tileir.stripe.printer import to_text
-from tileir.typed.ir import Access, Constraint, Contraction, Elementwise, Function, Operation, Value
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.ir import Access, Constraint, Contraction, Elementwise, Function, Operation, TensorType, Value
 
 F32 = DType.F32
 ROW, COLUMN = Affine.index("i"), Affine.index("j")
@@ -136,3 +138,29 @@ def test_nothing_to_do_is_no_change() -> None:
 @examples(120)
 def test_meaning_stays(program: Program) -> None:
     assert_same_meaning(program, run((Inline(), DeadCode(), Accumulate()), program))
+
+
+PLACES = """function (X[M, N]) -> (R) {{
+    T[n : N] = =(X[0, n]);
+    D = {place};
+    R[m : M] = >(X[m, n] * D[n]);
+}}"""
+
+
+def kernels_of(place: str) -> int:
+    graph = infer(parse(PLACES.format(place=place)), {"X": TensorType(DType.I32, (3, 40))})
+    program = lower(graph)
+    after = run((Inline(), DeadCode()), program)
+    assert_same_meaning(program, after)
+    return len(after.main.blocks)
+
+
+def test_values_of_indices_are_computed_wherever_they_are_asked_for() -> None:
+    assert kernels_of("index(T, 0)") == 1
+    assert kernels_of("N - index(T, 0) * 2") == 1
+
+
+def test_what_costs_more_than_a_load_is_not_computed_at_every_point() -> None:
+    assert kernels_of("index(T, 0) / 3") > 1
+    assert kernels_of("((((index(T, 0) + 1) * 5 - 2) * 3 + 7) * 9 - 4) * 11") > 1
+    assert kernels_of("T + 1") > 1

@@ -26,7 +26,7 @@ from tileir.stripe.ir import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tileir.poly.affine import Affine
     from tileir.stripe.ir import Program, Refinement, Statement
@@ -48,7 +48,8 @@ class Inline:
     """Put the statements of an elementwise kernel into flat reductions that read each of its elements about once.
 
     A kernel that only one reduction uses is computed there and no longer stored; one with other users, too, if it is
-    cheap: it is then computed again. What it reads must be in memory anyway, or be computed in the same way: an
+    cheap: it is then computed again. A cheap one that reads nothing, as one of indices does, is computed at every point
+    that asks for it. What it reads must be in memory anyway, or be computed in the same way: an
     epilogue of a contraction stays one. The kernels whose results nobody reads any more are left to dead_code.
     Runs before accumulate, which takes flat kernels apart.
 
@@ -72,12 +73,16 @@ class Inline:
 
 @attrs.frozen
 class _Producer:
-    """An elementwise kernel over the elements of one temporary."""
+    """An elementwise kernel over the elements of one temporary.
+
+    ``from_nothing`` holds all operations that take indices to an element, where no tensor is read on the way.
+    """
 
     number: int
     block: Block
     result: Refinement
     scalar: str
+    from_nothing: tuple[Op, ...] | None = None
 
     @classmethod
     def of(cls, number: int, block: Block) -> _Producer | None:
@@ -149,8 +154,18 @@ class _Scan:
             usable = root not in self._kept and self._writers[root] == 1
             small = self._sizes[root] // _SMALL
             if usable and all(self._sizes[self._roots[n]] <= small or self._is_at_hand(n) for n in _read(kernel)):
-                self._producers[root] = producer
+                self._producers[root] = attrs.evolve(producer, from_nothing=self._from_nothing(producer))
         return kernel
+
+    def _from_nothing(self, producer: _Producer) -> tuple[Op, ...] | None:
+        """Return what it takes to compute an element from its place alone; None where some tensor must be read."""
+        operations = [*producer.operations()]
+        for name in _read(producer.block):
+            before = self._producers.get(self._roots[name])
+            if before is None or before.from_nothing is None or len(operations) > self.options.max_operations:
+                return None
+            operations.extend(before.from_nothing)
+        return tuple(operations)
 
     def _is_at_hand(self, name: str) -> bool:
         """Return whether a tensor is in memory whatever this pass does, or can be computed from such tensors."""
@@ -174,13 +189,17 @@ class _Scan:
         """Return whether computing costs less than storing and loading."""
         if not _is_same_element(view, producer.result) or not _loads_plainly(kernel, view.name):
             return False
-        if prod(kernel.ranges.values()) > prod(producer.block.ranges.values()):
-            return False
         if len(kernel.statements) + len(producer.block.statements) > self.options.max_statements:
             return False
-        operations = producer.operations()
+        if producer.from_nothing is not None and self._is_cheap(producer.from_nothing):
+            return True
+        if prod(kernel.ranges.values()) > prod(producer.block.ranges.values()):
+            return False
         if self._readers[self._roots[view.source]] == 1:
             return True
+        return self._is_cheap(producer.operations())
+
+    def _is_cheap(self, operations: Sequence[Op]) -> bool:
         return len(operations) <= self.options.max_operations and CHEAP.issuperset(operations)
 
     def _holds(self, producer: _Producer) -> bool:

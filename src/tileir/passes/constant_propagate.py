@@ -1,0 +1,157 @@
+"""What is known when compiling is computed then: kernels that only read constants become constants."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.passes.analysis.dependences import roots
+from tileir.passes.base import at_least, selected, with_main
+from tileir.passes.inline import CHEAP
+from tileir.stripe.interpreter import interpret
+from tileir.stripe.ir import Block, Buffer, Direction, Intrinsic, Special, views_read, views_written
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.stripe.ir import Program, Statement
+
+
+@attrs.frozen
+class ConstantPropagate:
+    """Run kernels whose inputs are all constants, by the interpreter, and keep their results as constants.
+
+    A kernel qualifies if it reads constants of the program, or results of such kernels, and writes temporaries that
+    only such kernels write. Results of the program are always computed by it.
+
+    Attributes:
+        reqs: Tags that a kernel must carry.
+        max_operations: At most so many scalar statements are run when compiling.
+        max_bytes: At most so large does a constant become.
+        cheap: Whether to run kernels, too, that do no more than what costs less than to load an element. Passes that
+            join kernels compute such elements where they are needed.
+
+    """
+
+    name: ClassVar[str] = "constant_propagate"
+    reqs: tuple[str, ...] = ()
+    max_operations: int = attrs.field(default=1 << 18, validator=at_least(0))
+    max_bytes: int = attrs.field(default=1 << 16, validator=at_least(0))
+    cheap: bool = True
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with constants in place of the kernels that make them."""
+        behind = roots(program)
+        chosen = self._chosen(program, behind)
+        if not chosen:
+            return program
+        made = {behind[name] for number in chosen for name in views_written(program.main.statements[number])}
+        left = [s for number, s in enumerate(program.main.statements) if number not in chosen]
+        needed = made.intersection(behind[name] for statement in left for name in views_read(statement))
+        outputs = tuple(r.name for r in program.entry.refinements if r.name in needed)
+        return _with_constants(program, left, made, _computed(program, chosen, outputs))
+
+    def _chosen(self, program: Program, behind: Mapping[str, str]) -> frozenset[int]:
+        """Return the numbers of the kernels to run."""
+        known = {buffer.name for buffer in program.buffers}
+        fixed = {*program.inputs, *program.outputs}
+        size = {r.name: r.shape.span * r.shape.dtype.itemsize for r in program.entry.refinements}
+        chosen: dict[int, frozenset[str]] = {}
+        operations = 0
+        for number, kernel in enumerate(program.main.statements):
+            if not isinstance(kernel, Block) or not self._fits(kernel):
+                continue
+            written = frozenset(behind[name] for name in views_written(kernel))
+            read = {behind[name] for name in views_read(kernel)} - written
+            fits = written.isdisjoint(fixed) and all(size[name] <= self.max_bytes for name in written)
+            if fits and read <= known and operations + _cost(kernel) <= self.max_operations:
+                chosen[number] = written
+                known |= written
+                operations += _cost(kernel)
+        return _closed(program, behind, chosen)
+
+    def _fits(self, kernel: Block) -> bool:
+        if not selected(kernel, self.reqs) or _has_unknown_special(kernel):
+            return False
+        plain = not kernel.blocks and not any(_merges(kernel))
+        operations = {s.op for s in kernel.statements if isinstance(s, Intrinsic)}
+        return self.cheap or not plain or not CHEAP.issuperset(operations)
+
+
+def _merges(kernel: Block) -> tuple[bool, ...]:
+    return tuple(r.aggregation is not None and r.aggregation.op is not None for r in kernel.refinements)
+
+
+def _closed(program: Program, behind: Mapping[str, str], chosen: dict[int, frozenset[str]]) -> frozenset[int]:
+    """Drop kernels that write or read what others write that are not chosen, until there are none."""
+    while True:
+        others = (s for number, s in enumerate(program.main.statements) if number not in chosen)
+        open_ = {behind[name] for statement in others for name in views_written(statement)}
+        dropped = [
+            number
+            for number, written in chosen.items()
+            if written & open_ or open_.intersection(behind[n] for n in views_read(program.main.statements[number]))
+        ]
+        if not dropped:
+            return frozenset(chosen)
+        for number in dropped:
+            del chosen[number]
+
+
+def _has_unknown_special(kernel: Block) -> bool:
+    pending = [kernel]
+    while pending:
+        block = pending.pop()
+        pending.extend(block.blocks)
+        if any(isinstance(s, Special) and s.name not in ("copy", "fill", "zero") for s in block.statements):
+            return True
+    return False
+
+
+def _cost(kernel: Block) -> int:
+    """Return how many scalar statements a kernel runs at most."""
+    total, pending = 0, [(kernel, 1)]
+    while pending:
+        block, times = pending.pop()
+        times *= prod(index.range for index in block.indices)
+        total += times * len(block.statements)
+        pending.extend((inner, times) for inner in block.blocks)
+    return total
+
+
+def _computed(program: Program, chosen: frozenset[int], outputs: tuple[str, ...]) -> tuple[Buffer, ...]:
+    """Return the content of temporaries after some kernels alone have run."""
+    kernels = tuple(s for number, s in enumerate(program.main.statements) if number in chosen)
+    kernels = tuple(attrs.evolve(kernel, deps=()) for kernel in kernels)
+    used = {name for kernel in kernels for name in (*views_read(kernel), *views_written(kernel))}
+    views = tuple(r for r in program.main.refinements if r.name in used)
+    behind = {r.source for r in views}
+    main = attrs.evolve(program.main, refinements=views, statements=kernels)
+    allocations = tuple(r for r in program.entry.refinements if r.name in behind)
+    entry = attrs.evolve(program.entry, refinements=allocations, statements=(main,))
+    buffers = tuple(buffer for buffer in program.buffers if buffer.name in behind)
+    results = interpret(attrs.evolve(program, entry=entry, inputs=(), outputs=outputs, buffers=buffers), {})
+    return tuple(Buffer(name, results[name].tobytes().hex()) for name in outputs)
+
+
+def _with_constants(
+    program: Program, left: list[Statement], made: set[str], constants: tuple[Buffer, ...]
+) -> Program:
+    """Return the program with other kernels, and constants for some of the temporaries that the old ones made."""
+    kept = {buffer.name for buffer in constants}
+    statements = tuple(attrs.evolve(s, deps=()) if s.deps else s for s in left)
+    views = tuple(
+        attrs.evolve(r, direction=Direction.IN) if r.source in kept else r
+        for r in program.main.refinements
+        if r.source in kept or r.source not in made
+    )
+    program = with_main(program, attrs.evolve(program.main, refinements=views, statements=statements))
+    allocations = tuple(
+        attrs.evolve(r, constant=True, tags=r.tags.remove("tmp")) if r.name in kept else r
+        for r in program.entry.refinements
+        if r.name in kept or r.name not in made
+    )
+    entry = attrs.evolve(program.entry, refinements=allocations)
+    return attrs.evolve(program, entry=entry, buffers=(*program.buffers, *constants))
