@@ -16,6 +16,7 @@ from tileir.passes.autotile import Autotile
 from tileir.passes.cache import Cache
 from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.compute_deps import ComputeDeps
+from tileir.passes.constant_propagate import ConstantPropagate
 from tileir.passes.dead_code import DeadCode
 from tileir.passes.distribute import Distribute
 from tileir.passes.fuse import Fuse, Fusion
@@ -62,6 +63,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Cache,
     Canonicalise,
     ComputeDeps,
+    ConstantPropagate,
     DeadCode,
     Distribute,
     Fuse,

@@ -70,18 +70,38 @@ class ConstantPropagate:
                 chosen[number] = written
                 known |= written
                 operations += _cost(kernel)
-        return _closed(program, behind, chosen)
+        return _closed(program, behind, chosen if self.cheap else _worthwhile(program, behind, chosen))
 
     def _fits(self, kernel: Block) -> bool:
-        if not selected(kernel, self.reqs) or _has_unknown_special(kernel):
-            return False
-        plain = not kernel.blocks and not any(_merges(kernel))
-        operations = {s.op for s in kernel.statements if isinstance(s, Intrinsic)}
-        return self.cheap or not plain or not CHEAP.issuperset(operations)
+        return selected(kernel, self.reqs) and not _has_unknown_special(kernel)
 
 
-def _merges(kernel: Block) -> tuple[bool, ...]:
-    return tuple(r.aggregation is not None and r.aggregation.op is not None for r in kernel.refinements)
+def _worthwhile(
+    program: Program, behind: Mapping[str, str], chosen: Mapping[int, frozenset[str]]
+) -> dict[int, frozenset[str]]:
+    """Keep costly kernels, those that use their results, and those that they need."""
+    numbered = enumerate(program.main.statements)
+    kernels = {number: kernel for number, kernel in numbered if number in chosen and isinstance(kernel, Block)}
+    reads = {number: {behind[name] for name in views_read(kernel)} for number, kernel in kernels.items()}
+    costly: set[str] = set()
+    kept: set[int] = set()
+    for number, kernel in kernels.items():
+        if _is_costly(kernel) or reads[number] & costly:
+            costly |= chosen[number]
+            kept.add(number)
+    needed: set[str] = set()
+    for number in reversed(kernels):
+        if number in kept or chosen[number] & needed:
+            kept.add(number)
+            needed |= reads[number] | chosen[number]
+    return {number: written for number, written in chosen.items() if number in kept}
+
+
+def _is_costly(kernel: Block) -> bool:
+    """Return whether an element takes more than it costs to load one."""
+    merges = any(r.aggregation is not None and r.aggregation.op is not None for r in kernel.refinements)
+    operations = {s.op for s in kernel.statements if isinstance(s, Intrinsic)}
+    return bool(kernel.blocks) or merges or not CHEAP.issuperset(operations)
 
 
 def _closed(program: Program, behind: Mapping[str, str], chosen: dict[int, frozenset[str]]) -> frozenset[int]:
@@ -129,16 +149,18 @@ def _computed(program: Program, chosen: frozenset[int], outputs: tuple[str, ...]
     views = tuple(r for r in program.main.refinements if r.name in used)
     behind = {r.source for r in views}
     main = attrs.evolve(program.main, refinements=views, statements=kernels)
-    allocations = tuple(r for r in program.entry.refinements if r.name in behind)
+    allocations = tuple(
+        attrs.evolve(r, tags=r.tags.add("user")) if r.name in outputs else r
+        for r in program.entry.refinements
+        if r.name in behind
+    )
     entry = attrs.evolve(program.entry, refinements=allocations, statements=(main,))
     buffers = tuple(buffer for buffer in program.buffers if buffer.name in behind)
     results = interpret(attrs.evolve(program, entry=entry, inputs=(), outputs=outputs, buffers=buffers), {})
     return tuple(Buffer(name, results[name].tobytes().hex()) for name in outputs)
 
 
-def _with_constants(
-    program: Program, left: list[Statement], made: set[str], constants: tuple[Buffer, ...]
-) -> Program:
+def _with_constants(program: Program, left: list[Statement], made: set[str], constants: tuple[Buffer, ...]) -> Program:
     """Return the program with other kernels, and constants for some of the temporaries that the old ones made."""
     kept = {buffer.name for buffer in constants}
     statements = tuple(attrs.evolve(s, deps=()) if s.deps else s for s in left)
