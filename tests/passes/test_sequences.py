@@ -48,6 +48,7 @@ OPTIONS: Final = (
     "vectorise_inner{vector_bytes=16}",
     "vectorise_reduction{vector_bytes=16}",
     "vectorise_reduction{vector_bytes=8,unroll=2,rows=2}",
+    "window{least=2,least_outputs=1}",
 )
 """Passes that have something to do in small programs, unlike some of the defaults."""
 

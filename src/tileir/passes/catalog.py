@@ -52,6 +52,7 @@ from tileir.passes.unroll import Unroll
 from tileir.passes.vectorise import Vectorise
 from tileir.passes.vectorise_inner import VectoriseInner
 from tileir.passes.vectorise_reduction import VectoriseReduction
+from tileir.passes.window import Window
 
 if TYPE_CHECKING:
     from tileir.core.target import Target
@@ -104,6 +105,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Vectorise,
     VectoriseInner,
     VectoriseReduction,
+    Window,
 )
 """The catalogue, by name."""
 

@@ -8,6 +8,7 @@ them to one form: step ``t`` adds term ``before + t``, and writes the output at 
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import attrs
@@ -19,7 +20,7 @@ from tileir.poly.coverage import injective
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
 
 @attrs.frozen
@@ -67,24 +68,88 @@ class Running:
         return number * self.pace + self.term + along * self.slant
 
 
-def running(kernel: stripe.Block) -> Running | None:
-    """Return how a flat kernel runs along an index; None where it does not, or where that is not plain to see."""
+@attrs.frozen
+class Terms:
+    """The terms of a flat kernel that reduces one index, within bounds that move with one index of its output.
+
+    Term number m of the output at i has ``reduced = m + slant·i``, and depends on i in no other way. The terms of an
+    output are an interval: each bound is a factor of i and an offset.
+    """
+
+    output: stripe.Refinement
+    along: stripe.Index
+    reduced: stripe.Index
+    others: tuple[stripe.Index, ...]
+    slant: int
+    lows: tuple[tuple[int, int], ...]
+    highs: tuple[tuple[int, int], ...]
+
+    @property
+    def low(self) -> tuple[int, int] | None:
+        """The lower bound that implies all others, for every i; None where there is none."""
+        return _tightest(self.lows, 0, self.along.range - 1, 1)
+
+    @property
+    def high(self) -> tuple[int, int] | None:
+        """The upper bound that implies all others, for every i; None where there is none."""
+        return _tightest(self.highs, 0, self.along.range - 1, -1)
+
+    def cuts(self) -> tuple[int, ...]:
+        """Return where to cut the values of i so that in each part one bound on each side implies all others."""
+        starts = {0}
+        for bounds in (self.lows, self.highs):
+            for (f, o), (g, p) in combinations(bounds, 2):
+                if f != g:
+                    # f·x + o < g·x + p changes after the greatest integer below the crossing, or at it.
+                    crossing = (p - o) // (f - g)
+                    starts.update(x for x in (crossing, crossing + 1) if 0 < x < self.along.range)
+        kept: list[int] = []
+        last: tuple[object, object] | None = None
+        ends = [*sorted(starts)[1:], self.along.range]
+        for start, end in zip(sorted(starts), ends, strict=True):
+            bounds_here = (_tightest(self.lows, start, end - 1, 1), _tightest(self.highs, start, end - 1, -1))
+            if bounds_here != last:
+                kept.append(start)
+            last = bounds_here
+        return tuple(kept)
+
+
+def terms_of(kernel: stripe.Block) -> Terms | None:
+    """Return the terms of a kernel; None where it has another form, or where that is not plain to see."""
     output = _output(kernel)
     if output is None:
         return None
     written = {name for access in output.access for name in access.indices}
     reduced = [i for i in kernel.indices if i.name not in written and i.range > 1]
-    tied = {name for constraint in kernel.constraints for name in constraint.indices}
-    along = [i for i in kernel.indices if i.name in written & tied]
-    if len(reduced) != 1 or len(along) != 1 or tied != {along[0].name, reduced[0].name}:
+    if len(reduced) != 1:
+        return None
+    moving = {name for r in kernel.refinements if r is not output for a in r.access for name in a.indices}
+    tied = {name for constraint in kernel.constraints for name in constraint.indices} - {reduced[0].name}
+    along = [i for i in kernel.indices if i.name in written & (tied or _shifting(kernel, output, reduced[0]))]
+    if len(along) != 1 or not tied <= {along[0].name} or not moving | tied:
         return None
     if not injective(output.access, {i.name: i.range for i in kernel.indices if i.name in written}, ()):
         return None
     for slant in (0, 1, -1):
         if _is_free(kernel, output, along[0], reduced[0], slant):
-            interval = _Interval.of(kernel, along[0], reduced[0], slant)
-            return None if interval is None else _steps(kernel, output, along[0], reduced[0], slant, interval)
+            others = tuple(i for i in kernel.indices if i is not along[0] and i is not reduced[0])
+            bounds = _bounds(kernel, along[0], reduced[0], slant)
+            return None if bounds is None else Terms(output, along[0], reduced[0], others, slant, *bounds)
     return None
+
+
+def _shifting(kernel: stripe.Block, output: stripe.Refinement, reduced: stripe.Index) -> set[str]:
+    """Return the indices that move some axis of what is read together with the reduction index."""
+    accesses = [access for r in kernel.refinements if r is not output for access in r.access]
+    return {name for a in accesses if reduced.name in a.indices for name in a.indices if name != reduced.name}
+
+
+def running(kernel: stripe.Block) -> Running | None:
+    """Return how a flat kernel runs along an index; None where it does not, or where that is not plain to see."""
+    terms = terms_of(kernel)
+    if terms is None or terms.low is None or terms.high is None:
+        return None
+    return _steps(terms, terms.low, terms.high)
 
 
 def _output(kernel: stripe.Block) -> stripe.Refinement | None:
@@ -112,56 +177,36 @@ def _is_free(
     return all(a.coefficient(along.name) + slant * a.coefficient(reduced.name) == 0 for a in affines)
 
 
-@attrs.frozen
-class _Interval:
-    """The terms of each output: ``low <= m <= high``, affine in the value of ``along``, as (factor, offset)."""
-
-    low: tuple[int, int]
-    high: tuple[int, int]
-
-    @classmethod
-    def of(cls, kernel: stripe.Block, along: stripe.Index, reduced: stripe.Index, slant: int) -> _Interval | None:
-        lows: list[tuple[int, int]] = []
-        highs: list[tuple[int, int]] = []
-        for constraint in _bounds(kernel, reduced):
-            factor, step = (int(constraint.coefficient(name)) for name in (along.name, reduced.name))
-            factor, offset = factor + slant * step, int(constraint.offset)
-            if step == 1:
-                lows.append((-factor, -offset))
-            elif step == -1:
-                highs.append((factor, offset))
-            else:
-                return None
-        low, high = _tightest(lows, along.range, 1), _tightest(highs, along.range, -1)
-        return None if low is None or high is None else cls(low, high)
+def _bounds(
+    kernel: stripe.Block, along: stripe.Index, reduced: stripe.Index, slant: int
+) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]] | None:
+    """Return the lower and upper bounds of terms; None where a constraint is of another kind."""
+    index = Affine.index(reduced.name)
+    lows: dict[tuple[int, int], None] = {}
+    highs: dict[tuple[int, int], None] = {}
+    for constraint in (*kernel.constraints, index, reduced.range - 1 - index):
+        factor, step = (int(constraint.coefficient(name)) for name in (along.name, reduced.name))
+        factor, offset = factor + slant * step, int(constraint.offset)
+        if step == 1:
+            lows[-factor, -offset] = None
+        elif step == -1:
+            highs[factor, offset] = None
+        else:
+            return None
+    return tuple(lows), tuple(highs)
 
 
-def _bounds(kernel: stripe.Block, reduced: stripe.Index) -> Iterator[Affine]:
-    """Yield affines that must be >= 0: the constraints, and what the range of the reduction index says."""
-    yield from kernel.constraints
-    yield Affine.index(reduced.name)
-    yield reduced.range - 1 - Affine.index(reduced.name)
-
-
-def _tightest(bounds: list[tuple[int, int]], extent: int, sign: int) -> tuple[int, int] | None:
-    """Return the bound that implies all others over ``extent`` values; None where there is none."""
+def _tightest(bounds: Sequence[tuple[int, int]], first: int, last: int, sign: int) -> tuple[int, int] | None:
+    """Return the bound that implies all others from ``first`` to ``last``; None where there is none."""
     for factor, offset in bounds:
-        ends = (0, extent - 1)
-        if all(sign * (factor * x + offset - f * x - o) >= 0 for f, o in bounds for x in ends):
+        if all(sign * (factor * x + offset - f * x - o) >= 0 for f, o in bounds for x in (first, last)):
             return factor, offset
     return None
 
 
-def _steps(
-    kernel: stripe.Block,
-    output: stripe.Refinement,
-    along: stripe.Index,
-    reduced: stripe.Index,
-    slant: int,
-    interval: _Interval,
-) -> Running | None:
+def _steps(terms: Terms, lowest: tuple[int, int], highest: tuple[int, int]) -> Running | None:
     """Return the steps in which the intervals grow; None where both ends move, or neither."""
-    (low, first), (high, last) = interval.low, interval.high
+    (low, first), (high, last) = lowest, highest
     if abs(high - low) != 1 or (low and high):
         return None
     # Terms are counted from the end that stays: m = fixed + pace·number. The last one of i is number reach + growth·i.
@@ -169,22 +214,21 @@ def _steps(
     fixed, pace = (first, 1) if high else (last, -1)
     reach = last - first
     # Step t belongs to i = t, or to the last i first, after steps whose outputs have no term at all.
-    start = 0 if growth == 1 else along.range - 1
+    start = 0 if growth == 1 else terms.along.range - 1
     most = reach + growth * start
     skipped = max(0, -most)
-    others = tuple(i for i in kernel.indices if i is not along and i is not reduced)
-    if skipped >= along.range:
+    if skipped >= terms.along.range:
         return None
     return Running(
-        output,
-        along,
-        reduced,
-        others,
-        steps=along.range - skipped,
+        terms.output,
+        terms.along,
+        terms.reduced,
+        terms.others,
+        steps=terms.along.range - skipped,
         before=max(0, most),
         start=start + growth * skipped,
         direction=growth,
         term=fixed,
         pace=pace,
-        slant=slant,
+        slant=terms.slant,
     )

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from strategies.kernels import PROGRAMS, inputs, stripe_program
+from strategies.passes import assert_same_meaning
+from tileir.core.dtype import DType
+from tileir.passes.analysis.running import terms_of
+from tileir.passes.base import run
+from tileir.passes.scan import Scan
+from tileir.passes.window import Window
+from tileir.stripe.ir import Program
+from tileir.stripe.lowering import lower
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
+
+WINDOWS = (
+    "O[i : N - {w} + 1] = AGG(I[i + k]), k < {w};",
+    "O[i : N] = AGG(I[i + k - 3]), k < {w};",  # beyond both ends
+    "O[i : N] = AGG(I[i - k]), k < {w};",
+    "O[i : N] = AGG(I[i + k]), k < {w};",
+    "O[i : N + 3] = AGG(I[i - k]), k < {w};",  # one bound after the other
+    "O[i : N - {w} + 1] = AGG(I[N - 1 - i - k]), k < {w};",
+    "O[i : N] = AGG(I[k]), i - k < {w};",
+    "O[2*i : 2*N] = AGG(I[k]), k - i < {w};",
+    "O[i : N + 5] = AGG(I[k]), i - k < N + 5;",  # a scan that stops to grow
+)
+"""Forms of sliding windows; ``AGG`` is the sign of the aggregation, ``w`` the width."""
+
+
+def program_of(body: str, width: int, size: int, dtype: DType) -> Program:
+    text = f"function (I[N]) -> (O) {{ {body.format(w=width)} }}"
+    return lower(infer(parse(text), {"I": TensorType(dtype, (size,))}))
+
+
+def arrays(size: int, dtype: DType) -> dict[str, Any]:
+    return {"I": np.asarray(np.random.default_rng(3).integers(-3, 4, size), dtype.numpy)}
+
+
+@examples(150)
+@given(
+    body=st.sampled_from(WINDOWS),
+    sign=st.sampled_from("+*<>"),
+    width=st.integers(2, 9),
+    size=st.integers(9, 40),
+    dtype=st.sampled_from((DType.I32, DType.F32)),
+    vector_bytes=st.sampled_from((0, 16)),
+)
+def test_windows_keep_their_meaning(
+    body: str, sign: str, width: int, size: int, dtype: DType, vector_bytes: int
+) -> None:
+    dtype = DType.I32 if sign == "*" else dtype
+    program = program_of(body.replace("AGG", sign), width, size, dtype)
+    cut = run((Window(least=2, least_outputs=1),), program)
+    assert_same_meaning(program, cut, arrays(size, dtype))
+    scanned = run((Scan(least=2, vector_bytes=vector_bytes),), cut)
+    assert_same_meaning(program, scanned, arrays(size, dtype))
+
+
+@pytest.mark.parametrize("body", WINDOWS)
+def test_what_is_left_of_windows_are_short_edges(body: str) -> None:
+    program = program_of(body.replace("AGG", "+"), 20, 90, DType.F32)
+    after = run((Window(least=16), Scan(least=8)), program)
+    left = [kernel for kernel in after.main.blocks if terms_of(kernel) is not None]
+    assert all(prod(kernel.ranges.values()) <= 8 * 90 for kernel in left)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_other_kernels_keep_their_meaning(name: str) -> None:
+    program = stripe_program(name)
+    assert_same_meaning(program, run((Window(least=2, least_outputs=1),), program), inputs(name))
+
+
+def test_narrow_windows_stay() -> None:
+    program = program_of(WINDOWS[0].replace("AGG", "+"), 20, 90, DType.F32)
+    assert run((Window(least=21),), program) is program
+
+
+def test_a_window_along_one_axis_of_two() -> None:
+    text = "function (I[M, N]) -> (O) { O[i, n : M - 19, N] = +(I[i + k, n]), k < 20; }"
+    program = lower(infer(parse(text), {"I": TensorType(DType.F32, (70, 5))}))
+    after = run((Window(least=16), Scan(vector_bytes=16)), program)
+    given = {"I": np.random.default_rng(1).integers(-9, 9, (70, 5)).astype(np.float32)}
+    assert_same_meaning(program, after, given)
+    assert all(kernel.ranges.get("k", 0) < 20 for kernel in after.main.blocks)
