@@ -305,7 +305,7 @@ def _write_back(refinement: Refinement, register: str, hit: str | None) -> tuple
 def _identity_first(block: Block, scoped: tuple[Refinement, ...]) -> tuple[Statement, ...]:
     """Return a block that stores identities to what ``block`` will write, and ``block`` made to merge with them."""
     identities = {r.name: _identity(r) for r in scoped}
-    filling = pruned(_filling(block, identities), set(identities))
+    filling = _once(pruned(_filling(block, identities), set(identities)))
     merging = _merging(block, frozenset(identities))
     inner = rewritten(merging.statements, _explicit_inside)  # blocks may open scopes on allocations between them
     return attrs.evolve(filling, comments=(), deps=()), attrs.evolve(merging, statements=unordered(inner))
@@ -331,6 +331,18 @@ def _filling(block: Block, identities: dict[str, bool | int | float]) -> Block:
         for r in block.refinements
     )
     return attrs.evolve(block, refinements=refinements, statements=tuple(statements))
+
+
+def _once(block: Block) -> Block:
+    """Return a block that fills without the indices that change nothing: it would only repeat its stores."""
+    statements = tuple(_once(s) if isinstance(s, Block) else s for s in block.statements)
+    affines = [*block.constraints, *(affine for r in block.refinements for affine in r.access)]
+    affines += [i.affine for s in statements if isinstance(s, Block) for i in s.indices if i.affine is not None]
+    places = (block.location, *(r.location for r in block.refinements))
+    affines += [unit for place in places for device in place for unit in device.units]
+    used = {name for affine in affines for name in affine.indices}
+    indices = tuple(index for index in block.indices if index.name in used)
+    return attrs.evolve(block, indices=indices, statements=statements)
 
 
 def _merging(block: Block, names: frozenset[str]) -> Block:

@@ -40,7 +40,7 @@ def best_tiles(block: Block, options: Autotile, count: int = 1) -> tuple[TileCho
     costs = TileCosts.of(block, options)
     if options.candidates:
         rows = [sizes for sizes in options.candidates if len(sizes) == len(block.indices)]
-        return tuple(_choices(costs, _clipped(rows, costs.ranges))[:count])
+        return _choices(costs, _clipped(rows, costs.ranges), count)
     lists = [_sizes(index, options, output=out) for index, out in zip(block.indices, costs.outputs, strict=True)]
     if options.fast:
         powers = [[sizes[position] for position in _spread(sizes, 2)] for sizes in lists]
@@ -52,7 +52,7 @@ def best_tiles(block: Block, options: Autotile, count: int = 1) -> tuple[TileCho
         coarse = _grid(_coarse(lists))
         best = _ranked(costs, lists, coarse)[: max(_BEAM, count)]
         found = _values(lists, _climbed(costs, lists, coarse[best]))
-    return tuple(_choices(costs, found)[:count])
+    return _choices(costs, found, count)
 
 
 def _clipped(rows: Sequence[Sequence[int]], ranges: Sequence[int]) -> Numbers:
@@ -186,10 +186,13 @@ def _moves(count: int) -> Positions:
     return np.concatenate((np.zeros((1, count), np.int64), unit, -unit, np.asarray(pairs, np.int64).reshape(-1, count)))
 
 
-def _choices(costs: TileCosts, sizes: Numbers) -> list[TileChoice]:
-    """Return the tiles that keep to all limits, the cheapest first."""
+def _choices(costs: TileCosts, sizes: Numbers, count: int) -> tuple[TileChoice, ...]:
+    """Return up to ``count`` tiles that keep to all limits, the cheapest first."""
     found = costs.costs(sizes)
-    order = np.lexsort((*sizes.T[::-1], found))
-    order = order[: int(np.isfinite(found).sum())]
-    footprints = costs.footprints(sizes)
-    return [TileChoice(tuple(int(s) for s in sizes[row]), float(found[row]), int(footprints[row])) for row in order]
+    order = np.lexsort((*sizes.T[::-1], found))[: min(count, int(np.isfinite(found).sum()))]
+    rows = [tuple(map(int, sizes[row])) for row in order]
+    bytes_of = costs.footprints(sizes[order])
+    return tuple(
+        TileChoice(tile, float(found[row]), int(footprint))
+        for tile, row, footprint in zip(rows, order, bytes_of, strict=True)
+    )
