@@ -80,7 +80,8 @@ class MatrixContraction:
             return None
         if min(left.lanes, right.lanes) * dtype.itemsize < _WORD:
             return None
-        return self._sized(nest, Plan(left, right, loop))
+        repeats = product(i.range for i in segment.loops if i is not loop)
+        return self._sized(nest, Plan(left, right, loop, repeats))
 
     def _with_axes(self, panel: Panel, loop: stripe.Index) -> Panel:
         """Return a panel whose neighbours in memory are copied together."""
@@ -116,7 +117,8 @@ class MatrixContraction:
             depth = size // plan.left.use.dtype.itemsize
             while plan.loop.range % depth:
                 depth //= 2
-            plan = attrs.evolve(plan, depth=depth, stages=min(self.stages, plan.loop.range // depth))
+            plan = attrs.evolve(plan, depth=depth)
+            plan = attrs.evolve(plan, stages=min(self.stages, plan.steps))
             while plan.stages > 1 and plan.stages * plan.stage_bytes > self.local_bytes:
                 plan = attrs.evolve(plan, stages=plan.stages - 1)
             if plan.stages * plan.stage_bytes <= self.local_bytes:

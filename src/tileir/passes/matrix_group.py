@@ -55,12 +55,14 @@ class Panel:
 class Plan:
     """How a group multiplies: ``rows`` by ``columns`` outputs, 32 threads ``tall`` by ``wide`` of them.
 
-    ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory.
+    ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory; ``repeats`` counts the
+    iterations of the other reduction indices.
     """
 
     left: Panel
     right: Panel
     loop: stripe.Index
+    repeats: int = 1
     rows: int = 0
     columns: int = 0
     tall: int = 0
@@ -72,6 +74,11 @@ class Plan:
     def threads(self) -> int:
         """Threads of a group."""
         return self.rows // self.tall * (self.columns // self.wide) * _LANE_ROWS * _LANE_COLUMNS
+
+    @property
+    def steps(self) -> int:
+        """How often tiles are copied."""
+        return self.repeats * (self.loop.range // self.depth)
 
     @property
     def stage_bytes(self) -> int:
@@ -201,8 +208,7 @@ class _Builder:
             tags=segment.tags.add("multiply"),
         )
         tags = stripe.Tags.of(pipeline=plan.stages) if plan.stages > 1 else stripe.Tags()
-        body = Node(sch.present((self.step,)), tuple(stages), (*copies, multiply), tags=tags)
-        return Node(others, children=(body,)) if others else body
+        return Node(sch.present((*others, self.step)), tuple(stages), (*copies, multiply), tags=tags)
 
     def _stage(self, panel: Panel, extent: int) -> stripe.Refinement:
         """Return the allocation of a tile of an input: swizzled, so that what is read together has its own banks."""

@@ -7,6 +7,7 @@ copies become asynchronous ones, of which each iteration makes a group.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -23,7 +24,7 @@ from tileir.semtree.rewrite import map_bodies
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tileir.semtree.lower_barriers import Touch
     from tileir.semtree.lower_block import BlockLowering
@@ -33,10 +34,10 @@ COPY: Final = "copy"
 
 
 def stages_of(block: stripe.Block) -> int:
-    """Return how many iterations of a loop have arrays of their own; 0 where the block is no such loop."""
+    """Return how many iterations of a block have arrays of their own; 0 where the block is no such loop."""
     stages = block.tags.get(PIPELINE)
     moving = [index for index in block.indices if index.range > 1]
-    plain = len(moving) == 1 and moving[0].affine is None and not block.constraints
+    plain = bool(moving) and all(index.affine is None for index in moving) and not block.constraints
     own = all(r.location and r.location[0].name == "LOCAL" for r in _allocations(block))
     copies = [COPY in inner.tags for inner in block.blocks]
     ordered = copies == sorted(copies, reverse=True) and any(copies)
@@ -49,7 +50,7 @@ def _allocations(block: stripe.Block) -> list[stripe.Refinement]:
 
 @attrs.define(eq=False)
 class Pipeline:
-    """Lowers one loop.
+    """Lowers one block; all its iterations, over whatever indices, become one loop.
 
     ``phase`` lowers a child with the views and the indices that it sees; ``declare`` takes declarations for the top of
     the kernel.
@@ -67,7 +68,7 @@ class Pipeline:
 
     def lowered(self, stages: int) -> Phase:
         """Return the loop, with what comes before it, as one phase that has its own barriers."""
-        index = self._index
+        iterations = prod(index.range for index in self._moving)
         allocations = _allocations(self.block)
         for refinement in allocations:
             name = self._arrays[refinement.name] = self.blocks.names.fresh(refinement.name)
@@ -75,10 +76,10 @@ class Pipeline:
             self.declare(sem.DeclareArray(name, refinement.shape.dtype, size, sem.Region.LOCAL))
         body: list[sem.Stmt] = [sem.Barrier()]
         for number in range(stages - 1):
-            if number < index.range:
-                body.extend(self._copies(Affine.constant(number), Affine.constant(number)))
+            if number < iterations:
+                body.extend(self._copies(self._point(number), Affine.constant(number)))
             body.append(sem.AsyncCommit())
-        counter, ahead = self.blocks.counter(index.name), self.blocks.counter(f"{index.name}_ahead")
+        counter, ahead = self.blocks.counter(self._moving[-1].name), self.blocks.counter("ahead")
         constant = self.blocks.offsets.constant
         inside: list[sem.Stmt] = [
             sem.AsyncWait(stages - 2),
@@ -86,38 +87,66 @@ class Pipeline:
             sem.Declare(ahead, sem.Apply(Op.ADD, (counter, constant(stages - 1)))),
         ]
         slot = self._slot(ahead, stages)
-        copies = self._copies(Affine.index(ahead.name), Affine.index(slot.variable.name))
-        inside.append(sem.If(sem.Apply(Op.CMP_LT, (ahead, constant(index.range))), (slot, *copies)))
+        digits, values = self._digits(ahead)
+        copies = self._copies(values, Affine.index(slot.variable.name))
+        inside.append(sem.If(sem.Apply(Op.CMP_LT, (ahead, constant(iterations))), (slot, *digits, *copies)))
         inside.append(sem.AsyncCommit())
         slot = self._slot(counter, stages)
-        inside.append(slot)
-        inside.extend(self._others(Affine.index(counter.name), Affine.index(slot.variable.name)))
-        body.append(sem.For(counter, constant(0), constant(index.range), 1, tuple(inside)))
+        digits, values = self._digits(counter)
+        inside.extend((slot, *digits, *self._others(values, Affine.index(slot.variable.name))))
+        body.append(sem.For(counter, constant(0), constant(iterations), 1, tuple(inside)))
         own = frozenset(self._arrays.values())
         return Phase(tuple(body), tuple(dict.fromkeys(t for t in self._touches if t.array not in own)))
 
     @property
-    def _index(self) -> stripe.Index:
-        """The index that counts iterations."""
-        return next(index for index in self.block.indices if index.range > 1)
+    def _moving(self) -> tuple[stripe.Index, ...]:
+        """The indices that count iterations, the last one fastest."""
+        return tuple(index for index in self.block.indices if index.range > 1)
+
+    def _point(self, number: int) -> dict[str, Affine]:
+        """Return the values of the indices in an iteration."""
+        values: dict[str, Affine] = {}
+        for index in reversed(self._moving):
+            number, digit = divmod(number, index.range)
+            values[index.name] = Affine.constant(digit)
+        return values
+
+    def _digits(self, number: sem.Var) -> tuple[list[sem.Stmt], dict[str, Affine]]:
+        """Return the values of the indices in iteration ``number``, and declarations of variables that hold them."""
+        moving, stride = self._moving, 1
+        if len(moving) == 1:
+            return [], {moving[0].name: Affine.index(number.name)}
+        declarations: list[sem.Stmt] = []
+        values: dict[str, Affine] = {}
+        for index in reversed(moving):
+            variable = self.blocks.counter(index.name)
+            value: sem.Expr = number
+            if stride > 1:
+                value = sem.Apply(Op.DIV, (value, self.blocks.offsets.constant(stride)))
+            if index is not moving[0]:
+                value = sem.Apply(Op.MOD, (value, self.blocks.offsets.constant(index.range)))
+            declarations.append(sem.Declare(variable, value))
+            values[index.name] = Affine.index(variable.name)
+            stride *= index.range
+        return declarations, values
 
     def _slot(self, number: sem.Var, stages: int) -> sem.Declare:
         """Return the declaration of a variable: which of the arrays an iteration has."""
         variable = self.blocks.counter("slot")
         return sem.Declare(variable, sem.Apply(Op.MOD, (number, self.blocks.offsets.constant(stages))))
 
-    def _copies(self, iteration: Affine, slot: Affine) -> list[sem.Stmt]:
+    def _copies(self, point: Mapping[str, Affine], slot: Affine) -> list[sem.Stmt]:
         fills = [inner for inner in self.block.blocks if COPY in inner.tags]
-        return list(asynchronous(tuple(self._run(fills, iteration, slot))))
+        return list(asynchronous(tuple(self._run(fills, point, slot))))
 
-    def _others(self, iteration: Affine, slot: Affine) -> list[sem.Stmt]:
-        return self._run([inner for inner in self.block.blocks if COPY not in inner.tags], iteration, slot)
+    def _others(self, point: Mapping[str, Affine], slot: Affine) -> list[sem.Stmt]:
+        return self._run([inner for inner in self.block.blocks if COPY not in inner.tags], point, slot)
 
-    def _run(self, children: list[stripe.Block], iteration: Affine, slot: Affine) -> list[sem.Stmt]:
+    def _run(self, children: list[stripe.Block], point: Mapping[str, Affine], slot: Affine) -> list[sem.Stmt]:
         values = dict(self.bound)
         for index in self.block.indices:
             values[index.name] = Affine() if index.affine is None else index.affine.substitute(self.outer)
-        values[self._index.name] = iteration
+        values.update(point)
         views = self.blocks.views(self.block, self.parents, values)
         for refinement in _allocations(self.block):
             offset = slot * refinement.shape.span
