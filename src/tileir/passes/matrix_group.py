@@ -55,8 +55,8 @@ class Panel:
 class Plan:
     """How a group multiplies: ``rows`` by ``columns`` outputs, 32 threads ``tall`` by ``wide`` of them.
 
-    ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory; ``repeats`` counts the
-    iterations of the other reduction indices.
+    ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other
+    reduction indices have ``repeats`` points.
     """
 
     left: Panel
