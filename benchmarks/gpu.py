@@ -1,4 +1,4 @@
-"""What memory bounds, on an OpenCL device: device time by profiling, caches flushed between runs; medians.
+"""What memory bounds, and contractions, on an OpenCL device: device time, caches flushed between runs; medians.
 
     python benchmarks/gpu.py --device opencl.0 --json result.json
 
@@ -33,12 +33,31 @@ ROWS = (16384, 4096)
 
 @dataclass(frozen=True)
 class Workload:
-    """``traffic`` counts float arrays of the first input's size that must move."""
+    """``traffic`` counts arrays of the first input's size that must move; ``operations`` those of a contraction."""
 
     name: str
     text: str
     shapes: tuple[tuple[int, ...], ...]
     traffic: float
+    dtype: tileir.DType = tileir.DType.F32
+    operations: float = 0
+    fast_math: bool = False
+
+
+def _matmul(kind: str, size: int) -> Workload:
+    text = "function (A[M, K], B[K, N]) -> (O) { O[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+    dtype = tileir.DType("f32" if kind == "tf32" else kind)
+    shapes = ((size, size), (size, size))
+    return Workload(f"matmul {kind} {size}", text, shapes, 3, dtype, 2.0 * size**3, kind == "tf32")
+
+
+def _convolution(kind: str, size: int, channels: int) -> Workload:
+    text = """function (A[N, Y, X, C], B[P, Q, C, F]) -> (O) {
+        O[n, y, x, f : N, Y - P + 1, X - Q + 1, F] = +(A[n, y + p, x + q, c] * B[p, q, c, f]);
+    }"""
+    shapes = ((32, size + 2, size + 2, channels), (3, 3, channels, channels))
+    operations = 2.0 * 32 * (size * channels * 3) ** 2
+    return Workload(f"conv3x3 {kind} 32x{size}x{size}x{channels}", text, shapes, 2, tileir.DType(kind), operations)
 
 
 WORKLOADS = (
@@ -76,6 +95,8 @@ WORKLOADS = (
         (ROWS, ROWS[1:], ROWS[1:]),
         2,
     ),
+    *(_matmul(kind, size) for kind in ("f16", "bf16", "tf32", "f32") for size in (1024, 2048, 4096)),
+    *(_convolution(kind, *sizes) for kind in ("f16", "f32") for sizes in ((56, 64), (28, 128))),
 )
 """The tables of others are for the same sizes: f32 arrays of 2^26 elements."""
 
@@ -100,17 +121,17 @@ def copy_rate(device: cl.Device, runs: int) -> float:
 
 def measure(workload: Workload, device: tileir.DeviceInfo, runs: int) -> dict[str, Any]:
     """Return seconds of the device for one workload, and its error against the same text on the default device."""
-    context = tileir.Context(options=tileir.Options(profile=True))
+    context = tileir.Context(options=tileir.Options(profile=True, fast_math=workload.fast_math))
     executor = context.executor(device)
     generator = np.random.default_rng(0)
-    inputs = [generator.standard_normal(shape, np.float32) for shape in workload.shapes]
+    inputs = [generator.standard_normal(s, np.float32).astype(workload.dtype.numpy) for s in workload.shapes]
     compiled = tileir.compile(workload.text, inputs, device=device, context=context)
     program = compiled.sem
     library = context.compiler(device).build(program.kernels)
     kernels = [executor.prepare(library, index) for index in range(len(program.kernels))]
     memory = {b.name: executor.allocate(b.elements * b.dtype.itemsize) for b in program.buffers}
     for name, array in zip(compiled.inputs, inputs, strict=True):
-        executor.copy(array, memory[name]).wait()
+        executor.copy(array.view(np.uint8), memory[name]).wait()
     here, there = (executor.allocate(1 << 28) for _ in range(2))
     times = []
     for _ in range(runs + 2):
@@ -124,9 +145,10 @@ def measure(workload: Workload, device: tileir.DeviceInfo, runs: int) -> dict[st
             total += event.duration or float("nan")
         times.append(total)
     output = next(buffer for buffer in program.buffers if buffer.role is tileir.semtree.ir.BufferRole.OUTPUT)
-    result = np.empty(output.shape, np.float32)
-    executor.copy(memory[output.name], result).wait()
+    result = np.empty(output.shape, output.dtype.numpy)
+    executor.copy(memory[output.name], result.view(np.uint8)).wait()
     expected = _expected(workload, inputs)
+    result = result[: len(expected)].astype(np.float32) if workload.operations else result
     error = float(np.abs(result - expected).max() / np.abs(expected).max())
     context.close()
     seconds = statistics.median(times[2:])
@@ -135,6 +157,7 @@ def measure(workload: Workload, device: tileir.DeviceInfo, runs: int) -> dict[st
         "workload": workload.name,
         "seconds": seconds,
         "rate": nbytes / seconds,
+        "operations": workload.operations / seconds,
         "error": error,
         "kernels": len(program.launches),
     }
@@ -151,6 +174,10 @@ def _expected(workload: Workload, inputs: list[Any]) -> Any:
             return a.max()
         case "sum":
             return a.sum(axis=int(workload.name[-1]), dtype=np.float64)
+        case "matmul":
+            return a[:8].astype(np.float32) @ inputs[1].astype(np.float32)
+        case "conv3x3":
+            return _convolved(a[:1].astype(np.float32), inputs[1].astype(np.float32))
         case "softmax":
             exponents = np.exp(a - a.max(axis=1, keepdims=True))
             return exponents / exponents.sum(axis=1, keepdims=True)
@@ -160,6 +187,12 @@ def _expected(workload: Workload, inputs: list[Any]) -> Any:
             return centred / np.sqrt(variance + np.float32(0.00001)) * inputs[1] + inputs[2]
         case _:
             return np.tanh(a * inputs[1] + inputs[2]) / (1 + np.exp(-inputs[3]))
+
+
+def _convolved(images: Any, weights: Any) -> Any:
+    height, width = images.shape[1] - 2, images.shape[2] - 2
+    parts = [images[:, p : p + height, q : q + width] @ weights[p, q] for p in range(3) for q in range(3)]
+    return np.sum(parts, axis=0)
 
 
 def main() -> None:
@@ -181,7 +214,8 @@ def main() -> None:
             rows.append(row)
             print(
                 f"{row['workload']:<30}{row['seconds'] * 1e6:10.1f} us {row['rate'] / 1e9:8.0f} GB/s "
-                f"{row['rate'] / copy * 100:5.0f}%  {row['kernels']} kernels  error {row['error']:.1e}",
+                f"{row['rate'] / copy * 100:5.0f}% {row['operations'] / 1e12:7.1f} TFLOP/s  {row['kernels']} kernels  "
+                f"error {row['error']:.1e}",
                 flush=True,
             )
     if options.json:
