@@ -138,11 +138,15 @@ def map_blocks(program: Program, function: Callable[[Block], Block], reqs: Itera
 def expand_kernels(
     program: Program, function: Callable[[Block], tuple[Statement, ...]], reqs: Iterable[str] = ()
 ) -> Program:
-    """Replace each kernel that carries all tags of ``reqs`` by none or more statements of ``main``."""
+    """Replace each kernel that carries all tags of ``reqs`` by none or more statements of ``main``.
+
+    Where ``main`` carries them all, it is meant: each kernel of it.
+    """
     wanted = tuple(reqs)
+    everywhere = selected(program.main, wanted)
 
     def expand(statement: Statement) -> tuple[Statement, ...]:
-        if isinstance(statement, Block) and selected(statement, wanted):
+        if isinstance(statement, Block) and (everywhere or selected(statement, wanted)):
             return function(statement)
         return (statement,)
 
@@ -166,9 +170,11 @@ def unordered(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
 
 
 def with_main(program: Program, main: Block) -> Program:
-    """Return the program with another ``main`` block."""
+    """Return the program with another ``main`` block; where it has other kernels, these lose their dependencies."""
     old = program.main
     if main is old:
         return program
+    if main.statements is not old.statements:
+        main = attrs.evolve(main, statements=unordered(main.statements))
     statements = tuple(main if statement is old else statement for statement in program.entry.statements)
     return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=statements))

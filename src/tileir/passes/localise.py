@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.ops import Aggregation
+from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
-from tileir.passes.base import selected, with_main
+from tileir.passes.base import map_kernels, selected, unordered, with_main
 from tileir.passes.schedule import REGISTER
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Block, Dim, Direction, TensorShape
+from tileir.stripe.ir import Block, Dim, Direction, TensorShape, views_read, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,23 +28,51 @@ class Localise:
 
     The kernel must see it through one view of direction OUT: then a point reads only what it has written itself.
     Temporaries of one element go to registers.
+
+    Attributes:
+        reqs: Tags that a kernel must carry, or ``main``.
+        sink: Whether to go on inside kernels: what a block allocates goes into the one block in it that uses it.
     """
 
     name: ClassVar[str] = "localise"
     aliases: ClassVar[tuple[str, ...]] = ("localize",)
     reqs: tuple[str, ...] = ()
+    sink: bool = False
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with temporaries moved into the kernels that carry all tags of ``reqs``."""
+        """Return the program with temporaries moved into the kernels, if these or ``main`` carry all of ``reqs``."""
         owned = _owned(program)
+        everywhere = selected(program.main, self.reqs)
         kernels: list[Block] = []
         gone: set[str] = set()
         for number, kernel in enumerate(program.main.blocks):
             mine = owned.get(number, frozenset())
-            local = _localisable(kernel, mine) if selected(kernel, self.reqs) else {}
+            local = _localisable(kernel, mine) if everywhere or selected(kernel, self.reqs) else {}
             gone.update(kernel.refinement(name).source for name in local)
             kernels.append(_allocating(kernel, local) if local else kernel)
-        return _without(program, tuple(kernels), gone) if gone else program
+        program = _without(program, tuple(kernels), gone) if gone else program
+        return map_kernels(program, _sunk, self.reqs) if self.sink else program
+
+
+def _sunk(block: Block) -> Block:
+    """Return a block whose allocations are as far inside as their users are; nesting is bounded, so recursion is."""
+    allocated = {r.name for r in block.refinements if r.direction is Direction.NONE}
+    users = Counter(name for s in block.statements for name in {*views_read(s), *views_written(s)} & allocated)
+    sinking = frozenset(name for name, count in users.items() if count == 1)
+    gone: set[str] = set()
+
+    def sink(statement: Statement) -> tuple[Statement, ...]:
+        if not isinstance(statement, Block):
+            return (statement,)
+        local = _localisable(statement, sinking)
+        gone.update(statement.refinement(name).source for name in local)
+        return (_sunk(_allocating(statement, local) if local else statement),)
+
+    statements = rewritten(block.statements, sink)
+    if statements is block.statements:
+        return block
+    kept = tuple(r for r in block.refinements if r.name not in gone)
+    return attrs.evolve(block, refinements=kept, statements=unordered(statements))
 
 
 def _owned(program: Program) -> dict[int, frozenset[str]]:

@@ -47,6 +47,11 @@ class Memory:
     banks: int = 1
     alignment: int = 1
 
+    @property
+    def total_bytes(self) -> int:
+        """Size of all banks together."""
+        return self.bank_bytes * self.banks
+
     def fits(self, size: int) -> bool:
         """Return whether something of ``size`` bytes, in one bank, fits at all."""
         return self.bank_bytes == 0 or size <= self.bank_bytes

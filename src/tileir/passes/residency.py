@@ -176,8 +176,7 @@ def _shortages(items: Sequence[Item], count: int, memory: Memory) -> Iterable[Sh
         largest = max(own, key=lambda item: item.size, default=None)
         if largest is None:
             continue
-        capacity = memory.bank_bytes * memory.banks
-        if (capacity and total > memory.aligned(capacity)) or not memory.fits(largest.size):
+        if (memory.bank_bytes and total > memory.total_bytes) or not memory.fits(largest.size):
             yield Shortage(number, total, largest.name)
 
 

@@ -76,6 +76,13 @@ def residents(aliases: Aliases, memory: Sequence[Place], banks: int, skip_tags: 
     return tuple(resident for resident in found if resident is not None)
 
 
+def locals_of(statement: Statement, memory: Sequence[Place]) -> tuple[Refinement, ...]:
+    """Return what a statement that wants its data in ``memory`` allocates without saying where, at any depth."""
+    if not isinstance(statement, Block) or not _is_consumer(statement, memory):
+        return ()
+    return tuple(a for a in allocations(statement) if not a.location and a.offset is None and a.shape.elements)
+
+
 def _is_consumer(statement: Statement, memory: Sequence[Place]) -> bool:
     """Return whether a statement wants its data in the inner memory, and can be told to find them there."""
     return isinstance(statement, Block) and "xfer" not in statement.tags and not brings_its_own(statement, memory)

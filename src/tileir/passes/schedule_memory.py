@@ -45,6 +45,8 @@ class Schedule:
         swap_in_set: Tags of blocks that bring data in.
         swap_out_set: Tags of blocks that bring data out.
         skip_tags: Refinements with one of these tags stay where they are.
+        only_larger: Whether to leave blocks alone all of whose data fit into the memory together: the block around them
+            can bring these in at once.
     """
 
     name: ClassVar[str] = "schedule"
@@ -59,6 +61,7 @@ class Schedule:
     swap_in_set: tuple[str, ...] = ("swap_in",)
     swap_out_set: tuple[str, ...] = ("swap_out",)
     skip_tags: tuple[str, ...] = ()
+    only_larger: bool = False
 
     def __call__(self, program: Program) -> Program:
         """Return the program with the selected blocks scheduled.

@@ -11,11 +11,12 @@ from tileir.core.errors import Diagnostic
 from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
 from tileir.passes.compute_deps import with_dependences
+from tileir.passes.locate import with_views_at
 from tileir.passes.memory_slots import ALL_BANKS, Memory, Slot
 from tileir.passes.places import is_at, location
-from tileir.passes.residency import Shortage, Stay, plan
-from tileir.passes.resident_views import identity, residents
-from tileir.passes.transfers import Transfers, redirected
+from tileir.passes.residency import Item, Shortage, Stay, Use, plan
+from tileir.passes.resident_views import identity, locals_of, residents
+from tileir.passes.transfers import Transfers, redirected, slot_for
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import allocations, byte_size
 from tileir.stripe.ir import Block, Direction, Refinement, Special, Tags, views_read, views_written
@@ -23,6 +24,8 @@ from tileir.stripe.scope import enter
 from tileir.stripe.verify_body import merges
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from tileir.passes.resident_views import Resident
     from tileir.passes.schedule_memory import Schedule
     from tileir.stripe.aliases import Aliases
@@ -44,17 +47,20 @@ class ScheduledBlock:
     aliases: Aliases
     faults: list[Diagnostic]
     _slots: dict[int, Refinement] = attrs.field(factory=dict, init=False)  # by identity of the stay
+    _places: dict[str, tuple[Location, int]] = attrs.field(factory=dict, init=False)  # of what statements allocate
 
     def build(self) -> Block:
         """Return the block with transfers and slots; itself where there is nothing to bring in, or it does not fit."""
         options, block = self.options, self.aliases.scope.block
         if any(is_at(r.location, options.mem_loc) for r in block.refinements if r.direction is Direction.NONE):
             return block
+        if options.only_larger and self._fits_around():
+            return block
         found = residents(self.aliases, options.mem_loc, options.num_banks, options.skip_tags)
         if not found:
             return block
         views = {resident.item.name: resident for resident in found}
-        items = [resident.item for resident in found]
+        items = [*(resident.item for resident in found), *self._items_of_locals()]
         stays = plan(items, len(block.statements), self._memory, options.window, self._reserved())
         kept = [stay for stay in stays if isinstance(stay, Stay)]
         if len(kept) < len(stays) or not kept:
@@ -62,8 +68,10 @@ class ScheduledBlock:
             return block
         names = NameScope.of(r.name for r in block.refinements)
         for stay in kept:
-            self._slots[id(stay)] = self._slot(views[stay.item.name], stay.slot, names)
-        statements = self._statements(kept, views)
+            if stay.item.name in views:
+                self._slots[id(stay)] = self._slot(views[stay.item.name], stay.slot, names)
+        self._places = {stay.item.name: self._placed(stay.slot) for stay in kept if stay.item.name not in views}
+        statements = self._statements([stay for stay in kept if stay.item.name in views], views)
         used = {name for s in statements for name in (*views_read(s), *views_written(s))}
         homes = tuple(r for r in block.refinements if r.name in used or r.name not in views)
         new = attrs.evolve(block, refinements=(*homes, *self._slots.values()), statements=statements)
@@ -89,6 +97,31 @@ class ScheduledBlock:
             options.allow_out_of_range_accesses,
         )
 
+    def _fits_around(self) -> bool:
+        """Return whether all that the views of the block around show fits into the memory, with what is inside."""
+        parent, memory = self.aliases.scope.parent, self._memory
+        if parent is None:
+            return True
+        sources = {r.source for r in self.aliases.scope.block.refinements if r.direction is not Direction.NONE}
+        views = [slot_for(r, 1) for r in parent.block.refinements if r.name in sources]
+        sizes = [byte_size(r) for r in (*views, *allocations(self.aliases.scope.block))]
+        total = sum(map(memory.aligned, sizes))
+        return memory.bank_bytes == 0 or (max(sizes, default=0) <= memory.bank_bytes and total <= memory.total_bytes)
+
+    def _items_of_locals(self) -> Iterator[Item]:
+        """Yield what statements allocate inside, each in use while its statement runs."""
+        for number, statement in enumerate(self.aliases.scope.block.statements):
+            for order, allocation in enumerate(locals_of(statement, self.options.mem_loc)):
+                uses = {number: Use(reads=False, writes=True)}
+                yield Item(_local_name(number, order), byte_size(allocation), uses, given=False, escapes=False)
+
+    def _placed(self, slot: Slot) -> tuple[Location, int]:
+        """Return where a slot is."""
+        *path, device = self._place
+        if slot.bank != ALL_BANKS and (self.options.num_banks > 1 or not device.units):
+            device = attrs.evolve(device, units=(*device.units, Affine.constant(slot.bank)))
+        return (*path, device), slot.offset
+
     def _reserved(self) -> dict[int, tuple[Slot, ...]]:
         """Return what statements that bring their data on their own have placed in the memory."""
         found: dict[int, tuple[Slot, ...]] = {}
@@ -109,11 +142,9 @@ class ScheduledBlock:
 
     def _slot(self, resident: Resident, slot: Slot, names: NameScope) -> Refinement:
         """Return the allocation of a slot."""
-        *path, device = self._place
-        if slot.bank != ALL_BANKS and (self.options.num_banks > 1 or not device.units):
-            device = attrs.evolve(device, units=(*device.units, Affine.constant(slot.bank)))
-        name = names.fresh(f"{resident.view.name}_{device.name.lower()}")
-        return attrs.evolve(resident.slot, name=name, location=(*path, device), offset=slot.offset)
+        where, offset = self._placed(slot)
+        name = names.fresh(f"{resident.view.name}_{where[-1].name.lower()}")
+        return attrs.evolve(resident.slot, name=name, location=where, offset=offset)
 
     def _statements(self, stays: list[Stay], views: dict[str, Resident]) -> tuple[Statement, ...]:
         """Return the statements in their order, with transfers before and behind them."""
@@ -135,9 +166,15 @@ class ScheduledBlock:
         result: list[Statement] = []
         for number, statement in enumerate(block.statements):
             result.extend(before.get(number, ()))
-            result.append(self._statement(statement, slots.get(number, {}), views))
+            result.append(self._statement(self._with_locals(number, statement), slots.get(number, {}), views))
             result.extend(behind.get(number, ()))
         return tuple(result)
+
+    def _with_locals(self, number: int, statement: Statement) -> Statement:
+        """Return a statement whose own allocations are in the inner memory."""
+        found = enumerate(locals_of(statement, self.options.mem_loc))
+        places = {id(allocation): self._places.get(_local_name(number, order)) for order, allocation in found}
+        return _with_places(statement, places) if places else statement
 
     def _statement(self, statement: Statement, stays: dict[str, Stay], views: dict[str, Resident]) -> Statement:
         if not isinstance(statement, Block) or not stays:
@@ -160,6 +197,27 @@ class ScheduledBlock:
             " into tiles first, by autotile or tile, and schedule these"
         )
         return Diagnostic("TIL548", message)
+
+
+def _local_name(number: int, order: int) -> str:
+    """Return what to call an allocation inside statement ``number``; no refinement has such a name."""
+    return f"{number}/{order}"
+
+
+def _with_places(statement: Statement, places: Mapping[int, tuple[Location, int] | None]) -> Statement:
+    """Return a statement with allocations, by identity, in their places, and views of them there; at any depth."""
+    if not isinstance(statement, Block):
+        return statement
+    refinements = []
+    moved: dict[str, Location] = {}
+    for refinement in statement.refinements:
+        place = places.get(id(refinement)) if refinement.direction is Direction.NONE else None
+        if place is not None:
+            moved[refinement.name] = place[0]
+            refinement = attrs.evolve(refinement, location=place[0], offset=place[1])
+        refinements.append(refinement)
+    statements = rewritten(statement.statements, lambda s: (_with_places(with_views_at(s, moved), places),))
+    return attrs.evolve(statement, refinements=tuple(refinements), statements=statements)
 
 
 def _merging(statement: Statement, names: set[str]) -> Statement:
