@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -29,12 +30,12 @@ from tileir.stripe.ir import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tileir.stripe.ir import Refinement, Statement, TensorShape
+    from tileir.stripe.ir import Refinement, Statement
 
 Place: TypeAlias = tuple[str, "Affine"]
 """A source, and the address in it of an element."""
 
-_Seen: TypeAlias = "Place | tuple[str, tuple[Affine, ...], TensorShape]"
+_Seen: TypeAlias = "Place | tuple[str, tuple[Affine, ...], tuple[int, ...]]"
 
 _LONGEST_NAME = 80
 
@@ -233,14 +234,16 @@ class FusionGroup:
         """Return the name of a view of what ``view`` of ``other`` shows in this group; add one where there is none."""
         place = other._places[view.name]
         seen = _seen_by(view, place)
-        if seen is not None and (known := self._known.get(seen)) is not None:
-            mine = self.views[known]
+        known = None if seen is None else self._known.get(seen)
+        mine = None if known is None else self.views[known]
+        if known is not None and mine is not None and (_holds(mine, view) or _holds(view, mine)):
             first, second = (view, mine) if before else (mine, view)
             partial = view.name in other._partial if before else known in self._partial
-            whole = not partial or self.roots[view.source] in fresh
+            whole = (not partial and _holds(first, second)) or self.roots[view.source] in fresh
             direction = _in_sequence(first.direction, second.direction, whole=whole)
-            if direction is not mine.direction:
-                self.views[known] = attrs.evolve(mine, direction=direction)
+            shape = mine.shape if _holds(mine, view) else view.shape
+            if direction is not mine.direction or shape is not mine.shape:
+                self.views[known] = attrs.evolve(mine, direction=direction, shape=shape)
                 self._count(self.views[known])
             return known
         name = self._names.fresh(view.name)
@@ -259,12 +262,20 @@ def _place_of(view: Refinement) -> Place | None:
 
 
 def _seen_by(view: Refinement, place: Place | None) -> _Seen | None:
-    """Return what identifies all that a view shows; None for allocations, and for views that merge."""
+    """Return what identifies a view but for its extents; None for allocations, and for views that merge.
+
+    Of two views of the same tile, one may reach farther over the edge of the tensor than the other.
+    """
     if place is not None:
         return place
     if view.direction is Direction.NONE or view.aggregation not in (None, Aggregation.ASSIGN):
         return None
-    return view.source, view.access, view.shape
+    return view.source, view.access, view.shape.strides
+
+
+def _holds(outer: Refinement, inner: Refinement) -> bool:
+    """Return whether one of two views from the same corner shows all that the other one does."""
+    return all(map(operator.ge, outer.shape.sizes, inner.shape.sizes))
 
 
 def _merges_to_one(view: Refinement) -> bool:
