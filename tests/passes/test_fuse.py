@@ -14,14 +14,16 @@ from tileir.core.ops import Aggregation, Combination, Op
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
 from tileir.passes.catalog import parse_pipeline
+from tileir.passes.dead_code import DeadCode
 from tileir.passes.fuse import Fuse, Fusion
 from tileir.passes.localise import Localise
 from tileir.passes.scalarise import Scalarise
+from tileir.passes.tile import tiled
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Program
 from tileir.stripe.lowering import lower
 from tileir.stripe.printer import to_text
-from tileir.typed.ir import Access, Contraction, Elementwise, Function, Operation, Reshape, Value
+from tileir.typed.ir import Access, Constraint, Contraction, Elementwise, Function, Operation, Reshape, Value
 
 F32 = DType.F32
 ROW, COLUMN, INNER = Affine.index("i"), Affine.index("j"), Affine.index("k")
@@ -254,6 +256,29 @@ def test_long_chains_take_time_in_proportion(count: int) -> None:
     assert len(after.main.blocks) == -(-count // 128)
 
 
+def test_a_window_computes_what_it_sees_again() -> None:
+    """Tiles of the second sum overlap in what they read of the first."""
+    x, k = Affine.index("x"), Affine.index("k")
+    taps = (Constraint(k, 3),)
+    first, second = (
+        Contraction(
+            name, (x,), (Access(source, (x + k,)),), Aggregation.SUM, Combination.NONE, F32, F32, F32, (size,), taps
+        )
+        for name, source, size in (("t", "X", 10), ("o", "t", 8))
+    )
+    program = lower(Function((Value("X", F32, (12,)),), ("o",), (first, second)))
+    sizes = {"x": 4, "k": 3}
+    tiles = map_kernels(
+        program,
+        lambda kernel: tiled(kernel, [sizes[i.name] for i in kernel.indices]) if "(t)" in kernel.name else kernel,
+    )
+    after = run((Fusion(recompute=True), DeadCode()), tiles)
+    (kernel,) = after.main.blocks
+    assert [r.shape.sizes for r in kernel.refinements if r.direction is Direction.NONE] == [(6,)]
+    assert sorted(i.range for i in kernel.blocks[0].indices if i.affine is None) == [3, 6]
+    assert_same_meaning(program, after)
+
+
 @pytest.mark.parametrize("options", [Fuse(), Fuse(max_reductions=3), Fuse(siblings=False)], ids=str)
 @given(program=programs(12))
 @examples(60)
@@ -268,6 +293,8 @@ def test_meaning_stays(options: Fuse, program: Program) -> None:
         Fusion(rows=True, least_row=2),
         Fusion(siblings=False, no_constraints=True, inner_remove_set=("eltwise",), a_inner_set=("a",)),
         Fusion(output_match=True, no_inner=True),
+        Fusion(recompute=True),
+        Fusion(recompute=True, least_points=1000),
     ],
     ids=str,
 )

@@ -22,8 +22,9 @@ class Fuse:
     A kernel joins those whose results it reads element by element: elementwise kernels each other, and the
     contraction that feeds them. With ``siblings`` also kernels join that read one tensor at the same elements and
     write results of the same layout. Without ``perfect``, it is enough that kernels share some indices, such as that of
-    rows: the others run in blocks inside, one kernel's after the other's. Nothing is computed twice. A tensor that is
-    still needed elsewhere is stored as before; others are left to the passes localise and scalarise.
+    rows: the others run in blocks inside, one kernel's after the other's. Nothing is computed twice, but by
+    ``recompute``. A tensor that is still needed elsewhere is stored as before; others are left to the passes localise
+    and scalarise.
 
     Attributes:
         parent_reqs: Where blocks are joined: in the blocks inside kernels that carry these tags; kernels if there are
@@ -43,6 +44,8 @@ class Fuse:
         max_statements: Most computations (statements other than loads, stores and constants) of a joined block.
         max_reductions: Most nested blocks of the blocks that are joined.
         siblings: Whether to join blocks that depend on each other in no way.
+        recompute: Whether a block that shares no index with one whose single result it reads computes that result
+            again, in a block inside, over the elements that one of its points sees.
         rows: Whether indices are only shared where the others run along memory, in kernels without blocks inside.
         least_points: Fewest points of shared indices.
         least_row: Fewest points inside, where ``rows``.
@@ -67,6 +70,7 @@ class Fuse:
     max_statements: int = attrs.field(default=128, validator=at_least(1))
     max_reductions: int = attrs.field(default=1, validator=at_least(0))
     siblings: bool = True
+    recompute: bool = False
     rows: bool = False
     least_points: int = attrs.field(default=2, validator=at_least(1))
     least_row: int = attrs.field(default=32, validator=at_least(1))

@@ -136,10 +136,10 @@ def _same_rank(blocks: tuple[Block, ...], view: Refinement) -> bool:
 def _allocating(block: Block, local: Mapping[str, Refinement]) -> Block:
     """Return ``block`` with allocations in place of views, and views below them fitted to their strides."""
     refinements = tuple(local.get(r.name, r) for r in block.refinements)
-    return _restrided(attrs.evolve(block, refinements=refinements), local)
+    return restrided(attrs.evolve(block, refinements=refinements), local)
 
 
-def _restrided(block: Block, parents: Mapping[str, Refinement]) -> Block:
+def restrided(block: Block, parents: Mapping[str, Refinement]) -> Block:
     """Give the views inside ``block`` of its refinements ``parents`` the strides that those have."""
     statements: list[Statement] = []
     for statement in block.statements:
@@ -150,7 +150,7 @@ def _restrided(block: Block, parents: Mapping[str, Refinement]) -> Block:
                 if r.direction is not Direction.NONE and r.source in parents
             }
             views = tuple(fitted.get(r.name, r) for r in statement.refinements)
-            statements.append(_restrided(attrs.evolve(statement, refinements=views), fitted) if fitted else statement)
+            statements.append(restrided(attrs.evolve(statement, refinements=views), fitted) if fitted else statement)
         else:
             statements.append(statement)
     return attrs.evolve(block, statements=tuple(statements))
