@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning, programs
+from tileir.core.errors import TileError
 from tileir.core.target import Target
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
@@ -82,3 +83,20 @@ def test_nothing_happens_where_nothing_matches() -> None:
 def test_it_has_a_text() -> None:
     (step,) = parse_pipeline("tensorise{strict=true,startup_cost=8}")
     assert step == Tensorise(strict=True, startup_cost=8)
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ("stencils=({idxs=({size=0})})", "size of a stencil's index"),
+        ("stencils=({idxs=({ins=(-2)})})", "must be strides"),
+        ("stencils=({loops=()})", "idxs"),
+        ("startup_cost=-1", "startup_cost"),
+    ],
+)
+def test_options_are_checked(options: str, fault: str) -> None:
+    with pytest.raises(TileError) as caught:
+        parse_pipeline(f"tensorise{{{options}}}")
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code in ("TIL542", "TIL543")
+    assert fault in diagnostic.message

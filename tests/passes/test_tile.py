@@ -12,7 +12,7 @@ from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.errors import TileError
 from tileir.core.target import Target
-from tileir.passes.base import run, with_kernels
+from tileir.passes.base import map_blocks, run, with_kernels
 from tileir.passes.catalog import parse_pipeline
 from tileir.passes.tile import Tile, tiled
 from tileir.semtree.interpreter import run_program
@@ -157,6 +157,59 @@ def _split_all(statement: Statement, sizes: list[int]) -> Statement:
 def with_tiles(program: Program, sizes: list[int]) -> Program:
     """Split every kernel, whatever the number of its indices."""
     return with_kernels(program, tuple(_split_all(statement, sizes) for statement in program.main.statements))
+
+
+INTERLEAVED = """
+0: #contraction #kernel #outer
+block [i:1, j:3, k:1]:3 (
+    in A[i, k] fp32:I(5, 5):(5, 1):100 B, E(5, 5):100 B
+    in B[k, j] fp32:I(5, 4):(5, 1):80 B, E(5, 6):120 B
+    out C[i, j]:add fp32:I(5, 4):(5, 1):80 B, E(5, 6):120 B
+) {
+  0: #contraction #inner
+  block [i:5, j:2, k:5, j_tile = j]:50 (
+      4 - 3*j - j_tile >= 0
+      in A[i, k] fp32:I(1, 1):(5, 1):4 B, E(5, 5):100 B
+      in B[k, 3*j] fp32:I(1, 1):(5, 1):4 B, E(5, 4):80 B
+      out C[i, 3*j]:add fp32:I(1, 1):(5, 1):4 B, E(5, 4):80 B
+  ) {
+    0: $a = load(A)
+    1: $b = load(B)
+    2: $c = mul($a, $b)
+    3: C = store($c)
+  }
+}
+"""
+
+
+def test_interleaved_tiles_hold_points_as_far_apart_as_there_are_tiles() -> None:
+    step = Tile((5, 2, 5), (), ("outer",), ("inner",), copy_set=("contraction", "elsewhere"), interleaved=True)
+    (kernel,) = run((step,), matmul()).main.blocks
+    assert to_text(kernel) == INTERLEAVED.lstrip()
+    assert_same_meaning(matmul(), run((step,), matmul()))
+
+
+def test_interleaved_tiles_know_the_values_of_observed_indices() -> None:
+    program = program_of([REVERSED.strip()], {"X": (7,), "O": (7,)})
+    for size in (1, 2, 3, 7, 9):
+        assert_same_meaning(program, run((Tile((size,), interleaved=True),), program))
+
+
+def _interleaved(program: Program, sizes: list[int]) -> Program:
+    def split(block: Block) -> Block:
+        chosen = [sizes[number % len(sizes)] for number in range(len(block.indices))]
+        return tiled(block, chosen, interleaved=True)
+
+    return map_blocks(program, split)
+
+
+@given(programs(8), st.lists(st.integers(1, 4), min_size=1, max_size=3))
+@examples(60)
+def test_interleaved_tiles_keep_the_meaning(program: Program, sizes: list[int]) -> None:
+    after = _interleaved(program, sizes)
+    verify(after)
+    assert_same_meaning(program, after)
+    assert_same_meaning(program, _interleaved(after, sizes))
 
 
 @given(programs(8), st.lists(st.integers(1, 4), min_size=1, max_size=3))

@@ -86,14 +86,17 @@ def asked_axis(walk: Walk, together: Iterable[Walk]) -> int | None:
     tensors by one element, stores counting twice; a tensor is asked for the axis which that index alone moves by one.
     """
     score: dict[str, int] = {}
+    stored: set[str] = set()  # what moves results by one element, which decides between equals
     for other in together:
         if other.tensor == walk.tensor:
             continue
         for counter in {name: None for affine in other.access for name in affine.indices}:
             stride = abs(other.stride(counter))
             weight = 2 if other.writes else 1
+            if other.writes and stride == 1:
+                stored.add(counter)
             score[counter] = score.get(counter, 0) + (weight if stride == 1 else -weight if stride > 1 else 0)
-    best = max(score, key=lambda counter: (score[counter], counter), default=None)
+    best = max(score, key=lambda name: (score[name], name in stored, name), default=None)
     if best is None or score[best] <= 0:
         return None
     moved = [axis for axis, affine in enumerate(walk.access) if best in affine.indices]
