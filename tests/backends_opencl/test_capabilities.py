@@ -63,6 +63,16 @@ def test_a_graphics_processor_that_tells_less() -> None:
     assert able.features.fp64
 
 
+@pytest.mark.parametrize("passed", [False, True])
+def test_a_graphics_processor_that_takes_ptx(monkeypatch: pytest.MonkeyPatch, passed: bool) -> None:
+    monkeypatch.setattr(module, "has_ptx", lambda _: passed)
+    able = capabilities(found(type=GPU, warp_size_nv=32, extensions="cl_nv_compiler_options"))
+    assert able.features.ptx is passed
+    assert able.target.async_copies is passed
+    assert able.target.matrix_dtypes == ((DType.F16, DType.BF16) if passed else ())
+    assert able.target.with_rounded_matrices().matrix_dtypes[2:] == ((DType.F32,) if passed else ())
+
+
 def test_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "works_with", lambda *_: pytest.fail("no probe is needed"))
     able = capabilities(found())

@@ -9,7 +9,7 @@ import pytest
 from strategies.opencl_device import device
 from tileir_opencl import probe
 from tileir_opencl.devices import device_of
-from tileir_opencl.probe import remembered, survives, works_with
+from tileir_opencl.probe import has_ptx, remembered, survives, works_with
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +52,10 @@ def test_a_verdict_is_found_out_once(program: Path, tmp_path: Path) -> None:
 
 def test_a_device_works_with_narrow_vectors() -> None:
     assert works_with(device_of(device()).found, 4)
+
+
+def test_a_processor_has_no_ptx() -> None:
+    assert not has_ptx(device_of(device()).found)
 
 
 def test_pocl_3_does_not_survive_its_widest_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
