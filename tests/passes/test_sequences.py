@@ -62,7 +62,8 @@ def _after(passes: list[Pass], program: Program) -> Program:
         try:
             program = run((step,), program)
         except TileError as error:
-            assert error.diagnostics[0].code == "TIL543", to_text(passes)
+            if error.diagnostics[0].code != "TIL543":
+                raise AssertionError(to_text(passes)) from error
     return program
 
 

@@ -57,6 +57,15 @@ def store(out: FunctionText, place: Place, offset: Value, value: Value) -> None:
         _store_run(out, place, _moved(out, base, step * lane), lane_of(out, value, lane))
 
 
+def prefetch(out: FunctionText, place: Place, offset: Value) -> None:
+    """Bring the element at a scalar offset, which may lie outside of the array, into the innermost cache."""
+    index = cast(out, offset, DType.I64)
+    element = memory_element(place.dtype)
+    pointer = out.pure(f"getelementptr {element}, ptr {place.pointer}, {register(index.type)} {index.text}")
+    out.module.declarations["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] = None
+    out.effect(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+
+
 def broadcast(out: FunctionText, value: Value, lanes: int) -> Value:
     """Return a scalar in every lane."""
     if lanes == 1:

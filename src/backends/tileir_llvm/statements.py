@@ -18,13 +18,14 @@ from tileir.semtree.ir import (
     If,
     LoopKind,
     MatrixMultiply,
+    Prefetch,
     Var,
 )
 from tileir.semtree.layout import ALIGNMENT
 from tileir.semtree.rewrite import expressions, statements, walk
 from tileir_llvm.conversions import integer
 from tileir_llvm.expressions import Cell, Environment, evaluate
-from tileir_llvm.memory import Place, store
+from tileir_llvm.memory import Place, prefetch, store
 from tileir_llvm.spelling import memory_element, register
 from tileir_llvm.text import Value
 
@@ -71,6 +72,8 @@ class Statements:
                 self._loop(stmt)
             case If():
                 self._branch(stmt)
+            case Prefetch(target=target):
+                prefetch(self.env.out, self.env.arrays[target.array], evaluate(self.env, target.offset, index=True))
             case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
                 pass  # groups have one thread, and what it does is spelt out
             case _:

@@ -62,6 +62,11 @@ def store(out: KernelText, place: Place, offset: Value, value: Value) -> None:
         _store_run(out, place, to, lane_of(value, number))
 
 
+def prefetch(place: Place, offset: Value) -> str:
+    """Return a statement that asks for the element at a scalar offset, which may lie outside of the array."""
+    return f"prefetch({_pointer(place, offset).text}, 1);"
+
+
 def _load_lanes(out: KernelText, place: Place, offset: Value, kind: Type) -> Value:
     """Read the element of each lane of a vector offset."""
     ramp = as_ramp(offset)

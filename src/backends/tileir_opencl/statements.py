@@ -21,12 +21,13 @@ from tileir.semtree.ir import (
     If,
     LoopKind,
     MatrixMultiply,
+    Prefetch,
     Var,
 )
 from tileir_opencl.expressions import Environment, call_builtin, evaluate
 from tileir_opencl.facts import Fact
 from tileir_opencl.instructions import commit, copy, multiply, wait
-from tileir_opencl.memory import Place, store
+from tileir_opencl.memory import Place, prefetch, store
 from tileir_opencl.peephole import accumulation
 from tileir_opencl.spelling import ATOM, HALVES, MEMORY, SUM, register
 from tileir_opencl.text import Value, canonical
@@ -100,6 +101,9 @@ class Statements:
             case MatrixMultiply():
                 with self._block():
                     multiply(self.env, stmt, self.group)
+            case Prefetch(target=target):
+                offset = evaluate(self.env, target.offset, index=True)
+                self._line(prefetch(self.env.arrays[target.array], offset))
             case _:
                 assert_never(stmt)
 

@@ -33,6 +33,7 @@ from tileir.passes.memory_placement import MemoryPlacement
 from tileir.passes.order_loops import OrderLoops
 from tileir.passes.pad import Pad
 from tileir.passes.partition import PartitionCompute, PartitionMemory
+from tileir.passes.prefetch import Prefetch
 from tileir.passes.reduce_constraints import ReduceConstraints
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.register_transpose import RegisterTranspose
@@ -85,6 +86,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Pad,
     PartitionCompute,
     PartitionMemory,
+    Prefetch,
     ReduceConstraints,
     RegisterTile,
     RegisterTranspose,

@@ -21,6 +21,7 @@ from tileir.semtree.ir import (
     For,
     If,
     MatrixMultiply,
+    Prefetch,
     Region,
     Var,
 )
@@ -84,6 +85,8 @@ class StatementCompiler:
                 return waiting(pending)
             case MatrixMultiply():
                 return multiplying(self.expressions, stmt, self.kernel)
+            case Prefetch():
+                return self.body(())
             case _:
                 assert_never(stmt)
 

@@ -32,6 +32,7 @@ from tileir.semtree.ir import (
     If,
     MatrixMultiply,
     ParamAccess,
+    Prefetch,
     Ramp,
     Subscript,
     Var,
@@ -179,6 +180,8 @@ def _accesses(stmts: tuple[Stmt, ...], arrays: tuple[str, str], loops: Loops) ->
                 if target.array in arrays:
                     yield _Access(target, loops, stores=True)
             case Assign() | Declare() | DeclareArray() | Barrier() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+                pass
+            case Prefetch():
                 pass
             case _:
                 assert_never(stmt)

@@ -15,6 +15,7 @@ from tileir.semtree.ir import (
     MatrixMultiply,
     Param,
     ParamAccess,
+    Prefetch,
     Region,
     Type,
 )
@@ -47,6 +48,17 @@ def check_copies(kernel: KernelFunction) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL554", f"asynchronous copies go to local arrays, and {target.array!r} is none")
         if not isinstance(visible.get(source.array), Param):
             yield Diagnostic("TIL554", f"asynchronous copies take from parameters, and {source.array!r} is none")
+
+
+def check_prefetches(kernel: KernelFunction) -> Iterator[Diagnostic]:
+    """Only parameters are far enough away for a prefetch, and only single places have an address."""
+    for stmt, visible in scoped(kernel):
+        if not isinstance(stmt, Prefetch):
+            continue
+        if not isinstance(visible.get(stmt.target.array), Param):
+            yield Diagnostic("TIL554", f"prefetches are for parameters, and {stmt.target.array!r} is none")
+        if stmt.target.offset.type.lanes != 1:
+            yield Diagnostic("TIL552", f"a prefetch has one address, and {stmt.target.array!r} is given several")
 
 
 def check_products(kernel: KernelFunction) -> Iterator[Diagnostic]:

@@ -1,11 +1,11 @@
-"""Reading the statements that few devices have instructions for: asynchronous copies and products of matrices."""
+"""Reading statements that not all devices have instructions for: asynchronous copies, matrix products, prefetches."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.semtree.ir import AsyncCommit, AsyncCopy, AsyncWait, MatrixMultiply, MatrixOperand, Subscript
+from tileir.semtree.ir import AsyncCommit, AsyncCopy, AsyncWait, MatrixMultiply, MatrixOperand, Prefetch, Subscript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,6 +33,10 @@ def _wait(cursor: Cursor, _: ExpressionParser) -> Instruction:
     return AsyncWait(pending)
 
 
+def _prefetch(cursor: Cursor, expressions: ExpressionParser) -> Instruction:
+    return Prefetch(_elements(cursor, expressions))
+
+
 def _multiply(cursor: Cursor, expressions: ExpressionParser) -> Instruction:
     rows, columns, depth = _numbers(cursor, 3)
     cursor.expect("tile")
@@ -46,7 +50,7 @@ def _multiply(cursor: Cursor, expressions: ExpressionParser) -> Instruction:
 
 
 INSTRUCTIONS: Final[Mapping[str, Callable[[Cursor, ExpressionParser], Instruction]]] = MappingProxyType(
-    {"async": _copy, "async_commit": _commit, "async_wait": _wait, "multiply": _multiply}
+    {"async": _copy, "async_commit": _commit, "async_wait": _wait, "multiply": _multiply, "prefetch": _prefetch}
 )
 """What reads a statement behind the word that it starts with, up to its semicolon."""
 
@@ -62,7 +66,7 @@ def _operand(cursor: Cursor, expressions: ExpressionParser) -> MatrixOperand:
 def _elements(cursor: Cursor, expressions: ExpressionParser) -> Subscript:
     found = expressions.reference()
     if not isinstance(found.expr, Subscript):
-        cursor.fail("TIL102", "only elements of arrays can be copied or multiplied here", found.span)
+        cursor.fail("TIL102", "only elements of arrays can be copied, multiplied or prefetched", found.span)
     return found.expr
 
 

@@ -1,17 +1,16 @@
 """Nodes of the kernel IR. Every expression has a :class:`Type`; no conversion is implicit.
 
-Operands of :class:`Apply` follow the table of :mod:`tileir.core.ops`: all of one type (for ``COND`` the
-first is bool of the same lanes), the result that type, or bool of the same lanes for comparisons.
-Integer arithmetic wraps; :mod:`tileir.core.arithmetic` defines each operation.
-
-A kernel runs once for each point of ``grid``; groups are unordered. Each group has ``group`` threads, which
-may meet at a :class:`Barrier`; on most processors that is a single one.
+Operands of :class:`Apply` follow the table of :mod:`tileir.core.ops`: all of one type (for ``COND`` the first is bool
+of the same lanes), the result that type, or bool of the same lanes for comparisons. Integer arithmetic wraps;
+:mod:`tileir.core.arithmetic` defines each operation. A kernel runs once for each point of ``grid``; groups are not
+ordered. Each has ``group`` threads, one on most processors, which may meet at a :class:`Barrier`.
 """
 
 from __future__ import annotations
 
 import enum
 from functools import cached_property
+from math import prod
 from typing import TypeAlias
 
 import attrs
@@ -43,10 +42,7 @@ def _bits(value: bool | int | float) -> bool | int | str:
 
 @attrs.frozen(cache_hash=True)
 class Const:
-    """A value known when compiling, the same in every lane; representable in ``type.dtype``.
-
-    ``value`` is a bool for bool, an int for integers, a float for floats; :meth:`of` converts.
-    """
+    """A value known when compiling, the same in every lane: a bool, int or float as ``type.dtype`` represents it."""
 
     value: bool | int | float = attrs.field(eq=_bits)
     type: Type
@@ -307,7 +303,14 @@ class MatrixMultiply:
     right: MatrixOperand
 
 
-Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply
+@attrs.frozen(cache_hash=True)
+class Prefetch:
+    """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
+
+    target: Subscript
+
+
+Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Prefetch
 
 Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction
 
@@ -339,10 +342,8 @@ class Param:
 class KernelFunction:
     """A kernel over a launch grid.
 
-    ``grid`` and ``group`` have one to three extents, axis 0 first; ``group`` is (1,) where threads of a
-    group are not used.
-    ``operations`` estimates scalar arithmetic operations plus elements moved for the whole grid: what a runtime
-    needs to decide whether splitting the launch pays.
+    ``grid`` and ``group`` have one to three extents, axis 0 first; ``group`` is (1,) where threads are not used.
+    ``operations`` estimates arithmetic operations plus elements moved, all in all: whether splitting the launch pays.
     """
 
     name: str
@@ -377,10 +378,7 @@ class Buffer:
     @property
     def elements(self) -> int:
         """Number of elements."""
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        return prod(self.shape)
 
 
 @attrs.frozen(cache_hash=True)

@@ -10,7 +10,7 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower_transpose import is_square_power, transposed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tileir.semtree.lower_block import BlockLowering
     from tileir.semtree.lower_views import View
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def lower_special(blocks: BlockLowering, views: Mapping[str, View], statement: stripe.Special) -> list[sem.Stmt]:
-    """Return what ``copy``, ``fill``, ``zero`` and ``transpose`` do.
+    """Return what ``copy``, ``fill``, ``prefetch``, ``transpose`` and ``zero`` do.
 
     Raises:
         TileError: TIL502, a special that only a pass can replace.
@@ -26,6 +26,8 @@ def lower_special(blocks: BlockLowering, views: Mapping[str, View], statement: s
     match statement.name:
         case "copy" | "fill" | "zero":
             return [_filled(blocks, views, statement, position) for position in range(len(statement.outputs))]
+        case "prefetch":
+            return _prefetches(blocks, [views[name] for name in statement.inputs], statement)
         case "transpose":
             source, target = views[statement.inputs[0]], views[statement.outputs[0]]
             fits = _is_in_registers(source) and _is_in_registers(target)
@@ -36,6 +38,18 @@ def lower_special(blocks: BlockLowering, views: Mapping[str, View], statement: s
             return [_looped(blocks, target, counters, value)]
         case _:
             raise fail("TIL502", f"special {statement.name!r} has no lowering; a pass must replace it")
+
+
+def _prefetches(blocks: BlockLowering, views: Iterable[View], statement: stripe.Special) -> list[sem.Stmt]:
+    """Return a prefetch of the first element of each view in memory, so many elements ahead."""
+    ahead = dict(statement.parameters).get("ahead", 0)
+    result: list[sem.Stmt] = []
+    for view in views:
+        if view.region is None and isinstance(ahead, int):
+            blocks.touch(view, writes=False, lanes=None)
+            place = blocks.offsets.scalar(view.offset + ahead)
+            result.append(sem.Prefetch(sem.Subscript(view.array, place, sem.Type(view.shape.dtype))))
+    return result
 
 
 def _filled(blocks: BlockLowering, views: Mapping[str, View], statement: stripe.Special, position: int) -> sem.Stmt:

@@ -38,6 +38,7 @@ from tileir.semtree.ir import (
     MatrixMultiply,
     MatrixOperand,
     Param,
+    Prefetch,
     Program,
     Ramp,
     Reduce,
@@ -234,6 +235,8 @@ class _Statements:
             case MatrixMultiply(shape=shape, tile=tile, accumulators=sums, left=left, right=right):
                 sizes = f"multiply({_numbers(shape)}) tile({_numbers(tile)})"
                 line(f"{sizes} {text(sums)} += {self._operand(left)} * {self._operand(right)};")
+            case Prefetch(target=target):
+                line(f"prefetch {text(target)};")
             case _:
                 assert_never(stmt)
 

@@ -30,6 +30,7 @@ from tileir.semtree.ir import (
     GridIndex,
     If,
     MatrixMultiply,
+    Prefetch,
     Ramp,
     Reduce,
     Shuffle,
@@ -128,6 +129,8 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (target, source)
         case MatrixMultiply(accumulators=accumulators, left=left, right=right):
             return (accumulators, left.start, right.start)
+        case Prefetch(target=target):
+            return (target,)
         case DeclareArray() | Barrier() | AsyncCommit() | AsyncWait():
             return ()
         case _:
@@ -143,7 +146,7 @@ def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
             return (then, otherwise)
         case Declare() | DeclareArray() | Assign() | Barrier():
             return ()
-        case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+        case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
             return ()
         case _:
             assert_never(stmt)
@@ -188,6 +191,9 @@ def _map_stmt(function: Callable[[Expr], Expr], stmt: Stmt) -> Stmt:
             return stmt if new_target is target and new_source is source else AsyncCopy(new_target, new_source)
         case MatrixMultiply():
             return _multiplied(function, stmt)
+        case Prefetch(target=target):
+            new_target = _subscript(function(target))
+            return stmt if new_target is target else Prefetch(new_target)
         case DeclareArray() | Barrier() | AsyncCommit() | AsyncWait():
             return stmt
         case _:
@@ -235,7 +241,7 @@ def map_bodies(function: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]], stmt: S
             return with_branches(stmt, stmt.condition, function(stmt.then), function(stmt.otherwise))
         case Declare() | DeclareArray() | Assign() | Barrier():
             return stmt
-        case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+        case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
             return stmt
         case _:
             assert_never(stmt)
@@ -294,7 +300,7 @@ def declared_names(stmts: Iterable[Stmt]) -> Iterator[str]:
                 yield counter.name
             case Assign() | If() | Barrier():
                 pass
-            case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+            case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
                 pass
             case _:
                 assert_never(stmt)

@@ -23,6 +23,7 @@ from tileir.semtree.ir import (
     For,
     If,
     MatrixMultiply,
+    Prefetch,
     Subscript,
     Var,
 )
@@ -86,7 +87,9 @@ class _Copies:
             case If():
                 condition = self._expr(stmt.condition)
                 return (with_branches(stmt, condition, self.body(stmt.then), self.body(stmt.otherwise)),)
-            case Assign() | DeclareArray() | Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+            case Assign() | DeclareArray() | Barrier() | Prefetch():
+                return map_stmts(self._expr, (stmt,)) if self.known else (stmt,)
+            case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
                 return map_stmts(self._expr, (stmt,)) if self.known else (stmt,)
             case _:
                 assert_never(stmt)
@@ -121,7 +124,7 @@ class _Flattener:
                 return self._branch(stmt)
             case Declare() | DeclareArray() | Assign() | Barrier():
                 return (stmt,)
-            case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+            case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
                 return (stmt,)
             case _:
                 assert_never(stmt)
@@ -156,7 +159,7 @@ def drop_dead(kernel: KernelFunction) -> KernelFunction:
             case Assign(target=target):
                 name = target.name if isinstance(target, Var) else target.array
                 return name in live or (isinstance(target, Subscript) and name not in arrays)
-            case For() | If() | Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+            case For() | If() | Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
                 return True
             case _:
                 assert_never(stmt)

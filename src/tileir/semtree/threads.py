@@ -32,6 +32,7 @@ from tileir.semtree.ir import (
     GridLevel,
     If,
     MatrixMultiply,
+    Prefetch,
     Region,
     Subscript,
     Type,
@@ -109,7 +110,7 @@ class _Threads:
             case If(condition=condition, then=then, otherwise=otherwise):
                 branches = self.in_step(then, copies), self.in_step(otherwise, copies)
                 return (If(self._of_first(condition, copies), *branches),)
-            case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+            case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
                 return ()  # spelt out before
             case Barrier() | Declare() | DeclareArray() | Assign():
                 return ()  # only barriers hold a barrier themselves

@@ -20,6 +20,7 @@ from tileir.semtree.ir import (
     GridLevel,
     If,
     MatrixMultiply,
+    Prefetch,
     Region,
     Subscript,
     Var,
@@ -88,7 +89,7 @@ class _Divergence:
                     self._write(sums.array, varies=True)
                     if reason is not None:
                         self.reasons.append(reason)
-                case DeclareArray() | AsyncCopy() | AsyncCommit() | AsyncWait():
+                case DeclareArray() | AsyncCopy() | AsyncCommit() | AsyncWait() | Prefetch():
                     pass
                 case _:
                     assert_never(stmt)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.semtree.instruction_checks import check_copies, check_products
+from tileir.semtree.instruction_checks import check_copies, check_prefetches, check_products
 from tileir.semtree.ir import BufferRole, ParamAccess
 from tileir.semtree.scope_checks import (
     check_barriers,
@@ -40,7 +40,7 @@ _STAGES: Final[tuple[tuple[Callable[[KernelFunction], Iterable[Diagnostic]], ...
     (check_depth,),
     (check_arity, check_launch_grid, check_spelling, check_arrays),
     (check_unique_names, check_declared),
-    (check_types, check_statement_types, check_loops, check_stores, check_copies, check_products),
+    (check_types, check_statement_types, check_loops, check_stores, check_copies, check_prefetches, check_products),
     (check_bounds, check_barriers),
 )
 

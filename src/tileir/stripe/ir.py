@@ -21,6 +21,7 @@ Meaning, in short (:mod:`tileir.stripe.interpreter` is the definition):
 from __future__ import annotations
 
 import enum
+from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -139,10 +140,7 @@ class TensorShape:
     @property
     def elements(self) -> int:
         """Number of elements of the box."""
-        count = 1
-        for dim in self.dims:
-            count *= dim.size
-        return count
+        return prod(self.sizes)
 
     @property
     def span(self) -> int:
@@ -260,8 +258,9 @@ class Convert:
 class Special:
     """A named operation on whole views: ``(outputs…) = name(inputs…)``.
 
-    Known are ``copy`` and ``transpose`` (one input, one output), ``fill`` (no input; the parameter ``value``), ``zero``.
-    Others are for back ends and tensorisation, and have no meaning here.
+    Known are ``copy`` and ``transpose`` (one input, one output), ``fill`` (no input; the parameter ``value``) and
+    ``zero``, and the hint ``prefetch`` (no output; the parameter ``ahead``, in elements). Others are for back ends and
+    tensorisation, and have no meaning here.
     """
 
     name: str

@@ -208,6 +208,11 @@ def _special_fault(scope: Scope, special: Special) -> str | None:
     inputs = [scope.views[name] for name in special.inputs if name in scope.views]
     if any(merges(view.aggregation) for view in (*inputs, *outputs)):
         return f"{special.name} cannot use a view that aggregates"
+    if special.name == "prefetch":
+        ahead = dict(special.parameters)
+        fits_form = special.inputs and not special.outputs and ahead.keys() <= {"ahead"}
+        whole = all(type(value) is int for value in ahead.values())
+        return None if fits_form and whole else "prefetch takes inputs, no output, and the parameter ahead, an integer"
     if special.name not in ("copy", "fill", "zero", "transpose"):
         return None
     reads = special.name in ("copy", "transpose")

@@ -37,6 +37,13 @@ kernel k(out i32 O[10] align(4) noalias, in i32 A[10] align(4) noalias) grid(10)
   }
   O[group_id(0)] = s;
 }""",
+        "prefetches, beyond the end too": """
+kernel k(out i32 O[10] align(4) noalias, in i32 A[10] align(4) noalias) grid(1) index($index) {
+  for ($index i = 0; i < 10; i += 1) {
+    prefetch A[i + 4];
+    O[i] = A[i] + i32(1);
+  }
+}""",
         "conditions": """
 kernel k(out f32 O[16] align(4) noalias, in f32 A[16] align(4) noalias) grid(16) index($index) {
   f32 x = A[group_id(0)];

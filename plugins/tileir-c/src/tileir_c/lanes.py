@@ -22,6 +22,7 @@ from tileir.semtree.ir import (
     For,
     If,
     MatrixMultiply,
+    Prefetch,
     Reduce,
     Shuffle,
     Subscript,
@@ -141,7 +142,9 @@ def lanes_of(stmt: Stmt) -> int:
             return variable.type.lanes
         case Assign(target=target):
             return target.type.lanes
-        case DeclareArray() | For() | If() | Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+        case DeclareArray() | For() | If() | Barrier():
+            return 1
+        case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
             return 1
         case _:
             assert_never(stmt)

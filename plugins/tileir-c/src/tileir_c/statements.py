@@ -21,6 +21,7 @@ from tileir.semtree.ir import (
     If,
     LoopKind,
     MatrixMultiply,
+    Prefetch,
     Reduce,
     Shuffle,
     Subscript,
@@ -218,6 +219,8 @@ class Statements:
                 self._loop(stmt)
             case If():
                 self._branch(stmt)
+            case Prefetch(target=target):
+                self.out.line(f"__builtin_prefetch(&{element(self.env, target)});")
             case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
                 pass  # groups have one thread, and what it does is spelt out
             case _:

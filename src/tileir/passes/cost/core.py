@@ -105,6 +105,8 @@ class _Counter:
                     self._compute(max(dtype, dtypes[source], key=lambda each: each.itemsize), 1, self.moving[into])
                 case stripe.Store(source=source, into=into):
                     self._store(accesses[into], self.moving[source], fused=source in fused)
+                case stripe.Special(name="prefetch"):
+                    pass
                 case stripe.Special(outputs=outputs, inputs=inputs):
                     for name in (*inputs, *outputs):
                         self._whole(accesses[name])

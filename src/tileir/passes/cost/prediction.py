@@ -262,6 +262,8 @@ def _bytes_of_a_point(scope: Scope) -> int:
             case stripe.Load(source=name) | stripe.Store(into=name):
                 access = scope.accesses[name]
                 total += 0 if access.root.location == REGISTER else access.dtype.itemsize
+            case stripe.Special(name="prefetch"):
+                pass
             case stripe.Special(inputs=inputs, outputs=outputs):
                 for name in (*inputs, *outputs):
                     shape = scope.block.refinement(name).shape

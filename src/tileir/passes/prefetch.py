@@ -1,0 +1,83 @@
+"""Software prefetches: loops ask for what they will read some iterations later.
+
+Mowry, Lam and Gupta, "Design and Evaluation of a Compiler Algorithm for Prefetching" (ASPLOS 1992), without the
+selection: processors see short strides themselves, so which views pay is a matter of measurement.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.rewrite import rewritten
+from tileir.passes.analysis.accesses import address
+from tileir.passes.base import at_least, expand_kernels, selected
+from tileir.stripe.ir import Block, Direction, Special
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.stripe.ir import Index, Program, Statement
+
+
+@attrs.frozen
+class Prefetch:
+    """Let innermost loops over blocks ask for the elements of their inputs that a later iteration reads.
+
+    A loop is a block with one untagged index of several values; what a block of vector lanes inside reads begins
+    at one place for each iteration. Each block gets prefetches once.
+
+    Attributes:
+        reqs: Tags of the blocks that get prefetches.
+        ahead: How many iterations ahead.
+        least_bytes: How far an iteration must move in a view at least; neighbours come with their cache line anyway.
+    """
+
+    name: ClassVar[str] = "prefetch"
+    reqs: tuple[str, ...] = ()
+    ahead: int = attrs.field(default=8, validator=at_least(1))
+    least_bytes: int = attrs.field(default=64, validator=at_least(0))
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with prefetches in the selected loops."""
+        return expand_kernels(program, lambda kernel: (self._block(kernel),))
+
+    def _block(self, block: Block) -> Block:
+        def inside(statement: Statement) -> tuple[Statement, ...]:
+            return (self._block(statement),) if isinstance(statement, Block) else (statement,)
+
+        statements = rewritten(block.statements, inside)
+        if statements is not block.statements:
+            block = attrs.evolve(block, statements=statements)
+        if not selected(block, self.reqs) or not self._is_innermost(block):
+            return block
+        asked = tuple(self._prefetches(block))
+        if not asked:
+            return block
+        later = tuple(attrs.evolve(s, deps=tuple(d + len(asked) for d in s.deps)) for s in block.statements)
+        return attrs.evolve(block, statements=(*asked, *later))
+
+    def _is_innermost(self, block: Block) -> bool:
+        """Return whether a block is a loop, and has neither other loops nor prefetches inside."""
+        if len([i for i in block.indices if i.range > 1]) != 1 or not _loop(block):
+            return False
+        if any(isinstance(s, Special) and s.name == "prefetch" for s in block.statements):
+            return False
+        return not any(self._has_loop(inner) for inner in block.blocks)
+
+    def _has_loop(self, block: Block) -> bool:
+        return bool(_loop(block)) or any(map(self._has_loop, block.blocks))
+
+    def _prefetches(self, block: Block) -> Iterator[Special]:
+        (loop,) = _loop(block)
+        for view in block.refinements:
+            step = int(address(view).coefficient(loop.name))
+            far = abs(step) * view.shape.dtype.itemsize >= self.least_bytes
+            if view.direction is Direction.IN and far and step and loop.range > self.ahead:
+                yield Special("prefetch", (view.name,), (), (("ahead", step * self.ahead),))
+
+
+def _loop(block: Block) -> list[Index]:
+    """Return the indices that no tag takes away from loops."""
+    return [i for i in block.indices if i.range > 1 and not i.tags.items]
