@@ -99,13 +99,13 @@ def test_data_that_do_not_fit() -> None:
         Schedule(mem_kib=0.5)(maps("XYA", "AXO"))
     found = [(d.code, d.message.partition(", but")[0]) for d in caught.value.diagnostics]
     assert found == [
-        ("TIL548", "pass schedule: 'A' of block 'main' needs 0.75 KiB in SRAM, most of it for 'X'"),
-        ("TIL548", "pass schedule: 'O' of block 'main' needs 0.75 KiB in SRAM, most of it for 'X'"),
+        ("TIL548", "pass schedule: 'A' of block 'main' needs 0.75 KiB in SRAM, 0.25 of it for 'X'"),
+        ("TIL548", "pass schedule: 'O' of block 'main' needs 0.75 KiB in SRAM, 0.25 of it for 'X'"),
     ]
 
 
 def test_one_thing_larger_than_a_bank() -> None:
-    with pytest.raises(TileError, match="in 4 banks"):
+    with pytest.raises(TileError, match="has 4 banks of 0.2 KiB"):
         Schedule(mem_kib=0.2, num_banks=4)(maps("XYO"))
 
 

@@ -125,11 +125,11 @@ class Stay:
 
 @attrs.frozen
 class Shortage:
-    """A statement whose data do not fit: how much it needs, and of what the largest item is."""
+    """A statement whose data do not fit: how many bytes it needs, and what the largest item is."""
 
     statement: int
     needed: int
-    largest: str
+    largest: Item
 
 
 def plan(
@@ -177,7 +177,7 @@ def _shortages(items: Sequence[Item], count: int, memory: Memory) -> Iterable[Sh
         if largest is None:
             continue
         if (memory.bank_bytes and total > memory.total_bytes) or not memory.fits(largest.size):
-            yield Shortage(number, total, largest.name)
+            yield Shortage(number, total, largest)
 
 
 @attrs.define(eq=False)
@@ -208,7 +208,7 @@ class _Scan:
                 self._close(stay, number + 1)
         if not self._admit(wanted, number):
             total = sum(item.size for item in wanted)
-            return Shortage(number, total, max(wanted, key=lambda item: item.size).name)
+            return Shortage(number, total, max(wanted, key=lambda item: item.size))
         for item in wanted:
             stay = self._live[item.name]
             stay.uses.append(number)

@@ -188,12 +188,13 @@ class ScheduledBlock:
     def _fault(self, shortage: Shortage) -> Diagnostic:
         statement = self.aliases.scope.block.statements[shortage.statement]
         name = statement.name if isinstance(statement, Block) else f"statement {shortage.statement}"
-        has = self.options.mem_kib * self.options.num_banks
+        banks, size = self.options.num_banks, f"{self.options.mem_kib:.4g} KiB"
+        has = f"{banks} banks of {size}" if banks > 1 else size
         where = "/".join(place.name for place in self.options.mem_loc)
+        largest = shortage.largest
         message = (
             f"pass schedule: {name!r} of block {self.aliases.scope.block.name!r} needs {shortage.needed / 1024:.4g} KiB"
-            f" in {where}, most of it for {shortage.largest!r}, but there are {has:.4g} KiB"
-            f"{' in ' + str(self.options.num_banks) + ' banks' if self.options.num_banks > 1 else ''}: split the block"
+            f" in {where}, {largest.size / 1024:.4g} of it for {largest.name!r}, but that has {has}: split the block"
             " into tiles first, by autotile or tile, and schedule these"
         )
         return Diagnostic("TIL548", message)
