@@ -46,14 +46,14 @@ SPACES: Final[Mapping[str, Space]] = MappingProxyType(
         "vectorise": ({"chunk": (2048, 8192, 16384, 65536)}, {"rows": (1, 2, 4, 8)}),
         "thread": ({"groups": (8, 64, 512)},),
         "group_transpose": ({"tile": (16, 32, 64)},),
-        "group_elementwise": ({"vectors": (1, 2, 4, 8), "threads": (64, 128, 256, 512)},),
-        "group_rows": ({"vectors": (1, 2, 4, 8), "threads": (64, 128, 256, 512, 1024)},),
-        "group_reduction": ({"vectors": (1, 2, 4, 8), "threads": (64, 128, 256, 512)},),
+        "group_elementwise": ({"vectors": (1, 2, 4, 8), "threads": (64, 128, 256)},),
+        "group_rows": ({"vectors": (1, 2, 4, 8), "threads": (64, 128, 256)},),
+        "group_reduction": ({"vectors": (1, 2, 4, 8), "threads": (64, 128, 256)},),
         "group_contraction": (
             {"rows": (0, 16, 32, 64, 128), "columns": (0, 32, 64, 128), "depth": (0, 8, 32)},
             {"threads": (64, 128, 256)},
         ),
-        "distribute": ({"threads": (64, 128, 256, 512)},),
+        "distribute": ({"threads": (64, 128, 256)},),
     }
 )
 """Values to try, by pass and option."""

@@ -29,6 +29,22 @@ if TYPE_CHECKING:
 REGISTER: Final = "REGISTER"
 LOCAL: Final = "LOCAL"
 
+MULTIPLY: Final = "multiply"
+"""The tag of blocks that become matrix instructions."""
+
+PIPELINE: Final = "pipeline"
+"""The tag of loops that copy ahead."""
+
+BANK_BYTES: Final = 128
+"""What the threads that run in lock-step get from local memory at a time."""
+
+SECTOR_BYTES: Final = 32
+"""What a thread that reads apart from its neighbours moves at least."""
+
+STAGING_CYCLES: Final = 300.0
+"""What the units wait in each iteration that fills local memory and then reads it, as long as no copy runs ahead: about
+half of the time that memory takes to answer, as other groups work meanwhile."""
+
 ITERATION_CYCLES: Final = 1.0
 """What counting, comparing and jumping take of an iteration that is not unrolled, beside its body."""
 
@@ -58,6 +74,30 @@ def cycles_of(scope: Scope, machine: Machine) -> Cycles:
     return _Counter.of(scope, machine).count()
 
 
+def issues_of(scope: Scope) -> int:
+    """Return how many points of a block are issued together: those of unrolled and vector indices."""
+    together = 1
+    for loops in _expanded(scope):
+        for size in loops.values():
+            together *= size
+    return together
+
+
+def _expanded(scope: Scope) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the ranges of the loops that are unrolled around a block's statements, and of those that give the lanes.
+
+    Matrix instructions take all points of a thread at once.
+    """
+    loops = (*scope.outer, *scope.loops)
+    whole = MULTIPLY in scope.block.tags
+    unrolled = {
+        loop.number: loop.range
+        for loop in loops
+        if loop.kind is Kind.UNROLL or (whole and loop in scope.loops and loop.kind is Kind.SERIAL)
+    }
+    return unrolled, {loop.number: loop.range for loop in loops if loop.kind is Kind.VECTOR}
+
+
 @attrs.define
 class _Counter:
     """Adds up what the statements of one block issue."""
@@ -76,9 +116,7 @@ class _Counter:
     @classmethod
     def of(cls, scope: Scope, machine: Machine) -> _Counter:
         """Return a counter that has counted nothing."""
-        unrolled = {loop.number: loop.range for loop in scope.loops if loop.kind is Kind.UNROLL}
-        vector = {loop.number: loop.range for loop in scope.loops if loop.kind is Kind.VECTOR}
-        return cls(scope, machine, unrolled, vector)
+        return cls(scope, machine, *_expanded(scope))
 
     def count(self) -> Cycles:
         """Count all statements."""
@@ -102,6 +140,8 @@ class _Counter:
                         self._compute(dtypes[inputs[-1]], weight_of(op, dtypes[inputs[-1]]), moved, fused=op is Op.FMA)
                 case stripe.Convert(input=source, into=into, dtype=dtype):
                     self.moving[into] = self.moving[source]
+                    if MULTIPLY in block.tags:
+                        continue
                     self._compute(max(dtype, dtypes[source], key=lambda each: each.itemsize), 1, self.moving[into])
                 case stripe.Store(source=source, into=into):
                     self._store(accesses[into], self.moving[source], fused=source in fused)
@@ -113,6 +153,7 @@ class _Counter:
                 case stripe.Block():
                     pass
         self._spill()
+        self._stage()
         serial = any(loop.kind is Kind.SERIAL for loop in self.scope.loops)
         inner = not self.scope.loops and not self.scope.children and bool(self.scope.outer)
         self.overhead += ITERATION_CYCLES if (serial or inner) and self.machine.vector_bytes else 0.0
@@ -141,8 +182,15 @@ class _Counter:
         """Count instructions; ``fused`` ones multiply and add."""
         computing = accumulator(dtype)
         instructions = self._copies(moved) * self._vectors(moved, dtype)
-        rate = self.machine.instructions(computing) if fused else self.machine.plain_instructions(computing)
+        if MULTIPLY in self.scope.block.tags:
+            rate = self.machine.matrix_rate(self._operand()) / 2
+        else:
+            rate = self.machine.instructions(computing) if fused else self.machine.plain_instructions(computing)
         self.arithmetic += weight * instructions / rate
+
+    def _operand(self) -> DType:
+        """Return the dtype of what a block of matrix instructions reads."""
+        return next(access.dtype for access in self.scope.accesses.values() if access.reads)
 
     def _transfer(self, access: Access, times: int) -> None:
         """Count loads or stores of an access: whole vectors where lanes lie side by side, else one for each lane."""
@@ -156,11 +204,45 @@ class _Counter:
         itemsize = access.dtype.itemsize
         copies = times * self._copies(moved)
         if access.root.location == LOCAL:
-            self.local += copies * lanes * itemsize
-            return
-        least = self.machine.vector_bytes // 2  # a port takes a cycle for less, too
-        pieces = 1 if beside else lanes
-        self.transfer += copies * pieces * max(lanes * itemsize / pieces, least) / self._port_bytes()
+            self.local += copies * self._from_banks(access, lanes * itemsize)
+        elif self.machine.vector_bytes == 0:
+            self.transfer += copies * self._from_lines(access, lanes * itemsize) / self._port_bytes()
+        else:
+            least = self.machine.vector_bytes // 2  # a port takes a cycle for less, too
+            pieces = 1 if beside else lanes
+            self.transfer += copies * pieces * max(lanes * itemsize / pieces, least) / self._port_bytes()
+
+    def _different(self, access: Access) -> tuple[int, bool]:
+        """Return how many threads in lock-step touch different elements, and whether these lie side by side."""
+        threads = [loop for loop in (*self.scope.outer, *self.scope.loops) if loop.kind is Kind.THREAD]
+        left, different = self.machine.width, 1
+        nearest = 0
+        for loop in reversed(threads):
+            if left <= 1:
+                break
+            together = min(left, loop.range)
+            step = abs(access.step(loop.number))
+            if step:
+                nearest = nearest or step
+                different *= together
+            left //= together
+        lanes = 1
+        for size in self.vector.values():
+            lanes *= size
+        return different, 0 < nearest <= lanes and not access.sizes
+
+    def _from_banks(self, access: Access, nbytes: int) -> float:
+        """Return a thread's share of what local memory moves: what several threads read alike moves once."""
+        different, _ = self._different(access)
+        together = different * nbytes
+        if MULTIPLY not in self.scope.block.tags:
+            together = -(-together // BANK_BYTES) * BANK_BYTES
+        return together / self.machine.width
+
+    def _from_lines(self, access: Access, nbytes: int) -> float:
+        """Return a thread's share of what moves from memory: whole sectors where threads are not side by side."""
+        different, beside = self._different(access)
+        return different * (nbytes if beside else max(nbytes, SECTOR_BYTES)) / self.machine.width
 
     def _port_bytes(self) -> float:
         storage = self.machine.storages[0]
@@ -180,8 +262,7 @@ class _Counter:
             / max(1.0, self._copies(moved) * self._vectors(moved, access.dtype))
         )
         if self._stays(access):
-            latency = self.machine.depth / self.machine.instructions(accumulator(access.dtype))
-            self.latency = max(self.latency, chained * latency)
+            self.latency = max(self.latency, chained * self.machine.latency(accumulator(access.dtype)))
 
     def _stays(self, access: Access) -> bool:
         """Return whether the next iteration merges into the same elements, and so waits for this one."""
@@ -207,6 +288,15 @@ class _Counter:
                 loaded += vectors
         if held + loaded > self.machine.registers:
             self.overhead += 2 * held * max(0.5, self.machine.vector_bytes / self._port_bytes())
+
+    def _stage(self) -> None:
+        """Count the wait of an iteration whose blocks hand elements on through local memory."""
+        if PIPELINE in self.scope.block.tags or not any(loop.kind is Kind.SERIAL for loop in self.scope.loops):
+            return
+        accesses = [a for child in self.scope.children for each in child.walk() for a in each.accesses.values()]
+        local = [access for access in accesses if access.root.location == LOCAL]
+        if any(access.writes for access in local) and any(access.reads for access in local):
+            self.overhead += STAGING_CYCLES
 
     def _whole(self, access: Access) -> None:
         elements = 1

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 PIPES: Final = 2
 """Vector instructions that a processor core starts in a cycle at least, even where only one of them may multiply."""
 
+LATENCY: Final = 4.0
+"""Cycles from a multiply-add to one that needs its result, where the model does not tell how deep pipelines are: what
+x86 and Arm cores have had since 2015, give or take one (Fog, "Instruction tables", 2022)."""
+
+MATRIX_SPEEDUP: Final = 8
+"""How much faster matrix instructions are than others on narrow floats, where the model has no unit for them."""
+
 
 @attrs.frozen
 class Storage:
@@ -49,8 +56,10 @@ class Machine:
         units: How many execution units run groups at the same time.
         vector_bytes: Width of a vector of one unit; 0 where the lanes of a unit are threads.
         registers: Vector registers of a unit; 0 where they need not be counted.
-        depth: Instructions that one unit has in flight.
+        width: Threads that run in lock-step; 1 where groups have one thread.
+        depth: Instructions that one unit has in flight; 1 where the model does not tell.
         rates: Operations of one unit in a cycle, by dtype; a fused multiply-add counts 2.
+        matrix_rates: The same for matrix instructions.
         storages: Caches from the innermost outwards, the memory last.
         local_rate: Bytes in a second between one unit and its local memory; 0 where it has none.
         launch_seconds: What passes before a kernel works.
@@ -62,8 +71,10 @@ class Machine:
     units: int
     vector_bytes: int
     registers: int
+    width: int
     depth: int
     rates: tuple[tuple[DType, float], ...]
+    matrix_rates: tuple[tuple[DType, float], ...]
     storages: tuple[Storage, ...]
     local_rate: float
     launch_seconds: float
@@ -72,6 +83,14 @@ class Machine:
     def rate(self, dtype: DType) -> float:
         """Return the operations on ``dtype`` of one unit in a cycle."""
         return next(rate for each, rate in self.rates if each is dtype)
+
+    def matrix_rate(self, dtype: DType) -> float:
+        """Return the operations on ``dtype`` that one unit does in a cycle by matrix instructions."""
+        return next(rate for each, rate in self.matrix_rates if each is dtype)
+
+    def latency(self, dtype: DType) -> float:
+        """Return the cycles from one sum of ``dtype`` to the next that needs it."""
+        return self.depth / self.instructions(dtype) if self.depth > 1 else LATENCY
 
     def lanes(self, dtype: DType) -> int:
         """Return how many elements one instruction works on; 1 where lanes are threads."""
@@ -101,8 +120,10 @@ def machine_of(model: HardwareModel, target: Target) -> Machine:
         units=count,
         vector_bytes=0 if grouped else target.vector_bytes,
         registers=0 if grouped else target.vector_registers,
+        width=max(1, target.group_width),
         depth=unit.pipeline_depth,
         rates=tuple((dtype, unit.rate(dtype) or 1.0) for dtype in DType),
+        matrix_rates=tuple((dtype, _matrix_rate(model, unit, dtype)) for dtype in DType),
         storages=tuple(_storage(model, unit, memory, caches) for memory in storages),
         local_rate=0.0 if local is None else model.bandwidth(f"{local.name}[0]", f"{unit.name}[0]"),
         launch_seconds=model.launch_us * 1e-6,
@@ -114,6 +135,12 @@ def _unit_of(model: HardwareModel) -> ExecutionUnit:
     """Return the units that do general work: those with the highest rate of all that are not for matrices alone."""
     general = [unit for unit in model.execution_units if not unit.matrix]
     return max(general or model.execution_units, key=lambda unit: unit.count * unit.rate(DType.F32))
+
+
+def _matrix_rate(model: HardwareModel, unit: ExecutionUnit, dtype: DType) -> float:
+    """Return the operations of matrix instructions in a cycle, for each of the units that do general work."""
+    rates = [each.count * each.rate(dtype) / unit.count for each in model.execution_units if each.matrix]
+    return max(rates, default=0.0) or MATRIX_SPEEDUP * (unit.rate(DType.F32) or 1.0)
 
 
 def _storage(model: HardwareModel, unit: ExecutionUnit, memory: MemoryUnit, caches: list[MemoryUnit]) -> Storage:

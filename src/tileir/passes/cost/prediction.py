@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.passes.cost.core import REGISTER, Cycles, cycles_of
+from tileir.passes.cost.core import REGISTER, Cycles, cycles_of, issues_of
 from tileir.passes.cost.operations import operations_of
 from tileir.passes.cost.points import count_points
 from tileir.passes.cost.scopes import Kind, scope_of
@@ -206,10 +206,7 @@ def _points(scope: Scope, constraints: tuple[Constraint, ...] = ()) -> Count:
 
 def _executions(scope: Scope, points: int) -> float:
     """Return how often a block's own statements are issued: once for all points of unrolled and vector indices."""
-    together = 1
-    for loop in scope.loops:
-        together *= loop.range if loop.kind in (Kind.UNROLL, Kind.VECTOR) else 1
-    return points / together
+    return points / issues_of(scope)
 
 
 def _blocks(
