@@ -93,11 +93,12 @@ def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pa
     Raises:
         TileError: The text is no pipeline.
     """
-    from tileir.passes.catalog import pipeline_for, resolve_pipeline  # it loads all passes, a third of the import
+    if isinstance(passes, tuple):
+        return passes
+    with collection_paused():
+        from tileir.passes.catalog import pipeline_for, resolve_pipeline  # it loads all passes, a third of the import
 
-    if passes is None:
-        return pipeline_for(target)
-    return resolve_pipeline(passes, target) if isinstance(passes, str) else passes
+        return pipeline_for(target) if passes is None else resolve_pipeline(passes, target)
 
 
 def _finished(program: sem.Program) -> sem.Program:
