@@ -9,8 +9,10 @@ import click
 from rich.console import Console
 from rich.table import Column, Table
 
+from tileir.core.hardware_json import to_json as hardware_text
 from tileir.core.hardware_json import to_value as hardware_value
 from tileir.core.target_file import hardware_of, names_of_targets, target_called
+from tileir.driver.measured_hardware import measured_hardware
 from tileir.driver.targets import choice_of, scheduling_target, settings_of, target_file
 from tileir.passes.catalog import pipeline_for
 from tileir.passes.pipeline import to_value as passes_value
@@ -40,10 +42,16 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("name", required=False)
 @click.option("--json", "json_", is_flag=True, help="Print JSON; of one target, what it says for the device.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter; may be repeated.")
+@click.option("--measure", is_flag=True, help="Measure the device, a processor, and print its hardware model as JSON.")
 @click.option("--device", metavar="ID", help="Device whose facts fill in a target, as `tileir devices` lists it.")
-def targets(name: str | None, json_: bool, settings: tuple[str, ...], device: str | None) -> None:
+def targets(name: str | None, json_: bool, settings: tuple[str, ...], measure: bool, device: str | None) -> None:
     """List the targets that come with tileir, or print the one called NAME, or the one in that file."""
-    if name is None:
+    if measure:
+        if name is not None:
+            raise click.UsageError("--measure is for a device; leave NAME out")
+        context = default_context()
+        click.echo(hardware_text(measured_hardware(context, context.device(device))), nl=False)
+    elif name is None:
         _listed(json_)
     elif not json_:
         click.echo(target_file(name).text, nl=False)
