@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 Dims: TypeAlias = tuple[tuple[int, int], ...]
 """(stride, count) pairs by growing stride, all strides positive and all counts above 1."""
+
+
+MOST_REGIONS: Final = 32
+"""Of more regions the union is only bounded."""
 
 
 @attrs.frozen(cache_hash=True)
@@ -85,7 +89,7 @@ def distinct(regions: Sequence[Region]) -> tuple[int, bool]:
     total = sum(region.elements for region in different)
     first = min(region.offset for region in different)
     last = max(region.offset + region.reach for region in different)
-    boxes = _as_boxes(different, first)
+    boxes = _as_boxes(different, first) if len(different) <= MOST_REGIONS else None
     if boxes is None:
         apart = _are_apart(different)
         return (total, all(r.exact for r in different)) if apart else (min(total, last - first), False)

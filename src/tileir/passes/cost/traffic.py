@@ -9,6 +9,7 @@ least recently used lines go first. Blocks in a row use what the one before left
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -18,7 +19,7 @@ from tileir.passes.cost.regions import distinct, lines_of, region_of
 from tileir.passes.cost.scopes import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from tileir.passes.cost.machine import Storage
     from tileir.passes.cost.regions import Region
@@ -30,10 +31,8 @@ APART: Final = frozenset({REGISTER, LOCAL})
 
 @attrs.frozen
 class Footprint:
-    """What is touched of one root: different elements, and the lines that are read, written, and touched at all."""
+    """What is touched of one root, in bytes of the lines that are read, written, and touched at all."""
 
-    element_bytes: int
-    exact: bool
     read_bytes: float
     written_bytes: float
     bytes: float
@@ -90,30 +89,38 @@ class Traffic:
 
     def different(self, scope: Scope) -> Different:
         """Return how many bytes of different elements a subtree touches in the whole run of the kernel."""
-        found = self._touched(self._accesses(scope), frozenset(), frozenset({REGISTER}))
-        return Different(sum(each.element_bytes for each in found.values()), all(each.exact for each in found.values()))
+        total, all_exact = 0, True
+        for touched in self._touched(self._accesses(scope), frozenset(), frozenset({REGISTER})):
+            elements, exact = distinct(tuple(touched.regions))
+            exact = exact and elements <= touched.limit
+            total += min(elements, touched.limit) * touched.itemsize
+            all_exact = all_exact and exact
+        return Different(total, all_exact)
 
     def _footprint(self, scope: Scope, depth: int) -> Mapping[int, Footprint]:
-        return self._touched(self._accesses(scope), self._still(scope, depth), APART)
+        return self._lines(self._accesses(scope), self._still(scope, depth))
+
+    def _lines(self, accesses: Iterable[Access], still: frozenset[int]) -> Mapping[int, Footprint]:
+        """Return the lines of memory behind caches that some accesses touch with some loops standing still."""
+        return {each.root: _footprint_of(each, self.line_bytes) for each in self._touched(accesses, still, APART)}
 
     @staticmethod
     def _still(scope: Scope, depth: int) -> frozenset[int]:
         """Return the loops around a scope and its own first ones; threads of a group run side by side, so move."""
         return frozenset(n.number for n in (*scope.outer, *scope.loops[:depth]) if n.kind is not Kind.THREAD)
 
-    def _touched(
-        self, accesses: Iterable[Access], still: frozenset[int], apart: frozenset[str]
-    ) -> Mapping[int, Footprint]:
+    def _touched(self, accesses: Iterable[Access], still: frozenset[int], apart: frozenset[str]) -> Iterable[_Touched]:
         """Return what some accesses touch of each root outside some locations, with some loops standing still."""
-        groups: dict[int, list[tuple[Access, Region]]] = {}
+        found: dict[int, _Touched] = {}
         for access in accesses:
-            if access.root.location in apart:
+            root = access.root
+            if root.location in apart:
                 continue
             steps = [(step, self._ranges[loop]) for loop, step in access.terms if loop not in still]
-            groups.setdefault(access.root.number, []).append(
-                (access, region_of(access.offset, (*steps, *access.sizes)))
-            )
-        return {root: _summed(members, self.line_bytes) for root, members in groups.items()}
+            if root.number not in found:
+                found[root.number] = _Touched(root.number, root.elements, access.dtype.itemsize)
+            found[root.number].add(region_of(access.offset, (*steps, *access.sizes)), access)
+        return found.values()
 
     def _accesses(self, scope: Scope) -> tuple[Access, ...]:
         """Return the accesses of a subtree."""
@@ -152,7 +159,7 @@ class Traffic:
         """Return what the statements of a block move, one after the other; its own scalars count as the first."""
         total: dict[int, Moved] = {}
         if scope.accesses:
-            total = _once(self._touched(scope.accesses.values(), self._still(scope, len(scope.loops)), APART))
+            total = _once(self._lines(scope.accesses.values(), self._still(scope, len(scope.loops))))
         left: Mapping[int, Footprint] = {}
         for child in scope.children:
             footprint = self.footprint(child)
@@ -165,31 +172,40 @@ class Traffic:
         return total
 
 
-def _summed(members: Sequence[tuple[Access, Region]], line_bytes: int) -> Footprint:
-    limit = members[0][0].root.elements
-    itemsize = members[0][0].dtype.itemsize
-    regions = [region for _, region in members]
-    elements, exact = distinct(regions)
-    if elements > limit:
-        elements, exact = limit, False
-    return Footprint(
-        elements * itemsize,
-        exact,
-        _bytes([r for a, r in members if a.reads or a.merging is not None], limit, itemsize, line_bytes),
-        _bytes([r for a, r in members if a.writes], limit, itemsize, line_bytes),
-        _bytes(regions, limit, itemsize, line_bytes),
-    )
+@attrs.define
+class _Touched:
+    """The regions of one root that some accesses touch, and which of them are read and written."""
+
+    root: int
+    limit: int
+    itemsize: int
+    regions: dict[Region, tuple[bool, bool]] = attrs.field(factory=dict)
+
+    def add(self, region: Region, access: Access) -> None:
+        """Add what an access touches."""
+        reads, writes = self.regions.get(region, (False, False))
+        self.regions[region] = reads or access.reads or access.merging is not None, writes or access.writes
 
 
-def _bytes(regions: Sequence[Region], limit: int, itemsize: int, line_bytes: int) -> float:
-    """Return the bytes of the lines that some regions of one root touch."""
+def _footprint_of(touched: _Touched, line_bytes: int) -> Footprint:
+    regions = touched.regions
+    reads = tuple(region for region, (read, _) in regions.items() if read)
+    writes = tuple(region for region, (_, written) in regions.items() if written)
+    facts = touched.limit, touched.itemsize, line_bytes
+    read, written = _bytes(reads, *facts), _bytes(writes, *facts)
+    whole = read if len(reads) == len(regions) else written if len(writes) == len(regions) else None
+    return Footprint(read, written, _bytes(tuple(regions), *facts) if whole is None else whole)
+
+
+@lru_cache(maxsize=4096)
+def _bytes(regions: tuple[Region, ...], limit: int, itemsize: int, line_bytes: int) -> float:
+    """Return the bytes of the lines that some different regions of one root touch."""
     if not regions:
         return 0.0
-    different = list(dict.fromkeys(regions))
-    lines = sum(lines_of(region, itemsize, line_bytes) for region in different)
-    if len(different) > 1:
-        elements, _ = distinct(different)
-        lines *= elements / max(1, sum(region.elements for region in different))
+    lines = sum(lines_of(region, itemsize, line_bytes) for region in regions)
+    if len(regions) > 1:
+        elements, _ = distinct(regions)
+        lines *= elements / max(1, sum(region.elements for region in regions))
     most = -(-limit * itemsize // line_bytes) + 1
     return min(lines, most) * line_bytes
 
