@@ -169,7 +169,7 @@ def test_nonsense_gives_diagnostics_and_no_crash(block: Block) -> None:
         # dependencies
         ("1: [0] #kernel", "1: [1] #kernel", "TIL509", "not before it"),
         # specials
-        ("(local) = zero()", "(local) = zero(value=1)", "TIL512", "copy and zero take none"),
+        ("(local) = zero()", "(local) = zero(value=1)", "TIL512", "copy, zero and transpose take none"),
         ("(local) = zero()", "(local) = fill()", "TIL512", "takes the parameter"),
         ("(local) = zero()", "(local) = fill(value=none)", "TIL512", "does not fit"),
         ("(local) = zero()", "(local) = zero(T)", "TIL512", "no input"),
