@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tileir.passes.catalog import resolve_pipeline
+from tileir.passes.resolution import resolve_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

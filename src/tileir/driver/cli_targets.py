@@ -14,8 +14,8 @@ from tileir.core.hardware_json import to_value as hardware_value
 from tileir.core.target_file import hardware_of, names_of_targets, target_called
 from tileir.driver.measured_hardware import measured_hardware
 from tileir.driver.targets import choice_of, scheduling_target, settings_of, target_file
-from tileir.passes.catalog import pipeline_for
 from tileir.passes.pipeline import to_value as passes_value
+from tileir.passes.resolution import pipeline_for
 from tileir.runtime.context import default_context
 
 if TYPE_CHECKING:

@@ -96,7 +96,7 @@ def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pa
     if isinstance(passes, tuple):
         return passes
     with collection_paused():
-        from tileir.passes.catalog import pipeline_for, resolve_pipeline  # it loads all passes, a third of the import
+        from tileir.passes.resolution import pipeline_for, resolve_pipeline  # they load passes
 
         return pipeline_for(target) if passes is None else resolve_pipeline(passes, target)
 

@@ -1,15 +1,13 @@
 """All passes, and the pipelines made of them. Nothing registers itself: this page is the list.
 
-The pipelines that have a name are data, in the files of ``tileir/targets`` (:mod:`tileir.core.target_file`).
+The pipelines that have a name are data, in the files of ``tileir/targets`` (:mod:`tileir.core.target_file`);
+:mod:`tileir.passes.resolution` makes passes of them without loading all that stand here.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.errors import fail
-from tileir.core.target_file import file_of, passes_value, target_called
 from tileir.passes import pipeline
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.autotile import Autotile
@@ -37,6 +35,8 @@ from tileir.passes.prefetch import Prefetch
 from tileir.passes.reduce_constraints import ReduceConstraints
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.register_transpose import RegisterTranspose
+from tileir.passes.resolution import pipeline_for as pipeline_for
+from tileir.passes.resolution import resolve_pipeline as resolve_pipeline
 from tileir.passes.scalarise import Scalarise
 from tileir.passes.scan import Scan
 from tileir.passes.schedule_memory import Schedule
@@ -56,7 +56,6 @@ from tileir.passes.vectorise_reduction import VectoriseReduction
 from tileir.passes.window import Window
 
 if TYPE_CHECKING:
-    from tileir.core.target import Target
     from tileir.passes.base import Pass
 
 PASSES: Final[tuple[type[Pass], ...]] = (
@@ -112,20 +111,6 @@ PASSES: Final[tuple[type[Pass], ...]] = (
 """The catalogue, by name."""
 
 
-_MOST_DEPTH: Final = 8
-"""Targets that include one another."""
-
-
-@lru_cache(maxsize=64)
-def pipeline_for(target: Target) -> tuple[Pass, ...]:
-    """Return the passes that a target gets when nobody asks for others.
-
-    Raises:
-        TileError: ``target.pipeline`` is no pipeline, as :func:`resolve_pipeline` says.
-    """
-    return resolve_pipeline(target.pipeline, target)
-
-
 def parse_pipeline(text: str) -> tuple[Pass, ...]:
     """Return the passes that a text names, such as ``fuse{max_statements=64},localise``.
 
@@ -133,21 +118,6 @@ def parse_pipeline(text: str) -> tuple[Pass, ...]:
         ParseError: The text names no passes of the catalogue, or options that they do not have.
     """
     return pipeline.parse(text, PASSES)
-
-
-def resolve_pipeline(text: str, target: Target) -> tuple[Pass, ...]:
-    """Return the passes that a text means for a device.
-
-    Args:
-        text: The name of a target that comes with tileir, a pipeline as text or JSON, or a whole target file.
-        target: The facts that templates may use.
-
-    Raises:
-        TileError: As :func:`parse_pipeline`, :func:`load_pipeline` and :mod:`tileir.core.target_file`.
-    """
-    if (file := file_of(text)) is not None:
-        return pipeline.from_value(_entries(passes_value(file, target), target, 0), PASSES)
-    return load_pipeline(text) if text.lstrip().startswith(("[", "//")) else parse_pipeline(text)
 
 
 def load_pipeline(text: str) -> tuple[Pass, ...]:
@@ -158,19 +128,3 @@ def load_pipeline(text: str) -> tuple[Pass, ...]:
 
     """
     return pipeline.from_json(text, PASSES)
-
-
-def _entries(value: object, target: Target, depth: int) -> object:
-    """Return the entries of a pipeline with those of other targets in the place of ``{"include": target}``."""
-    if depth > _MOST_DEPTH:
-        raise fail("TIL547", "these targets include one another without end")
-    if not isinstance(value, list):
-        return value
-    entries: list[object] = []
-    for entry in value:
-        if isinstance(entry, dict) and entry.keys() == {"include"}:
-            included = _entries(passes_value(target_called(str(entry["include"])), target), target, depth + 1)
-            entries += included if isinstance(included, list) else [included]
-        else:
-            entries.append(entry)
-    return entries

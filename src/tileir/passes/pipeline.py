@@ -11,7 +11,7 @@ In JSON a step is ``{"name": pass, "options": {…}}``, or as on Stripe's slides
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tileir.core.errors import Diagnostic, ParseError, TileError
 from tileir.core.names import nearest
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from tileir.passes.base import Pass
     from tileir.passes.options import Written
 
+Catalogue: TypeAlias = "Sequence[type[Pass]] | Callable[[Iterable[str]], Sequence[type[Pass]]]"
+"""The passes that there are; or what finds those of some names, or returns all where it does not know one."""
+
 _OPTIONS = "options"
 
 
@@ -34,7 +37,7 @@ def to_text(passes: Iterable[Pass]) -> str:
     return ",".join(map(_pass_text, passes))
 
 
-def parse(text: str, catalogue: Sequence[type[Pass]], name: str = "<pipeline>") -> tuple[Pass, ...]:
+def parse(text: str, catalogue: Catalogue, name: str = "<pipeline>") -> tuple[Pass, ...]:
     """Return the passes that ``text`` names.
 
     Raises:
@@ -63,7 +66,7 @@ def to_value(passes: Iterable[Pass]) -> list[object]:
     return steps
 
 
-def from_json(text: str, catalogue: Sequence[type[Pass]], name: str = "<pipeline>") -> tuple[Pass, ...]:
+def from_json(text: str, catalogue: Catalogue, name: str = "<pipeline>") -> tuple[Pass, ...]:
     """Return the passes that a JSON list names.
 
     Raises:
@@ -73,7 +76,7 @@ def from_json(text: str, catalogue: Sequence[type[Pass]], name: str = "<pipeline
     return from_value(read_json(text, name), catalogue)
 
 
-def from_value(items: object, catalogue: Sequence[type[Pass]]) -> tuple[Pass, ...]:
+def from_value(items: object, catalogue: Catalogue) -> tuple[Pass, ...]:
     """Return the passes that JSON, read already, names.
 
     Raises:
@@ -105,12 +108,13 @@ def _pass_text(step: Pass) -> str:
 
 
 def _built(
-    requests: Iterable[Request],
-    catalogue: Sequence[type[Pass]],
+    requests: Sequence[Request],
+    catalogue: Catalogue,
     error: Callable[[list[Diagnostic]], TileError],
 ) -> tuple[Pass, ...]:
-    kinds = {alias: kind for kind in catalogue for alias in getattr(kind, "aliases", ())}
-    kinds |= {kind.name: kind for kind in catalogue}
+    passes_known = catalogue([request.name for request in requests]) if callable(catalogue) else catalogue
+    kinds = {alias: kind for kind in passes_known for alias in getattr(kind, "aliases", ())}
+    kinds |= {kind.name: kind for kind in passes_known}
     faults: list[Diagnostic] = []
     passes: list[Pass] = []
     for request in requests:

@@ -1,0 +1,101 @@
+"""Pipelines for a device, made of the passes that they name: no other pass is loaded."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.errors import fail
+from tileir.core.target_file import file_of, passes_value, target_called
+from tileir.passes import pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tileir.core.target import Target
+    from tileir.passes.base import Pass
+
+_CATALOGUE: Final = "tileir.passes.catalog"
+
+_ELSEWHERE: Final = {
+    "fusion": "fuse",
+    "locate_block": "locate",
+    "locate_inner_block": "locate",
+    "locate_memory": "locate",
+    "partition_compute": "partition",
+    "partition_memory": "partition",
+    "rewrite_locations": "locate",
+    "schedule": "schedule_memory",
+}
+"""Passes that stand in a file of another name."""
+
+_MOST_DEPTH: Final = 8
+"""Targets that include one another."""
+
+
+@lru_cache(maxsize=64)
+def pipeline_for(target: Target) -> tuple[Pass, ...]:
+    """Return the passes that a target gets when nobody asks for others.
+
+    Raises:
+        TileError: ``target.pipeline`` is no pipeline, as :func:`resolve_pipeline` says.
+    """
+    return resolve_pipeline(target.pipeline, target)
+
+
+def resolve_pipeline(text: str, target: Target) -> tuple[Pass, ...]:
+    """Return the passes that a text means for a device.
+
+    Args:
+        text: The name of a target that comes with tileir, a pipeline as text or JSON, or a whole target file.
+        target: The facts that templates may use.
+
+    Raises:
+        TileError: As :func:`tileir.passes.pipeline.parse`, :func:`tileir.passes.pipeline.from_json` and
+            :mod:`tileir.core.target_file`.
+    """
+    if (file := file_of(text)) is not None:
+        return pipeline.from_value(_entries(passes_value(file, target), target, 0), passes_called)
+    if text.lstrip().startswith(("[", "//")):
+        return pipeline.from_json(text, passes_called)
+    return pipeline.parse(text, passes_called)
+
+
+def passes_called(names: Iterable[str]) -> Sequence[type[Pass]]:
+    """Return the passes of the catalogue that have these names; all of it where one is not found in a file of its own.
+
+    Most passes stand in the file that carries their name, so that others, half a hundred classes, need not be loaded.
+    """
+    found = [_in_its_file(name) for name in dict.fromkeys(names)]
+    known = [kind for kind in found if kind is not None]
+    if len(known) == len(found):
+        return known
+    catalogue: Sequence[type[Pass]] = import_module(_CATALOGUE).PASSES
+    return catalogue
+
+
+def _in_its_file(name: str) -> type[Pass] | None:
+    file = _ELSEWHERE.get(name, name)
+    if not file.isidentifier() or not Path(__file__).with_name(f"{file}.py").is_file():
+        return None
+    members = vars(import_module(f"{__package__}.{file}")).values()
+    kinds = (member for member in members if isinstance(member, type) and vars(member).get("name") == name)
+    return next(kinds, None)
+
+
+def _entries(value: object, target: Target, depth: int) -> object:
+    """Return the entries of a pipeline with those of other targets in the place of ``{"include": target}``."""
+    if depth > _MOST_DEPTH:
+        raise fail("TIL547", "these targets include one another without end")
+    if not isinstance(value, list):
+        return value
+    entries: list[object] = []
+    for entry in value:
+        if isinstance(entry, dict) and entry.keys() == {"include"}:
+            included = _entries(passes_value(target_called(str(entry["include"])), target), target, depth + 1)
+            entries += included if isinstance(included, list) else [included]
+        else:
+            entries.append(entry)
+    return entries

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import tileir.passes
+from tileir.core.errors import TileError
+from tileir.core.target import Target
+from tileir.core.target_file import names_of_targets
+from tileir.passes.base import Pass
+from tileir.passes.catalog import PASSES, parse_pipeline
+from tileir.passes.resolution import passes_called, pipeline_for, resolve_pipeline
+
+FILES = sorted(Path(tileir.passes.__path__[0]).glob("*.py"))
+
+
+@pytest.mark.parametrize("kind", PASSES, ids=lambda kind: kind.name)
+def test_each_pass_is_found_alone(kind: type[Pass]) -> None:
+    assert list(passes_called([kind.name])) == [kind]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_nothing_else_is_found(path: Path) -> None:
+    found = passes_called([path.stem])
+    assert set(found) <= set(PASSES)
+    import_module(f"tileir.passes.{path.stem}")
+
+
+@pytest.mark.parametrize("name", ["nothing", "../base", "os.path", "", "localize"])
+def test_for_other_names_all_passes_are_loaded(name: str) -> None:
+    assert tuple(passes_called(["fuse", name])) == PASSES
+
+
+def test_a_wrong_name_is_told_with_the_nearest_of_all() -> None:
+    with pytest.raises(TileError, match=r"there is no pass locate_memry; did you mean locate_memory\?"):
+        resolve_pipeline("fuse,locate_memry", Target())
+
+
+def test_all_forms_mean_passes() -> None:
+    expected = parse_pipeline("fuse,localise{reqs=(main)}")
+    assert resolve_pipeline("fuse, localize{reqs=main}", Target()) == expected
+    assert resolve_pipeline('// two\n[{"fuse": {}}, {"localise": {"reqs": ["main"]}}]', Target()) == expected
+    text = '{"name": "it", "passes": [{"name": "fuse"}, {"localize": {"reqs": ["main"]}}]}'
+    assert resolve_pipeline(text, Target()) == pipeline_for(Target(pipeline=text)) == expected
+
+
+def test_targets_that_include_one_another_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tileir.passes.resolution.passes_value", lambda *_: [{"include": "plain"}])
+    with pytest.raises(TileError, match="include one another without end"):
+        resolve_pipeline("plain", Target())
+
+
+@pytest.mark.parametrize("name", [name for name in names_of_targets() if name in ("cpu", "gpu", "fused", "plain")])
+def test_only_the_passes_of_a_pipeline_are_loaded(name: str) -> None:
+    script = (
+        "import sys; from tileir.core.target import Target; from tileir.passes.resolution import pipeline_for;"
+        f"pipeline_for(Target(pipeline={name!r}));"
+        "print('tileir.passes.catalog' in sys.modules, 'tileir.passes.autotile' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True, timeout=60)
+    assert done.stdout.split() == ["False", "False"]
