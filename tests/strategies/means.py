@@ -13,15 +13,24 @@ from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.target import Target
 from tileir.driver.compiler import compile_stages
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.autotile import Autotile
 from tileir.passes.base import map_kernels
+from tileir.passes.cache import Cache
+from tileir.passes.canonicalise import Canonicalise
+from tileir.passes.distribute import Distribute
 from tileir.passes.fuse import Fuse
 from tileir.passes.inline import Inline
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.thread import Thread
+from tileir.passes.thread_inner import ThreadInner
 from tileir.passes.tile import Tile
+from tileir.passes.transpose import Transpose
+from tileir.passes.unroll import Unroll
 from tileir.passes.vectorise import Vectorise
+from tileir.passes.vectorise_inner import VectoriseInner
 from tileir.runtime.plan import Plan
 from tileir.runtime.resources import Resources
 from tileir.semtree.interpreter import run_program
@@ -75,6 +84,15 @@ def bold(target: Target) -> tuple[Pass, ...]:
     return (*joined, _TileEach(), Vectorise(vector_bytes=target.vector_bytes, chunk=16), Thread(groups=4))
 
 
+def pieces(target: Target) -> tuple[Pass, ...]:
+    """Return passes that cut kernels into small pieces with memory of their own, for threads of groups if there are."""
+    threads = min(8, target.group_threads)
+    cut = (Autotile(memory_bytes=256, only_po2=True), Accumulate(), Cache(odd_size=threads > 1), Canonicalise())
+    if threads > 1:
+        return (*cut, ThreadInner(threads=threads, local_bytes=target.local_bytes), Distribute(threads=threads))
+    return (Transpose(least_reuse=2), *cut, VectoriseInner(vector_bytes=target.vector_bytes), Unroll(most=4), Thread())
+
+
 TARGETS: Final = {
     "narrow": Target("narrow", vector_bytes=16, vector_registers=8, threads=1, cache_bytes=(1024,)),
     "middle": Target("middle", vector_bytes=32, vector_registers=16, threads=2),
@@ -84,7 +102,7 @@ TARGETS: Final = {
 }
 """Devices unlike each other; the host runs the kernels of all of them."""
 
-PASSES: Final = {**PIPELINES, "small": small_work, "bold": bold}
+PASSES: Final = {**PIPELINES, "small": small_work, "bold": bold, "pieces": pieces}
 """Pipelines by name."""
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.passes.analysis.places import Level
+from tileir.passes.analysis.places import Level, keeps_axes
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import always_hit, covers
 from tileir.stripe.ir import Block, Direction, Load, Special, Store, views_read, views_written
-from tileir.stripe.verify_views import same_axes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +38,7 @@ def may_cache(level: Level, view: Refinement, *, tests: bool) -> bool:
 def _keeps_axes(block: Block, view: Refinement) -> bool:
     """Return whether all views of ``view`` in nested blocks have its axes, so that its strides can change."""
     return all(
-        same_axes(r, view) and r.bank_dim is None and _keeps_axes(inner, r)
+        keeps_axes(inner, r, view) and r.bank_dim is None and _keeps_axes(inner, r)
         for inner in block.blocks
         for r in inner.refinements
         if r.direction is not Direction.NONE and r.source == view.name

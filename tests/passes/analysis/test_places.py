@@ -3,7 +3,8 @@ from __future__ import annotations
 import attrs
 
 from strategies.kernels import stripe_program
-from tileir.passes.analysis.places import Level
+from strategies.passes import program_of
+from tileir.passes.analysis.places import Level, keeps_axes
 from tileir.passes.base import run
 from tileir.passes.tile import Tile
 from tileir.poly.affine import Affine
@@ -63,3 +64,18 @@ def test_values_from_far_above_are_handed_on_by_all_between() -> None:
     assert inner.local(Affine.index("1:k")) == Affine.index("k")
     assert between.passed == [Index("k", 1, Affine.index("k"))]
     assert inner.passed == [Index("k", 1, Affine.index("k"))]
+
+
+def test_a_view_that_leaves_an_axis_shows_another_shape() -> None:
+    program = program_of(
+        [
+            "block [i:9]:9 (\n in A[0, i] fp32:I(1, 1):(9, 1)\n out O[0, i] fp32:I(1, 1):(9, 1)\n) "
+            "{\n 0: $a = load(A)\n 1: O = store($a)\n}"
+        ],
+        {"A": (3, 3), "O": (1, 9)},
+    )
+    main = Level(program.main)
+    kernel = Level(program.main.blocks[0], main)
+    assert kernel.place(kernel.view("A")) is None
+    assert kernel.place(kernel.view("O")) is not None
+    assert not keeps_axes(kernel.block, kernel.view("A"), main.view("A"))

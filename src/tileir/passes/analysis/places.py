@@ -20,6 +20,23 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Refinement
 
 
+def keeps_axes(block: Block, view: Refinement, source: Refinement) -> bool:
+    """Return whether ``view`` of ``block`` certainly has the axes of ``source``, and does not only look as if it had.
+
+    Where strides differ, along axes of one element, a view that leaves an axis shows the elements in another shape.
+    """
+    if view.shape.strides == source.shape.strides:
+        return True
+    if not same_axes(view, source) or any(i.affine is not None for i in block.indices):
+        return False
+    ranges = block.ranges
+    for affine, size, extent in zip(view.access, view.shape.sizes, source.shape.sizes, strict=True):
+        low, high = affine.bounds(ranges)
+        if low < 0 or high + size > extent:
+            return False
+    return True
+
+
 @attrs.define(eq=False)
 class Level:
     """A block, with the blocks around it.
@@ -80,7 +97,7 @@ class Level:
             return Place((Affine(),) * len(view.access), view.shape.sizes)
         source = self.parent.view(view.source)
         outer = self.parent.place(source)
-        if outer is None or not same_axes(view, source):
+        if outer is None or not keeps_axes(self.block, view, source):
             return None
         return Place(tuple(a + b for a, b in zip(outer.access, access, strict=True)), outer.sizes)
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.passes.analysis.places import Level
+from tileir.passes.analysis.places import Level, keeps_axes
 from tileir.stripe.ir import Block, Direction, Load, Store
-from tileir.stripe.verify_views import same_axes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,7 +72,7 @@ def _walk(level: Level, name: str, *, writes: bool, points: int) -> tuple[Walk, 
         outer = level.parent.view(view.source)
         if level.depth == 1:
             return () if place is None else (Walk(view.source, view.name, place.access, strides, writes, points),)
-        if not same_axes(view, outer):
+        if not keeps_axes(level.block, view, outer):
             return ()
         view, level = outer, level.parent
     return ()
