@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import attrs
@@ -99,6 +100,16 @@ def test_tiles_are_copied_ahead_and_multiplied_by_instructions(dtype: DType) -> 
 )
 def test_other_contractions(text: str, shapes: dict[str, tuple[int, ...]]) -> None:
     found = stages(text, shapes, DType.F16)
+    assert len(products(found)) == 1
+    check(found, arrays(shapes, DType.F16))
+
+
+@pytest.mark.parametrize(("width", "rows", "columns"), [(28, 64, 32), (14, 32, 32), (16, 64, 32)])
+def test_short_rows_share_a_tile(width: int, rows: int, columns: int) -> None:
+    shapes = {"A": (7, width + 2, 16), "B": (2, 3, 16, 32)}
+    step = MatrixContraction(("f16",), rows=rows, columns=columns)
+    found = stages(CONVOLUTION, shapes, DType.F16, step)
+    assert math.prod(kernel(found).grid) <= 6 * width / rows + 1
     assert len(products(found)) == 1
     check(found, arrays(shapes, DType.F16))
 

@@ -14,7 +14,7 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
 from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, map_kernels
-from tileir.passes.group_reduction import is_plain
+from tileir.passes.group_reduction import is_plain, power_of_two_from
 from tileir.passes.matrix_group import STEPS, Panel, Plan, build
 from tileir.passes.merge import reduction_nest
 from tileir.passes.nest import emit, product
@@ -76,12 +76,14 @@ class MatrixContraction:
             return None
         loop = max(loops, key=lambda i: i.range)
         left, right = (self._with_axes(panel, loop) for panel in panels)
-        if min(left.index.range, right.index.range) < _LEAST or loop.range % STEPS[dtype]:
+        if right.index.range < _LEAST or left.index.range <= _LEAST // 2 or loop.range % STEPS[dtype]:
             return None
         if min(left.lanes, right.lanes) * dtype.itemsize < _WORD:
             return None
         repeats = product(i.range for i in segment.loops if i is not loop)
-        return self._sized(nest, Plan(left, right, loop, repeats))
+        others = [i for i in _rows_of(nest, left.use, right.use) if i is not left.index]
+        plan = Plan(left, right, loop, repeats, others[-1] if others else None)
+        return None if _tallest(plan) < _LEAST else self._sized(nest, plan)
 
     def _with_axes(self, panel: Panel, loop: stripe.Index) -> Panel:
         """Return a panel whose neighbours in memory are copied together."""
@@ -95,18 +97,19 @@ class MatrixContraction:
 
     def _sized(self, nest: Nest, plan: Plan) -> Plan | None:
         """Return the plan with the largest tile of which there are enough, else with the smallest one."""
-        outputs = product(i.range for i in nest.indices) // (plan.left.index.range * plan.right.index.range)
         found = None
         for rows, columns, tall, wide in _TILES[plan.left.use.dtype.itemsize]:
             if self.rows not in (0, rows) or self.columns not in (0, columns):
                 continue
-            if rows >= 2 * max(plan.left.index.range, _LEAST) or columns >= 2 * max(plan.right.index.range, _LEAST):
+            if rows >= 2 * max(_tallest(plan), _LEAST) or columns >= 2 * max(plan.right.index.range, _LEAST):
                 continue
-            tile = self._deep(attrs.evolve(plan, rows=rows, columns=columns, tall=tall, wide=wide))
+            high = max(1, rows // max(_LEAST, power_of_two_from(plan.left.index.range)))
+            sized = attrs.evolve(plan, rows=rows, columns=columns, tall=tall, wide=wide, high=high)
+            tile = self._deep(sized if high > 1 else attrs.evolve(sized, above=None))
             if tile is None or tile.threads > self.threads:
                 continue
             found = tile
-            if outputs * -(-plan.left.index.range // rows) * -(-plan.right.index.range // columns) >= self.groups:
+            if _groups(nest, tile) >= self.groups:
                 return tile
         return found
 
@@ -129,8 +132,8 @@ class MatrixContraction:
 
 
 _SMALL: Final = (
-    (64, 128, 32, 32),
-    (128, 64, 32, 32),
+    (128, 64, 64, 32),
+    (64, 128, 32, 64),
     (64, 64, 32, 32),
     (32, 64, 16, 32),
     (64, 32, 32, 16),
@@ -176,7 +179,25 @@ def _panels(nest: Nest, reads: Sequence[Use]) -> tuple[Panel, Panel] | None:
     if column is None:
         return None
     left, right = sorted(reads, key=lambda use: use.stride(column.name) != 0)
-    rows = [i for i in nest.indices if left.stride(i.name) and not right.stride(i.name)]
+    rows = _rows_of(nest, left, right)
     if left.stride(column.name) or not right.stride(column.name) or not rows:
         return None
-    return Panel(left, max(rows, key=lambda i: i.range)), Panel(right, column)
+    return Panel(left, max(reversed(rows), key=lambda i: i.range)), Panel(right, column)
+
+
+def _rows_of(nest: Nest, left: Use, right: Use) -> list[stripe.Index]:
+    """Return the indices that only the left input moves along."""
+    return [i for i in nest.indices if i.range > 1 and left.stride(i.name) and not right.stride(i.name)]
+
+
+def _tallest(plan: Plan) -> int:
+    """Return how many rows a tile can use."""
+    return plan.left.index.range * (1 if plan.above is None else plan.above.range)
+
+
+def _groups(nest: Nest, plan: Plan) -> int:
+    """Return how many groups there are."""
+    extents = {plan.left.index.name: plan.across, plan.right.index.name: plan.columns}
+    if plan.above is not None:
+        extents[plan.above.name] = plan.high
+    return product(-(-i.range // extents.get(i.name, 1)) for i in nest.indices)

@@ -56,13 +56,16 @@ class Plan:
     """How a group multiplies: ``rows`` by ``columns`` outputs, 32 threads ``tall`` by ``wide`` of them.
 
     ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other
-    reduction indices have ``repeats`` points.
+    reduction indices have ``repeats`` points. Where one row index is shorter than a tile, ``high`` neighbours along
+    another one, ``above``, share the tile.
     """
 
     left: Panel
     right: Panel
     loop: stripe.Index
     repeats: int = 1
+    above: stripe.Index | None = None
+    high: int = 1
     rows: int = 0
     columns: int = 0
     tall: int = 0
@@ -74,6 +77,11 @@ class Plan:
     def threads(self) -> int:
         """Threads of a group."""
         return self.rows // self.tall * (self.columns // self.wide) * _LANE_ROWS * _LANE_COLUMNS
+
+    @property
+    def across(self) -> int:
+        """Rows of a tile along its row index."""
+        return self.rows // self.high
 
     @property
     def steps(self) -> int:
@@ -93,15 +101,19 @@ def build(nest: Nest, plan: Plan) -> Node:
 
 @attrs.frozen(eq=False)
 class _Builder:
-    """Builds one kernel; ``team`` and ``own`` are what threads and the elements of a thread are numbered by."""
+    """Builds one kernel.
+
+    ``team`` numbers threads by rows above, rows, columns, and the same of a lane; ``own`` the elements of a thread by
+    tiles above, tiles of rows and of columns, halves of a tile, and pairs of columns.
+    """
 
     nest: Nest
     plan: Plan
     names: NameScope
     grid: tuple[stripe.Index, ...]
     starts: dict[str, Affine]
-    team: tuple[stripe.Index, stripe.Index, stripe.Index, stripe.Index]
-    own: tuple[stripe.Index, stripe.Index, stripe.Index, stripe.Index]
+    team: tuple[stripe.Index, stripe.Index, stripe.Index, stripe.Index, stripe.Index]
+    own: tuple[stripe.Index, stripe.Index, stripe.Index, stripe.Index, stripe.Index]
     step: stripe.Index
 
     @classmethod
@@ -109,29 +121,32 @@ class _Builder:
         """Choose names and the grid of a kernel."""
         names = sch.taken_names(nest)
         row, column = plan.left.index.name, plan.right.index.name
-        extents = {row: plan.rows, column: plan.columns}
+        top = row if plan.above is None else plan.above.name
+        extents = {top: plan.high, row: plan.across, column: plan.columns}
         grid, starts = [], {}
         for index in nest.indices:
             extent = extents.get(index.name, 1)
             group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add("grid"))
             grid.append(group)
             starts[index.name] = sch.part(group, extent)
-        down = next(g for g in grid if g.name == row)
+        down = next(g for g in grid if g.name == top)
         high = next(n for n in range(min(_SWATH, down.range), 0, -1) if down.range % n == 0)
-        inner = sch.index(names.fresh(f"{row}_swath"), high, sch.GRID)
+        inner = sch.index(names.fresh(f"{top}_swath"), high, sch.GRID)
         outer = attrs.evolve(down, range=down.range // high)
-        starts[row] = sch.part(outer, high * plan.rows) + sch.part(inner, plan.rows)
+        starts[top] = sch.part(outer, high * extents[top]) + sch.part(inner, extents[top])
         grid = [*(outer if g is down else g for g in grid), inner]
-        thread = sch.THREAD
+        thread, along = sch.THREAD, min(plan.tall, plan.across)
         team = (
-            sch.index(names.fresh(f"{row}_team"), plan.rows // plan.tall, thread),
+            sch.index(names.fresh(f"{top}_team"), plan.rows // plan.tall // (plan.across // along), thread),
+            sch.index(names.fresh(f"{row}_team"), plan.across // along, thread),
             sch.index(names.fresh(f"{column}_team"), plan.columns // plan.wide, thread),
             sch.index(names.fresh(f"{row}_thread"), _LANE_ROWS, thread.add("lane_row")),
             sch.index(names.fresh(f"{column}_thread"), _LANE_COLUMNS, thread.add("lane_column")),
         )
         paired = stripe.Tags.of("pair", "vector" if _pairs(nest, plan) else "unroll")
         own = (
-            sch.index(names.fresh(f"{row}_tile"), plan.tall // _ROWS, sch.UNROLL.add("tile_row")),
+            sch.index(names.fresh(f"{top}_tile"), plan.tall // along, sch.UNROLL.add("tile_high")),
+            sch.index(names.fresh(f"{row}_tile"), along // _ROWS, sch.UNROLL.add("tile_row")),
             sch.index(names.fresh(f"{column}_tile"), plan.wide // _COLUMNS, sch.UNROLL.add("tile_column")),
             sch.index(names.fresh(f"{row}_half"), _HALVES, sch.UNROLL.add("half")),
             sch.index(names.fresh(f"{column}_pair"), _PAIR, paired),
@@ -149,22 +164,29 @@ class _Builder:
         return Node(self.grid, (held,), (start, self._steps(use, sums), self._finish(use, sums)))
 
     @property
+    def _above(self) -> Affine:
+        """The place along the index above in the tile of the group."""
+        return sch.part(self.team[0], self.own[0].range) + sch.part(self.own[0])
+
+    @property
     def _row(self) -> Affine:
-        """The row in the tile of the group."""
-        team, lane = sch.part(self.team[0], self.plan.tall), sch.part(self.team[2])
-        return team + sch.part(self.own[0], _ROWS) + sch.part(self.own[2], _LANE_ROWS) + lane
+        """The place along the row index in the tile of the group."""
+        team, lane = sch.part(self.team[1], self.own[1].range * _ROWS), sch.part(self.team[3])
+        return team + sch.part(self.own[1], _ROWS) + sch.part(self.own[3], _LANE_ROWS) + lane
 
     @property
     def _column(self) -> Affine:
         """The column in the tile of the group."""
-        team, lane = sch.part(self.team[1], self.plan.wide), sch.part(self.team[3], _PAIR)
-        return team + sch.part(self.own[1], _COLUMNS) + lane + sch.part(self.own[3])
+        team, lane = sch.part(self.team[2], self.plan.wide), sch.part(self.team[4], _PAIR)
+        return team + sch.part(self.own[2], _COLUMNS) + lane + sch.part(self.own[4])
 
     @property
     def _outputs(self) -> dict[str, Affine]:
         """The values of the output indices."""
-        row, column = self.plan.left.index.name, self.plan.right.index.name
-        return {**self.starts, row: self.starts[row] + self._row, column: self.starts[column] + self._column}
+        places = {self.plan.left.index.name: self._row, self.plan.right.index.name: self._column}
+        if self.plan.above is not None:
+            places[self.plan.above.name] = self._above
+        return {**self.starts, **{name: self.starts[name] + place for name, place in places.items()}}
 
     def _inside(self, index: stripe.Index, extent: int, place: Affine) -> tuple[Affine, ...]:
         """Return the test for a place in a tile that may be behind the end, if there is such a tile."""
@@ -174,9 +196,10 @@ class _Builder:
     def _ends(self) -> tuple[Affine, ...]:
         """Tests for rows and columns behind the end; pairs that are vectors are whole."""
         plan = self.plan
-        pair = {self.own[3].name: Affine()} if "vector" in self.own[3].tags else {}
-        rows = self._inside(plan.left.index, plan.rows, self._row)
-        return (*rows, *self._inside(plan.right.index, plan.columns, self._column.substitute(pair)))
+        pair = {self.own[4].name: Affine()} if "vector" in self.own[4].tags else {}
+        rows = self._inside(plan.left.index, plan.across, self._row)
+        above = () if plan.above is None else self._inside(plan.above, plan.high, self._above)
+        return (*above, *rows, *self._inside(plan.right.index, plan.columns, self._column.substitute(pair)))
 
     def _sum(self, use: Use, held: stripe.Refinement) -> Use:
         """Return a thread's sums as the reduction sees them."""
@@ -191,12 +214,13 @@ class _Builder:
         plan, segment = self.plan, sch.the_reduction(self.nest)
         others = tuple(i for i in segment.loops if i is not plan.loop)
         depth = sch.index(self.names.fresh(f"{plan.loop.name}_step"), plan.depth, stripe.Tags.of("depth"))
-        panels = ((plan.left, plan.rows, self._row), (plan.right, plan.columns, self._column))
+        row = self._above * plan.across + self._row
+        panels = ((plan.left, plan.rows, row), (plan.right, plan.columns, self._column))
         stages, copies, uses = [], [], {use: sums}
         for panel, extent, place in panels:
             stage = self._stage(panel, extent)
             stages.append(stage)
-            copies.append(self._copy(panel, extent, stage))
+            copies.append(self._copy(panel, stage))
             axes = (place, sch.part(depth)) if panel.along_loop else (sch.part(depth), place)
             uses[panel.use] = _staged(panel.use, stage, axes, stripe.Direction.IN)
         *tiles, pair = self.own
@@ -218,41 +242,48 @@ class _Builder:
         shift, mask = _swizzle(extents[1], dtype, by_rows=dtype is not DType.F32 or panel.along_loop)
         return attrs.evolve(stage, tags=stripe.Tags.of(swizzle_shift=shift, swizzle_mask=mask)) if mask else stage
 
-    def _copy(self, panel: Panel, extent: int, stage: stripe.Refinement) -> Node:
+    def _copy(self, panel: Panel, stage: stripe.Refinement) -> Node:
         """Return the block that copies a tile of an input; neighbouring threads copy neighbours."""
         plan, index = self.plan, panel.index
-        (slow, height), (fast, width) = ((index, extent), (plan.loop, plan.depth))
-        if not panel.along_loop:
-            (slow, height), (fast, width) = (fast, width), (slow, height)
-        vectors = width // panel.lanes
-        across = min(vectors, plan.threads)
-        down = min(height, plan.threads // across)
+        own = [(index, plan.columns if panel is plan.right else plan.across)]
+        if panel is plan.left and plan.above is not None:
+            own.append((plan.above, plan.high))
+        reduction = [(plan.loop, plan.depth)]
+        axes = [*reduction, *own] if panel.along_loop else [*own, *reduction]
         lane = sch.index(self.names.fresh("lane"), panel.lanes, sch.VECTOR)
-        thread = [
-            sch.index(self.names.fresh(f"{i.name}_copy"), n, sch.THREAD) for i, n in ((slow, down), (fast, across))
-        ]
-        more = [
-            sch.index(self.names.fresh(f"{i.name}_more"), n, sch.UNROLL)
-            for i, n in ((slow, height // down), (fast, vectors // across))
-        ]
-        places = {
-            slow.name: sch.part(more[0], down) + sch.part(thread[0]),
-            fast.name: sch.part(more[1], across * panel.lanes) + sch.part(thread[1], panel.lanes),
-        }
-        tests = self._inside(index, extent, places[index.name])
-        places[fast.name] = places[fast.name] + sch.part(lane)
+        left = plan.threads
+        team: list[stripe.Index] = []
+        loops: list[stripe.Index] = []
+        places: dict[str, Affine] = {}
+        tests: list[Affine] = []
+        for axis, extent in axes:
+            lanes = panel.lanes if axis is axes[0][0] else 1
+            size = min(left, extent // lanes)
+            left //= size
+            thread = sch.index(self.names.fresh(f"{axis.name}_copy"), size, sch.THREAD)
+            more = sch.index(self.names.fresh(f"{axis.name}_more"), extent // lanes // size, sch.UNROLL)
+            places[axis.name] = sch.part(more, size * lanes) + sch.part(thread, lanes)
+            if axis is not plan.loop:
+                tests.extend(self._inside(axis, extent, places[axis.name]))
+            team.insert(0, thread)
+            loops.insert(0, more)
+        places[axes[0][0].name] = places[axes[0][0].name] + sch.part(lane)
         first = {**self.starts, plan.loop.name: sch.part(self.step, plan.depth)}
         source = panel.use.substitute({**first, **{name: first[name] + place for name, place in places.items()}})
-        target = _staged(panel.use, stage, (places[slow.name], places[fast.name]), stripe.Direction.OUT)
+        row = places[index.name]
+        if panel is plan.left and plan.above is not None:
+            row = row + places[plan.above.name] * plan.across
+        access = (row, places[plan.loop.name]) if panel.along_loop else (places[plan.loop.name], row)
+        target = _staged(panel.use, stage, access, stripe.Direction.OUT)
         statements = (stripe.Load(source.name, "value"), stripe.Store("value", target.name))
         load = Node(sch.present((lane,)), statements=statements, uses=(source, target))
-        loops = Node(sch.present(more), children=(load,), constraints=tests)
-        return Node(sch.present(thread), children=(loops,), tags=stripe.Tags.of("copy"))
+        around = Node(sch.present(loops), children=(load,), constraints=tuple(tests))
+        return Node(sch.present(team), children=(around,), tags=stripe.Tags.of("copy"))
 
     def _finish(self, use: Use, sums: Use) -> Node:
         """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""
-        whole = "vector" in self.own[3].tags
-        unrolled, pairs = (self.own[:3], self.own[3:]) if whole else (self.own, ())
+        whole = "vector" in self.own[4].tags
+        unrolled, pairs = (self.own[:4], self.own[4:]) if whole else (self.own, ())
         own = {r.name: memory(r.name, r.shape.dtype, (_PAIR,), sch.REGISTER) for r in self.nest.allocations}
         children: list[Node] = []
         for segment in self.nest.segments:
@@ -265,7 +296,7 @@ class _Builder:
         return Node(sch.present(self.team), children=(point,))
 
     def _in_registers(self, use: Use) -> Use:
-        return attrs.evolve(use, access=(sch.part(self.own[3]),), strides=(1,), sizes=())
+        return attrs.evolve(use, access=(sch.part(self.own[4]),), strides=(1,), sizes=())
 
 
 def _staged(use: Use, stage: stripe.Refinement, access: tuple[Affine, Affine], direction: stripe.Direction) -> Use:

@@ -1,9 +1,9 @@
 """Phases tagged ``multiply`` as instructions that multiply matrices.
 
 Such a block is an ordinary one, in which each thread adds up the elements that it holds. Tags say which of its indices
-is which: ``lane_row`` and ``lane_column`` of the threads, ``tile_row`` and ``tile_column`` that number tiles, ``half``
-and ``pair`` that number the elements of a thread in a tile, and ``depth``. Sums that constraints turn away may be
-computed all the same: they are not used.
+is which: ``lane_row`` and ``lane_column`` of the threads, ``tile_row`` and ``tile_column`` that number tiles (and
+``tile_high`` that numbers rows of these), ``half`` and ``pair`` that number the elements of a thread in a tile, and
+``depth``. Sums that constraints turn away may be computed all the same: they are not used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tileir.semtree.lower_views import View
 
 MULTIPLY: Final = "multiply"
-ROLES: Final = ("lane_row", "lane_column", "tile_row", "tile_column", "half", "pair", "depth")
+ROLES: Final = ("lane_row", "lane_column", "tile_high", "tile_row", "tile_column", "half", "pair", "depth")
 _MISSING: Final = "%none"
 
 
@@ -55,7 +55,7 @@ def product(
     a, b = _step(left, roles, "lane_row"), _step(right, roles, "pair")
     return sem.MatrixMultiply(
         shape,
-        (ranges["tile_row"] * shape[0], ranges["tile_column"] * shape[1], ranges["depth"]),
+        (ranges["tile_high"] * ranges["tile_row"] * shape[0], ranges["tile_column"] * shape[1], ranges["depth"]),
         sem.Subscript(sums[0].array, _start(sums[0], roles, offsets), sem.Type(DType.F32)),
         sem.MatrixOperand(_first(left, roles, offsets), (a, _step(left, roles, "depth")), *left.swizzle),
         sem.MatrixOperand(_first(right, roles, offsets), (_step(right, roles, "depth"), b), *right.swizzle),
@@ -82,10 +82,12 @@ def _fits(left: View, right: View, sums: View, roles: Mapping[str, str], ranges:
     tall = ranges["half"] * half
     wide = LANE_COLUMNS * PAIR
     count = ranges["half"] * PAIR
+    held = count * ranges["tile_column"]
+    high = ranges["tile_row"]
     wanted = {
-        left: {"lane_row": row, "half": half * row, "tile_row": tall * row},
+        left: {"lane_row": row, "half": half * row, "tile_row": tall * row, "tile_high": high * tall * row},
         right: {"pair": column, "lane_column": PAIR * column, "tile_column": wide * column},
-        sums: {"pair": 1, "half": PAIR, "tile_column": count, "tile_row": count * ranges["tile_column"]},
+        sums: {"pair": 1, "half": PAIR, "tile_column": count, "tile_row": held, "tile_high": high * held},
     }
     return all(
         _step(view, roles, role) == steps.get(role, 0)
