@@ -125,3 +125,30 @@ def test_dependencies_are_dropped_with_the_numbers_they_hold() -> None:
 def test_meaning_stays(program: Program) -> None:
     assert_same_meaning(program, run((DeadCode(),), program))
     assert_same_meaning(program, run((Accumulate(), Fuse(), Localise(), Scalarise(), DeadCode()), program))
+
+
+def test_what_the_next_point_of_a_serial_block_reads_stays() -> None:
+    kernel = """
+    block []:1 (
+        in X[0] fp32:I(4):(1):16 B
+        out O[0] fp32:I(4):(1):16 B
+        none new@0x00000000 last[0] fp32:I(1):(1):4 B
+    ) {
+      0: $zero = (fp32)0.0
+      1: last = store($zero)
+      2: block [(#serial i:4)]:4 (
+          in X[i] fp32:I(1):(1):4 B
+          in before = last[0] fp32:I(1):(1):4 B
+          out after = last[0] fp32:I(1):(1):4 B
+          out O[i] fp32:I(1):(1):4 B
+      ) {
+        0: $before = load(before)
+        1: O = store($before)
+        2: $x = load(X)
+        3: after = store($x)
+      }
+    }
+    """
+    program = program_of([kernel], {"X": (4,), "O": (4,)})
+    assert_same_meaning(program, run((DeadCode(),), program))
+    assert run((DeadCode(), Scalarise()), program) is program

@@ -14,9 +14,15 @@ from tileir.core.dtype import DType
 from tileir.core.target import Target
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
+from tileir.passes.canonicalise import Canonicalise
+from tileir.passes.dead_code import DeadCode
+from tileir.passes.fuse import Fuse
+from tileir.passes.localise import Localise
+from tileir.passes.scalarise import Scalarise
 from tileir.passes.scan import Scan
 from tileir.semtree.interpreter import run_program
 from tileir.semtree.lowering import lower as lower_to_semtree
+from tileir.semtree.memory import Checks
 from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.lowering import lower
@@ -84,13 +90,15 @@ def check(program: Program, options: Scan, arrays: dict[str, Any]) -> None:
     scanned = run((options,), program)
     assert serial_blocks(scanned)
     assert_same_meaning(program, scanned, arrays)
-    kernels = lower_to_semtree(run((Accumulate(),), scanned), Target())
+    cleaned = run((Accumulate(), DeadCode(), Fuse(), Localise(), Scalarise(), DeadCode(), Canonicalise()), scanned)
+    assert_same_meaning(program, cleaned, arrays)
+    kernels = lower_to_semtree(cleaned, Target())
     expected = interpret(program, arrays)
-    for name, value in run_program(kernels, arrays).items():
+    for name, value in run_program(kernels, arrays, Checks(races=True)).items():
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
-@examples(100)
+@examples(50)
 @given(
     body=st.sampled_from(SCANS), sign=st.sampled_from("+*<>"), options=OPTIONS, size=st.integers(9, 40), data=st.data()
 )
@@ -100,7 +108,7 @@ def test_scans_of_one_axis_mean_the_same(body: str, sign: str, options: Scan, si
     check(program_of(body.replace("AGG", sign), sizes, dtype), options, arrays_of(sizes, dtype))
 
 
-@examples(80)
+@examples(40)
 @given(
     body=st.sampled_from(BATCHED),
     sign=st.sampled_from("+*<>"),
@@ -117,3 +125,34 @@ def test_scans_of_one_axis_of_two_mean_the_same(body: str, sign: str, options: S
 def test_other_kernels_keep_their_meaning(name: str) -> None:
     program = stripe_program(name)
     assert_same_meaning(program, run((Scan(least=2, vector_bytes=16),), program), inputs(name))
+
+
+GROUPS = st.builds(
+    Scan,
+    least=st.just(2),
+    threads=st.sampled_from((4, 8, 16)),
+    each=st.sampled_from((2, 4)),
+    local_bytes=st.just(1 << 20),
+    parts=st.integers(1, 4),
+    part_terms=st.integers(1, 9),
+)
+
+
+@examples(25)
+@given(
+    body=st.sampled_from(SCANS),
+    sign=st.sampled_from("+*<>"),
+    options=GROUPS,
+    size=st.integers(9, 90),
+    dtype=st.sampled_from((DType.I32, DType.U8)),
+)
+def test_threads_of_a_group_scan_together(body: str, sign: str, options: Scan, size: int, dtype: DType) -> None:
+    sizes: dict[str, tuple[int, ...]] = {"I": (size,)}
+    check(program_of(body.replace("AGG", sign), sizes, dtype), options, arrays_of(sizes, dtype))
+
+
+@examples(15)
+@given(body=st.sampled_from(BATCHED), options=GROUPS, rows=st.integers(5, 40), columns=st.integers(5, 40))
+def test_groups_scan_rows(body: str, options: Scan, rows: int, columns: int) -> None:
+    sizes: dict[str, tuple[int, ...]] = {"J": (rows, columns)}
+    check(program_of(body.replace("AGG", "+"), sizes), options, arrays_of(sizes))

@@ -36,6 +36,7 @@ OPTIONS: Final = (
     "register_tile{vector_bytes=16,rows=2,columns=1,threads=2}",
     "register_transpose{vector_bytes=16,max_tile=2,rows=4,columns=4}",
     "scan{least=2,vector_bytes=8,parts=2,part_terms=1}",
+    "scan{least=2,threads=4,each=2,local_bytes=4096}",
     "separate{least=1,share=1,operations=0}",
     "split_reduction{parts=2,operations=1}",
     "stream_reduction{vector_bytes=16}",

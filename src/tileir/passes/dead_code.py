@@ -59,6 +59,9 @@ def _needed(block: Block, live: set[str]) -> tuple[Statement, ...]:
     scalars: set[str] = set()
     kept: list[Statement] = []
     aliases = _aliases(block)
+    if block.is_serial:  # the next point reads what this one has written
+        reading = (r.name for r in block.refinements if r.direction.reads)
+        views.update(name for view in reading for name in aliases.get(view, (view,)))
     for statement in reversed(block.statements):
         output = scalar_output(statement)
         if output is not None:

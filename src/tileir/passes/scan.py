@@ -12,11 +12,14 @@ from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import running
 from tileir.passes.base import at_least, selected, with_main
 from tileir.passes.nest import product
+from tileir.passes.scan_group import GroupPlan, GroupScanKernels
 from tileir.passes.scan_kernels import Part, ScanKernels
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tileir.passes.analysis.running import Running
 
 
@@ -40,6 +43,9 @@ class Scan:
         vector_bytes: Width of a vector register; 0 leaves all points scalar.
         max_lanes: Most lanes of a vector; 0 for as many as fit.
         shuffles: Whether lanes can be moved in registers: terms and outputs that are contiguous stay scalar otherwise.
+        threads: Threads of a group, which take contiguous terms together; 1 for none.
+        each: So many neighbouring terms does a thread take at a time.
+        local_bytes: Memory that the threads of a group share.
         stretch_bytes: At most so many bytes of accumulators where lanes run across the scan; about a page.
         parts: How many parts should run at the same time; 1 cuts nothing.
         part_terms: A part has at least so many terms.
@@ -52,6 +58,9 @@ class Scan:
     vector_bytes: int = attrs.field(default=0, validator=at_least(0))
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
     shuffles: bool = True
+    threads: int = attrs.field(default=1, validator=at_least(1))
+    each: int = attrs.field(default=8, validator=at_least(1))
+    local_bytes: int = attrs.field(default=0, validator=at_least(0))
     stretch_bytes: int = attrs.field(default=4096, validator=at_least(1))
     parts: int = attrs.field(default=1, validator=at_least(1))
     part_terms: int = attrs.field(default=64 * 1024, validator=at_least(1))
@@ -81,22 +90,45 @@ class Scan:
         self, kernel: stripe.Block, found: Running, names: NameScope
     ) -> tuple[list[stripe.Block], list[stripe.Refinement]]:
         """Return the kernels of one scan, and the temporaries between them."""
+        plan = self._plan(kernel, found)
+        if plan is not None:
+            group = GroupScanKernels(kernel, found, plan)
+            return self._in_parts(group, group.together, found, plan.terms, names)
         builder = ScanKernels(kernel, found)
         across = self._across(kernel, found)
-        whole = Part(0, found.steps)
         if across is not None:
             index, lanes, width = across
             return builder.across(index, lanes, width), []
         lanes = self._lanes(kernel) if self.shuffles and self._is_contiguous(kernel, found) else 1
-        count, length = self._parts(found, lanes)
+        return self._in_parts(builder, lambda part: builder.along(part, lanes), found, lanes, names)
+
+    def _in_parts(
+        self,
+        builder: ScanKernels,
+        kernel_of: Callable[[Part], stripe.Block],
+        found: Running,
+        unit: int,
+        names: NameScope,
+    ) -> tuple[list[stripe.Block], list[stripe.Refinement]]:
+        """Return the kernels of a scan that is cut where that keeps more of the device busy."""
+        count, length = self._parts(found, unit)
         if count < 2:
-            return [builder.along(whole, lanes)], []
+            return [kernel_of(Part(0, found.steps))], []
         reduced, temporary = builder.totals(names.fresh(f"{found.output.source}_parts"), count, length)
-        blocks = [reduced, builder.along(Part(0, length, count, temporary), lanes)]
+        blocks = [reduced, kernel_of(Part(0, length, count, temporary))]
         if count * length < found.steps:
-            rest = Part(count * length, found.steps - count * length, 1, temporary, count)
-            blocks.append(builder.along(rest, lanes))
+            blocks.append(kernel_of(Part(count * length, found.steps - count * length, 1, temporary, count)))
         return blocks, [temporary]
+
+    def _plan(self, kernel: stripe.Block, found: Running) -> GroupPlan | None:
+        """Return how the threads of a group share a scan; None where its terms are not contiguous, or too few."""
+        if self.threads < 2 * self.each or not self._is_contiguous(kernel, found):
+            return None
+        wanted = sch.power_of_two_below(max(1, found.steps // self.each))
+        threads = min(sch.power_of_two_below(self.threads), max(wanted, _LEAST_THREADS))
+        plan = GroupPlan(threads, sch.power_of_two_below(self.each))
+        fits = plan.local_bytes(found.output.shape.dtype.itemsize) <= self.local_bytes
+        return plan if fits and threads >= 2 * plan.each and found.steps >= threads else None
 
     def _lanes(self, kernel: stripe.Block) -> int:
         widest = max(sch.computing_itemsize(r.shape.dtype) for r in kernel.refinements)
@@ -124,14 +156,18 @@ class Scan:
                 return index, lanes, max((w for w in widths if index.range % w == 0), default=widths[-1])
         return None
 
-    def _parts(self, found: Running, lanes: int) -> tuple[int, int]:
+    def _parts(self, found: Running, unit: int) -> tuple[int, int]:
         """Return how many parts to make, and the terms of each."""
         beside = product(i.range for i in found.others)
-        count = min(self.parts, found.steps // self.part_terms)
-        length = found.steps // max(1, count) // lanes * lanes
+        count = min(-(-self.parts // beside), found.steps // self.part_terms)
+        length = found.steps // max(1, count) // unit * unit
         if beside >= self.parts or found.before or count < 2 or not length:
             return 1, found.steps
         return count, length
+
+
+_LEAST_THREADS = 32
+"""Fewer threads than run in lock-step are idle anyway."""
 
 
 def _stride(found: Running, refinement: stripe.Refinement) -> int:

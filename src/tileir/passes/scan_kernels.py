@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.passes import schedule as sch
+from tileir.passes.analysis.accesses import address
 from tileir.passes.nest import Node, Use, emit
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
@@ -129,7 +130,10 @@ class ScanKernels:
         """Return a contraction of each of ``count`` parts of ``length`` steps, and the temporary that it writes."""
         part = sch.index(self._names.fresh(f"{self.found.along.name}_part"), count)
         term = sch.index(self._names.fresh(f"{self.found.reduced.name}_term"), length)
-        values = self.found.at_term(sch.part(part, length) + sch.part(term))
+        number = sch.part(part, length) + sch.part(term)
+        if any(address(r).substitute(self.found.at_term(number)).coefficient(term.name) < 0 for r in self._terms_read):
+            number = sch.part(part, length) + (length - 1) - sch.part(term)  # any order will do, and this is memory's
+        values = self.found.at_term(number)
         kept = tuple(i for i in self.found.others if i.range > 1)
         output = self.found.output
         shape = stripe.TensorShape.dense(output.shape.dtype, (*(i.range for i in kept), count))
@@ -151,6 +155,10 @@ class ScanKernels:
         )
         zero = tuple(Affine() for _ in shape.dims)
         return block, stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, tags=stripe.Tags.of("tmp"))
+
+    @property
+    def _terms_read(self) -> tuple[stripe.Refinement, ...]:
+        return tuple(r for r in self.kernel.refinements if r is not self.found.output)
 
     def _emitted(self, root: Node, totals: stripe.Refinement | None) -> stripe.Block:
         refinements = tuple(
@@ -206,20 +214,26 @@ class ScanKernels:
     ) -> tuple[Node, ...]:
         """Return the block that merges what the parts before this one gave."""
         other = sch.index(self._names.fresh(f"{self.found.along.name}_other"), max(part.known, part.repeats))
-        kept = (sch.part(i) for i in self.found.others if i.range > 1)
-        source = Use(
-            totals.name, totals.name, (*kept, sch.part(other)), totals.shape.strides, merging.dtype, stripe.Direction.IN
-        )
+        source = self._total(totals, sch.part(other), merging)
         earlier = () if part.known else (sch.part(number) - sch.part(other) - 1,)
         statements = (stripe.Load(source.name, "total"), stripe.Store("total", merging.name))
         tags = self.kernel.tags.remove("kernel").add("reduction")
         return (Node(sch.present((other,)), (), (), statements, (source, merging), earlier, tags=tags),)
 
+    def _total(self, totals: stripe.Refinement, part: Affine, merging: Use) -> Use:
+        """Return what one part gives."""
+        kept = (sch.part(i) for i in self.found.others if i.range > 1)
+        name = totals.name
+        return Use(name, name, (*kept, part), totals.shape.strides, merging.dtype, stripe.Direction.IN)
+
+    def _output_use(self, values: Mapping[str, Affine]) -> Use:
+        return _use(self.found.output).substitute(values)
+
     def _steps(self, step: Affine, points: tuple[stripe.Index, ...], merging: Use, moved: Mapping[str, Affine]) -> Node:
         """Return the block that merges the term of a step, and writes what there is then."""
         values = {**self.found.at_step(step), **moved}
         terms = self._terms(values, points, merging)
-        output = attrs.evolve(_use(self.found.output).substitute(values), aggregation=None)
+        output = attrs.evolve(self._output_use(values), aggregation=None)
         scalars = NameScope.of(name for s in terms.statements if (name := stripe.scalar_output(s)) is not None)
         running = scalars.fresh("running")
         now = attrs.evolve(merging, name=self._now, direction=stripe.Direction.IN, aggregation=None)
