@@ -1,10 +1,11 @@
 """Which bytes move into a cache of some size, by what its capacity lets programs use again.
 
-Reuse along a loop works where all that one iteration touches fits: the layer condition (Stengel et al., ICS 2015;
-Hammer, Eitzinger, Hager and Wellein, "Kerncraft: a tool for analytic performance modeling of loop kernels", 2017), said
-for loop nests of any depth. A subtree whose data fits moves each line once; a loop of which one iteration fits moves
-what is new in each iteration; a loop of which one iteration does not fit moves everything again in every iteration, as
-least recently used lines go first. Blocks in a row use what the one before left behind.
+Reuse along a loop works where what one iteration touches fits, or several where an access comes back to what another
+one touched some iterations ago: the layer condition (Stengel et al., ICS 2015; Hammer, Eitzinger, Hager and Wellein,
+"Kerncraft: a tool for analytic performance modeling of loop kernels", 2017), said for loop nests of any depth. A
+subtree whose data fits moves each line once; a loop of which an iteration fits moves what is new in each one; any other
+loop moves everything again in every iteration, as least recently used lines go first. Blocks in a row use what the one
+before left behind.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from tileir.passes.cost.machine import Storage
     from tileir.passes.cost.regions import Region
-    from tileir.passes.cost.scopes import Access, Scope
+    from tileir.passes.cost.scopes import Access, Loop, Scope
 
 APART: Final = frozenset({REGISTER, LOCAL})
 """Locations that no cache serves."""
@@ -90,7 +91,7 @@ class Traffic:
     def different(self, scope: Scope) -> Different:
         """Return how many bytes of different elements a subtree touches in the whole run of the kernel."""
         total, all_exact = 0, True
-        for touched in self._touched(self._accesses(scope), frozenset(), frozenset({REGISTER})):
+        for touched in self._touched(self._accesses(scope), frozenset(), frozenset({REGISTER}), self._ranges):
             elements, exact = distinct(tuple(touched.regions))
             exact = exact and elements <= touched.limit
             total += min(elements, touched.limit) * touched.itemsize
@@ -100,23 +101,32 @@ class Traffic:
     def _footprint(self, scope: Scope, depth: int) -> Mapping[int, Footprint]:
         return self._lines(self._accesses(scope), self._still(scope, depth))
 
-    def _lines(self, accesses: Iterable[Access], still: frozenset[int]) -> Mapping[int, Footprint]:
-        """Return the lines of memory behind caches that some accesses touch with some loops standing still."""
-        return {each.root: _footprint_of(each, self.line_bytes) for each in self._touched(accesses, still, APART)}
+    def _lines(
+        self, accesses: Iterable[Access], still: frozenset[int], ranges: Mapping[int, int] | None = None
+    ) -> Mapping[int, Footprint]:
+        """Return the lines of memory behind caches that some accesses touch with some loops standing still.
+
+        Loops have their own ranges where no others are given.
+        """
+        touched = self._touched(accesses, still, APART, self._ranges if ranges is None else ranges)
+        return {each.root: _footprint_of(each, self.line_bytes) for each in touched}
 
     @staticmethod
     def _still(scope: Scope, depth: int) -> frozenset[int]:
         """Return the loops around a scope and its own first ones; threads of a group run side by side, so move."""
         return frozenset(n.number for n in (*scope.outer, *scope.loops[:depth]) if n.kind is not Kind.THREAD)
 
-    def _touched(self, accesses: Iterable[Access], still: frozenset[int], apart: frozenset[str]) -> Iterable[_Touched]:
+    @staticmethod
+    def _touched(
+        accesses: Iterable[Access], still: frozenset[int], apart: frozenset[str], ranges: Mapping[int, int]
+    ) -> Iterable[_Touched]:
         """Return what some accesses touch of each root outside some locations, with some loops standing still."""
         found: dict[int, _Touched] = {}
         for access in accesses:
             root = access.root
             if root.location in apart:
                 continue
-            steps = [(step, self._ranges[loop]) for loop, step in access.terms if loop not in still]
+            steps = [(step, ranges[loop]) for loop, step in access.terms if loop not in still]
             if root.number not in found:
                 found[root.number] = _Touched(root.number, root.elements, access.dtype.itemsize)
             found[root.number].add(region_of(access.offset, (*steps, *access.sizes)), access)
@@ -150,10 +160,33 @@ class Traffic:
         if not loops:
             return self._body(scope, capacity)
         number, loop = loops[0]
-        if _size(self.footprint(scope, number + 1)) <= capacity:
+        if self._held(scope, number) <= capacity:
             return _once(whole)
         inner = self._moved(scope, number + 1, capacity)
         return {root: moved.times(loop.range) for root, moved in inner.items()}
+
+    def _held(self, scope: Scope, number: int) -> float:
+        """Return the bytes that a cache must hold for reuse along a loop of a scope, number ``number`` of its own.
+
+        These are the lines of one iteration; of several, where one access touches what another one touched so many
+        iterations ago, as in stencils.
+        """
+        loop = scope.loops[number]
+        window = self._window(scope, loop)
+        if window <= 1:
+            return _size(self.footprint(scope, number + 1))
+        still = self._still(scope, number + 1) - {loop.number}
+        return _size(self._lines(self._accesses(scope), still, {**self._ranges, loop.number: window}))
+
+    def _window(self, scope: Scope, loop: Loop) -> int:
+        """Return how many iterations of a loop lie between accesses that touch the same elements, at most."""
+        starts: dict[tuple[int, int], list[int]] = {}
+        for access in self._accesses(scope):
+            step = abs(access.step(loop.number))
+            if step:
+                starts.setdefault((access.root.number, step), []).append(access.offset)
+        windows = ((max(offsets) - min(offsets)) // step for (_, step), offsets in starts.items() if len(offsets) > 1)
+        return max((window for window in windows if window < loop.range), default=1)
 
     def _body(self, scope: Scope, capacity: float) -> dict[int, Moved]:
         """Return what the statements of a block move, one after the other; its own scalars count as the first."""
