@@ -3,7 +3,7 @@
 The text is the slide's but for what the slide leaves out or gets wrong: it has no braces around everything; after
 `{{NUM_DSP}}` and `{{NUM_CONV}}` there is one brace too many, and one is missing behind CONV; the end of a loop stands
 as `{endfor %}`, and the lists lack a bracket; no comma stands between the sinks that a loop makes; `...` stands for
-further buses, of which those below let data reach the execution units. Another slide spells SRAM_SIZE_KiB SRAM_SIZE_KIB.
+further buses, of which those below let data reach the execution units. Another slide has SRAM_SIZE_KIB for a name.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ from tileir.core.target_file import (
     passes_value,
     quantities,
     target_called,
+    with_facts,
 )
+from tileir.passes.resolution import pipeline_for
 
 TEXT = """{
   "name": "accelerator",
@@ -180,6 +182,47 @@ def test_a_file_without_passes_has_none() -> None:
     text = json.dumps({"name": "bare", "hardware": to_value(ACCELERATOR)})
     assert passes_value(load(text), Target()) == []
     assert hardware_of(Target(pipeline=text)) == ACCELERATOR
+
+
+def test_facts_of_a_file_count_instead_of_the_devices() -> None:
+    text = """{"name": "card", "parameters": {"SMS": {"default": 4}}, "facts": {
+        "threads": {{ SMS / 2 }}, "group_width": 32, "cache_bytes": [1024, {{ L1_BYTES }}], "index_dtype": "i32" } }"""
+    device = Target("it", vector_bytes=64, cache_bytes=(77,), pipeline=text)
+    expected = attrs.evolve(
+        device, name="card", threads=2, group_width=32, cache_bytes=(1024, 77), index_dtype=DType.I32
+    )
+    assert with_facts(device) == expected
+    assert with_facts(attrs.evolve(device, parameters=(("SMS", 8),))).threads == 4
+    plain = attrs.evolve(device, pipeline="plain")
+    assert with_facts(plain) is plain
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ('{"thraeds": 1}', "card: facts: there is no key 'thraeds'; did you mean threads?"),
+        ('{"pipeline": "cpu"}', "card: facts: there is no key 'pipeline'"),
+        ('{"threads": 1.5}', "card: facts.threads: expected an integer but found the number 1.5"),
+        ('{"index_dtype": "i31"}', "card: facts.index_dtype: expected one of 'bool',"),
+        ("[]", "card: facts: write an object {…} here, not a list"),
+    ],
+)
+def test_wrong_facts_are_told(written: str, message: str) -> None:
+    with pytest.raises(TileError) as caught:
+        with_facts(Target(pipeline=f'{{"name": "card", "facts": {written}}}'))
+    (fault,) = caught.value.diagnostics
+    assert fault.code == "TIL602"
+    assert fault.message.startswith(message)
+
+
+@pytest.mark.parametrize("name", names_of_targets())
+def test_facts_of_targets_fit_their_models(name: str) -> None:
+    target = with_facts(Target(pipeline=name))
+    if target_called(name).facts is not None:
+        model = hardware_of(target)
+        assert model.execution_units[0].count == target.threads
+        assert target.local_bytes <= model.size("LOCAL")
+        assert pipeline_for(target)
 
 
 def test_settings_of_kernels_are_known_too() -> None:

@@ -1,10 +1,11 @@
 """Targets as files: a hardware model and the passes that programs get, as JSON with parts to be filled in.
 
-``{"name": …, "about": …, "parameters": {"NUM_SRAM": {"default": 4, "meaning": …}}, "hardware": {…}, "passes": […]}``.
+``{"name": …, "about": …, "parameters": {"NUM_SRAM": {"default": 4, "meaning": …}}, "facts": {…}, "hardware": {…},
+"passes": […]}``. ``facts`` are attributes of :class:`~tileir.core.target.Target` that count instead of the device's.
 ``hardware`` is a model (:mod:`tileir.core.hardware_json`); without one, that of the device counts. ``passes`` is a
 pipeline (:mod:`tileir.passes.pipeline`), whose entries may be ``{"include": target}`` for the passes of another target.
 
-Both sections are templates (:mod:`tileir.core.template`). They may use the parameters, the facts of the device
+These sections are templates (:mod:`tileir.core.template`). They may use the parameters, the facts of the device
 (:func:`facts`), and ``passes`` the quantities of the hardware model too (:func:`quantities`, :func:`settings`). A
 section is filled in when it is needed, so that a program that a cache has needs neither.
 """
@@ -14,23 +15,24 @@ from __future__ import annotations
 import json
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_type_hints
 
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.generic_hardware import generic_hardware
+from tileir.core.hardware import HardwareModel
 from tileir.core.hardware_json import from_value
+from tileir.core.json_decoder import FormatError, decoder_of
 from tileir.core.kernel_settings import kernel_settings
 from tileir.core.names import nearest
 from tileir.core.plain_json import Reader
 from tileir.core.sections import Section, sections_of
+from tileir.core.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.hardware import HardwareModel
-    from tileir.core.target import Target
     from tileir.core.template_expressions import Value
 
 Scalar: TypeAlias = bool | int | float | str
@@ -38,7 +40,10 @@ Scalar: TypeAlias = bool | int | float | str
 FOLDER: Final = Path(__file__).resolve().parents[1] / "targets"
 """Where the targets lie that come with tileir."""
 
-_KEYS: Final = ("name", "about", "parameters", "hardware", "passes")
+_KEYS: Final = ("name", "about", "parameters", "facts", "hardware", "passes")
+_NO_FACTS: Final = ("name", "native", "pipeline", "parameters", "hardware")
+"""Attributes of targets that files have in other places, or that only back ends know."""
+
 _CACHES: Final = (32 * 1024, 256 * 1024)
 """The sizes of the first two caches where none is known."""
 
@@ -60,6 +65,7 @@ class TargetFile:
         name: Its name.
         about: What it is for, in a sentence.
         parameters: What it leaves open, in the order of the file.
+        facts: The section of that name; None where all facts are the device's.
         hardware: The section of that name; None where the device's model counts.
         passes: The section of that name; None where no passes are given.
         text: The whole file.
@@ -70,6 +76,7 @@ class TargetFile:
     name: str
     about: str
     parameters: tuple[Parameter, ...]
+    facts: Section | None
     hardware: Section | None
     passes: Section | None
     text: str = attrs.field(repr=False)
@@ -115,6 +122,7 @@ def load(text: str, source: str = "<target>") -> TargetFile:
         reader.text(plain, "name", source),
         reader.text(plain, "about", source, ""),
         tuple(_parameter(reader, name, value, f"{source}: parameters.{name}") for name, value in listed.items()),
+        sections.get("facts"),
         sections.get("hardware"),
         sections.get("passes"),
         text,
@@ -159,6 +167,36 @@ def file_of(pipeline: str) -> TargetFile | None:
         return loaded(pipeline)
     name = pipeline.strip()
     return target_called(name) if name in names_of_targets() else None
+
+
+@lru_cache(maxsize=64)
+def with_facts(target: Target) -> Target:
+    """Return a target with the name and the facts of its file; itself where that has none.
+
+    Raises:
+        TileError: As :func:`load`, and TIL546 and TIL602 for facts that are wrong.
+    """
+    file = file_of(target.pipeline)
+    if file is None or file.facts is None:
+        return target
+    hints = get_type_hints(Target, localns={"HardwareModel": HardwareModel})
+    reader, place = Reader(), f"{file.name}: facts"
+    names = {**facts(target), **file.values(dict(target.parameters))}
+    written = reader.members(file.facts.read(names), place, [name for name in hints if name not in _NO_FACTS])
+    values: dict[str, Any] = {"name": file.name}
+    for name in [name for name in written if name in hints]:
+        try:
+            values[name] = decoder_of(hints[name])(_whole(written[name]))
+        except FormatError as error:
+            reader.fault(f"{place}.{name}", error.problem)
+    if reader.faults:
+        raise TileError(reader.faults)
+    return attrs.evolve(target, **values)
+
+
+def _whole(value: object) -> object:
+    """Return an integer for a number without a fraction, which templates divide sizes to."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @lru_cache(maxsize=64)

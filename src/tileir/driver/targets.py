@@ -33,8 +33,10 @@ class TargetChoice:
     parameters: tuple[tuple[str, Scalar], ...]
 
     def applied(self, target: Target) -> Target:
-        """Return the facts of a device with this pipeline."""
-        return attrs.evolve(target, pipeline=self.pipeline, parameters=self.parameters)
+        """Return the facts of a device with this pipeline, and with those that its file has instead."""
+        from tileir.core.target_file import with_facts
+
+        return with_facts(attrs.evolve(target, pipeline=self.pipeline, parameters=self.parameters))
 
 
 Named: TypeAlias = str | os.PathLike[str] | Target | TargetChoice
