@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
-from strategies.passes import assert_same_meaning, program_of, programs
+from strategies.passes import arrays_for, assert_same_meaning, program_of, programs
 from tileir.core.errors import TileError
+from tileir.core.target import Target
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run, with_kernels
 from tileir.passes.fuse import Fuse
+from tileir.passes.memory_placement import MemoryPlacement
 from tileir.passes.places import Place
 from tileir.passes.schedule_memory import Schedule
 from tileir.passes.tile import Tile, tiled
+from tileir.semtree.interpreter import run_program
+from tileir.semtree.lowering import lower
 from tileir.stripe.aliases import allocations, byte_size
+from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.printer import location_text, to_text
 
@@ -105,7 +111,7 @@ def test_data_that_do_not_fit() -> None:
 
 
 def test_one_thing_larger_than_a_bank() -> None:
-    with pytest.raises(TileError, match="has 4 banks of 0.2 KiB"):
+    with pytest.raises(TileError, match=r"has 4 banks of 0\.2 KiB"):
         Schedule(mem_kib=0.2, num_banks=4)(maps("XYO"))
 
 
@@ -200,6 +206,36 @@ def test_indices_are_handed_down_to_where_edges_are() -> None:
     assert "X_sram" in slots(after.main)
 
 
+def test_points_overlap_in_groups() -> None:
+    tiles = Tile(sizes=(8,), outer_set=("outer",))(maps("XYO"))
+    after = run((Schedule(reqs=("outer",), pipeline_depth=2),), tiles)
+    assert_same_meaning(tiles, after)
+    (kernel,) = after.main.blocks
+    assert kernel.indices[0].range == 4
+    assert kernel.tags.get("pipeline_depth") == 2
+    names = [block.name for block in kernel.blocks]
+    deps = {name: block.deps for name, block in zip(names, kernel.blocks, strict=True)}
+    assert names == [
+        *("swap_in_X", "swap_in_X_1", "swap_in_Y", "swap_in_Y_1"),
+        *("O", "swap_out_O", "O", "swap_out_O_1"),
+    ]
+    assert deps["swap_in_X_1"] == deps["swap_in_Y_1"] == ()
+    assert len({offset for _, offset in slots(kernel).values()}) == 6
+    assert Schedule(reqs=("outer",), pipeline_depth=2)(after) is after
+
+
+def test_what_points_share_comes_in_once() -> None:
+    program = program_of([CONV], {"X": (10,), "W": (3,), "O": (10,)})
+    tiles = Tile(sizes=(3, 1), reqs=("CONV",))(program)
+    after = run((Schedule(reqs=("CONV",), pipeline_depth=5),), tiles)
+    assert_same_meaning(program, after)
+    names = [block.name for block in after.main.blocks[0].blocks]
+    assert names.count("swap_in_W") == 1
+    assert sum(name.startswith("swap_in_X") for name in names) == 5
+    uneven = run((Schedule(reqs=("CONV",), pipeline_depth=3),), tiles)
+    assert uneven.main.blocks[0].tags.get("pipeline_depth") is None
+
+
 @given(programs(), st.sampled_from((0.0, 0.25, 0.5, 1.0, 4.0)), st.integers(1, 3), st.integers(0, 3), st.booleans())
 @examples(150)
 def test_schedules_preserve_meaning(program: Program, kib: float, banks: int, window: int, fuse: bool) -> None:
@@ -218,18 +254,34 @@ def test_schedules_preserve_meaning(program: Program, kib: float, banks: int, wi
             assert kib == 0 or allocation.offset + byte_size(allocation) <= kib * 1024
 
 
-@given(programs(), st.lists(st.integers(1, 4), min_size=1, max_size=5), st.integers(0, 2))
+@given(programs(), st.lists(st.integers(1, 4), min_size=1, max_size=5), st.integers(0, 2), st.integers(1, 3))
 @examples(150)
-def test_schedules_of_tiles_preserve_meaning(program: Program, sizes: list[int], window: int) -> None:
+def test_schedules_of_tiles_preserve_meaning(program: Program, sizes: list[int], window: int, depth: int) -> None:
     kernels = []
     for kernel in program.main.blocks:
         count = len(kernel.indices)
         kernels.append(tiled(kernel, (*sizes, *(1,) * count)[:count]) if count else kernel)
     tiles = with_kernels(program, tuple(kernels))
-    after = run((Schedule(reqs=("kernel",), window=window),), tiles)
+    after = run((Schedule(reqs=("kernel",), window=window, pipeline_depth=depth),), tiles)
     assert_same_meaning(program, after)
     whole = run((Schedule(),), after)
     assert_same_meaning(program, whole)
+
+
+@given(programs(most=5), st.lists(st.integers(1, 4), min_size=1, max_size=5), st.integers(1, 2))
+@examples(60)
+def test_schedules_can_be_lowered(program: Program, sizes: list[int], depth: int) -> None:
+    kernels = []
+    for kernel in program.main.blocks:
+        count = len(kernel.indices)
+        kernels.append(tiled(kernel, (*sizes, *(1,) * count)[:count]) if count else kernel)
+    tiles = with_kernels(program, tuple(kernels))
+    steps = (Schedule(reqs=("kernel",), pipeline_depth=depth), Schedule(mem_kib=0), MemoryPlacement(), Accumulate())
+    lowered = lower(run(steps, tiles), Target())
+    arrays = arrays_for(program)
+    actual = run_program(lowered, arrays)
+    for name, value in interpret(program, arrays).items():
+        np.testing.assert_array_equal(actual[name].reshape(value.shape), value)
 
 
 def _fits(step: Schedule, program: Program) -> bool:

@@ -86,11 +86,11 @@ class PartitionCompute:
 
 def _owns_results(block: Block, name: str) -> bool:
     """Return whether points of a block with different values of an index write different elements."""
-    return all(_is_thin(r, name) for r in block.refinements if r.direction.writes)
+    return all(moves_apart(r, name) for r in block.refinements if r.direction.writes)
 
 
-def _is_thin(view: Refinement, name: str) -> bool:
-    """Return whether a step of an index leaves all that one point sees, along an axis that it moves alone."""
+def moves_apart(view: Refinement, name: str) -> bool:
+    """Return whether different values of an index lead to different elements, along an axis that it moves alone."""
     return any(
         affine.indices == (name,) and abs(int(affine.coefficient(name))) >= dim.size
         for affine, dim in zip(view.access, view.shape.dims, strict=True)

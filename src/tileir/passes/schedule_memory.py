@@ -10,11 +10,13 @@ from tileir.core.errors import Diagnostic, TileError
 from tileir.passes.base import at_least, with_main
 from tileir.passes.hand_down import hand_down
 from tileir.passes.places import Place
+from tileir.passes.point_groups import grouped
 from tileir.passes.resident_views import overhanging
 from tileir.passes.scheduled_block import ScheduledBlock
 from tileir.passes.walk import rewrite_blocks
 from tileir.stripe.aliases import Aliases
 from tileir.stripe.ir import Direction, views_read, views_written
+from tileir.stripe.scope import enter
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Program
@@ -41,6 +43,8 @@ class Schedule:
         allow_out_of_range_accesses: Whether that unit may touch what is beyond the edge of a tensor: transfers that
             constraints keep from that get the tag ``overrun``, by which a device may drop these.
         num_banks: How many banks the memory has. What has a bank axis is spread over all of them.
+        pipeline_depth: So many points of a block are in the memory at a time: where an index allows it, each point does
+            the work of so many, whose transfers and statements wait for each other only where they must.
         window: By how many statements data are brought in ahead of their use.
         swap_in_set: Tags of blocks that bring data in.
         swap_out_set: Tags of blocks that bring data out.
@@ -57,6 +61,7 @@ class Schedule:
     xfer_loc: tuple[Place, ...] = (Place("DMA"),)
     allow_out_of_range_accesses: bool = False
     num_banks: int = attrs.field(default=1, validator=at_least(1))
+    pipeline_depth: int = attrs.field(default=1, validator=at_least(1))
     window: int = attrs.field(default=1, validator=at_least(0))
     swap_in_set: tuple[str, ...] = ("swap_in",)
     swap_out_set: tuple[str, ...] = ("swap_out",)
@@ -74,7 +79,10 @@ class Schedule:
         faults: list[Diagnostic] = []
 
         def schedule(scope: Scope) -> Block:
-            return ScheduledBlock(self, Aliases(scope), faults).build()
+            several = grouped(scope.block, self.pipeline_depth)
+            aliases = Aliases(enter(several, scope.parent, scope.number))
+            scheduled = ScheduledBlock(self, aliases, faults).build()
+            return scope.block if scheduled is several else scheduled
 
         scheduled = rewrite_blocks(program_with_indices, schedule, self.reqs)
         if faults:
