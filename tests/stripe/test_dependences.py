@@ -120,6 +120,14 @@ def test_placed_memory_is_the_same_where_its_bytes_are(offset: int | None, unit:
     assert dependences(enter(block, None, 0)) == ((), (0,) if related else ())
 
 
+def test_parts_of_placed_memory_are_told_apart_by_elements() -> None:
+    shape = TensorShape.dense(DType.F32, (2,))
+    views = (Refinement("V", Direction.OUT, "A", (Affine.constant(n),), shape) for n in (0, 2, 1))
+    writes = tuple(Block(refinements=(v,), statements=(Special("zero", (), ("V",)),)) for v in views)
+    block = Block(refinements=(_placed("A", 0, 0),), statements=writes)
+    assert dependences(enter(block, None, 0)) == ((), (), (0, 1))
+
+
 def test_many_partial_writes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_PENDING", 4)
     shape = TensorShape.dense(DType.F32, (16,))

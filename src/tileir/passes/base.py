@@ -2,7 +2,7 @@
 
 A pass is a frozen value with typed options, and a pure function of a program; it returns its argument
 itself when there is nothing to do. Blocks that a pass rebuilds lose their ``deps``, which a scheduler
-computes last.
+computes last; :mod:`tileir.passes.annotations` drops those that are left.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import attrs
 
 from tileir.core.errors import ParseError
 from tileir.core.rewrite import rewritten
+from tileir.passes.annotations import verified
 from tileir.stripe.ir import Block
 from tileir.stripe.parser import parse_location
 from tileir.stripe.verifier import verify as verify_program
@@ -86,6 +87,8 @@ def run(
 ) -> Program:
     """Apply passes one after the other.
 
+    Dependencies and offsets that a pass leaves behind and that do not hold for what it made are dropped.
+
     Args:
         passes: What to apply, first to last.
         program: A valid program.
@@ -101,7 +104,7 @@ def run(
     for step in passes:
         after = step(program)
         if verify and after is not program:
-            verify_program(after, label_of(step), since=program)
+            after = verified(after, label_of(step), since=program)
         program = after
         if dump is not None:
             dump(label_of(step), program)

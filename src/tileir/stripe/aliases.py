@@ -69,12 +69,17 @@ class Reach:
 
 @attrs.frozen(eq=False)
 class PlacedReach:
-    """Bytes of a location that a statement may touch."""
+    """Bytes of a location that a statement may touch.
+
+    ``memory`` is the piece of memory that lies there, or None for one that the statement allocates. What two statements
+    touch of one piece is compared element by element, and not by bytes.
+    """
 
     location: Location
     first: int
     end: int
     writes: bool
+    memory: MemoryKey | None = None
 
 
 AnyReach: TypeAlias = Reach | PlacedReach
@@ -156,7 +161,7 @@ class Aliases:
         dims = view.refinement.shape.dims
         sizes = tuple(dim.size if whole else 1 for dim in dims)
         yield Reach(view.memory, view.start, sizes, tuple(dim.stride for dim in dims), {}, (), writes)
-        yield from _placed(view.root, writes=writes)
+        yield from _placed(view.root, view.memory, writes=writes)
 
     def _block(self, block: Block) -> Iterator[AnyReach]:
         """Yield what a nested block may touch through each of its views, and what it and blocks inside it allocate."""
@@ -176,9 +181,9 @@ class Aliases:
                 continue
             writes = refinement.direction.writes
             yield _folded(view, refinement, values, free, constraints, writes=writes)
-            yield from _placed(view.root, writes=writes)
+            yield from _placed(view.root, view.memory, writes=writes)
         for allocation in allocations(block):
-            yield from _placed(allocation, writes=True)
+            yield from _placed(allocation, None, writes=True)
 
 
 def allocations(block: Block) -> Iterator[Refinement]:
@@ -200,9 +205,9 @@ def byte_size(refinement: Refinement) -> int:
     return elements * shape.dtype.itemsize
 
 
-def _placed(root: Refinement, *, writes: bool) -> Iterator[PlacedReach]:
+def _placed(root: Refinement, memory: MemoryKey | None, *, writes: bool) -> Iterator[PlacedReach]:
     if root.offset is not None and root.direction is Direction.NONE:
-        yield PlacedReach(root.location, root.offset, root.offset + byte_size(root), writes)
+        yield PlacedReach(root.location, root.offset, root.offset + byte_size(root), writes, memory)
 
 
 def _folded(
@@ -300,6 +305,8 @@ def compare(first: AnyReach, second: AnyReach, ranges: Mapping[str, int]) -> Ove
 
 
 def _compare_placed(first: PlacedReach, second: PlacedReach) -> Overlap:
+    if first.memory is not None and first.memory == second.memory:
+        return Overlap.NONE
     if not same_place(first.location, second.location) or first.end <= second.first or second.end <= first.first:
         return Overlap.NONE
     return Overlap.EXACT if (first.first, first.end) == (second.first, second.end) else Overlap.PARTIAL
@@ -322,7 +329,7 @@ def contains(outer: AnyReach, inner: AnyReach) -> bool:
     if isinstance(outer, PlacedReach) or isinstance(inner, PlacedReach):
         if isinstance(outer, PlacedReach) and isinstance(inner, PlacedReach):
             covers = outer.first <= inner.first and inner.end <= outer.end
-            return covers and outer.location == inner.location
+            return covers and outer.location == inner.location and outer.memory == inner.memory
         return False
     if outer.memory != inner.memory or (outer.start is not None and outer.free):
         return False

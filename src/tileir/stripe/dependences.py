@@ -25,7 +25,10 @@ WINDOW: Final = 4096
 """How many statements back transitivity is known exactly: the cost of each is one bit for each statement."""
 
 _MOST_PENDING: Final = 64
-"""Beyond so many unordered accesses to one piece of memory the next one waits for all, whatever it touches."""
+"""Beyond so many unordered writes to one piece of memory the next one waits for all, whatever it touches."""
+
+_MOST_PLACED: Final = 1024
+"""The same for the bytes of one location, which many pieces of memory share."""
 
 
 @attrs.define(eq=False)
@@ -113,13 +116,13 @@ class _Accesses:
     writes: list[tuple[int, AnyReach]] = attrs.field(factory=list)
 
     def note(self, number: int, reach: AnyReach) -> tuple[int, ...]:
-        """Remember an access; return what it has to wait for so that no more than :data:`_MOST_PENDING` are kept."""
+        """Remember an access; return what it has to wait for so that not too many are kept."""
         if not reach.writes:
             self.reads.append((number, reach))
             return ()
         for known in (self.reads, self.writes):
             known[:] = [item for item in known if item[0] == number or not contains(reach, item[1])]
-        if len(self.writes) < _MOST_PENDING:
+        if len(self.writes) < (_MOST_PLACED if isinstance(reach, PlacedReach) else _MOST_PENDING):
             self.writes.append((number, reach))
             return ()
         waited = tuple(earlier for earlier, _ in (*self.reads, *self.writes))

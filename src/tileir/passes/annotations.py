@@ -1,0 +1,52 @@
+"""What programs say about order and place: it holds for the statements that it was computed for, and for no others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.errors import VerifyError
+from tileir.core.rewrite import rewritten
+from tileir.stripe.ir import Block
+from tileir.stripe.verifier import verify
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Program, Refinement, Statement
+
+_STALE: Final = frozenset({"TIL509", "TIL513", "TIL514"})
+"""What the verifier says of dependencies and offsets that do not hold."""
+
+
+def verified(program: Program, label: str, since: Program) -> Program:
+    """Return what a pass has made of ``since``: without dependencies and offsets if those no longer hold.
+
+    Raises:
+        VerifyError: The program breaks another rule, or there were no dependencies and offsets before the pass.
+    """
+    try:
+        verify(program, label, since=since)
+    except VerifyError as error:
+        if not _STALE.issuperset(d.code for d in error.diagnostics) or _plain(since.entry) is since.entry:
+            raise
+        program = attrs.evolve(program, entry=_plain(program.entry))
+        verify(program, label, since=since)
+    return program
+
+
+def _plain(block: Block) -> Block:
+    """Return a block without dependencies and offsets at any depth; nesting is bounded, so recursion is."""
+    refinements = rewritten(block.refinements, lambda r: (_unplaced(r),))
+    statements = rewritten(block.statements, lambda s: (_unordered(s),))
+    if refinements is block.refinements and statements is block.statements:
+        return block
+    return attrs.evolve(block, refinements=refinements, statements=statements)
+
+
+def _unplaced(refinement: Refinement) -> Refinement:
+    return refinement if refinement.offset is None else attrs.evolve(refinement, offset=None)
+
+
+def _unordered(statement: Statement) -> Statement:
+    inner = _plain(statement) if isinstance(statement, Block) else statement
+    return attrs.evolve(inner, deps=()) if inner.deps else inner
