@@ -108,8 +108,8 @@ def _block_row(block: BlockCost) -> tuple[str, ...]:
         count_text(block.total_operations),
         size_text(block.accessed_bytes),
         footprint if block.footprint_exact else f"<= {footprint}",
-        f"{block.reuse:.3g}",
-        f"{intensity:.3g}",
+        count_text(block.reuse),
+        count_text(intensity),
         seconds_text(block.seconds),
     )
 
