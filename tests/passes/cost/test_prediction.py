@@ -10,6 +10,7 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.passes import arrays_for, program_of, programs
+from strategies.stripe import programs as stripe_programs
 from tileir.core.target import Target
 from tileir.core.target_file import hardware_of
 from tileir.passes.accumulate import Accumulate
@@ -218,3 +219,16 @@ def test_empty_tensors_cost_a_launch() -> None:
     cost = cost_of(matmul(0, 4, 4))
     assert cost.whole.points == cost.whole.total_operations == 0
     assert cost.seconds == MACHINE.launch_seconds
+
+
+@examples(100)
+@given(stripe_programs())
+def test_any_program_has_a_cost(program: Program) -> None:
+    """Specials, gathers, tiles and constraints of all kinds."""
+    machines = (MACHINE, machine_of(hardware_of(GPU), GPU))
+    for machine in machines:
+        for cost in predict(program, machine).kernels:
+            assert cost.seconds >= machine.launch_seconds
+            assert cost.bound in (*cost.times, "launch")
+            assert all(block.points >= 0 and block.footprint_bytes >= 0 for block in cost.blocks)
+            assert all(level.read_bytes >= 0 and level.written_bytes >= 0 for level in cost.levels)
