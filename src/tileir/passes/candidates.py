@@ -49,6 +49,10 @@ SPACES: Final[Mapping[str, Space]] = MappingProxyType(
         "group_elementwise": ({"vectors": (1, 2, 4, 8), "threads": (64, 128, 256)},),
         "group_rows": ({"vectors": (1, 2, 4, 8), "threads": (64, 128, 256)},),
         "group_reduction": ({"vectors": (1, 2, 4, 8), "threads": (64, 128, 256)},),
+        "matrix_contraction": (
+            {"rows": (0, 32, 64, 128, 256), "columns": (0, 32, 64, 128, 256), "stages": (2, 3, 4)},
+            {"threads": (64, 128, 256)},
+        ),
         "group_contraction": (
             {"rows": (0, 16, 32, 64, 128), "columns": (0, 32, 64, 128), "depth": (0, 8, 32)},
             {"threads": (64, 128, 256)},
