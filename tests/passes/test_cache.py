@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,14 +15,16 @@ from tileir.core.errors import TileError
 from tileir.core.target import Target
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.autotile import Autotile
-from tileir.passes.base import Pass, run
+from tileir.passes.base import Pass, map_kernels, run
 from tileir.passes.cache import Cache
 from tileir.passes.catalog import parse_pipeline
+from tileir.passes.places import Place
 from tileir.passes.tile import Tile
+from tileir.poly.affine import Affine
 from tileir.semtree.interpreter import run_program
 from tileir.semtree.lowering import lower
 from tileir.stripe.interpreter import interpret
-from tileir.stripe.ir import Block
+from tileir.stripe.ir import Block, Device, Tags
 from tileir.stripe.printer import to_text
 from tileir.stripe.verifier import verify
 
@@ -47,7 +50,7 @@ def copies(program: Program) -> dict[str, int]:
 
 def test_a_product_with_all_its_views_cached(golden: Callable[[str], None]) -> None:
     program = stripe_program("matmul")
-    step = Cache(mem_loc="SRAM[0]", xfer_loc="DMA", odd_size=True)
+    step = Cache(mem_loc=(Place("SRAM", (0,)),), xfer_loc=(Place("DMA"),), odd_size=True)
     after = run((Tile((8, 16, 4), inner_set=("inner",)), step), program)
     golden(to_text(after.main.blocks[0]))
     assert_same_meaning(program, after, inputs("matmul"))
@@ -92,6 +95,24 @@ def test_one_view_and_some_directions() -> None:
     assert Cache(reqs=("elsewhere",))(program) is program
     once = Cache()(program)
     assert Cache()(once) is once
+
+
+def test_units_may_go_by_the_indices_of_the_block() -> None:
+    program = run((Tile((8, 16, 4)),), stripe_program("matmul"))
+    tagged = map_kernels(
+        program,
+        lambda kernel: attrs.evolve(
+            kernel, indices=tuple(attrs.evolve(i, tags=Tags.of("unit")) if i.name == "j" else i for i in kernel.indices)
+        ),
+    )
+    step = Cache(mem_loc=(Place("SRAM", ("#unit",)),), xfer_loc=(Place("DMA", ("2*i + 1",)),))
+    after = run((Accumulate(), step), tagged)
+    (kernel,) = (block for block in after.main.blocks if block.blocks and "cache" in block.blocks[0].tags)
+    assert kernel.refinement("A").location == (Device("SRAM", (Affine.index("j"),)),)
+    for copy in kernel.blocks:
+        if "cache" in copy.tags:
+            assert len(copy.location[0].units[0].indices) == 1
+    assert_same_meaning(program, after, inputs("matmul"))
 
 
 def test_blocks_without_others_in_them_stay() -> None:

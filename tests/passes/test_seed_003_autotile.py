@@ -19,6 +19,7 @@ from tileir.core.dtype import DType
 from tileir.passes.autotile import Autotile
 from tileir.passes.base import run
 from tileir.passes.catalog import load_pipeline
+from tileir.passes.places import Place
 from tileir.passes.tile_search import best_tiles, table
 from tileir.stripe.lowering import lower
 from tileir.stripe.printer import to_text
@@ -58,14 +59,14 @@ def options(before: Program) -> Autotile:
         outer_set=("conv",),
         inner_set=("conv_inner",),
         only_po2=False,
-        memory="SRAM[0]",
+        memory=(Place("SRAM", (0,)),),
         memory_bytes=4096,
         input_cost=0.0,
         output_cost=0.1,
         split_factor=0.1,
         factor_bound=2,
         candidates=tuple(tuple(sizes[position] for position in order) for sizes in TABLE),
-        loc="CONV[0]",
+        loc=(Place("CONV", (0,)),),
     )
 
 
@@ -78,7 +79,7 @@ SLIDE_JSON = """[{ "autotile": {
 
 def test_the_json_of_the_slide_loads_as_it_stands() -> None:
     (step,) = load_pipeline(SLIDE_JSON)
-    assert step == Autotile(("conv",), ("conv",), ("conv_inner",), memory="SRAM")
+    assert step == Autotile(("conv",), ("conv",), ("conv_inner",), memory=(Place("SRAM"),))
 
 
 def test_the_order_of_the_table(golden: Callable[[str], None]) -> None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.passes.base import at_least, is_location, map_blocks
+from tileir.passes.base import at_least, map_blocks
+from tileir.passes.places import Place, location
 from tileir.passes.tile import tiled
 from tileir.passes.tile_search import best_tiles
 from tileir.stripe.ir import Tags
-from tileir.stripe.parser import parse_location
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Program
@@ -38,7 +38,7 @@ class Autotile:
         only_po2: Whether sizes are powers of two.
         only_even: Whether sizes divide their ranges.
         only_multiples: Sizes are multiples of this, or whole ranges.
-        memory: The memory that a tile is to fit: views of a tile that have no location are put there, if it has a name.
+        memory: The memory that a tile is to fit; views of a tile that have no location are put there. None: no name.
         memory_bytes: How large that memory is.
         pipeline_depth: So many tiles are in it at a time.
         max_total_size: Most bytes that a tile touches.
@@ -58,7 +58,7 @@ class Autotile:
         acc_idxs: Whether reductions are split too; else each tile holds all of them.
         fast: Whether to climb from the smallest tile to the nearest good one, instead of looking at all.
         candidates: Tiles to choose from, each with a size for every index of a block; none for a search.
-        loc: The device that runs a tile, such as ``CONV[0]``: the location of the inner blocks, unless it is empty.
+        loc: The device that runs a tile: the location of the inner blocks; none for that of the block.
     """
 
     name: ClassVar[str] = "autotile"
@@ -68,7 +68,7 @@ class Autotile:
     only_po2: bool = False
     only_even: bool = False
     only_multiples: int = attrs.field(default=0, validator=at_least(0))
-    memory: str = attrs.field(default="", validator=is_location)
+    memory: tuple[Place, ...] = ()
     memory_bytes: int = attrs.field(default=32 * 1024, validator=at_least(0))
     pipeline_depth: int = attrs.field(default=1, validator=at_least(1))
     max_total_size: int = attrs.field(default=0, validator=at_least(0))
@@ -88,7 +88,7 @@ class Autotile:
     acc_idxs: bool = True
     fast: bool = False
     candidates: tuple[tuple[int, ...], ...] = attrs.field(default=(), validator=_positive)
-    loc: str = attrs.field(default="", validator=is_location)
+    loc: tuple[Place, ...] = ()
 
     def __call__(self, program: Program) -> Program:
         """Return the program with the selected blocks split where that pays."""
@@ -106,9 +106,9 @@ class Autotile:
         """Name the device that runs the inner block, and the memory that its views are to be in."""
         (inner,) = outer.blocks
         if self.loc:
-            inner = attrs.evolve(inner, location=parse_location(self.loc))
+            inner = attrs.evolve(inner, location=location(self.loc, inner))
         if self.memory:
-            where = parse_location(self.memory)
+            where = location(self.memory, inner)
             views = tuple(r if r.location else attrs.evolve(r, location=where) for r in inner.refinements)
             inner = attrs.evolve(inner, refinements=views)
         return attrs.evolve(outer, statements=(inner,))

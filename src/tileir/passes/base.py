@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import attrs
 
-from tileir.core.errors import ParseError
 from tileir.core.rewrite import rewritten
 from tileir.passes.annotations import verified
 from tileir.stripe.ir import Block
-from tileir.stripe.parser import parse_location
 from tileir.stripe.verifier import verify as verify_program
 
 if TYPE_CHECKING:
@@ -68,14 +66,6 @@ def at_least(least: int) -> Callable[[object, attrs.Attribute[int], int], None]:
             raise ValueError(f"{attribute.name} must be at least {least}")
 
     return check
-
-
-def is_location(_: object, attribute: attrs.Attribute[str], text: str) -> None:
-    """Check an option that names a location, such as ``SRAM[0]``; raises ValueError, which pipelines report."""
-    try:
-        parse_location(text)
-    except ParseError as error:
-        raise ValueError(f"{attribute.name} must be a location such as DRAM or SRAM[0]/LOCAL, not {text!r}") from error
 
 
 def run(

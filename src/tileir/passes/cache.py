@@ -14,11 +14,11 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.places import Level
-from tileir.passes.base import is_location, selected, unordered, with_kernels
+from tileir.passes.base import selected, unordered, with_kernels
 from tileir.passes.cache_blocks import Copies, packed_shape, refitted
 from tileir.passes.cache_rules import may_cache
+from tileir.passes.places import Place, location
 from tileir.stripe.ir import Block, Direction
-from tileir.stripe.parser import parse_location
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Refinement, Statement
@@ -47,7 +47,7 @@ class Cache:
         reqs: Tags that a block must carry; the first ones that do on the way from a kernel inwards are looked at.
         ref: The name of the view; empty for all of more than one element.
         dirs: The directions of views to keep, of ``in``, ``out`` and ``inout``.
-        mem_loc: The memory, such as ``LOCAL``, ``SCRATCH`` or ``SRAM[0]``; the device has the choice where it is empty.
+        mem_loc: The memory, such as ``LOCAL`` or ``SCRATCH``; with none the device has the choice.
         xfer_loc: What copies, such as ``DMA``: the location of the copy blocks.
         order: Axes of the view from the slowest to the fastest in the memory; none for the order that they have.
         odd_size: Whether distances along axes are made odd, so that columns are spread over the banks of a memory.
@@ -59,8 +59,8 @@ class Cache:
     reqs: tuple[str, ...] = ()
     ref: str = ""
     dirs: tuple[str, ...] = attrs.field(default=("in", "out", "inout"), validator=_known)
-    mem_loc: str = attrs.field(default="", validator=is_location)
-    xfer_loc: str = attrs.field(default="", validator=is_location)
+    mem_loc: tuple[Place, ...] = ()
+    xfer_loc: tuple[Place, ...] = ()
     order: tuple[int, ...] = ()
     odd_size: bool = False
     odd_limit: float = attrs.field(default=2.0, validator=_factor)
@@ -116,11 +116,11 @@ class Cache:
                 access=zero,
                 shape=shape,
                 aggregation=None,
-                location=parse_location(self.mem_loc),
+                location=location(self.mem_loc, block),
                 cache_unit=None,
                 bank_dim=None,
             )
-            copies = Copies(level, view, raw, own, parse_location(self.xfer_loc))
+            copies = Copies(level, view, raw, own, location(self.xfer_loc, block))
             before.extend(copies.before())
             after.extend(copies.after())
             raws[view.name], fresh[view.name] = raw, own

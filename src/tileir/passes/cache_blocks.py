@@ -102,12 +102,23 @@ class Copies:
         target = self._element(self.own, indices, Direction.OUT)
         statements = (Constant("nothing", dtype, typed), Store("nothing", target.name))
         name = f"init_{self.view.name}"
-        present = tuple(i for i in indices if i is not None)
-        return Block(name, present, (), (target,), statements, (), self.location, Tags.of("cache", "cache_init"))
+        handed = _Handed.of(indices)
+        where = self._located(handed)
+        return Block(
+            name,
+            (*(i for i in indices if i is not None), *handed.passed.values()),
+            (),
+            (target,),
+            statements,
+            (),
+            where,
+            Tags.of("cache", "cache_init"),
+        )
 
     def _copy(self, what: str, source: Refinement, target: Refinement) -> Block:
         indices = self._axes(self.raw)
-        passed, tests = self._tests(indices)
+        handed = _Handed.of(indices)
+        tests, where = self._tests(indices, handed), self._located(handed)
         merging = target is self.raw and self._merges
         direction = self.view.direction if merging else Direction.OUT
         writes = self._element(target, indices, direction, self.view.aggregation if target is self.raw else None)
@@ -115,12 +126,12 @@ class Copies:
         present = tuple(i for i in self._in_memory_order(indices) if i is not None)
         return Block(
             f"{what}_{self.view.name}",
-            (*present, *passed),
+            (*present, *handed.passed.values()),
             tests,
             views,
             (Load(source.name, "x"), Store("x", target.name)),
             (),
-            self.location,
+            where,
             Tags.of("cache", f"cache_{what}"),
         )
 
@@ -143,25 +154,46 @@ class Copies:
         access = tuple(Affine() if index is None else Affine.index(index.name) for index in indices)
         dims = tuple(Dim(1, stride) for stride in view.shape.strides)
         shape = TensorShape(view.shape.dtype, dims)
-        return Refinement(view.name, direction, view.name, access, shape, aggregation, view.location)
+        where = () if any(unit.indices for device in view.location for unit in device.units) else view.location
+        return Refinement(view.name, direction, view.name, access, shape, aggregation, where)
 
-    def _tests(self, indices: list[Index | None]) -> tuple[tuple[Index, ...], tuple[Affine, ...]]:
-        """Return the tests that elements lie inside the tensor, and the indices that hand on what they take."""
+    def _located(self, handed: _Handed) -> Location:
+        """Return what copies, in the indices of a copy block."""
+        return tuple(
+            attrs.evolve(device, units=tuple(map(handed.inside, device.units))) if device.units else device
+            for device in self.location
+        )
+
+    def _tests(self, indices: list[Index | None], handed: _Handed) -> tuple[Affine, ...]:
+        """Return the tests that elements lie inside the tensor."""
         place = self.level.place(self.view)
         if place is None:
-            return (), ()
-        names = NameScope.of(index.name for index in indices if index is not None)
-        passed: dict[str, Index] = {}
-        tests = []
+            return ()
+        tests: list[Affine] = []
         for index, start, extent, size in zip(indices, place.access, self.view.shape.sizes, place.sizes, strict=True):
             low, high = start.bounds(self.level.counters)
             if low >= 0 and high + extent <= size:
                 continue
-            outer = self.level.local(start)
-            for name in outer.indices:
-                if name not in passed:
-                    passed[name] = Index(names.fresh(name), 1, Affine.index(name))
-            position = outer.rename({name: index.name for name, index in passed.items()})
+            position = handed.inside(self.level.local(start))
             position = position if index is None else position + Affine.index(index.name)
             tests.extend(([position] if low < 0 else []) + ([size - 1 - position] if high + extent > size else []))
-        return tuple(passed.values()), tuple(tests)
+        return tuple(tests)
+
+
+@attrs.frozen
+class _Handed:
+    """The indices of a copy block that hand on those of the block around it."""
+
+    names: NameScope
+    passed: dict[str, Index] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, indices: list[Index | None]) -> _Handed:
+        return cls(NameScope.of(index.name for index in indices if index is not None))
+
+    def inside(self, affine: Affine) -> Affine:
+        """Return an affine of the indices around in those of the copy block."""
+        for name in affine.indices:
+            if name not in self.passed:
+                self.passed[name] = Index(self.names.fresh(name), 1, Affine.index(name))
+        return affine.rename({name: index.name for name, index in self.passed.items()})
