@@ -225,6 +225,21 @@ def test_facts_of_targets_fit_their_models(name: str) -> None:
         assert pipeline_for(target)
 
 
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NVIDIA_CUDA-NVIDIA_H200", "nvidia-hopper"),
+        ("NVIDIA_CUDA-NVIDIA_H100_80GB_HBM3", "nvidia-hopper"),
+        ("AMD_Accelerated_Parallel_Processing-gfx942:sramecc+:xnack-", "amd-cdna3"),
+        ("NVIDIA_CUDA-NVIDIA_A100", "NVIDIA_CUDA-NVIDIA_A100"),
+    ],
+)
+def test_devices_that_a_target_knows_have_its_model(name: str, model: str) -> None:
+    device = Target(name, group_width=32, pipeline="gpu")
+    assert hardware_of(device).name == model
+    assert hardware_of(attrs.evolve(device, hardware=ACCELERATOR)) is ACCELERATOR
+
+
 def test_settings_of_kernels_are_known_too() -> None:
     text = json.dumps({"name": "it", "passes": ["G"]}).replace('"G"', "{{ GOAL_GROUPS }}, {{ MAX_MEM }}")
     target = Target(threads=6, local_bytes=99, pipeline=text)

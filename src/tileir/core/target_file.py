@@ -4,6 +4,7 @@
 "passes": […]}``. ``facts`` are attributes of :class:`~tileir.core.target.Target` that count instead of the device's.
 ``hardware`` is a model (:mod:`tileir.core.hardware_json`); without one, that of the device counts. ``passes`` is a
 pipeline (:mod:`tileir.passes.pipeline`), whose entries may be ``{"include": target}`` for the passes of another target.
+``devices`` is a regular expression: devices with such names have the model, unless their back ends know better.
 
 These sections are templates (:mod:`tileir.core.template`). They may use the parameters, the facts of the device
 (:func:`facts`), and ``passes`` the quantities of the hardware model too (:func:`quantities`, :func:`settings`). A
@@ -13,6 +14,7 @@ section is filled in when it is needed, so that a program that a cache has needs
 from __future__ import annotations
 
 import json
+import re
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_type_hints
@@ -40,7 +42,8 @@ Scalar: TypeAlias = bool | int | float | str
 FOLDER: Final = Path(__file__).resolve().parents[1] / "targets"
 """Where the targets lie that come with tileir."""
 
-_KEYS: Final = ("name", "about", "parameters", "facts", "hardware", "passes")
+_KEYS: Final = ("name", "about", "devices", "parameters", "facts", "hardware", "passes")
+_PLAIN: Final = ("name", "about", "devices", "parameters")
 _NO_FACTS: Final = ("name", "native", "pipeline", "parameters", "hardware")
 """Attributes of targets that files have in other places, or that only back ends know."""
 
@@ -64,6 +67,7 @@ class TargetFile:
     Attributes:
         name: Its name.
         about: What it is for, in a sentence.
+        devices: What the names of devices match that have its hardware model; empty for none.
         parameters: What it leaves open, in the order of the file.
         facts: The section of that name; None where all facts are the device's.
         hardware: The section of that name; None where the device's model counts.
@@ -75,6 +79,7 @@ class TargetFile:
 
     name: str
     about: str
+    devices: str
     parameters: tuple[Parameter, ...]
     facts: Section | None
     hardware: Section | None
@@ -114,13 +119,14 @@ def load(text: str, source: str = "<target>") -> TargetFile:
         TileError: TIL601 and TIL602 where the text is no such JSON, with the place.
     """
     sections = sections_of(text, source)
-    plain = {key: section.read() for key, section in sections.items() if key in ("name", "about", "parameters")}
+    plain = {key: section.read() for key, section in sections.items() if key in _PLAIN}
     reader = Reader()
     reader.members(dict.fromkeys(sections), source, _KEYS)
     listed = reader.members(plain.get("parameters", {}), f"{source}: parameters")
     target = TargetFile(
         reader.text(plain, "name", source),
         reader.text(plain, "about", source, ""),
+        reader.text(plain, "devices", source, ""),
         tuple(_parameter(reader, name, value, f"{source}: parameters.{name}") for name, value in listed.items()),
         sections.get("facts"),
         sections.get("hardware"),
@@ -201,7 +207,7 @@ def _whole(value: object) -> object:
 
 @lru_cache(maxsize=64)
 def hardware_of(target: Target) -> HardwareModel:
-    """Return the hardware model of a device: that of its target file, or that of its back end, or a generic one.
+    """Return the hardware model of a device: that of its target file, or of its back end, or a known or generic one.
 
     Raises:
         TileError: As :func:`load`, and TIL544, TIL546 and TIL602 for a model that is wrong.
@@ -210,7 +216,16 @@ def hardware_of(target: Target) -> HardwareModel:
     if file is not None and file.hardware is not None:
         names = {**facts(target), **file.values(dict(target.parameters))}
         return from_value(file.hardware.read(names), file.name)
-    return generic_hardware(target) if target.hardware is None else target.hardware
+    return _known_hardware(target) or generic_hardware(target) if target.hardware is None else target.hardware
+
+
+def _known_hardware(target: Target) -> HardwareModel | None:
+    """Return the model of a target that comes with tileir for devices of such a name; None where there is none."""
+    for name in names_of_targets():
+        file = target_called(name)
+        if file.devices and file.hardware is not None and re.search(file.devices, target.name):
+            return from_value(file.hardware.read({**facts(target), **file.values({})}), file.name)
+    return None
 
 
 def passes_value(file: TargetFile, target: Target) -> object:
