@@ -67,7 +67,7 @@ def test_tiles_fit_the_memory() -> None:
         ({"input_cost": 0.0, "output_cost": 0.0, "min_out_count": 703}, lambda s: s["i"] * s["j"] < 19 * 37),
         ({"fast": True}, lambda s: s["i"] * s["j"] * s["k"] > 64),
     ],
-    ids=str,
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
 def test_options(options: dict[str, Any], holds: Any) -> None:
     found = best(Autotile(memory_bytes=SMALL, **options))
