@@ -134,11 +134,11 @@ GROUPS = st.builds(
     each=st.sampled_from((2, 4)),
     local_bytes=st.just(1 << 20),
     parts=st.integers(1, 4),
-    part_terms=st.integers(1, 9),
+    part_terms=st.integers(1, 30),
 )
 
 
-@examples(25)
+@examples(12)
 @given(
     body=st.sampled_from(SCANS),
     sign=st.sampled_from("+*<>"),
@@ -151,7 +151,7 @@ def test_threads_of_a_group_scan_together(body: str, sign: str, options: Scan, s
     check(program_of(body.replace("AGG", sign), sizes, dtype), options, arrays_of(sizes, dtype))
 
 
-@examples(15)
+@examples(8)
 @given(body=st.sampled_from(BATCHED), options=GROUPS, rows=st.integers(5, 40), columns=st.integers(5, 40))
 def test_groups_scan_rows(body: str, options: Scan, rows: int, columns: int) -> None:
     sizes: dict[str, tuple[int, ...]] = {"J": (rows, columns)}

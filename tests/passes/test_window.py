@@ -52,16 +52,16 @@ def arrays(size: int, dtype: DType) -> dict[str, Any]:
     width=st.integers(2, 9),
     size=st.integers(9, 40),
     dtype=st.sampled_from((DType.I32, DType.F32)),
-    vector_bytes=st.sampled_from((0, 16)),
+    scan=st.sampled_from(
+        (Scan(least=2), Scan(least=2, vector_bytes=16), Scan(least=2, threads=4, each=2, local_bytes=1 << 16))
+    ),
 )
-def test_windows_keep_their_meaning(
-    body: str, sign: str, width: int, size: int, dtype: DType, vector_bytes: int
-) -> None:
+def test_windows_keep_their_meaning(body: str, sign: str, width: int, size: int, dtype: DType, scan: Scan) -> None:
     dtype = DType.I32 if sign == "*" else dtype
     program = program_of(body.replace("AGG", sign), width, size, dtype)
     cut = run((Window(least=2, least_outputs=1),), program)
     assert_same_meaning(program, cut, arrays(size, dtype))
-    scanned = run((Scan(least=2, vector_bytes=vector_bytes),), cut)
+    scanned = run((scan,), cut)
     assert_same_meaning(program, scanned, arrays(size, dtype))
 
 

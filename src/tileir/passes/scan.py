@@ -93,25 +93,25 @@ class Scan:
         plan = self._plan(kernel, found)
         if plan is not None:
             group = GroupScanKernels(kernel, found, plan)
-            return self._in_parts(group, group.together, found, plan.terms, names)
+            return self._in_parts(group, group.together, self._parts(found, plan.terms, 1), names)
         builder = ScanKernels(kernel, found)
         across = self._across(kernel, found)
         if across is not None:
             index, lanes, width = across
             return builder.across(index, lanes, width), []
         lanes = self._lanes(kernel) if self.shuffles and self._is_contiguous(kernel, found) else 1
-        return self._in_parts(builder, lambda part: builder.along(part, lanes), found, lanes, names)
+        parts = self._parts(found, lanes, self.threads)
+        return self._in_parts(builder, lambda part: builder.along(part, lanes), parts, names)
 
     def _in_parts(
         self,
         builder: ScanKernels,
         kernel_of: Callable[[Part], stripe.Block],
-        found: Running,
-        unit: int,
+        parts: tuple[int, int],
         names: NameScope,
     ) -> tuple[list[stripe.Block], list[stripe.Refinement]]:
-        """Return the kernels of a scan that is cut where that keeps more of the device busy."""
-        count, length = self._parts(found, unit)
+        """Return the kernels of a scan that is cut into so many parts of so many terms, and a rest."""
+        (count, length), found = parts, builder.found
         if count < 2:
             return [kernel_of(Part(0, found.steps))], []
         reduced, temporary = builder.totals(names.fresh(f"{found.output.source}_parts"), count, length)
@@ -156,10 +156,13 @@ class Scan:
                 return index, lanes, max((w for w in widths if index.range % w == 0), default=widths[-1])
         return None
 
-    def _parts(self, found: Running, unit: int) -> tuple[int, int]:
-        """Return how many parts to make, and the terms of each."""
-        beside = product(i.range for i in found.others)
-        count = min(-(-self.parts // beside), found.steps // self.part_terms)
+    def _parts(self, found: Running, unit: int, together: int) -> tuple[int, int]:
+        """Return how many parts to make, and the terms of each, a multiple of ``unit``.
+
+        So many scans as run ``together`` beside each other count as one, and share the terms of a part.
+        """
+        beside = max(1, product(i.range for i in found.others) // together)
+        count = min(-(-self.parts // beside), found.steps * together // self.part_terms)
         length = found.steps // max(1, count) // unit * unit
         if beside >= self.parts or found.before or count < 2 or not length:
             return 1, found.steps

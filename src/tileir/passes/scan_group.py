@@ -75,8 +75,8 @@ class GroupScanKernels(ScanKernels):
             self._store(start, first, part.steps),
             self._copy(Affine.constant(self.plan.threads), Affine(), merges=False),
         )
-        outer = tuple(attrs.evolve(i, tags=sch.GRID) for i in (*self.found.others, number))
-        root = Node(sch.present(outer), (self._tile, *self._sums), (*begin, Node((tile,), children=body)))
+        outer = tuple(attrs.evolve(i, tags=sch.GRID) for i in (*self.found.others, *sch.present((number,))))
+        root = Node(outer, (self._tile, *self._sums), (*begin, Node((tile,), children=body)))
         return self._emitted(root, part.totals)
 
     def _thread(self) -> stripe.Index:
