@@ -31,6 +31,18 @@ print(to_text(stages.tile), typed_text(stages.typed), stripe_text(stages.stripe)
 print(sem_text(stages.sem))
 for kernel in stages.sem.kernels:
     print(sem_text(expand_kernel(kernel, frozenset())))
+ROWS = '''
+function (X[M, N], Y[M, N], Z[M, N]) -> (O, E) {
+  P[m, 0 : M, 1] = >(X[m, n]);
+  E = exp(X - P) * Y + Z;
+  S[m, 0 : M, 1] = +(E[m, n]);
+  O = E / S * X + Y * Z;
+}
+'''
+rows = {name: TensorType(DType.F32, (96, 128)) for name in "XYZ"}
+groups = Target(pipeline="gpu", group_threads=64, local_bytes=8192, vector_bytes=16)
+for target in (Target(), groups):
+    print(sem_text(compile_stages(ROWS, rows, target).sem))
 for node in (stages.tile, stages.typed, stages.stripe, stages.scheduled, stages.sem):
     print(content_hash(node))
 """

@@ -143,7 +143,7 @@ def _rows_read_again(nest: Nest, loops: Mapping[int, stripe.Index]) -> Iterator[
         segment = nest.segments[number]
         if len(segment.loops) == 1 and not segment.constraints:
             reads = (u for u in segment.uses if u.root not in local | written and u.stride(loop.name))
-            times.update({row_of(use, loop) for use in reads})
+            times.update(dict.fromkeys(row_of(use, loop) for use in reads).keys())
     return (row for row, count in times.items() if count > 1)
 
 
