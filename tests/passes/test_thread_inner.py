@@ -43,6 +43,24 @@ def test_a_product_of_tiles_in_local_memory(golden: Callable[[str], None]) -> No
     assert_same_meaning(program, after, inputs("matmul"))
 
 
+STEPPED = """
+tensorise{inner_set=tile,stencils=({idxs=(
+  {name=m,size=8,outs=-1,ins=(-1,0)},{name=n,size=16,outs=1,ins=(0,1)},{name=k,outs=0,ins=(-1,-1)})})},
+tensorise{reqs=tile,inner_set=step,stencils=({idxs=(
+  {name=m,outs=-1,ins=(-1,0)},{name=n,outs=1,ins=(0,1)},{name=k,size=4,outs=0,ins=(-1,-1)})})},
+accumulate,cache{reqs=kernel,dirs=inout},cache{reqs=tile,dirs=in},canonicalise,thread_inner{threads=32}
+"""
+
+
+def test_sums_stay_while_the_operands_come_in_step_by_step(golden: Callable[[str], None]) -> None:
+    program, values = stripe_program("matmul"), inputs("matmul")
+    after = run(parse_pipeline(STEPPED), program)
+    golden(to_text(after.main.blocks[-1]))
+    assert_same_meaning(program, after, values)
+    found = run_program(lower(run((Distribute(threads=32),), after), GROUPS), values, ALL_CHECKS)
+    np.testing.assert_array_equal(found["C"], values["A"] @ values["B"])
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_threads_do_not_race(name: str) -> None:
     program, values = stripe_program(name), inputs(name)

@@ -49,13 +49,17 @@ class Thread:
         return attrs.evolve(kernel, indices=(*marked, *others))
 
 
+_SCHEDULED = ("grid", "thread", "unroll", "vector")
+"""Indices with these tags have their place in a schedule already."""
+
+
 def independent_indices(kernel: stripe.Block) -> frozenset[str]:
     """Return the indices of a kernel, of whatever form, whose values may run at the same time."""
     nest = analyse(kernel)
     if nest is not None:
         return frozenset(index.name for index in sch.parallel_indices(nest))
     merging = [r for r in kernel.refinements if r.direction.writes and r.aggregation is not None and r.aggregation.op]
-    usable = (index.name for index in kernel.indices if not index.tags.items)
+    usable = (index.name for index in kernel.indices if not any(tag in index.tags for tag in _SCHEDULED))
     return frozenset(name for name in usable if all(_has_its_own(view, name) for view in merging))
 
 

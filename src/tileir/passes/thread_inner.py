@@ -24,8 +24,8 @@ class ThreadInner:
     """Give kernels that hold nothing but blocks a grid, and each of these blocks the threads of a group.
 
     The memory between the blocks becomes local memory of the group; a kernel whose memory does not fit stays as it is,
-    as do kernels without blocks, which are ``distribute``'s. Neighbouring threads take neighbouring elements of what a
-    block stores.
+    as do kernels without blocks, which are ``distribute``'s. A block with copies of its own is run by all threads
+    alike, and they share out what is in it. Neighbouring threads take neighbouring elements of what a block stores.
 
     Attributes:
         reqs: Tags that a kernel must carry.
@@ -43,23 +43,26 @@ class ThreadInner:
         return map_kernels(program, self._kernel, self.reqs)
 
     def _kernel(self, kernel: Block) -> Block:
-        if sch.is_scheduled(kernel) or not kernel.statements or len(kernel.blocks) != len(kernel.statements):
+        if sch.is_scheduled(kernel) or not _holds_pieces(kernel) or _local_bytes(kernel) > self.local_bytes:
             return kernel
-        own = [r for r in kernel.refinements if r.direction is Direction.NONE]
-        if sum(r.shape.span * r.shape.dtype.itemsize for r in own) > self.local_bytes:
-            return kernel
-        pieces = tuple(self._shared_out(block) for block in kernel.blocks)
-        if all(piece is block for piece, block in zip(pieces, kernel.blocks, strict=True)):
+        inside = self._pieces(kernel)
+        if inside is kernel:
             return kernel
         allowed = independent_indices(kernel)
         grid = [i for i in kernel.indices if i.name in allowed and i.range > 1 and i.affine is None]
         marked = [attrs.evolve(i, tags=i.tags.add("grid")) for i in grid]
-        views = {r.name: attrs.evolve(r, location=sch.LOCAL) for r in own}
+        return attrs.evolve(inside, indices=(*marked, *(i for i in kernel.indices if i not in grid)))
+
+    def _pieces(self, block: Block) -> Block:
+        """Return a block that all threads run alike, with its pieces shared out; itself where there is nothing to."""
+        pieces = tuple(self._pieces(piece) if _has_copies(piece) else self._shared_out(piece) for piece in block.blocks)
+        if all(piece is old for piece, old in zip(pieces, block.blocks, strict=True)):
+            return block
+        own = {r.name: attrs.evolve(r, location=sch.LOCAL) for r in block.refinements if r.direction is Direction.NONE}
         return attrs.evolve(
-            kernel,
-            indices=(*marked, *(i for i in kernel.indices if i not in grid)),
-            refinements=tuple(views.get(r.name, r) for r in kernel.refinements),
-            statements=tuple(_seeing(piece, views) for piece in pieces),
+            block,
+            refinements=tuple(own.get(r.name, r) for r in block.refinements),
+            statements=tuple(_seeing(piece, own) for piece in pieces),
             deps=(),
         )
 
@@ -88,6 +91,23 @@ class ThreadInner:
         rest = tuple(_rest(i, team, values) for i in block.indices)
         inside = reindexed(block, (*team, *(i for i in rest if i is not None)), values)
         return attrs.evolve(inside, constraints=(*inside.constraints, *ends), deps=())
+
+
+def _holds_pieces(block: Block) -> bool:
+    """Return whether a block holds blocks, and nothing else."""
+    return bool(block.statements) and len(block.blocks) == len(block.statements)
+
+
+def _has_copies(block: Block) -> bool:
+    """Return whether a block holds nothing but blocks, and some of them copy to memory of its own."""
+    return _holds_pieces(block) and any("cache" in inner.tags for inner in block.blocks)
+
+
+def _local_bytes(block: Block) -> int:
+    """Return how much memory blocks that all threads run alike have for themselves."""
+    own = [r.shape for r in block.refinements if r.direction is Direction.NONE]
+    inside = sum(_local_bytes(inner) for inner in block.blocks if _has_copies(inner))
+    return sum(shape.span * shape.dtype.itemsize for shape in own) + inside
 
 
 def _rest(index: Index, team: list[Index], values: dict[str, Affine]) -> Index | None:
