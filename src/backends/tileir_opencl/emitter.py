@@ -19,6 +19,7 @@ from tileir.core.names import NameScope
 from tileir.semtree.expansions import expand_kernel
 from tileir.semtree.ir import (
     Assign,
+    AsyncCopy,
     Declare,
     DeclareArray,
     GridIndex,
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 
 ALIGNMENT: Final = 128
 """Alignment in bytes of each group's scratch memory, and of every array in it: that of the widest vector."""
+
+COPY_ALIGNMENT: Final = 16
+"""Alignment of what is filled by asynchronous copies, so that compilers can join loads of neighbours."""
 
 _COLUMNS: Final = 120
 _AXES: Final = "xyz"
@@ -206,8 +210,9 @@ def _coordinates_inside(kernel: KernelFunction) -> Iterator[tuple[GridLevel, int
 
 
 def _vector_bytes(kernel: KernelFunction) -> Mapping[str, int]:
-    """Return the bytes of the widest vector that is read from or written to each array."""
-    found: dict[str, int] = {}
+    """Return the bytes of the widest vector that is read from or written to each array; more for copied ones."""
+    copies = (stmt.target.array for stmt in statements(kernel.body) if isinstance(stmt, AsyncCopy))
+    found = dict.fromkeys(copies, COPY_ALIGNMENT)
     for root in _roots(kernel):
         for node in walk(root):
             if isinstance(node, Subscript) and node.type.lanes in (2, 4, 8, 16):

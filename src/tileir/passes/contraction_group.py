@@ -187,7 +187,8 @@ class _Builder:
         places = self._places()
         staged = {use: staging.staged(use, stage, places) for use, stage in stages.items()}
         fills.append(self._multiply(sums, staged, first))
-        return Node((*others, *sch.present((self.step,))), tuple(stages.values()), tuple(fills))
+        tags = stripe.Tags.of(pipeline=self.tiles.stages) if staging.shape.ahead else stripe.Tags()
+        return Node((*others, *sch.present((self.step,))), tuple(stages.values()), tuple(fills), tags=tags)
 
     def _multiply(self, sums: Mapping[Use, Use], staged: Mapping[Use, Use], first: Affine) -> Node:
         """Return what a thread adds to its tile for one staged part of the reduction."""

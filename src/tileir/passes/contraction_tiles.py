@@ -32,6 +32,7 @@ class Tiles:
         staged: Whether there is local memory for the inputs.
         load_bytes: Width of a load that stages neighbouring elements.
         max_lanes: Most lanes of it; 0 for as many as fit.
+        stages: How many steps of the reduction are in local memory at a time; copies run ahead where it is not 1.
 
     """
 
@@ -48,6 +49,7 @@ class Tiles:
     staged: bool = True
     load_bytes: int = 1
     max_lanes: int = 0
+    stages: int = 1
 
     @property
     def height(self) -> int:
@@ -67,7 +69,8 @@ class Tiles:
             extents[self.row.name] = self.height
         if self.column is not None:
             extents[self.column.name] = self.width
-        return TileShape(extents, None if self.column is None else self.column.name, self.lanes)
+        column = None if self.column is None else self.column.name
+        return TileShape(extents, column, self.lanes, self.stages > 1)
 
 
 def local_bytes(nest: Nest, tiles: Tiles, *, staged: bool) -> int:

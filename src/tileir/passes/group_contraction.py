@@ -37,6 +37,7 @@ class GroupContraction:
         rows: Rows of the tile of outputs, about; 0 chooses.
         columns: Columns of the tile of outputs, about; 0 chooses.
         depth: Steps of the reduction that are staged at a time, even if there are not so many; 0 chooses.
+        stages: How many steps are in local memory at a time, so that copies run ahead; fewer where they do not fit.
         always: Whether to schedule reductions that use nothing twice as well.
 
     """
@@ -50,6 +51,7 @@ class GroupContraction:
     rows: int = attrs.field(default=0, validator=at_least(0))
     columns: int = attrs.field(default=0, validator=at_least(0))
     depth: int = attrs.field(default=0, validator=at_least(0))
+    stages: int = attrs.field(default=1, validator=at_least(1))
     always: bool = False
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
@@ -81,6 +83,11 @@ class GroupContraction:
         while tiles.depth > 1 and local_bytes(nest, tiles, staged=True) > self.local_bytes:
             tiles = attrs.evolve(tiles, depth=-(-tiles.depth // 2))
         tiles = attrs.evolve(tiles, staged=local_bytes(nest, tiles, staged=True) <= self.local_bytes)
+        if tiles.staged and tiles.parts == 1:
+            others = product(i.range for i in sch.the_reduction(nest).loops if i is not tiles.loop)
+            tiles = attrs.evolve(tiles, stages=min(self.stages, others * -(-tiles.loop.range // tiles.depth)))
+            while tiles.stages > 1 and tiles.stages * local_bytes(nest, tiles, staged=True) > self.local_bytes:
+                tiles = attrs.evolve(tiles, stages=tiles.stages - 1)
         while tiles.parts > 1 and local_bytes(nest, tiles, staged=tiles.staged) > self.local_bytes:
             tiles = attrs.evolve(tiles, parts=tiles.parts // 2)
         return tiles

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 class TileShape:
     """How far a tile reaches along its indices, slowest first in local memory.
 
-    It is read in vectors of ``lanes`` along the index ``vector``.
+    It is read in vectors of ``lanes`` along the index ``vector``. With ``ahead`` it is filled by asynchronous copies.
     """
 
     extents: Mapping[str, int]
     vector: str | None = None
     lanes: int = 1
+    ahead: bool = False
 
     def axes(self, use: Use) -> tuple[str, ...]:
         """Return the indices of the tile that move a use."""
@@ -42,14 +43,15 @@ class TileShape:
         """Return the extents of a tile of an input in local memory, padding included; none where it has no axes.
 
         Where the loads of neighbouring threads go down a column, the distance of rows is odd, so that these are in
-        different banks; but for vectors, which want to be aligned.
+        different banks; but for vectors, which want to be aligned, and for copies of single elements, beside which the
+        loads of neighbours along a row count more.
         """
         axes = self.axes(use)
         if not axes:
             return ()
         *rows, width = (self.extents[name] for name in axes)
         if rows and min(axes, key=lambda name: abs(use.stride(name))) != axes[-1]:
-            aligned = axes[-1] == self.vector and self.lanes > 1
+            aligned = self.ahead or (axes[-1] == self.vector and self.lanes > 1)
             width += self.lanes if aligned else 1 - width % 2
         return (*rows, width)
 
@@ -72,7 +74,6 @@ class Staging:
         max_lanes: Most lanes of it; 0 for as many as fit.
         elements: The size of the tensor behind each root.
         names: The names that the kernel has taken.
-
     """
 
     shape: TileShape
@@ -112,28 +113,34 @@ class Staging:
             places[name] = sch.part(more, size * lanes) + sch.part(thread, lanes)
             if vectors % size:
                 tests.append(self.shape.extents[name] - 1 - places[name])
+            if self._is_tested_for(use):
+                tests.extend(self._inside(name, starts[name] + places[name]))
             team.insert(0, thread)
             loops.insert(0, more)
         places[fastest] = places[fastest] + sch.part(lane)
         values = {**starts, **{name: starts[name] + place for name, place in places.items()}}
         target = attrs.evolve(self.staged(use, stage, places), name=stage.name, direction=stripe.Direction.OUT)
         load = self._load(use, target, values, sch.present((lane,)))
-        return Node(sch.present(team), children=(Node(sch.present(loops), children=(load,), constraints=tuple(tests)),))
+        around = Node(sch.present(loops), children=(load,), constraints=tuple(tests))
+        tags = stripe.Tags.of("copy") if self.shape.ahead else stripe.Tags()
+        return Node(sch.present(team), children=(around,), tags=tags)
 
     def _lanes(self, use: Use, axis: str) -> int:
         """Return how many neighbours along an axis one load can stage: whole vectors that are aligned."""
-        if self._may_miss(use):
+        tested = self._is_tested_for(use)
+        if (self._may_miss(use) and not tested) or (self.shape.ahead and axis != self.shape.axes(use)[-1]):
             return 1
         lanes = sch.vector_lanes(self.load_bytes, use.dtype.itemsize, self.max_lanes)
         lanes = sch.aligned_lanes((use,), axis, sch.power_of_two_below(lanes))
-        while self.shape.extents[axis] % lanes:
+        ranges = [i.range for i in self.indices if i.name == axis] if tested else []
+        while any(size % lanes for size in (self.shape.extents[axis], *ranges)):
             lanes //= 2
         return lanes
 
     def _load(self, use: Use, target: Use, values: Mapping[str, Affine], lanes: tuple[stripe.Index, ...]) -> Node:
         """Return the load of an element; its place is moved into the tensor where it may be outside."""
         moved = use.substitute(values)
-        if not self._may_miss(use):
+        if not self._may_miss(use) or self._is_tested_for(use):
             plain = (stripe.Load(use.name, "value"), stripe.Store("value", target.name))
             return Node(lanes, statements=plain, uses=(moved, target))
         size = self.elements[use.root]
@@ -146,6 +153,16 @@ class Staging:
             stripe.Store("value", target.name),
         )
         return Node(statements=statements, uses=(whole, target))
+
+    def _is_tested_for(self, use: Use) -> bool:
+        """Return whether copies of an input that are behind its end are left out, not moved: a test is enough."""
+        moving = [i for i in self.indices if use.stride(i.name)]
+        return self.shape.ahead and not any(i.name in self.tested for i in moving)
+
+    def _inside(self, name: str, place: Affine) -> tuple[Affine, ...]:
+        """Return the test for a value of an index that may be behind the end, if there is such a tile."""
+        ends = (i.range for i in self.indices if i.name == name and i.range % self.shape.extents[name])
+        return tuple(end - 1 - place for end in ends)
 
     def _may_miss(self, use: Use) -> bool:
         """Return whether a tile of an input may reach beyond the tensor."""

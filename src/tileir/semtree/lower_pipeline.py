@@ -167,11 +167,8 @@ class Pipeline:
 
 
 def asynchronous(stmts: tuple[sem.Stmt, ...]) -> tuple[sem.Stmt, ...]:
-    """Return statements with what they only load to store it again as asynchronous copies, where sizes allow.
-
-    What a test keeps from being copied is zero instead of undefined, so that instructions may read it.
-    """
-    stmts = rewritten(stmts, lambda stmt: (_with_zeros(map_bodies(asynchronous, stmt)),))
+    """Return statements with what they only load to store it again as asynchronous copies, where sizes allow."""
+    stmts = rewritten(stmts, lambda stmt: (map_bodies(asynchronous, stmt),))
     result: list[sem.Stmt] = []
     for stmt in stmts:
         match (result[-1] if result else None), stmt:
@@ -185,12 +182,24 @@ def asynchronous(stmts: tuple[sem.Stmt, ...]) -> tuple[sem.Stmt, ...]:
     return tuple(result)
 
 
-def _with_zeros(stmt: sem.Stmt) -> sem.Stmt:
-    if not isinstance(stmt, sem.If) or stmt.otherwise or not all(isinstance(s, sem.AsyncCopy) for s in stmt.then):
+def with_zeros(stmts: tuple[sem.Stmt, ...]) -> tuple[sem.Stmt, ...]:
+    """Return statements with what a test keeps from being stored as zero instead of undefined.
+
+    So it may be read, by instructions that have no test, if nothing depends on it.
+    """
+    return rewritten(stmts, lambda stmt: (_otherwise_zero(map_bodies(with_zeros, stmt)),))
+
+
+def _otherwise_zero(stmt: sem.Stmt) -> sem.Stmt:
+    if (
+        not isinstance(stmt, sem.If)
+        or stmt.otherwise
+        or not all(isinstance(s, sem.Declare | sem.Assign) for s in stmt.then)
+    ):
         return stmt
-    targets = [s.target for s in stmt.then if isinstance(s, sem.AsyncCopy)]
-    zeros = tuple(sem.Assign(t, sem.Const(zero(t.type.dtype), t.type)) for t in targets)
-    return attrs.evolve(stmt, otherwise=zeros)
+    targets = [s.target for s in stmt.then if isinstance(s, sem.Assign) and isinstance(s.target, sem.Subscript)]
+    zeros = (sem.Assign(t, sem.Const(zero(t.type.dtype), t.type)) for t in targets)
+    return attrs.evolve(stmt, otherwise=tuple(zeros))
 
 
 def _is_run(place: sem.Subscript) -> bool:
