@@ -33,6 +33,7 @@ PRODUCT = """function (A[M, K], B[K, N], D[N]) -> (R) {
     R = C + D;
 }"""
 TARGET = Target(index_dtype=DType.I32)
+AHEAD = Target(index_dtype=DType.I32, async_copies=True)
 REDUCTIONS = (
     "matmul",
     "matmul, one column",
@@ -78,6 +79,20 @@ def test_tiles_of_both_inputs_are_staged_between_two_barriers() -> None:
     assert text.count("f32x4 value") == 3  # both stages are loaded by vectors, and the result is merged by them
 
 
+def test_copies_run_ahead() -> None:
+    types = {
+        "A": TensorType(DType.F32, (60, 64)),
+        "B": TensorType(DType.F32, (64, 64)),
+        "D": TensorType(DType.F32, (64,)),
+    }
+    step = GroupContraction(threads=64, rows=32, columns=32, stages=2)
+    (found,) = compile_stages(PRODUCT, types, AHEAD, passes=(*fused(AHEAD), step)).sem.kernels
+    assert arrays_of(found, Region.LOCAL) == {"A_stage": 2 * 16 * 36, "B_stage": 2 * 16 * 32}
+    text = to_text(found)
+    assert text.count("async A_stage") == text.count("async B_stage") == 2  # before the loop, and in it
+    assert "max(" not in text  # a test keeps what is behind the end from being copied
+
+
 def test_loads_past_the_end_are_moved_and_stores_are_left_out() -> None:
     text = to_text(kernel((50, 24, 36), GroupContraction(threads=64, rows=32, columns=32)))
     assert "A[min(max(place, 0), 1199)]" in text
@@ -108,11 +123,12 @@ def test_what_local_memory_cannot_hold_is_read_where_it_is() -> None:
         GroupContraction(threads=8, always=True, rows=2, columns=4, depth=3, groups=50),
         GroupContraction(threads=4, always=True, rows=1, columns=1, depth=8, groups=1000),
         GroupContraction(threads=4, always=True, local_bytes=0, vector_bytes=8),
+        GroupContraction(threads=4, always=True, rows=4, columns=4, depth=2, stages=3),
     ],
 )
 def test_programs_of_all_shapes(name: str, step: GroupContraction) -> None:
     program, values = stripe_program(name), inputs(name)
-    kernels = lower(run((Accumulate(), step), program), TARGET)
+    kernels = lower(run((Accumulate(), step), program), AHEAD if step.stages > 1 else TARGET)
     verify_program(kernels)
     found = run_program(kernels, values, ALL_CHECKS)
     for output, expected in interpret(program, values).items():
@@ -130,15 +146,17 @@ def test_programs_of_all_shapes(name: str, step: GroupContraction) -> None:
         rows=st.integers(0, 5),
         columns=st.integers(0, 9),
         depth=st.integers(0, 5),
+        stages=st.integers(1, 3),
         always=st.just(True),
     ),
+    target=st.sampled_from([TARGET, AHEAD]),
 )
 @examples(50)
-def test_the_meaning_stays(program: Program, step: GroupContraction) -> None:
+def test_the_meaning_stays(program: Program, step: GroupContraction, target: Target) -> None:
     scheduled = run((Accumulate(), step), program)
     assert_same_meaning(program, scheduled)
     arrays = arrays_for(program)
-    kernels = lower(scheduled, TARGET)
+    kernels = lower(scheduled, target)
     verify_program(kernels)
     found = run_program(kernels, arrays, ALL_CHECKS)
     for name, expected in interpret(program, arrays).items():

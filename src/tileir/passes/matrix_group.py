@@ -277,7 +277,9 @@ class _Builder:
         target = _staged(panel.use, stage, access, stripe.Direction.OUT)
         statements = (stripe.Load(source.name, "value"), stripe.Store("value", target.name))
         load = Node(sch.present((lane,)), statements=statements, uses=(source, target))
-        around = Node(sch.present(loops), children=(load,), constraints=tuple(tests))
+        if tests:
+            load = Node(children=(load,), constraints=tuple(tests), tags=stripe.Tags.of("padded"))
+        around = Node(sch.present(loops), children=(load,))
         return Node(sch.present(team), children=(around,), tags=stripe.Tags.of("copy"))
 
     def _finish(self, use: Use, sums: Use) -> Node:

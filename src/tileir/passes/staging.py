@@ -101,6 +101,7 @@ class Staging:
         loops: list[stripe.Index] = []
         places: dict[str, Affine] = {}
         tests: list[Affine] = []
+        ends: list[Affine] = []
         fastest, *others = sorted(self.shape.axes(use), key=lambda axis: abs(use.stride(axis)))
         lane = sch.index(self.names.fresh("lane"), self._lanes(use, fastest), sch.VECTOR)
         for name in (fastest, *others):
@@ -114,13 +115,15 @@ class Staging:
             if vectors % size:
                 tests.append(self.shape.extents[name] - 1 - places[name])
             if self._is_tested_for(use):
-                tests.extend(self._inside(name, starts[name] + places[name]))
+                ends.extend(self._inside(name, starts[name] + places[name]))
             team.insert(0, thread)
             loops.insert(0, more)
         places[fastest] = places[fastest] + sch.part(lane)
         values = {**starts, **{name: starts[name] + place for name, place in places.items()}}
         target = attrs.evolve(self.staged(use, stage, places), name=stage.name, direction=stripe.Direction.OUT)
         load = self._load(use, target, values, sch.present((lane,)))
+        if ends:
+            load = Node(children=(load,), constraints=tuple(ends), tags=stripe.Tags.of("padded"))
         around = Node(sch.present(loops), children=(load,), constraints=tuple(tests))
         tags = stripe.Tags.of("copy") if self.shape.ahead else stripe.Tags()
         return Node(sch.present(team), children=(around,), tags=tags)

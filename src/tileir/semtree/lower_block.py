@@ -13,7 +13,7 @@ from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower_barriers import THREAD, Touch
-from tileir.semtree.lower_loops import Guard, LoopPlan, plan_loops
+from tileir.semtree.lower_loops import PADDED, Guard, LoopPlan, plan_loops, with_zeros
 from tileir.semtree.lower_offsets import LANE, OffsetBuilder
 from tileir.semtree.lower_running import RunningLanes
 from tileir.semtree.lower_specials import lower_special
@@ -124,7 +124,8 @@ class BlockLowering:
         scope = _Scope(views, values, {}, plan.lanes, RunningLanes.of(block, plan.lanes, self.names))
         declarations, allocated = self.allocations(block, shared=False)
         views.update(allocated)
-        return self.wrapped(plan, [*declarations, *self._statements(block, scope)])
+        body = self.wrapped(plan, [*declarations, *self._statements(block, scope)])
+        return with_zeros(body) if PADDED in block.tags else body
 
     def views(
         self, block: stripe.Block, parents: dict[str, View], values: dict[str, Affine], thread: Affine | None = None

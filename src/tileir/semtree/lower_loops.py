@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
@@ -10,11 +10,14 @@ from tileir.core.errors import fail
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower_offsets import LANE
+from tileir.semtree.lower_values import zero
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.stripe.ir import Block, Index
+
+PADDED: Final = "padded"
 
 Guard: TypeAlias = Affine
 """An affine over kernel variables that must be >= 0."""
@@ -89,3 +92,17 @@ def _vector_lanes(block: Block, index: Index) -> int:
     if any(index.name in constraint.indices for constraint in block.constraints):
         raise fail("TIL502", f"vector index {index.name} takes part in a constraint of block {block.name}")
     return index.range
+
+
+def with_zeros(stmts: list[sem.Stmt]) -> list[sem.Stmt]:
+    """Return statements with what a test keeps from being stored as zero instead of undefined.
+
+    This is what blocks tagged :data:`PADDED` ask for: others may read it without a test, if nothing depends on it.
+    """
+    return [_otherwise_zero(stmt) if isinstance(stmt, sem.If) else stmt for stmt in stmts]
+
+
+def _otherwise_zero(stmt: sem.If) -> sem.If:
+    stores = [s.target for s in stmt.then if isinstance(s, sem.Assign) and isinstance(s.target, sem.Subscript)]
+    zeros = (sem.Assign(target, sem.Const(zero(target.type.dtype), target.type)) for target in stores)
+    return sem.If(stmt.condition, stmt.then, tuple(zeros))

@@ -17,7 +17,6 @@ from tileir.core.rewrite import rewritten
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower_barriers import Phase
-from tileir.semtree.lower_values import zero
 from tileir.semtree.lower_views import View, swizzle_of
 from tileir.semtree.matrices import COPIED_BYTES
 from tileir.semtree.rewrite import map_bodies
@@ -180,26 +179,6 @@ def asynchronous(stmts: tuple[sem.Stmt, ...]) -> tuple[sem.Stmt, ...]:
             case _:
                 result.append(stmt)
     return tuple(result)
-
-
-def with_zeros(stmts: tuple[sem.Stmt, ...]) -> tuple[sem.Stmt, ...]:
-    """Return statements with what a test keeps from being stored as zero instead of undefined.
-
-    So it may be read, by instructions that have no test, if nothing depends on it.
-    """
-    return rewritten(stmts, lambda stmt: (_otherwise_zero(map_bodies(with_zeros, stmt)),))
-
-
-def _otherwise_zero(stmt: sem.Stmt) -> sem.Stmt:
-    if (
-        not isinstance(stmt, sem.If)
-        or stmt.otherwise
-        or not all(isinstance(s, sem.Declare | sem.Assign) for s in stmt.then)
-    ):
-        return stmt
-    targets = [s.target for s in stmt.then if isinstance(s, sem.Assign) and isinstance(s.target, sem.Subscript)]
-    zeros = (sem.Assign(t, sem.Const(zero(t.type.dtype), t.type)) for t in targets)
-    return attrs.evolve(stmt, otherwise=tuple(zeros))
 
 
 def _is_run(place: sem.Subscript) -> bool:

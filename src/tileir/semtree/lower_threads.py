@@ -17,7 +17,7 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower_barriers import THREAD, Ordered, Phase, Touch, with_barriers
 from tileir.semtree.lower_loops import plan_loops
-from tileir.semtree.lower_pipeline import COPY, Pipeline, stages_of, with_zeros
+from tileir.semtree.lower_pipeline import Pipeline, stages_of
 from tileir.semtree.lower_product import MULTIPLY, product
 from tileir.stripe import ir as stripe
 
@@ -182,8 +182,6 @@ class GroupLowering:
             return attrs.evolve(found, statements=(*start, *found.statements))
         with self.blocks.noting(team, touches):
             body = [*start, *self.blocks.block(block, parents, outer, values, team.number)]
-        if COPY in block.tags:
-            body = list(with_zeros(tuple(body)))
         if team.threads < self.threads:
             condition = sem.Apply(Op.CMP_LT, (self.thread, self.blocks.offsets.constant(team.threads)))
             body = [sem.If(condition, tuple(body))]
