@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from tileir.passes.transpose import Transpose
 from tileir.semtree.interpreter import run_program
 from tileir.semtree.lowering import lower as lower_kernels
 from tileir.stripe.interpreter import interpret
+from tileir.stripe.ir import Buffer, Tags
 from tileir.stripe.lowering import lower
 from tileir.stripe.verifier import verify
 from tileir.tile.parser import parse
@@ -78,6 +80,22 @@ def test_one_copy_serves_several_kernels() -> None:
     after = run((Transpose(),), before)
     assert [block.name.partition("(")[0] for block in after.main.blocks] == ["lay_B", "kernel_0", "kernel_1"]
     assert_same_meaning(before, after)
+
+
+def test_constants_may_be_copied_but_keep_their_layout() -> None:
+    before, values = stripe_program(SECOND_TRANSPOSED), inputs(SECOND_TRANSPOSED)
+    data = values.pop("B").astype("<f4").tobytes().hex()
+    entry = before.entry
+    views = tuple(
+        attrs.evolve(r, constant=True, tags=Tags.of("constant")) if r.name == "B" else r for r in entry.refinements
+    )
+    fixed = attrs.evolve(
+        before, entry=attrs.evolve(entry, refinements=views), inputs=("A",), buffers=(Buffer("B", data),)
+    )
+    verify(fixed)
+    after = run((Transpose(),), fixed)
+    assert [r.name for r in after.entry.refinements if r.constant] == ["B"]
+    assert_same_meaning(fixed, after, values)
 
 
 @given(programs(8), st.booleans(), st.sampled_from((1, 3)))

@@ -185,9 +185,8 @@ class _Copier:
             copy = self._copies.get((walk.tensor, axis))
             if copy is None:
                 name = self._names.fresh(f"{walk.tensor}_laid")
-                copy = attrs.evolve(
-                    source, name=name, source=name, direction=Direction.OUT, shape=_with_fastest(source.shape, axis)
-                )
+                corner = tuple(Affine() for _ in source.access)
+                copy = Refinement(name, Direction.OUT, name, corner, _with_fastest(source.shape, axis))
                 self._copies[walk.tensor, axis] = copy
                 self._added.append(copy)
                 yield _copying(source, copy)
@@ -228,10 +227,7 @@ class _Copier:
             self.program,
             attrs.evolve(main, refinements=(*main.refinements, *self._added), statements=unordered(statements)),
         )
-        own = tuple(
-            attrs.evolve(r, direction=Direction.NONE, source="", constant=False, tags=Tags.of("tmp"))
-            for r in self._added
-        )
+        own = tuple(attrs.evolve(r, direction=Direction.NONE, source="", tags=Tags.of("tmp")) for r in self._added)
         entry = program.entry
         return attrs.evolve(program, entry=attrs.evolve(entry, refinements=(*entry.refinements, *own)))
 
