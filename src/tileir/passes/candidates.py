@@ -40,7 +40,7 @@ SPACES: Final[Mapping[str, Space]] = MappingProxyType(
             {"panel_bytes": (0, 65536, 262144, 1048576), "reads": (1, 64, 512, 1 << 30)},
             {"operations": (0, 1 << 18, 1 << 24)},
         ),
-        "register_transpose": ({"max_tile": (4, 8, 16)}, {"rows": (16, 64, 256), "columns": (16, 64, 256)}),
+        "register_transpose": ({"max_tile": (4, 8, 16)}, {"rows": (16, 64, 256, 512), "columns": (16, 64, 256)}),
         "stream_reduction": ({"stretch_bytes": (1024, 4096, 16384), "unroll": (2, 4, 8, 16)},),
         "vectorise_reduction": ({"unroll": (1, 2, 4, 8, 16)},),
         "vectorise": ({"chunk": (2048, 8192, 16384, 65536)}, {"rows": (1, 2, 4, 8)}),
