@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-FAST, THOROUGH = "fast", "thorough"
+BRIEF, FAST, THOROUGH = "brief", "fast", "thorough"
 
 _USUAL = 100
 
@@ -12,11 +12,15 @@ _USUAL = 100
 def register_profiles() -> None:
     """Make the profiles known and load the fast one, which draws the same examples in each run.
 
-    ``--hypothesis-profile=thorough`` draws twenty times as many, and others each time.
+    ``--hypothesis-profile=thorough`` draws twenty times as many, and others each time; ``brief`` draws a fifth, for
+    further versions of Python after one that drew them all.
     """
     # How long an example takes says more about the machine's load than about the code.
     quiet = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
     settings.register_profile(FAST, max_examples=_USUAL, deadline=None, derandomize=True, suppress_health_check=quiet)
+    settings.register_profile(
+        BRIEF, max_examples=_USUAL // 5, deadline=None, derandomize=True, suppress_health_check=quiet
+    )
     settings.register_profile(THOROUGH, max_examples=20 * _USUAL, deadline=None, suppress_health_check=quiet)
     settings.load_profile(FAST)
 
