@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from tileir.core.dtype import DType
-
-if TYPE_CHECKING:
-    from tileir.core.hardware import HardwareModel
+from tileir.core.hardware import HardwareModel
 
 
 @attrs.frozen

@@ -23,7 +23,6 @@ import attrs
 
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.generic_hardware import generic_hardware
-from tileir.core.hardware import HardwareModel
 from tileir.core.hardware_json import from_value
 from tileir.core.json_decoder import FormatError, decoder_of
 from tileir.core.kernel_settings import kernel_settings
@@ -35,6 +34,7 @@ from tileir.core.target import Target
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.core.hardware import HardwareModel
     from tileir.core.template_expressions import Value
 
 Scalar: TypeAlias = bool | int | float | str
@@ -185,7 +185,7 @@ def with_facts(target: Target) -> Target:
     file = file_of(target.pipeline)
     if file is None or file.facts is None:
         return target
-    hints = get_type_hints(Target, localns={"HardwareModel": HardwareModel})
+    hints = get_type_hints(Target)
     reader, place = Reader(), f"{file.name}: facts"
     names = {**facts(target), **file.values(dict(target.parameters))}
     written = reader.members(file.facts.read(names), place, [name for name in hints if name not in _NO_FACTS])
