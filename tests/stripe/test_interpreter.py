@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
+from strategies.passes import program_of
 from strategies.stripe import cases, tiled
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
@@ -335,3 +336,54 @@ def test_a_tiled_matrix_product_of_some_size() -> None:
     left, right = np.random.default_rng(0).standard_normal((2, size, size), np.float32)
     result = interpret(program, {"A": left, "B": right})["O"]
     np.testing.assert_allclose(result, left @ right, rtol=1e-4, atol=1e-4)
+
+
+SERIAL = """
+block []:1 (
+    in X[0] fp32:I(6):(1):24 B
+    out O[0] fp32:I(6):(1):24 B
+    none new@0x00000000 last[0] fp32:I(1):(1):4 B
+) {
+  0: $zero = (fp32)0.0
+  1: last = store($zero)
+  2: block [(#serial i:2), j:3]:6 (
+      in X[3*i + j] fp32:I(1):(1):4 B
+      in before = last[0] fp32:I(1):(1):4 B
+      out after = last[0] fp32:I(1):(1):4 B
+      out O[3*i + j] fp32:I(1):(1):4 B
+  ) {
+    0: $before = load(before)
+    1: O = store($before)
+    2: $x = load(X)
+    3: after = store($x)
+  }
+}
+"""
+
+TRANSPOSE = """
+block []:1 (
+    in X[0, 0] fp32:I(2, 3):(3, 1):24 B
+    out O[0, 0] fp32:I(3, 2):(2, 1):24 B
+) {
+  0: (O) = transpose(X)
+}
+"""
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_points_of_serial_blocks_run_in_order(seed: int | None) -> None:
+    program = program_of([SERIAL], {"X": (6,), "O": (6,)})
+    given = np.arange(1, 7, dtype=np.float32)
+    np.testing.assert_array_equal(interpret(program, {"X": given}, seed=seed)["O"], [0, 1, 2, 3, 4, 5])
+
+
+def test_transpose_exchanges_axes() -> None:
+    program = program_of([TRANSPOSE], {"X": (2, 3), "O": (3, 2)})
+    given = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(interpret(program, {"X": given})["O"], given.T)
+
+
+def test_transpose_needs_views_that_fit() -> None:
+    program = program_of([TRANSPOSE.replace("I(3, 2):(2, 1)", "I(2, 3):(3, 1)")], {"X": (2, 3), "O": (2, 3)})
+    with pytest.raises(VerifyError, match="two axes, exchanged"):
+        interpret(program, {"X": np.zeros((2, 3), np.float32)})
