@@ -42,7 +42,7 @@ SPACES: Final[Mapping[str, Space]] = MappingProxyType(
         ),
         "register_transpose": ({"max_tile": (4, 8, 16)}, {"rows": (16, 64, 256, 512), "columns": (16, 64, 256)}),
         "stream_reduction": ({"stretch_bytes": (1024, 4096, 16384), "unroll": (2, 4, 8, 16)},),
-        "vectorise_reduction": ({"unroll": (1, 2, 4, 8, 16)},),
+        "vectorise_reduction": ({"unroll": (1, 2, 4, 8, 16)}, {"rows": (1, 2, 4, 8)}),
         "vectorise": ({"chunk": (2048, 8192, 16384, 65536)}, {"rows": (1, 2, 4, 8)}),
         "thread": ({"groups": (8, 64, 512)},),
         "group_transpose": ({"tile": (16, 32, 64)},),
