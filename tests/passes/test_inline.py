@@ -18,7 +18,7 @@ from tileir.stripe.lowering import lower
 from tileir.stripe.printer import to_text
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
-from tileir.typed.ir import Access, Constraint, Contraction, Elementwise, Function, Operation, TensorType, Value
+from tileir.typed.ir import Access, Cast, Constraint, Contraction, Elementwise, Function, Operation, TensorType, Value
 
 F32 = DType.F32
 ROW, COLUMN = Affine.index("i"), Affine.index("j")
@@ -114,6 +114,18 @@ def test_elements_that_are_read_again_and_again_are_stored() -> None:
     smooth = Contraction("s", (x,), inputs, Aggregation.SUM, Combination.NONE, F32, F32, F32, (16,), constraints=window)
     after = inlined([unary("d", "X", shape=(18,)), smooth], {"X": (18,)}, "s")
     assert names(after) == ["0(X)", "1(d)"]
+
+
+def test_integers_that_are_only_widened_are_not_stored() -> None:
+    for narrow, wide, kernels in ((DType.I8, DType.I32, 1), (DType.I32, DType.I64, 1), (DType.F32, DType.F64, 2)):
+        inputs = (Value("X", narrow, (4, 16)), Value("Y", wide, (16, 3)))
+        factors = (Access("w", (ROW, COLUMN)), Access("Y", (COLUMN, Affine.index("n"))))
+        output = (ROW, Affine.index("n"))
+        product = Contraction("s", output, factors, Aggregation.SUM, Combination.MUL, wide, wide, wide, (4, 3))
+        program = lower(Function(inputs, ("s",), (Cast("w", "X", wide, (4, 16)), product)))
+        after = run((Inline(), DeadCode()), program)
+        assert_same_meaning(program, after)
+        assert len(after.main.blocks) == kernels
 
 
 def test_small_tensors_beside_large_ones_do_not_matter() -> None:

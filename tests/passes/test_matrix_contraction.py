@@ -161,6 +161,6 @@ def test_f32_is_rounded_only_for_fast_mathematics() -> None:
         TARGET, matrix_dtypes=(DType.F16,), rounded_matrix_dtypes=(DType.F32,), pipeline="gpu", group_width=32
     )
     types = {"A": TensorType(DType.F32, (64, 64)), "B": TensorType(DType.F32, (64, 64))}
-    for given, count in ((target, 0), (target.with_rounded_matrices(), 1)):
+    for given, count in ((target, 0), (target.with_approximations(), 1)):
         found = compile_stages(PRODUCT, types, given, passes=resolve_pipeline("gpu", given))
         assert len(products(found)) == count

@@ -36,6 +36,7 @@ from tileir.semtree.ir import (
     Const,
     Declare,
     DeclareArray,
+    Dot,
     For,
     GridIndex,
     GridLevel,
@@ -108,17 +109,13 @@ class _Generator:
     def expr(self, kind: Type, depth: int) -> Expr:
         if depth <= 0:
             return self.leaf(kind)
-        forms = ["leaf", "apply", "apply", "cast", "cond", "shuffle"]
-        if kind.lanes > 1:
-            forms += ["broadcast", "ramp"] if kind.dtype.is_integer else ["broadcast"]
-        else:
-            forms += ["reduce"]
+        forms = ["leaf", "operation", "operation", "cast", "cond", "shuffle"]
+        forms += ["reduce"] if kind.lanes == 1 else ["broadcast", "ramp"] if kind.dtype.is_integer else ["broadcast"]
+        forms += ["dot"] if kind.dtype.is_integer else []
         forms += ["compare", "compare"] if kind.dtype.is_bool else ["bitcast"]
         match self.draw(st.sampled_from(forms)):
             case "leaf":
                 return self.leaf(kind)
-            case "apply":
-                return self.operation(kind, depth)
             case "cast":
                 return Cast(self.expr(kind.with_dtype(self.dtype()), depth - 1), kind)
             case "cond":
@@ -129,16 +126,13 @@ class _Generator:
             case "ramp":
                 stride = self.draw(st.integers(-3 if kind.dtype.is_signed else 0, 3))
                 return Ramp(self.expr(Type(kind.dtype), depth - 1), stride, kind.lanes)
-            case "reduce":
-                return self.reduce(kind, depth)
-            case "shuffle":
-                return self.shuffle(kind, depth)
             case "compare":
                 operand = kind.with_dtype(self.dtype())
                 args = (self.expr(operand, depth - 1), self.expr(operand, depth - 1))
                 return Apply(self.draw(st.sampled_from(COMPARISONS)), args)
-            case _:
-                return self.bitcast(kind, depth)
+            case form:
+                made: Expr = getattr(self, form)(kind, depth)
+                return made
 
     def dtype(self) -> DType:
         return self.draw(st.sampled_from(self.dtypes))
@@ -204,6 +198,12 @@ class _Generator:
         operands = tuple(self.expr(operand, depth - 1) for _ in range(self.draw(st.integers(1, 3))))
         lane = st.integers(0, operand.lanes * len(operands) - 1)
         return Shuffle(operands, tuple(self.draw(st.lists(lane, min_size=kind.lanes, max_size=kind.lanes))))
+
+    def dot(self, kind: Type, depth: int) -> Expr:
+        terms = self.draw(st.sampled_from([terms for terms in (1, 2, 4) if kind.lanes * terms <= ROOM] or [1]))
+        dtypes = st.sampled_from([kind.dtype, *(dtype for dtype in self.dtypes if dtype.is_integer)])
+        left, right = (Type(self.draw(dtypes), kind.lanes * terms) for _ in range(2))
+        return Dot(self.expr(left, depth - 1), self.expr(right, depth - 1), self.expr(kind, depth - 1))
 
     def bitcast(self, kind: Type, depth: int) -> Expr:
         """Reinterpret integers, or floats that were integers and so are never NaN."""

@@ -13,6 +13,7 @@ import llvmlite.binding as llvm
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.semtree.expansions import expand_kernel
 from tileir.semtree.verifier import verify
+from tileir_llvm.dots import native_dots
 from tileir_llvm.emitter import emit
 from tileir_llvm.floats import NATIVE
 from tileir_llvm.forking import guard_forks
@@ -65,7 +66,8 @@ class LLVMCompiler:
         for kernel in kernels:
             verify(kernel)
         target = self.device.target
-        expanded = [expand_kernel(kernel, NATIVE) for kernel in kernels]
+        dots = native_dots(self.device.features, fast_math=self.options.fast_math)
+        expanded = [expand_kernel(kernel, NATIVE, dots) for kernel in kernels]
         text = emit(expanded, vector_bits=target.vector_bytes * 8, fast_math=self.options.fast_math)
         return LLVMLibrary(tuple(kernels), text, object_code(text, self.device.features), self._assembly)
 

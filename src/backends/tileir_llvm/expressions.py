@@ -9,12 +9,14 @@ import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.ops import Op
+from tileir.semtree.dots import kind_of, plain_dot
 from tileir.semtree.ir import (
     Apply,
     Bitcast,
     Broadcast,
     Cast,
     Const,
+    Dot,
     GridIndex,
     Ramp,
     Reduce,
@@ -24,6 +26,7 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir_llvm.conversions import cast, convert, integer, wrapped
+from tileir_llvm.dots import LANES, apply_dot
 from tileir_llvm.floats import NATIVE, apply_float
 from tileir_llvm.integers import apply_integer, select
 from tileir_llvm.memory import Place, broadcast, joined, lane_of, load
@@ -81,10 +84,20 @@ def evaluate(env: Environment, expr: Expr, *, index: bool = False) -> Value:
             return _reduce(env.out, op, evaluate(env, operand))
         case Shuffle(operands=operands, lanes=chosen):
             return _shuffle(env.out, tuple(evaluate(env, operand) for operand in operands), chosen)
+        case Dot():
+            return _dot(env, expr)
         case Subscript(array=array, offset=offset, type=kind):
             return load(env.out, env.arrays[array], evaluate(env, offset, index=True), kind)
         case _:
             assert_never(expr)
+
+
+def _dot(env: Environment, dot: Dot) -> Value:
+    """Write a dot product that the processor has an instruction for; with few lanes, what it means."""
+    if dot.type.lanes not in LANES:
+        return evaluate(env, plain_dot(dot))
+    left, right, total = (evaluate(env, part) for part in (dot.left, dot.right, dot.total))
+    return apply_dot(env.out, kind_of(dot), left, right, total)
 
 
 def _constant(value: bool | int | float, kind: Type) -> Value:

@@ -14,6 +14,7 @@ import llvmlite.binding as llvm
 
 from tileir.core.target import Target
 from tileir.runtime.interface import DeviceInfo
+from tileir_llvm.dots import native_dots
 from tileir_llvm.floats import NATIVE
 from tileir_llvm.host_model import caches, host_model
 
@@ -31,6 +32,7 @@ def device() -> DeviceInfo:
     registers = 32 if wide or platform.machine().lower() in ("aarch64", "arm64") else 16
     width = 64 if wide else 32 if "avx2" in features else 16
     threads, memory, found = usable_threads(), memory_bytes(), caches()
+    exact = native_dots(features)
     target = Target(
         name=f"llvm-{name}",
         vector_bytes=width,
@@ -39,6 +41,8 @@ def device() -> DeviceInfo:
         shuffles=True,
         cache_bytes=tuple(cache.size_bytes for cache in found) or Target().cache_bytes,
         hardware=host_model(f"llvm-{name}", name, threads, width, registers, memory, found) if found else None,
+        dots=tuple(sorted(exact)),
+        rounded_dots=tuple(sorted(native_dots(features, fast_math=True) - exact)),
         native=tuple(sorted(op.value for op in NATIVE)),
     )
     return DeviceInfo(DEVICE_ID, processor_name() or name, "llvm", memory, features, target)

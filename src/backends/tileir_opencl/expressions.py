@@ -9,12 +9,14 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.dots import plain_dot
 from tileir.semtree.ir import (
     Apply,
     Bitcast,
     Broadcast,
     Cast,
     Const,
+    Dot,
     GridIndex,
     Ramp,
     Reduce,
@@ -107,6 +109,8 @@ def _evaluated(env: Environment, expr: Expr, *, index: bool) -> Value:
             return _reduce(env.out, op, evaluate(env, operand))
         case Shuffle(operands=operands, lanes=chosen):
             return _shuffle(env.out, tuple(evaluate(env, operand) for operand in operands), chosen)
+        case Dot():
+            return evaluate(env, plain_dot(expr))
         case Subscript(array=array, offset=offset, type=kind):
             return load(env.out, env.arrays[array], evaluate(env, offset, index=True), kind)
         case _:

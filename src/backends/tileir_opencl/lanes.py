@@ -14,6 +14,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
+from tileir.semtree.dots import plain_dot
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -22,6 +23,7 @@ from tileir.semtree.ir import (
     Cast,
     Const,
     Declare,
+    Dot,
     For,
     GridIndex,
     If,
@@ -209,6 +211,8 @@ class _Splitter:
                 return Subscript(array, place, _narrow(kind, chunk))
             case Shuffle():
                 return self._shuffle(expr, chunk)
+            case Dot():
+                return self.part(plain_dot(expr), chunk)
             case Reduce() | GridIndex():
                 return self.whole(expr)
             case _:

@@ -31,6 +31,9 @@ class Target:
             of :mod:`tileir.semtree.matrices`.
         rounded_matrix_dtypes: Those for which operands are rounded to less than their precision, as F32 is to TF32: for
             fast mathematics only.
+        dots: Kinds of dot products of neighbours that vector lanes have an instruction for, as
+            :func:`tileir.semtree.dots.kind_of` names them.
+        rounded_dots: Those whose results are approximate, for fast mathematics only.
         native: Operations, by name, that the back end computes itself at least as accurately as the
             expansions of :mod:`tileir.semtree.expansions`.
         pipeline: The passes that programs get: the name of a target (:func:`tileir.core.target_file.names_of_targets`),
@@ -57,14 +60,17 @@ class Target:
     async_copies: bool = False
     matrix_dtypes: tuple[DType, ...] = ()
     rounded_matrix_dtypes: tuple[DType, ...] = ()
+    dots: tuple[str, ...] = ()
+    rounded_dots: tuple[str, ...] = ()
     native: tuple[str, ...] = ()
     pipeline: str = "cpu"
     parameters: tuple[tuple[str, bool | int | float | str], ...] = ()
     hardware: HardwareModel | None = None
 
-    def with_rounded_matrices(self) -> Target:
+    def with_approximations(self) -> Target:
         """Return the target for programs whose results may be approximated."""
-        return attrs.evolve(self, matrix_dtypes=(*self.matrix_dtypes, *self.rounded_matrix_dtypes))
+        matrices = (*self.matrix_dtypes, *self.rounded_matrix_dtypes)
+        return attrs.evolve(self, matrix_dtypes=matrices, dots=(*self.dots, *self.rounded_dots))
 
     def lanes(self, dtype: DType) -> int:
         """Return how many elements of ``dtype`` fill a vector register; at least 1."""

@@ -256,6 +256,7 @@ def facts(target: Target) -> dict[str, Value]:
     return {
         **plain,
         "CACHE_BYTES": target.cache_bytes,
+        "DOTS": target.dots,
         "MATRIX_DTYPES": tuple(dtype.value for dtype in target.matrix_dtypes),
         "L1_BYTES": caches[0],
         "L2_BYTES": caches[min(1, len(caches) - 1)],

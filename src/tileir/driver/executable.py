@@ -268,7 +268,7 @@ def compile_for(
     """
     chosen = context.device(device)
     wanted = context.options if options is None else options
-    device_target = chosen.target.with_rounded_matrices() if wanted.fast_math else chosen.target
+    device_target = chosen.target.with_approximations() if wanted.fast_math else chosen.target
     target = scheduling_target(None, device_target, wanted.threads)
     scheduling = None if choice is None else scheduling_target(choice, device_target, wanted.threads)
     disk = context.disk_cache

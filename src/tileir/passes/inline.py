@@ -16,6 +16,7 @@ from tileir.passes.base import selected, with_kernels
 from tileir.passes.reindex import reindexed, renamed
 from tileir.stripe.ir import (
     Block,
+    Convert,
     Direction,
     Intrinsic,
     Load,
@@ -49,9 +50,9 @@ class Inline:
 
     A kernel that only one reduction uses is computed there and no longer stored; one with other users, too, if it is
     cheap: it is then computed again. A cheap one that reads nothing, as one of indices does, is computed at every point
-    that asks for it. What it reads must be in memory anyway, or be computed in the same way: an
-    epilogue of a contraction stays one. The kernels whose results nobody reads any more are left to dead_code.
-    Runs before accumulate, which takes flat kernels apart.
+    that asks for it, and so is one that only widens integers. What it reads must be in memory anyway, or be computed in
+    the same way: an epilogue of a contraction stays one. The kernels whose results nobody reads any more are left to
+    dead_code. Runs before accumulate, which takes flat kernels apart.
 
     Attributes:
         reqs: Tags that a reduction must carry.
@@ -101,6 +102,14 @@ class _Producer:
     def operations(self) -> list[Op]:
         """Return what the kernel computes for each element, beside casts."""
         return [s.op for s in self.block.statements if isinstance(s, Intrinsic)]
+
+    def widens_integers(self) -> bool:
+        """Return whether the kernel only widens integers, which loads and dot products do as well."""
+        if not all(isinstance(s, Load | Convert | Store) for s in self.block.statements):
+            return False
+        dtypes = [r.shape.dtype for r in self.block.refinements]
+        narrow = (r.shape.dtype.itemsize for r in self.block.refinements if r.direction is Direction.IN)
+        return all(d.is_integer for d in dtypes) and max(narrow, default=0) < self.result.shape.dtype.itemsize
 
 
 def _counts_elements(block: Block, result: Refinement) -> bool:
@@ -193,7 +202,7 @@ class _Scan:
             return False
         if producer.from_nothing is not None and self._is_cheap(producer.from_nothing):
             return True
-        if prod(kernel.ranges.values()) > prod(producer.block.ranges.values()):
+        if prod(kernel.ranges.values()) > prod(producer.block.ranges.values()) and not producer.widens_integers():
             return False
         if self._readers[self._roots[view.source]] == 1:
             return True

@@ -252,7 +252,7 @@ class _Builder:
         children = []
         for segment in self.nest.segments:
             moved = _replaced(segment, replaced, registers, (row, columns.inner))
-            node = leaf(moved, values, indices)
+            node = leaf(moved, values, (*indices, *self._terms()) if segment.loops else indices)
             if segment.loops:
                 inside = attrs.evolve(node, constraints=())
                 size = product(i.range for i in (*rows, *columns.vectors))
@@ -263,25 +263,32 @@ class _Builder:
         tests = tuple(test for split in splits for test in split.tests)
         return Node(around, tuple(allocations), tuple(children), constraints=tests)
 
+    def _terms(self) -> tuple[stripe.Index, ...]:
+        return () if self.plan.term is None else (self.plan.term,)
+
     def _pack(self, use: Use, mapping: Mapping[str, Affine], columns: _Columns) -> tuple[Use, stripe.Refinement, Node]:
         """Return the use of the packed panel, its allocation, and the block that fills it."""
         loops = _ordered_loops(
             tuple(i for s in self.nest.segments for i in s.loops if use in s.uses and use.stride(i.name)), (use,)
         )
         name = self.names.fresh(f"{use.root}_panel")
-        shape = stripe.TensorShape.dense(use.dtype, (*(i.range for i in loops), columns.width))
+        terms = self._terms()
+        shape = stripe.TensorShape.dense(
+            use.dtype, (*(i.range for i in loops), columns.width, *(i.range for i in terms))
+        )
         zero = tuple(Affine() for _ in shape.dims)
         allocation = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=sch.SCRATCH)
-        access = (*(Affine.index(i.name) for i in loops), columns.inner)
+        access = (*(Affine.index(i.name) for i in loops), columns.inner, *(Affine.index(i.name) for i in terms))
         packed = Use(use.name, name, access, shape.strides, use.dtype, stripe.Direction.IN)
         target = attrs.evolve(packed, name=self.names.fresh("panel"), direction=stripe.Direction.OUT)
         source = use.substitute(mapping)
         lanes = (*columns.vectors, *columns.lanes)
+        plain = tuple(attrs.evolve(i, tags=sch.UNROLL) for i in terms)
         if use.stride(self.plan.vector.name) != 1:
             lanes = tuple(attrs.evolve(i, tags=stripe.Tags()) for i in lanes)
-            order = (*lanes, *loops)
+            order = (*lanes, *loops, *plain)
         else:
-            order = (*loops, *lanes)
+            order = (*loops, *plain, *lanes)
         statements = (stripe.Load(source.name, "x"), stripe.Store("x", target.name))
         return packed, allocation, Node(order, statements=statements, uses=(source, target), name=f"pack_{use.root}")
 

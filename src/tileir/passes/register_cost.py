@@ -80,6 +80,7 @@ class Plan:
         columns: Vectors of a tile.
         rows: Rows of a tile: the product of their heights; none where the tile has a single row.
         packed: What is copied to contiguous memory before it is read.
+        term: The index that numbers the terms of dot products, where steps are these.
     """
 
     vector: Index
@@ -87,6 +88,7 @@ class Plan:
     columns: int
     rows: tuple[Rows, ...]
     packed: tuple[Use, ...]
+    term: Index | None = None
 
 
 def choose(nest: Nest, limits: Limits) -> Plan | None:

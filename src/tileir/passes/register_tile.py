@@ -17,6 +17,7 @@ from tileir.passes.merge import reduction_nest
 from tileir.passes.nest import emit
 from tileir.passes.register_blocks import kernels
 from tileir.passes.register_cost import Limits, choose
+from tileir.passes.register_dots import with_dots
 
 if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
@@ -36,6 +37,7 @@ class RegisterTile:
         reads: How often a panel must be read in turn for packing to pay.
         threads: How many groups run at the same time; the grid gets a few times as many where the work allows.
         operations: Kernels that estimate fewer operations do not share rows out to several groups.
+        dots: Kinds of dot products that there are instructions for, such as ``u8_i8_i32``: dtypes of factors and sum.
         rows: Rows of the register tile; 0 chooses.
         columns: Vectors of the register tile; 0 chooses.
     """
@@ -50,6 +52,7 @@ class RegisterTile:
     reads: int = attrs.field(default=512, validator=at_least(1))
     threads: int = attrs.field(default=1, validator=at_least(1))
     operations: int = attrs.field(default=1 << 21, validator=at_least(0))
+    dots: tuple[str, ...] = ()
     rows: int = attrs.field(default=0, validator=at_least(0))
     columns: int = attrs.field(default=0, validator=at_least(0))
 
@@ -66,5 +69,6 @@ class RegisterTile:
         plan = choose(nest, Limits(**{field.name: getattr(self, field.name) for field in attrs.fields(Limits)}))
         if plan is None:
             return (kernel,)
+        nest, plan = with_dots(nest, plan, self.dots)
         threads = self.threads if sch.total_operations(nest) >= self.operations else 1
         return tuple(emit(node, kernel) for node in kernels(nest, plan, threads))

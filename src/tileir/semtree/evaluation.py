@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
 import attrs
 import numpy as np
 
+from tileir.semtree.dots import plain_dot
 from tileir.semtree.ir import (
     Apply,
     Bitcast,
     Broadcast,
     Cast,
     Const,
+    Dot,
     GridIndex,
     GridLevel,
     Ramp,
@@ -96,6 +98,8 @@ class ExpressionCompiler:
                 return _unary(reduction(op, operand.type), self.evaluator(operand))
             case Shuffle():
                 return self._shuffle(expr)
+            case Dot():
+                return self.evaluator(plain_dot(expr))
             case Subscript():
                 return self._load(expr)
             case _:

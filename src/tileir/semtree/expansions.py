@@ -10,17 +10,20 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
+from tileir.semtree.dots import kind_of, plain_dot
 from tileir.semtree.functions.draft import Draft, Term
 from tileir.semtree.functions.exponential import cosh, erf, exp, sigmoid, sinh, tanh
 from tileir.semtree.functions.inverse import acos, asin, atan
 from tileir.semtree.functions.logarithm import log
 from tileir.semtree.functions.power import power
 from tileir.semtree.functions.trigonometric import cos, sin, tan
-from tileir.semtree.ir import Apply, Const, Var
+from tileir.semtree.ir import Apply, Const, Dot, Var
 from tileir.semtree.rewrite import (
     children,
     expressions,
@@ -98,20 +101,21 @@ def expand(op: Op, args: tuple[Expr, ...], names: NameScope) -> tuple[tuple[Stmt
     return tuple(draft.statements), (result if dtype.bits > 16 else result.cast(dtype)).expr
 
 
-def expand_kernel(kernel: KernelFunction, native: frozenset[Op]) -> KernelFunction:
+def expand_kernel(kernel: KernelFunction, native: frozenset[Op], dots: frozenset[str] = frozenset()) -> KernelFunction:
     """Expand every operation that has an expansion and is not in ``native``; the kernel itself where there is none.
 
-    The declarations stand immediately before the statement that needs them.
+    So are dot products, but for those of the kinds ``dots`` (:func:`tileir.semtree.dots.kind_of`). The declarations
+    stand immediately before the statement that needs them.
     """
-    wanted = EXPANDED - native
+    wanted = _Wanted(EXPANDED - native, dots)
     scope = NameScope.of(kernel_names(kernel))
     return with_body(kernel, _expanded(kernel.body, wanted, scope))
 
 
-def _expanded(stmts: tuple[Stmt, ...], wanted: frozenset[Op], scope: NameScope) -> tuple[Stmt, ...]:
+def _expanded(stmts: tuple[Stmt, ...], wanted: _Wanted, scope: NameScope) -> tuple[Stmt, ...]:
     def visit(stmt: Stmt) -> tuple[Stmt, ...]:
         stmt = map_bodies(lambda body: _expanded(body, wanted, scope), stmt)
-        if not any(_is_wanted(node, wanted) for root in expressions(stmt) for node in walk(root)):
+        if not any(wanted.includes(node) for root in expressions(stmt) for node in walk(root)):
             return (stmt,)
         hoisted: list[Stmt] = []
         done: dict[Expr, Expr] = {}
@@ -122,20 +126,38 @@ def _expanded(stmts: tuple[Stmt, ...], wanted: frozenset[Op], scope: NameScope) 
     return rewritten(stmts, visit)
 
 
-def _is_wanted(expr: Expr, wanted: frozenset[Op]) -> bool:
-    return isinstance(expr, Apply) and expr.op in wanted
+@attrs.frozen
+class _Wanted:
+    """What is expanded."""
+
+    operations: frozenset[Op]
+    native_dots: frozenset[str]
+
+    def includes(self, expr: Expr) -> bool:
+        """Return whether a node is expanded, whatever is below it."""
+        if isinstance(expr, Dot):
+            return kind_of(expr) not in self.native_dots
+        return isinstance(expr, Apply) and expr.op in self.operations
 
 
-def _hoist(expr: Expr, wanted: frozenset[Op], scope: NameScope, hoisted: list[Stmt], done: dict[Expr, Expr]) -> Expr:
+def _hoist(expr: Expr, wanted: _Wanted, scope: NameScope, hoisted: list[Stmt], done: dict[Expr, Expr]) -> Expr:
     """Replace what is wanted inside ``expr``, operands first; equal operations are computed once."""
     new = with_children(expr, tuple(_hoist(child, wanted, scope, hoisted, done) for child in children(expr)))
-    if not isinstance(new, Apply) or new.op not in wanted:
+    if not wanted.includes(new):
         return new
     if new not in done:
         draft = Draft(scope)
-        args = tuple(arg if isinstance(arg, Var | Const) else draft.let("x", Term(arg)).expr for arg in new.args)
-        statements, result = expand(new.op, args, scope)
-        draft.statements.extend(statements)
-        done[new] = draft.let(new.op.value, Term(result)).expr
+        args = tuple(arg if isinstance(arg, Var | Const) else draft.let("x", Term(arg)).expr for arg in children(new))
+        done[new] = draft.let(*_spelt_out(new, args, draft, scope)).expr
         hoisted.extend(draft.statements)
     return done[new]
+
+
+def _spelt_out(expr: Expr, args: tuple[Expr, ...], draft: Draft, scope: NameScope) -> tuple[str, Term]:
+    """Return a name for the value of an operation on ``args``, and the value; statements for it go to the draft."""
+    if isinstance(expr, Dot):
+        return "dot", Term(plain_dot(Dot(*args)))
+    assert isinstance(expr, Apply)
+    statements, result = expand(expr.op, args, scope)
+    draft.statements.extend(statements)
+    return expr.op.value, Term(result)

@@ -17,6 +17,7 @@ from tileir.semtree.ir import (
     Broadcast,
     Cast,
     Const,
+    Dot,
     GridIndex,
     Ramp,
     Reduce,
@@ -43,7 +44,7 @@ _INFIX_OPS: Final[Mapping[str, tuple[Op, int]]] = MappingProxyType(
     {sign: (op, rank) for op, (sign, rank) in INFIX.items()}
 )
 _PREFIX_OPS: Final[Mapping[str, Op]] = MappingProxyType({sign: op for op, sign in PREFIX.items()})
-_FORMS: Final = frozenset({"cast", "bitcast", "broadcast", "ramp", "reduce", "shuffle"})
+_FORMS: Final = frozenset({"cast", "bitcast", "broadcast", "ramp", "reduce", "shuffle", "dot"})
 _GRID_LEVELS: Final = MappingProxyType({name: level for level, name in GRID_FUNCTIONS.items()})
 _REDUCTION_OPS: Final = MappingProxyType({op.value: op for op in sorted(REDUCTIONS, key=lambda op: op.value)})
 
@@ -222,6 +223,8 @@ class ExpressionParser:
         word = cursor.advance()
         if word.text == "shuffle":
             return self._shuffle(word)
+        if word.text == "dot":
+            return self._dot(word)
         cursor.expect("<")
         kind = cursor.kind() if word.text in ("cast", "bitcast") else None
         op = self._reduction() if word.text == "reduce" else None
@@ -259,6 +262,22 @@ class ExpressionParser:
         span = word.span.to(cursor.expect(")").span)
         made = Shuffle(tuple(operand.expr for operand in operands), tuple(lanes))
         return self._made(made, span, tuple(operands))
+
+    def _dot(self, word: Token) -> Parsed:
+        """Read ``<terms>(left, right, total)``."""
+        cursor = self.cursor
+        cursor.expect("<")
+        terms = cursor.integer()
+        cursor.expect(">")
+        operands: list[Parsed] = []
+        for mark in ("(", ",", ","):
+            cursor.expect(mark)
+            operands.append(self.expression(0, 2))
+        span = word.span.to(cursor.expect(")").span)
+        left, right, total = (operand.expr for operand in operands)
+        if left.type.lanes != terms * total.type.lanes:
+            cursor.fail("TIL552", f"{left.type.lanes} lanes are not {terms} for each of {total.type.lanes}", span)
+        return self._made(Dot(left, right, total), span, tuple(operands))
 
     def _reduction(self) -> Op:
         word = self.cursor.advance()

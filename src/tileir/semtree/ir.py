@@ -8,7 +8,6 @@ ordered. Each has ``group`` threads, one on most processors, which may meet at a
 
 from __future__ import annotations
 
-import enum
 from functools import cached_property
 from math import prod
 from typing import TypeAlias
@@ -18,6 +17,11 @@ import attrs
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.kinds import BufferRole as BufferRole
+from tileir.semtree.kinds import GridLevel as GridLevel
+from tileir.semtree.kinds import LoopKind as LoopKind
+from tileir.semtree.kinds import ParamAccess as ParamAccess
+from tileir.semtree.kinds import Region as Region
 
 
 @attrs.frozen(cache_hash=True)
@@ -59,19 +63,6 @@ class Var:
 
     name: str
     type: Type
-
-
-class _Kind(enum.Enum):
-    """Members hash by identity, which is fast."""
-
-    __hash__ = object.__hash__
-
-
-class GridLevel(_Kind):
-    """Which coordinate a :class:`GridIndex` reads."""
-
-    GROUP = "group"  # of the group in the grid
-    LOCAL = "local"  # of the thread in its group
 
 
 @attrs.frozen(cache_hash=True)
@@ -169,6 +160,29 @@ class Shuffle:
         return Type(self.operands[0].type.dtype, len(self.lanes))
 
 
+@attrs.frozen(cache_hash=True, slots=False)
+class Dot:
+    """Lane ``j`` is that of ``total`` plus the products of lanes ``r·j … r·j + r - 1`` of ``left`` and ``right``.
+
+    These have ``r`` times as many lanes as ``total``. Their elements are converted to its dtype before they are
+    multiplied; integers wrap, and floats are added in any order.
+    """
+
+    left: Expr
+    right: Expr
+    total: Expr
+
+    @cached_property
+    def type(self) -> Type:
+        """The type of the result."""
+        return self.total.type
+
+    @property
+    def terms(self) -> int:
+        """How many products each lane adds."""
+        return self.left.type.lanes // self.total.type.lanes
+
+
 @attrs.frozen(cache_hash=True)
 class Subscript:
     """``array[offset]``, read as an expression or written as the target of :class:`Assign`.
@@ -182,24 +196,10 @@ class Subscript:
     type: Type
 
 
-Expr: TypeAlias = Const | Var | GridIndex | Apply | Cast | Bitcast | Broadcast | Ramp | Reduce | Shuffle | Subscript
+Expr: TypeAlias = (
+    Const | Var | GridIndex | Apply | Cast | Bitcast | Broadcast | Ramp | Reduce | Shuffle | Dot | Subscript
+)
 LValue: TypeAlias = Var | Subscript
-
-
-class Region(_Kind):
-    """Where an array that a kernel declares lives."""
-
-    PRIVATE = "private"  # one for each thread, meant for registers
-    LOCAL = "local"  # one for each group, shared by its threads
-    SCRATCH = "scratch"  # one for each group, too large for registers, in ordinary memory
-
-
-class LoopKind(_Kind):
-    """What a back end must do with a loop beyond running it."""
-
-    SERIAL = "serial"
-    UNROLL = "unroll"  # trip count is constant; replace it by its iterations
-    VECTOR = "vector"  # iterations are independent: a hint to vectorise
 
 
 @attrs.frozen(cache_hash=True)
@@ -315,14 +315,6 @@ Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | 
 Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction
 
 
-class ParamAccess(_Kind):
-    """What a kernel does with a parameter's memory."""
-
-    READ = "in"
-    WRITE = "out"
-    READ_WRITE = "inout"
-
-
 @attrs.frozen(cache_hash=True)
 class Param:
     """An array that the caller passes: ``size`` elements of ``dtype``.
@@ -354,15 +346,6 @@ class KernelFunction:
     index: DType = DType.I64
     operations: int = 0
     comments: tuple[str, ...] = ()
-
-
-class BufferRole(_Kind):
-    """Who owns a buffer of a program."""
-
-    INPUT = "input"
-    OUTPUT = "output"
-    TEMPORARY = "temporary"
-    CONSTANT = "constant"
 
 
 @attrs.frozen(cache_hash=True)

@@ -13,6 +13,7 @@ from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower_barriers import THREAD, Touch
+from tileir.semtree.lower_dot import dot_index, dot_product
 from tileir.semtree.lower_loops import PADDED, Guard, LoopPlan, plan_loops, with_zeros
 from tileir.semtree.lower_offsets import LANE, OffsetBuilder
 from tileir.semtree.lower_running import RunningLanes
@@ -119,12 +120,17 @@ class BlockLowering:
         its own arrays come into sight here.
         """
         values = dict(bound)
-        plan = plan_loops(block, parent_indices, values, self.counter)
+        terms = dot_index(block) if self._team is None else None
+        plan = plan_loops(block, parent_indices, values, self.counter, terms)
         views = self.views(block, parent_views, values, thread)
         scope = _Scope(views, values, {}, plan.lanes, RunningLanes.of(block, plan.lanes, self.names))
         declarations, allocated = self.allocations(block, shared=False)
         views.update(allocated)
-        body = self.wrapped(plan, [*declarations, *self._statements(block, scope)])
+        if terms is None:
+            inner = [*declarations, *self._statements(block, scope)]
+        else:
+            inner = [dot_product(block, views, (plan.lanes, terms.range), self.target.dots, self.offsets)]
+        body = self.wrapped(plan, inner)
         return with_zeros(body) if PADDED in block.tags else body
 
     def views(

@@ -9,7 +9,7 @@ import attrs
 from tileir.core.errors import fail
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower_offsets import LANE
+from tileir.semtree.lower_offsets import LANE, TERM
 from tileir.semtree.lower_values import zero
 
 if TYPE_CHECKING:
@@ -49,8 +49,11 @@ def plan_loops(
     parent: dict[str, Affine],
     values: dict[str, Affine],
     counter: Callable[[str], sem.Var],
+    terms: Index | None = None,
 ) -> LoopPlan:
     """Choose the loops of a block and bind each index in ``values`` to an affine of kernel variables.
+
+    ``terms`` is an index that becomes no loop, as it numbers the terms of dot products.
 
     Every constraint is tested as far outside as its variables allow; one that bounds the counter of a serial
     loop with coefficient ±1 becomes a bound of that loop instead of a test in its body.
@@ -64,6 +67,8 @@ def plan_loops(
         if "vector" in index.tags:
             lanes = _vector_lanes(block, index)
             values[index.name] = base + Affine.index(LANE)
+        elif index is terms:
+            values[index.name] = base + Affine.index(TERM)
         elif index.range == 1:
             values[index.name] = base
         else:

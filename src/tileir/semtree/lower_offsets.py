@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 LANE: Final = "%lane"
 """Stands for the lane number in affine offsets of a vector block; no variable can have this name."""
 
+TERM: Final = "%term"
+"""Stands likewise for the number of a term in blocks of dot products."""
+
 
 @attrs.define
 class OffsetBuilder:

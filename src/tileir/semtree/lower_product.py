@@ -39,7 +39,7 @@ def product(
     found = {role: index for index in block.indices for role in ROLES if role in index.tags}
     reads = [views[r.name] for r in block.refinements if r.direction is stripe.Direction.IN]
     sums = [views[r.name] for r in block.refinements if r.direction is stripe.Direction.INOUT]
-    if len(reads) != 2 or len(sums) != 1 or not _only_multiplies(block):
+    if len(reads) != 2 or len(sums) != 1 or not only_multiplies(block):
         return None
     roles = {role: names[index.name] for role, index in found.items()}
     ranges = {role: found[role].range if role in found else 1 for role in ROLES}
@@ -62,7 +62,7 @@ def product(
     )
 
 
-def _only_multiplies(block: stripe.Block) -> bool:
+def only_multiplies(block: stripe.Block) -> bool:
     """Return whether a block adds products of what it loads, and does nothing else."""
     kinds = (stripe.Load, stripe.Store, stripe.Convert, stripe.Intrinsic)
     if not all(isinstance(s, kinds) for s in block.statements):

@@ -30,6 +30,7 @@ from tileir.semtree.ir import (
     Const,
     Declare,
     DeclareArray,
+    Dot,
     For,
     GridIndex,
     If,
@@ -147,6 +148,8 @@ class _Expressions:
                 return f"reduce<{op.value}>({self.text(operand)})"
             case Shuffle(operands=operands, lanes=lanes):
                 return f"shuffle<{', '.join(map(str, lanes))}>({', '.join(map(self.text, operands))})"
+            case Dot(left=left, right=right, total=total):
+                return f"dot<{expr.terms}>({', '.join(map(self.text, (left, right, total)))})"
             case Subscript(array=array, offset=offset, type=kind):
                 extent = f" : {kind.lanes}" if kind.lanes != offset.type.lanes else ""
                 return f"{spelt_name(array)}[{self.text(offset)}{extent}]"

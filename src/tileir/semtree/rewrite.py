@@ -26,6 +26,7 @@ from tileir.semtree.ir import (
     Const,
     Declare,
     DeclareArray,
+    Dot,
     For,
     GridIndex,
     If,
@@ -58,6 +59,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (expr.operand,)
         case Shuffle(operands=operands):
             return operands
+        case Dot(left=left, right=right, total=total):
+            return (left, right, total)
         case Ramp(base=base):
             return (base,)
         case Subscript(offset=offset):
@@ -79,6 +82,8 @@ def with_children(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
             return attrs.evolve(expr, operand=operands[0])
         case Shuffle(lanes=lanes):
             return Shuffle(operands, lanes)
+        case Dot():
+            return Dot(*operands)
         case Ramp(stride=stride, lanes=count):
             return Ramp(operands[0], stride, count)
         case Subscript(array=array, type=kind):

@@ -13,6 +13,7 @@ from tileir.semtree.ir import (
     Broadcast,
     Cast,
     Const,
+    Dot,
     GridIndex,
     GridLevel,
     Ramp,
@@ -67,6 +68,8 @@ def expression_faults(expr: Expr, kernel: KernelFunction) -> Iterator[str]:
             yield from _reduce_faults(op, operand.type.dtype)
         case Shuffle():
             yield from _shuffle_faults(expr)
+        case Dot():
+            yield from _dot_faults(expr)
         case Subscript(offset=offset, type=kind):
             yield from _offset_faults(offset.type, kind.lanes)
         case _:
@@ -137,6 +140,13 @@ def _shuffle_faults(expr: Shuffle) -> Iterator[str]:
     wrong = [lane for lane in expr.lanes if not 0 <= lane < known]
     if wrong:
         yield f"the operands of shuffle have {known} lanes, counted from 0: there is no lane {wrong[0]}"
+
+
+def _dot_faults(expr: Dot) -> Iterator[str]:
+    left, right, total = expr.left.type, expr.right.type, expr.total.type
+    yield from _domain_faults(Op.MUL, total.dtype)
+    if left.lanes != right.lanes or left.lanes % total.lanes:
+        yield f"the factors of dot have as many lanes, a multiple of those of {total}: not {left} and {right}"
 
 
 def _offset_faults(offset: Type, lanes: int) -> Iterator[str]:

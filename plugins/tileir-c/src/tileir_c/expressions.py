@@ -12,12 +12,14 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.dots import plain_dot
 from tileir.semtree.ir import (
     Apply,
     Bitcast,
     Broadcast,
     Cast,
     Const,
+    Dot,
     GridIndex,
     GridLevel,
     Ramp,
@@ -86,6 +88,8 @@ def value(env: Environment, expr: Expr) -> str:
             return value(env, operand)  # of one lane: all others have been computed
         case Shuffle(operands=operands, lanes=lanes):
             return value(env, operands[lanes[0] // operands[0].type.lanes])  # computed before the statement
+        case Dot():
+            return value(env, plain_dot(expr))
         case Subscript(type=kind):
             text = element(env, expr)
             return f"({text} != 0)" if kind.dtype.is_bool else text

@@ -1,0 +1,41 @@
+"""Dot products as LLVM gets them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tileir.core.dtype import DType
+from tileir.semtree.ir import Type
+from tileir_llvm.dots import LANES, apply_dot, native_dots
+from tileir_llvm.text import FunctionText, ModuleText, Value
+
+VNNI = ("avx512bf16", "avx512f", "avx512vl", "avx512vnni")
+
+
+def test_a_processor_has_what_its_features_say() -> None:
+    assert native_dots(VNNI) == {"i16_i16_i32", "u8_i8_i32"}
+    assert native_dots(VNNI, fast_math=True) == {"bf16_bf16_f32", "i16_i16_i32", "u8_i8_i32"}
+    assert native_dots(("avx512vl",), fast_math=True) == frozenset()
+    assert native_dots(("avx512vnni",)) == frozenset()
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize(
+    ("kind", "factors", "total", "call"),
+    [
+        ("u8_i8_i32", (DType.U8, DType.I8), DType.I32, "@llvm.x86.avx512.vpdpbusd."),
+        ("i16_i16_i32", (DType.I16, DType.I16), DType.I32, "@llvm.x86.avx512.vpdpwssd."),
+        ("bf16_bf16_f32", (DType.BF16, DType.BF16), DType.F32, "@llvm.x86.avx512bf16.dpbf16ps."),
+    ],
+)
+def test_the_intrinsic_fits_the_lanes(
+    kind: str, factors: tuple[DType, DType], total: DType, call: str, lanes: int
+) -> None:
+    out = FunctionText(ModuleText(""))
+    terms = total.itemsize // factors[0].itemsize
+    left, right = (Value(name, Type(d, lanes * terms)) for name, d in zip(("%a", "%b"), factors, strict=True))
+    result = apply_dot(out, kind, left, right, Value("%c", Type(total, lanes)))
+    assert result.type == Type(total, lanes)
+    (line,) = (line for line in out.lines if "call" in line)
+    assert f"{call}{32 * lanes}(" in line
+    assert len(out.module.declarations) == 1
