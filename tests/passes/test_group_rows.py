@@ -72,7 +72,13 @@ def test_rows_of_all_lengths(
     tile = parse(TEXTS[name])
     program = lower_to_stripe(infer(tile, {p.name: types[p.name] for p in tile.inputs}))
     options = GroupRows(
-        threads, width=8, vectors=vectors, register_bytes=register_bytes, local_bytes=local_bytes, vector_bytes=16
+        min(threads, 32),
+        threads,
+        width=8,
+        vectors=vectors,
+        register_bytes=register_bytes,
+        local_bytes=local_bytes,
+        vector_bytes=16,
     )
     after = run(joined(options), program)  # type: ignore[arg-type]
     arrays = arrays_for(program)
@@ -110,6 +116,11 @@ def test_softmax_is_one_kernel_that_reads_its_rows_once() -> None:
 def test_short_rows_share_a_group() -> None:
     (kernel,) = kernels_of(SOFTMAX, (4096, 128)).kernels
     assert (kernel.grid, kernel.group) == ((512,), (256,))
+
+
+def test_long_rows_get_more_threads() -> None:
+    (kernel,) = kernels_of(SOFTMAX, (512, 1 << 14)).kernels
+    assert kernel.group == (1024,)
 
 
 def test_rows_that_registers_cannot_hold_stay_apart() -> None:

@@ -30,7 +30,8 @@ class GroupRows:
     found alone goes through local memory, in two steps, and every thread goes on with the result.
 
     Attributes:
-        threads: Threads of a group.
+        threads: Threads of a group, unless a single row needs more.
+        most_threads: Most threads of a row.
         width: How many neighbouring threads have their accesses to memory joined.
         vector_bytes: Width of the accesses to memory of one thread.
         max_lanes: Most lanes of a vector; 0 for as many as fit.
@@ -43,6 +44,7 @@ class GroupRows:
 
     name: ClassVar[str] = "group_rows"
     threads: int = attrs.field(default=256, validator=at_least(1))
+    most_threads: int = attrs.field(default=256, validator=at_least(1))
     width: int = attrs.field(default=32, validator=at_least(1))
     vector_bytes: int = attrs.field(default=16, validator=at_least(1))
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
@@ -67,13 +69,12 @@ class GroupRows:
         loops = {number: _loop(segment) for number, segment in enumerate(nest.segments) if segment.loops}
         lanes = self._lanes(nest, loops)
         vectors = max(loop.range for loop in loops.values()) // lanes
-        most = sch.power_of_two_below(self.threads)
         wanted = max(power_of_two_from(-(-vectors // self.vectors)), min(self.width, power_of_two_from(vectors)))
-        threads = min(most, wanted)
+        threads = min(sch.power_of_two_below(self.most_threads), wanted)
         rows = self._rows(nest, loops, threads, lanes)
         outputs = product(i.range for i in nest.indices)
         column = max(nest.indices, key=lambda i: i.range, default=None)
-        many = min(most // threads, max(1, outputs // self.groups), column.range if column else 1)
+        many = min(self.threads // threads, max(1, outputs // self.groups), column.range if column else 1)
         beside = sch.power_of_two_below(max(1, many))
         held = {row.root for row in rows}
         shared = [r for r in nest.allocations if r.shape.elements > 1 and r.name not in held]
