@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
@@ -82,9 +81,9 @@ class _Placer:
 
     def place(self, wanted: Sequence[Lifetime]) -> Mapping[int, int]:
         """Return the offset of each allocation, by its identity."""
-        for life in sorted(wanted, key=lambda life: (not life.always, _first(life))):
+        for life in sorted(wanted, key=lambda life: (not life.always, life.first)):
             if not self.coexistence.by_deps and not life.always:
-                self.placed = [other for other in self.placed if other.always or _last(other) >= _first(life)]
+                self.placed = [other for other in self.placed if other.always or other.last >= life.first]
             self.offsets[id(life.allocation)] = self._lowest(life)
             self.placed.append(life)
         return self.offsets
@@ -107,16 +106,6 @@ class _Placer:
                 if self.coexistence.together(other, life):
                     taken.add((offset, offset + byte_size(other.allocation)))
         return taken
-
-
-def _first(life: Lifetime) -> tuple[int, ...]:
-    """Return when an allocation is first in use, in the order of the program."""
-    return (*life.path, life.users[0] if life.users else -1)
-
-
-def _last(life: Lifetime) -> tuple[float, ...]:
-    """Return when an allocation is last in use: to the end of that statement, whatever is inside it."""
-    return (*life.path, life.users[-1] if life.users else -1, math.inf)
 
 
 def _with_offsets(block: Block, offsets: Mapping[int, int]) -> Block:

@@ -17,7 +17,7 @@ from tileir.stripe.verify_body import merges
 from tileir.stripe.verify_views import has_constraints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tileir.passes.places import Place
     from tileir.stripe.aliases import Aliases
@@ -65,15 +65,33 @@ def residents(aliases: Aliases, memory: Sequence[Place], banks: int, skip_tags: 
     block = aliases.scope.block
     skipped = tuple(skip_tags)
     inside = [_is_consumer(statement, memory) for statement in block.statements]
+    users = _users(block)
+    hanging = aliases.scope.guarded or has_constraints(block)  # then views may reach over the edge of what they view
     candidates = [
         view
         for view in block.refinements
-        if not any(tag in view.tags for tag in skipped) and _is_outside(aliases, view, memory) and can_move(block, view)
-        if edges(aliases, view.name) is not None or not _may_overhang(aliases)
+        if not any(tag in view.tags for tag in skipped)
+        and _is_outside(aliases, view, memory)
+        and can_move(view, (block.statements[number] for number in users.get(view.name, ())))
+        and (edges(aliases, view.name) is not None or not hanging)
     ]
     tangled = _tangled(aliases, candidates)
-    found = (_resident(aliases, view, inside, banks) for view in candidates if view.name not in tangled)
+    found = (
+        _resident(aliases, view, users.get(view.name, {}), inside, banks)
+        for view in candidates
+        if view.name not in tangled
+    )
     return tuple(resident for resident in found if resident is not None)
+
+
+def _users(block: Block) -> dict[str, dict[int, tuple[bool, bool]]]:
+    """Return for each refinement the statements that touch it, by number, and whether they read and write it."""
+    found: dict[str, dict[int, tuple[bool, bool]]] = {}
+    for number, statement in enumerate(block.statements):
+        reads, writes = frozenset(views_read(statement)), frozenset(views_written(statement))
+        for name in sorted(reads | writes):
+            found.setdefault(name, {})[number] = (name in reads, name in writes)
+    return found
 
 
 def locals_of(statement: Statement, memory: Sequence[Place]) -> tuple[Refinement, ...]:
@@ -94,11 +112,6 @@ def _is_outside(aliases: Aliases, view: Refinement, memory: Sequence[Place]) -> 
     where = view.location if behind is None else behind.root.location
     near = any(device.name in _NEAR for device in where)
     return view.shape.elements > 0 and not near and not is_at(where, memory)
-
-
-def _may_overhang(aliases: Aliases) -> bool:
-    """Return whether views of a block may hang over the edge of what they view."""
-    return aliases.scope.guarded or has_constraints(aliases.scope.block)
 
 
 def _tangled(aliases: Aliases, candidates: Sequence[Refinement]) -> set[str]:
@@ -137,17 +150,17 @@ def _whole(aliases: Aliases, view: Refinement) -> Reach | None:
     return Reach(behind.memory, behind.start, shape.sizes, shape.strides, {}, (), _changes(view))
 
 
-def _resident(aliases: Aliases, view: Refinement, inside: Sequence[bool], banks: int) -> Resident | None:
+def _resident(
+    aliases: Aliases, view: Refinement, users: Mapping[int, tuple[bool, bool]], inside: Sequence[bool], banks: int
+) -> Resident | None:
     """Return how a view is used; None where it has to stay outside, or nobody wants it inside."""
     merging = merges(view.aggregation)
     if merging and view.direction is not Direction.OUT:
         return None
     filled = False
     uses: dict[int, Use] = {}
-    for number, statement in enumerate(aliases.scope.block.statements):
-        reads, writes = view.name in views_read(statement), view.name in views_written(statement)
-        if not reads and not writes:
-            continue
+    for number, (reads, writes) in users.items():
+        statement = aliases.scope.block.statements[number]
         defines = writes and not reads and inside[number] and stores_all(aliases, statement, view.name)
         if merging and not defines:
             if not inside[number] or not stores_all(aliases, statement, view.name, tuple(_merged(aliases, view))):

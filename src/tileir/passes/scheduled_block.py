@@ -180,9 +180,8 @@ class ScheduledBlock:
         if not isinstance(statement, Block) or not stays:
             return statement if not statement.deps else attrs.evolve(statement, deps=())
         filled = {self._slots[id(stay)].name for name, stay in stays.items() if views[name].filled}
-        new = redirected(
-            statement, self.aliases.scope.block, {name: self._slots[id(stay)] for name, stay in stays.items()}
-        )
+        moved = {name: (views[name].view, self._slots[id(stay)]) for name, stay in stays.items()}
+        new = redirected(statement, moved)
         return _merging(new, filled)
 
     def _fault(self, shortage: Shortage) -> Diagnostic:

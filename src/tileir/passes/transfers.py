@@ -16,7 +16,7 @@ from tileir.stripe.ir import Block, Dim, Direction, Index, Load, Refinement, Sto
 from tileir.stripe.verify_views import is_dense, same_axes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tileir.stripe.aliases import Aliases
     from tileir.stripe.ir import Location, Statement
@@ -31,9 +31,9 @@ def slot_for(view: Refinement, banks: int) -> Refinement:
     return Refinement(view.name, Direction.NONE, "", access, shape, bank_dim=view.bank_dim, tags=Tags.of(banks=banks))
 
 
-def can_move(block: Block, view: Refinement) -> bool:
-    """Return whether all views of a view of ``block`` keep their meaning in memory with the strides of its slot."""
-    return is_dense(view.shape) or all(_keeps_axes(inner, view) for inner in block.blocks)
+def can_move(view: Refinement, users: Iterable[Statement]) -> bool:
+    """Return whether statements that use a view keep their meaning in memory with the strides of its slot."""
+    return is_dense(view.shape) or all(_keeps_axes(user, view) for user in users if isinstance(user, Block))
 
 
 def _keeps_axes(block: Block, view: Refinement) -> bool:
@@ -126,24 +126,24 @@ def _element(view: Refinement, place: tuple[Affine, ...], direction: Direction) 
     return Refinement(view.name, direction, view.name, place, shape, location=fixed(view.location))
 
 
-def redirected(block: Block, outer: Block, slots: Mapping[str, Refinement]) -> Block:
-    """Return a block in ``outer`` that finds what it views in slots instead; by the name of the view in ``outer``.
+def redirected(block: Block, slots: Mapping[str, tuple[Refinement, Refinement]]) -> Block:
+    """Return a block that finds what it views of the block around it in slots instead.
 
-    A slot has either the strides of what it holds, or other strides, of :func:`slot_for`, if views keep their axes.
+    ``slots`` has, by name, the refinements of the block around, each with its slot: that has either the same strides,
+    or others, of :func:`slot_for`, if views keep their axes.
     """
-    strides = {r.name: r.shape.strides for r in outer.refinements}
     moved: dict[str, Refinement] = {}
     changed: dict[str, Refinement] = {}
     for view in block.refinements:
         if view.direction is not Direction.NONE and view.source in slots:
-            slot = slots[view.source]
-            if slot.shape.strides != strides[view.source]:
+            whole, slot = slots[view.source]
+            if slot.shape.strides != whole.shape.strides:
                 view = changed[view.name] = _fitted(view, slot)
             moved[view.name] = attrs.evolve(view, source=slot.name)
     refinements = tuple(moved.get(r.name, r) for r in block.refinements)
     inner = attrs.evolve(block, refinements=refinements, deps=())
     inner = attrs.evolve(inner, statements=rewritten(inner.statements, lambda s: (_refitted(s, changed),)))
-    located = with_views_at(inner, {slot.name: slot.location for slot in slots.values()})
+    located = with_views_at(inner, {slot.name: slot.location for _, slot in slots.values()})
     return located if isinstance(located, Block) else inner
 
 

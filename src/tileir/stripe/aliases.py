@@ -72,7 +72,8 @@ class PlacedReach:
     """Bytes of a location that a statement may touch.
 
     ``memory`` is the piece of memory that lies there, or None for one that the statement allocates. What two statements
-    touch of one piece is compared element by element, and not by bytes.
+    touch of one piece is compared element by element, and not by bytes. ``whole`` tells that the statement may write
+    all of it, so that whatever touches the piece meets this statement.
     """
 
     location: Location
@@ -80,6 +81,7 @@ class PlacedReach:
     end: int
     writes: bool
     memory: MemoryKey | None = None
+    whole: bool = False
 
 
 AnyReach: TypeAlias = Reach | PlacedReach
@@ -160,8 +162,9 @@ class Aliases:
             return
         dims = view.refinement.shape.dims
         sizes = tuple(dim.size if whole else 1 for dim in dims)
-        yield Reach(view.memory, view.start, sizes, tuple(dim.stride for dim in dims), {}, (), writes)
-        yield from _placed(view.root, view.memory, writes=writes)
+        reach = Reach(view.memory, view.start, sizes, tuple(dim.stride for dim in dims), {}, (), writes)
+        yield reach
+        yield from _placed(view.root, reach)
 
     def _block(self, block: Block) -> Iterator[AnyReach]:
         """Yield what a nested block may touch through each of its views, and what it and blocks inside it allocate."""
@@ -180,10 +183,11 @@ class Aliases:
             if view is None:
                 continue
             writes = refinement.direction.writes
-            yield _folded(view, refinement, values, free, constraints, writes=writes)
-            yield from _placed(view.root, view.memory, writes=writes)
+            reach = _folded(view, refinement, values, free, constraints, writes=writes)
+            yield reach
+            yield from _placed(view.root, reach)
         for allocation in allocations(block):
-            yield from _placed(allocation, None, writes=True)
+            yield from _placed(allocation, None)
 
 
 def allocations(block: Block) -> Iterator[Refinement]:
@@ -205,9 +209,24 @@ def byte_size(refinement: Refinement) -> int:
     return elements * shape.dtype.itemsize
 
 
-def _placed(root: Refinement, memory: MemoryKey | None, *, writes: bool) -> Iterator[PlacedReach]:
-    if root.offset is not None and root.direction is Direction.NONE:
-        yield PlacedReach(root.location, root.offset, root.offset + byte_size(root), writes, memory)
+def _placed(root: Refinement, reach: Reach | None) -> Iterator[PlacedReach]:
+    """Yield the bytes behind a reach into ``root``, or behind an allocation of the statement itself."""
+    if root.offset is None or root.direction is not Direction.NONE:
+        return
+    end = root.offset + byte_size(root)
+    if reach is None:
+        yield PlacedReach(root.location, root.offset, end, writes=True, whole=True)
+    else:
+        whole = reach.writes and _is_all(reach, root)
+        yield PlacedReach(root.location, root.offset, end, reach.writes, reach.memory, whole)
+
+
+def _is_all(reach: Reach, root: Refinement) -> bool:
+    """Return whether a box is all of the memory of an allocation."""
+    if reach.start is None or reach.free or len(reach.start) != len(root.shape.dims):
+        return False
+    axes = zip(reach.start, reach.sizes, root.shape.sizes, strict=True)
+    return all(start.is_constant and start.offset <= 0 and start.offset + own >= size for start, own, size in axes)
 
 
 def _folded(
@@ -329,7 +348,8 @@ def contains(outer: AnyReach, inner: AnyReach) -> bool:
     if isinstance(outer, PlacedReach) or isinstance(inner, PlacedReach):
         if isinstance(outer, PlacedReach) and isinstance(inner, PlacedReach):
             covers = outer.first <= inner.first and inner.end <= outer.end
-            return covers and outer.location == inner.location and outer.memory == inner.memory
+            same = outer.whole or outer.memory == inner.memory
+            return covers and same and outer.location == inner.location
         return False
     if outer.memory != inner.memory or (outer.start is not None and outer.free):
         return False

@@ -7,6 +7,7 @@ statements run in order.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -15,9 +16,9 @@ from tileir.stripe.aliases import Aliases, Overlap, PlacedReach, compare, contai
 from tileir.stripe.ir import scalar_inputs, scalar_output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tileir.stripe.aliases import AnyReach
+    from tileir.stripe.aliases import AnyReach, MemoryKey
     from tileir.stripe.ir import Statement
     from tileir.stripe.scope import Scope
 
@@ -25,10 +26,7 @@ WINDOW: Final = 4096
 """How many statements back transitivity is known exactly: the cost of each is one bit for each statement."""
 
 _MOST_PENDING: Final = 64
-"""Beyond so many unordered writes to one piece of memory the next one waits for all, whatever it touches."""
-
-_MOST_PLACED: Final = 1024
-"""The same for the bytes of one location, which many pieces of memory share."""
+"""Beyond so many unordered writes to one piece of memory the next one waits for all accesses, whatever it touches."""
 
 
 @attrs.define(eq=False)
@@ -110,19 +108,28 @@ def requirements(scope: Scope) -> Iterator[tuple[int, ...]]:
 
 @attrs.define(eq=False)
 class _Accesses:
-    """Reads and writes of one piece of memory that later ones may have to follow."""
+    """Reads and writes of one piece of memory, or of one stretch of bytes, that later ones may have to follow."""
 
     reads: list[tuple[int, AnyReach]] = attrs.field(factory=list)
     writes: list[tuple[int, AnyReach]] = attrs.field(factory=list)
+
+    def clashes(self, reach: AnyReach, ranges: Mapping[str, int]) -> Iterator[int]:
+        """Yield the statements that ``reach`` must follow."""
+        for number, known in (*self.writes, *(self.reads if reach.writes else ())):
+            if compare(known, reach, ranges) is not Overlap.NONE:
+                yield number
+
+    def prune(self, number: int, reach: AnyReach) -> None:
+        """Forget what a write of statement ``number`` stands for from now on."""
+        for known in (self.reads, self.writes):
+            known[:] = [item for item in known if item[0] == number or not contains(reach, item[1])]
 
     def note(self, number: int, reach: AnyReach) -> tuple[int, ...]:
         """Remember an access; return what it has to wait for so that not too many are kept."""
         if not reach.writes:
             self.reads.append((number, reach))
             return ()
-        for known in (self.reads, self.writes):
-            known[:] = [item for item in known if item[0] == number or not contains(reach, item[1])]
-        if len(self.writes) < (_MOST_PLACED if isinstance(reach, PlacedReach) else _MOST_PENDING):
+        if len(self.writes) < _MOST_PENDING:
             self.writes.append((number, reach))
             return ()
         waited = tuple(earlier for earlier, _ in (*self.reads, *self.writes))
@@ -131,40 +138,70 @@ class _Accesses:
 
 
 @attrs.define(eq=False)
+class _Arena:
+    """Accesses to the bytes of memories of one name, by the stretches that are touched."""
+
+    _starts: list[tuple[int, int]] = attrs.field(factory=list, init=False)  # sorted: first byte, and first behind
+    _stretches: dict[tuple[int, int], _Accesses] = attrs.field(factory=dict, init=False)
+    _longest: int = attrs.field(default=0, init=False)
+
+    def meeting(self, reach: PlacedReach) -> Iterator[_Accesses]:
+        """Yield the accesses to all stretches that share bytes with ``reach``."""
+        for place in range(bisect_left(self._starts, (reach.first - self._longest, 0)), len(self._starts)):
+            first, end = self._starts[place]
+            if first >= reach.end:
+                return
+            if end > reach.first:
+                yield self._stretches[first, end]
+
+    def at(self, reach: PlacedReach) -> _Accesses:
+        """Return the accesses to just the bytes of ``reach``."""
+        stretch = (reach.first, reach.end)
+        if stretch not in self._stretches:
+            insort(self._starts, stretch)
+            self._stretches[stretch] = _Accesses()
+            self._longest = max(self._longest, reach.end - reach.first)
+        return self._stretches[stretch]
+
+
+@attrs.define(eq=False)
 class _Pending:
     """Accesses that later ones may have to follow, by the memory that they touch."""
 
     aliases: Aliases
-    _accesses: dict[object, _Accesses] = attrs.field(factory=dict, init=False)
+    _accesses: dict[MemoryKey, _Accesses] = attrs.field(factory=dict, init=False)
+    _arenas: dict[tuple[str, ...], _Arena] = attrs.field(factory=dict, init=False)
 
     def visit(self, number: int, reaches: Sequence[AnyReach]) -> set[int]:
         """Return the statements that ``number`` must follow, and remember what it touches."""
         found: set[int] = set()
         for reach in reaches:
-            found.update(self._clashes(reach))
+            for accesses in self._meeting(reach):
+                found.update(accesses.clashes(reach, self.aliases.ranges))
         for reach in reaches:
-            found.update(self._accesses.setdefault(_key(reach), _Accesses()).note(number, reach))
+            if reach.writes:
+                for accesses in self._meeting(reach):
+                    accesses.prune(number, reach)
+            found.update(self._own(reach).note(number, reach))
         return found
 
-    def _clashes(self, reach: AnyReach) -> Iterator[int]:
-        accesses = self._accesses.get(_key(reach))
-        if accesses is None:
-            return
-        for number, known in (*accesses.writes, *(accesses.reads if reach.writes else ())):
-            if compare(known, reach, self.aliases.ranges) is not Overlap.NONE:
-                yield number
+    def _meeting(self, reach: AnyReach) -> Iterable[_Accesses]:
+        if isinstance(reach, PlacedReach):
+            return self._arena(reach).meeting(reach)
+        return (self._own(reach),)
 
+    def _own(self, reach: AnyReach) -> _Accesses:
+        if isinstance(reach, PlacedReach):
+            return self._arena(reach).at(reach)
+        return self._accesses.setdefault(reach.memory, _Accesses())
 
-def _key(reach: AnyReach) -> object:
-    """Return what accesses have in common that may clash."""
-    if isinstance(reach, PlacedReach):
-        return tuple(device.name for device in reach.location)
-    return reach.memory
+    def _arena(self, reach: PlacedReach) -> _Arena:
+        return self._arenas.setdefault(tuple(device.name for device in reach.location), _Arena())
 
 
 def _everything(reach: AnyReach) -> AnyReach:
-    """Return an access that clashes with all others to the same memory."""
+    """Return an access that clashes with all others to the same memory, or the same bytes."""
     if isinstance(reach, PlacedReach):
         location = tuple(attrs.evolve(device, units=()) for device in reach.location)
-        return PlacedReach(location, 0, 1 << 62, True)
+        return PlacedReach(location, reach.first, reach.end, writes=True)
     return attrs.evolve(reach, start=None, sizes=(), strides=(), free={}, constraints=(), writes=True)

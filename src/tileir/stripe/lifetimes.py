@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import attrs
@@ -36,6 +37,16 @@ class Lifetime:
     path: tuple[int, ...]
     users: tuple[int, ...]
     always: bool
+
+    @property
+    def first(self) -> tuple[float, ...]:
+        """When it is first in use, in the order of the program."""
+        return (*self.path, self.users[0] if self.users else -1)
+
+    @property
+    def last(self) -> tuple[float, ...]:
+        """When it is last in use: to the end of that statement, whatever is inside it."""
+        return (*self.path, self.users[-1] if self.users else -1, math.inf)
 
 
 def lifetimes(block: Block) -> tuple[Lifetime, ...]:
@@ -129,20 +140,19 @@ def clashes(block: Block) -> Iterator[tuple[str, str]]:
 
     Statements count as run in order: deps have to keep those apart that touch the same bytes, which is another rule.
     """
-    placed = [(life, life.allocation.offset) for life in lifetimes(block)]
-    items = sorted(
-        ((offset, number, life) for number, (life, offset) in enumerate(placed) if offset is not None),
-        key=lambda item: item[:2],
-    )
+    placed = [life for life in lifetimes(block) if life.allocation.offset is not None]
     coexistence = Coexistence(block)
     active: list[Lifetime] = []
-    for offset, _, life in items:
-        active = [other for other in active if _end(other) > offset]
+    for life in sorted(placed, key=lambda life: (not life.always, life.first)):
+        active = [other for other in active if other.always or other.last >= life.first]
         for other in active:
-            if same_place(other.allocation.location, life.allocation.location) and coexistence.together(other, life):
+            if _meet(other.allocation, life.allocation) and coexistence.together(other, life):
                 yield other.allocation.name, life.allocation.name
         active.append(life)
 
 
-def _end(life: Lifetime) -> int:
-    return (life.allocation.offset or 0) + byte_size(life.allocation)
+def _meet(first: Refinement, second: Refinement) -> bool:
+    """Return whether two placed allocations share bytes."""
+    ours, theirs = first.offset or 0, second.offset or 0
+    apart = ours + byte_size(first) <= theirs or theirs + byte_size(second) <= ours
+    return not apart and same_place(first.location, second.location)
