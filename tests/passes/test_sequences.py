@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, programs
+from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.passes.base import run
 from tileir.passes.catalog import PASSES, parse_pipeline
 from tileir.passes.pipeline import to_text
+from tileir.stripe.lowering import lower
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
     from tileir.passes.base import Pass
@@ -90,3 +95,21 @@ def test_any_sequence_keeps_the_meaning(program: Program, passes: list[Pass]) ->
 def test_each_pass_keeps_the_meaning_and_then_stays(step: Pass, program: Program) -> None:
     after = _after([step], program)
     assert_same_meaning(program, after)
+
+
+SCANS: Final = (
+    ("O[i : N] = +(I[i - k]), k < N;", "scan{least=2}"),
+    ("O[i : N] = >(I[k]), k - i < N;", "scan{least=2,vector_bytes=16}"),
+    ("O[i : N] = +(I[k] * I[k]), i - k < N;", "scan{least=2,threads=4,each=2,local_bytes=4096}"),
+    ("O[i : N] = +(I[i - k]), k < N;", "scan{least=2,vector_bytes=8,parts=2,part_terms=1}"),
+)
+"""Programs whose points run in order, and what makes them so."""
+
+
+@pytest.mark.parametrize(("body", "scan"), SCANS, ids=[scan for _, scan in SCANS])
+@given(passes=st.lists(st.sampled_from(STEPS), min_size=1, max_size=4))
+@examples(25)
+def test_what_runs_in_order_stays_so(body: str, scan: str, passes: list[Pass]) -> None:
+    graph = infer(parse(f"function (I[N]) -> (O) {{ {body} }}"), {"I": TensorType(DType.I32, (13,))})
+    program = lower(graph)
+    assert_same_meaning(program, _after([*parse_pipeline(scan), *passes], program))

@@ -84,6 +84,8 @@ def may_expand(block: Block, index: Index) -> bool:
     units = [unit for device in block.location for unit in device.units]
     if any(index.name in affine.indices for affine in (*block.constraints, *units)):
         return False
+    if block.is_serial and any(i.range > 1 for i in block.indices[block.indices.index(index) + 1 :]):
+        return False  # copies would come before the next value of an index further in
     scoped = (r for r in block.refinements if r.direction is Direction.OUT and _merges(r))
     return all(_moves_alone(r, index.name) for r in scoped)
 
