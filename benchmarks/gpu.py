@@ -146,7 +146,7 @@ def measure(workload: Workload, device: tileir.DeviceInfo, runs: int) -> dict[st
         times.append(total)
     output = next(buffer for buffer in program.buffers if buffer.role is tileir.semtree.ir.BufferRole.OUTPUT)
     result = np.empty(output.shape, output.dtype.numpy)
-    executor.copy(memory[output.name], result.view(np.uint8)).wait()
+    executor.copy(memory[output.name], result.reshape(-1).view(np.uint8)).wait()
     expected = _expected(workload, inputs)
     result = result[: len(expected)].astype(np.float32) if workload.operations else result
     error = float(np.abs(result - expected).max() / np.abs(expected).max())
