@@ -17,7 +17,7 @@ from tileir.semtree.printer import expr_text, to_text
 from tileir.semtree.rewrite import expressions, statements, walk
 
 BYTES = """kernel k(out i32 O[4] align(4) noalias, in u8 A[16] align(1) noalias, in i8 B[16] align(1) noalias) grid(1) {
-  O[0 : 4] = dot<4>(A[0 : 16], B[0 : 16], i32x4(7));
+  O[0 : 4] = dot_add<4>(A[0 : 16], B[0 : 16], i32x4(7));
 }
 """
 
@@ -50,7 +50,7 @@ def test_text_goes_there_and_back() -> None:
 
 def test_a_count_of_terms_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(ParseError, match="16 lanes are not 2 for each of 4"):
-        parse_kernel(BYTES.replace("dot<4>", "dot<2>"))
+        parse_kernel(BYTES.replace("dot_add<4>", "dot_add<2>"))
 
 
 def test_kinds_that_a_processor_lacks_are_spelt_out() -> None:

@@ -66,7 +66,10 @@ class Chunk:
 
 
 def split_lanes(kernel: KernelFunction, features: Features) -> KernelFunction:
-    """Replace the vectors that the device lacks; the kernel itself where it has all."""
+    """Replace the vectors that the device lacks; the kernel itself where it has all.
+
+    Dot products have been spelt out before.
+    """
     kinds = {node.type: None for root in _roots(kernel.body) for node in walk(root) if node.type.lanes > 1}
     chunks = {}
     for lanes in dict.fromkeys(kind.lanes for kind in kinds):

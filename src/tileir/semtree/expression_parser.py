@@ -44,7 +44,7 @@ _INFIX_OPS: Final[Mapping[str, tuple[Op, int]]] = MappingProxyType(
     {sign: (op, rank) for op, (sign, rank) in INFIX.items()}
 )
 _PREFIX_OPS: Final[Mapping[str, Op]] = MappingProxyType({sign: op for op, sign in PREFIX.items()})
-_FORMS: Final = frozenset({"cast", "bitcast", "broadcast", "ramp", "reduce", "shuffle", "dot"})
+_FORMS: Final = frozenset({"cast", "bitcast", "broadcast", "ramp", "reduce", "shuffle", "dot_add"})
 _GRID_LEVELS: Final = MappingProxyType({name: level for level, name in GRID_FUNCTIONS.items()})
 _REDUCTION_OPS: Final = MappingProxyType({op.value: op for op in sorted(REDUCTIONS, key=lambda op: op.value)})
 
@@ -223,7 +223,7 @@ class ExpressionParser:
         word = cursor.advance()
         if word.text == "shuffle":
             return self._shuffle(word)
-        if word.text == "dot":
+        if word.text == "dot_add":
             return self._dot(word)
         cursor.expect("<")
         kind = cursor.kind() if word.text in ("cast", "bitcast") else None

@@ -149,7 +149,7 @@ class _Expressions:
             case Shuffle(operands=operands, lanes=lanes):
                 return f"shuffle<{', '.join(map(str, lanes))}>({', '.join(map(self.text, operands))})"
             case Dot(left=left, right=right, total=total):
-                return f"dot<{expr.terms}>({', '.join(map(self.text, (left, right, total)))})"
+                return f"dot_add<{expr.terms}>({', '.join(map(self.text, (left, right, total)))})"
             case Subscript(array=array, offset=offset, type=kind):
                 extent = f" : {kind.lanes}" if kind.lanes != offset.type.lanes else ""
                 return f"{spelt_name(array)}[{self.text(offset)}{extent}]"

@@ -58,7 +58,7 @@ _KEYWORDS: Final = frozenset(
     {
         "program", "launch", "kernel", "grid", "group", "index", "operations", "align", "noalias",
         "for", "if", "else", "barrier", "async", "async_commit", "async_wait", "multiply", "prefetch",
-        "cast", "bitcast", "broadcast", "ramp", "reduce", "shuffle", "dot", "true", "false", "nan", "inf",
+        "cast", "bitcast", "broadcast", "ramp", "reduce", "shuffle", "dot_add", "true", "false", "nan", "inf",
         *(member.value for kind in (BufferRole, ParamAccess, Region, LoopKind) for member in kind),
         *GRID_FUNCTIONS.values(),
     }
