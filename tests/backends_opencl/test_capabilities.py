@@ -70,7 +70,7 @@ def test_a_graphics_processor_that_takes_ptx(monkeypatch: pytest.MonkeyPatch, pa
     assert able.features.ptx is passed
     assert able.target.async_copies is passed
     assert able.target.matrix_dtypes == ((DType.F16, DType.BF16) if passed else ())
-    assert able.target.with_rounded_matrices().matrix_dtypes[2:] == ((DType.F32,) if passed else ())
+    assert able.target.with_approximations().matrix_dtypes[2:] == ((DType.F32,) if passed else ())
 
 
 def test_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
