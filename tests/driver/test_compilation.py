@@ -116,8 +116,8 @@ def test_what_decides_kernels_or_code_is_part_of_the_key(disk: DiskCache, log: p
     assert _events(log) == MISSED
     _compile(disk, passes="plain")
     assert _events(log) == MISSED
-    _compile(disk, options=Options(fast_math=True))
-    assert _events(log) == ["hit program", "miss library", "stored library"]
+    _compile(disk, options=Options(fast_math=True))  # which lets passes use instructions that round
+    assert _events(log) == MISSED
     tileir.compile(TEXT, {"A": (7, 6), "B": (6, 9)}, context=Context(disk_cache=disk))
     assert _events(log) == MISSED
     tileir.compile(TEXT, {"A": ("f64", (7, 5)), "B": ("f64", (5, 9))}, context=Context(disk_cache=disk))

@@ -17,7 +17,7 @@ from tileir.passes.accumulate import Accumulate
 from tileir.passes.autotile import Autotile
 from tileir.passes.base import run
 from tileir.passes.catalog import parse_pipeline
-from tileir.passes.tile_search import best_tiles
+from tileir.passes.tiles.search import best_tiles
 from tileir.semtree.interpreter import run_program
 from tileir.semtree.lowering import lower
 from tileir.stripe.interpreter import interpret

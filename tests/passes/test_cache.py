@@ -18,7 +18,7 @@ from tileir.passes.autotile import Autotile
 from tileir.passes.base import Pass, map_kernels, run
 from tileir.passes.cache import Cache
 from tileir.passes.catalog import parse_pipeline
-from tileir.passes.places import Place
+from tileir.passes.memory.locations import Place
 from tileir.passes.tile import Tile
 from tileir.poly.affine import Affine
 from tileir.semtree.interpreter import run_program

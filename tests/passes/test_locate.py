@@ -10,7 +10,7 @@ from tileir.core.errors import TileError
 from tileir.passes.base import Pass, run
 from tileir.passes.catalog import load_pipeline
 from tileir.passes.locate import LocateBlock, LocateInnerBlock, LocateMemory, RewriteLocations
-from tileir.passes.places import Place
+from tileir.passes.memory.locations import Place
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.printer import location_text, to_text
 

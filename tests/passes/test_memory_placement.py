@@ -14,8 +14,8 @@ from tileir.passes.base import Pass, run
 from tileir.passes.compute_deps import ComputeDeps
 from tileir.passes.fuse import Fuse
 from tileir.passes.locate import LocateMemory
+from tileir.passes.memory.locations import Place
 from tileir.passes.memory_placement import MemoryPlacement
-from tileir.passes.places import Place
 from tileir.passes.schedule_memory import Schedule
 from tileir.stripe.aliases import allocations, byte_size
 from tileir.stripe.ir import Program

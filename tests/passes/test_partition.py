@@ -11,8 +11,8 @@ from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import Pass, run
 from tileir.passes.fuse import Fuse
 from tileir.passes.locate import LocateBlock
+from tileir.passes.memory.locations import Place
 from tileir.passes.partition import PartitionCompute, PartitionMemory
-from tileir.passes.places import Place
 from tileir.passes.schedule_memory import Schedule
 from tileir.stripe.aliases import allocations, byte_size
 from tileir.stripe.ir import Program

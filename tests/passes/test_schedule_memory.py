@@ -14,8 +14,8 @@ from tileir.core.target import Target
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run, with_kernels
 from tileir.passes.fuse import Fuse
+from tileir.passes.memory.locations import Place
 from tileir.passes.memory_placement import MemoryPlacement
-from tileir.passes.places import Place
 from tileir.passes.schedule_memory import Schedule
 from tileir.passes.tile import Tile, tiled
 from tileir.semtree.interpreter import run_program

@@ -19,8 +19,8 @@ from tileir.core.dtype import DType
 from tileir.passes.autotile import Autotile
 from tileir.passes.base import run
 from tileir.passes.catalog import load_pipeline
-from tileir.passes.places import Place
-from tileir.passes.tile_search import best_tiles, table
+from tileir.passes.memory.locations import Place
+from tileir.passes.tiles.search import best_tiles, table
 from tileir.stripe.lowering import lower
 from tileir.stripe.printer import to_text
 from tileir.tile.parser import parse

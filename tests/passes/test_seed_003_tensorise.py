@@ -20,8 +20,8 @@ from tileir.passes.base import run, unnamed
 from tileir.passes.catalog import load_pipeline, parse_pipeline
 from tileir.passes.pipeline import to_json
 from tileir.passes.pipeline import to_text as pipeline_text
-from tileir.passes.stencil import Stencil, StencilIndex
 from tileir.passes.tensorise import Tensorise
+from tileir.passes.tiles.stencil import Stencil, StencilIndex
 from tileir.stripe.lowering import lower
 from tileir.stripe.printer import to_text
 from tileir.tile.parser import parse

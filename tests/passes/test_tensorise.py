@@ -15,8 +15,8 @@ from tileir.core.target import Target
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.catalog import parse_pipeline
-from tileir.passes.stencil import Stencil, StencilIndex
 from tileir.passes.tensorise import Tensorise
+from tileir.passes.tiles.stencil import Stencil, StencilIndex
 from tileir.semtree.interpreter import run_program
 from tileir.semtree.lowering import lower
 from tileir.stripe.interpreter import interpret

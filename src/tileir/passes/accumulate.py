@@ -13,7 +13,7 @@ from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges
 from tileir.passes.base import selected, unordered, with_kernels
 from tileir.passes.dead_code import pruned
-from tileir.passes.schedule import REGISTER
+from tileir.passes.kernels.schedule import REGISTER
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import injective
 from tileir.stripe.ir import (

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.passes.base import at_least, map_blocks
-from tileir.passes.places import Place, location
+from tileir.passes.memory.locations import Place, location
 from tileir.passes.tile import tiled
-from tileir.passes.tile_search import best_tiles
+from tileir.passes.tiles.search import best_tiles
 from tileir.stripe.ir import Tags
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def _positive(_: object, __: attrs.Attribute[tuple[tuple[int, ...], ...]], tiles
 
 @attrs.frozen
 class Autotile:
-    """Split blocks into the cheapest tiles, as :mod:`tileir.passes.tile_cost` counts.
+    """Split blocks into the cheapest tiles, as :mod:`tileir.passes.tiles.cost` counts.
 
     Limits are in bytes, elements or tiles, and 0 is no limit. A block of which the cheapest tile is all of it stays as
     it is.

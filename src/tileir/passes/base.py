@@ -2,7 +2,7 @@
 
 A pass is a frozen value with typed options, and a pure function of a program; it returns its argument
 itself when there is nothing to do. Blocks that a pass rebuilds lose their ``deps``, which a scheduler
-computes last; :mod:`tileir.passes.annotations` drops those that are left.
+computes last; :mod:`tileir.passes.kernels.annotations` drops those that are left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import attrs
 
 from tileir.core.rewrite import rewritten
-from tileir.passes.annotations import verified
+from tileir.passes.kernels.annotations import verified
 from tileir.stripe.ir import Block
 from tileir.stripe.verifier import verify as verify_program
 

@@ -15,9 +15,9 @@ from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.places import Level
 from tileir.passes.base import selected, unordered, with_kernels
-from tileir.passes.cache_blocks import Copies, packed_shape, refitted
-from tileir.passes.cache_rules import may_cache
-from tileir.passes.places import Place, location
+from tileir.passes.memory.cache_blocks import Copies, packed_shape, refitted
+from tileir.passes.memory.cache_rules import may_cache
+from tileir.passes.memory.locations import Place, location
 from tileir.stripe.ir import Block, Direction
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import attrs
 
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import expand_kernels
-from tileir.passes.reindex import reindexed
+from tileir.passes.kernels.reindex import reindexed
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, LoadIndex, TensorShape
 from tileir.stripe.verify_views import is_dense

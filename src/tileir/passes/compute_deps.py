@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.passes.walk import rewrite_blocks
+from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.stripe.dependences import dependences
 
 if TYPE_CHECKING:

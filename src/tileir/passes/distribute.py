@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.passes import schedule as sch
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels
-from tileir.passes.reindex import reindexed
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.reindex import reindexed
 from tileir.passes.thread import independent_indices
 from tileir.poly.affine import Affine
 

@@ -8,7 +8,7 @@ import attrs
 
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import at_least, selected, with_kernels
-from tileir.passes.fusion_scan import FusionScan
+from tileir.passes.fusion.scan import FusionScan
 from tileir.stripe.ir import Block, Direction
 
 if TYPE_CHECKING:

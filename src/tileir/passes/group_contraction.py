@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, map_kernels
-from tileir.passes.contraction_group import build
-from tileir.passes.contraction_tiles import Tiles, local_bytes
 from tileir.passes.group_reduction import is_plain, is_product_of_panels, power_of_two_from
-from tileir.passes.merge import reduction_nest
-from tileir.passes.nest import emit, product
+from tileir.passes.groups.contraction import build
+from tileir.passes.groups.tiles import Tiles, local_bytes
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import emit, product
 
 if TYPE_CHECKING:
-    from tileir.passes.nest import Nest
+    from tileir.passes.kernels.nest import Nest
     from tileir.stripe import ir as stripe
 
 

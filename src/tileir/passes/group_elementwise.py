@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, map_kernels
-from tileir.passes.merge import merged
-from tileir.passes.nest import Nest, Node, analyse, emit, leaf, product
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import merged
+from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.poly.affine import Affine
 
 if TYPE_CHECKING:

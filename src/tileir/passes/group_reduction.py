@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.ops import Aggregation
-from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, map_kernels
-from tileir.passes.merge import reduction_nest
-from tileir.passes.nest import emit, product
-from tileir.passes.reduction_group import Plan, build
+from tileir.passes.groups.reduction import Plan, build
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import emit, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from tileir.passes.nest import Nest, Use
+    from tileir.passes.kernels.nest import Nest, Use
 
 
 @attrs.frozen

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.group_reduction import power_of_two_from
-from tileir.passes.merge import reduction_nest
-from tileir.passes.nest import emit, product
-from tileir.passes.row_group import ELEMENT, Plan, Row, build, merges, row_of
+from tileir.passes.groups.rows import ELEMENT, Plan, Row, build, merges, row_of
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import emit, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.passes.nest import Nest, Segment
+    from tileir.passes.kernels.nest import Nest, Segment
 
 
 @attrs.frozen

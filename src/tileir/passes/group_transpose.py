@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, map_kernels
-from tileir.passes.merge import merged
-from tileir.passes.nest import Nest, Node, analyse, emit, leaf
-from tileir.passes.staging import Staging, TileShape
+from tileir.passes.groups.staging import Staging, TileShape
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import merged
+from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf
 
 if TYPE_CHECKING:
     from tileir.core.names import NameScope
-    from tileir.passes.nest import Use
+    from tileir.passes.kernels.nest import Use
     from tileir.poly.affine import Affine
     from tileir.stripe import ir as stripe
 

@@ -13,7 +13,7 @@ from tileir.core.ops import Aggregation, Op
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected, with_kernels
-from tileir.passes.reindex import reindexed, renamed
+from tileir.passes.kernels.reindex import reindexed, renamed
 from tileir.stripe.ir import (
     Block,
     Convert,

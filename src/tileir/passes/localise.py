@@ -12,7 +12,7 @@ from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import map_kernels, selected, unordered, with_main
-from tileir.passes.schedule import REGISTER
+from tileir.passes.kernels.schedule import REGISTER
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, TensorShape, views_read, views_written
 

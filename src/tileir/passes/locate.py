@@ -8,8 +8,8 @@ import attrs
 
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import selected
-from tileir.passes.places import Place, is_at, location
-from tileir.passes.walk import rewrite_blocks
+from tileir.passes.kernels.walk import rewrite_blocks
+from tileir.passes.memory.locations import Place, is_at, location
 from tileir.stripe.ir import Block, Direction
 
 if TYPE_CHECKING:

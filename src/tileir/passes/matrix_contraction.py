@@ -12,18 +12,18 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
-from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.group_reduction import is_plain, power_of_two_from
-from tileir.passes.matrix_group import STEPS, Panel, Plan, build
-from tileir.passes.merge import reduction_nest
-from tileir.passes.nest import emit, product
+from tileir.passes.groups.matrix import STEPS, Panel, Plan, build
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import emit, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.passes.nest import Nest, Segment, Use
+    from tileir.passes.kernels.nest import Nest, Segment, Use
 
 
 @attrs.frozen

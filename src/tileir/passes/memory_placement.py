@@ -9,8 +9,8 @@ import attrs
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import at_least
 from tileir.passes.compute_deps import with_dependences
-from tileir.passes.places import Place, is_at
-from tileir.passes.walk import rewrite_blocks
+from tileir.passes.kernels.walk import rewrite_blocks
+from tileir.passes.memory.locations import Place, is_at
 from tileir.stripe.aliases import byte_size, same_place
 from tileir.stripe.ir import Block
 from tileir.stripe.lifetimes import Coexistence, lifetimes

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.passes.base import at_least, map_blocks
-from tileir.passes.places import Place, location
-from tileir.passes.reindex import reindexed
+from tileir.passes.kernels.reindex import reindexed
+from tileir.passes.kernels.walk import rewrite_blocks
+from tileir.passes.memory.locations import Place, location
 from tileir.passes.tile import tiled
-from tileir.passes.walk import rewrite_blocks
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Tags
 

@@ -13,7 +13,7 @@ import attrs
 
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import expand_kernels
-from tileir.passes.reindex import reindexed
+from tileir.passes.kernels.reindex import reindexed
 from tileir.poly.affine import Affine
 from tileir.poly.box import enclose, feasible
 from tileir.poly.constraint import system

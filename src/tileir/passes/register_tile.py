@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, expand_kernels
-from tileir.passes.merge import reduction_nest
-from tileir.passes.nest import emit
-from tileir.passes.register_blocks import kernels
-from tileir.passes.register_cost import Limits, choose
-from tileir.passes.register_dots import with_dots
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import emit
+from tileir.passes.registers.blocks import kernels
+from tileir.passes.registers.cost import Limits, choose
+from tileir.passes.registers.dots import with_dots
 
 if TYPE_CHECKING:
     from tileir.stripe import ir as stripe

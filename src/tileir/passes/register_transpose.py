@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, expand_kernels
-from tileir.passes.merge import merged
-from tileir.passes.nest import Nest, Node, Use, analyse, emit, leaf
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import merged
+from tileir.passes.kernels.nest import Nest, Node, Use, analyse, emit, leaf
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.passes import schedule as sch
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import running
 from tileir.passes.base import at_least, selected, with_main
-from tileir.passes.nest import product
-from tileir.passes.scan_group import GroupPlan, GroupScanKernels
-from tileir.passes.scan_kernels import Part, ScanKernels
+from tileir.passes.groups.scan import GroupPlan, GroupScanKernels
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import product
+from tileir.passes.kernels.scans import Part, ScanKernels
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 

@@ -8,12 +8,12 @@ import attrs
 
 from tileir.core.errors import Diagnostic, TileError
 from tileir.passes.base import at_least, with_main
-from tileir.passes.hand_down import hand_down
-from tileir.passes.places import Place
-from tileir.passes.point_groups import grouped
-from tileir.passes.resident_views import overhanging
-from tileir.passes.scheduled_block import ScheduledBlock
-from tileir.passes.walk import rewrite_blocks
+from tileir.passes.kernels.walk import rewrite_blocks
+from tileir.passes.memory.hand_down import hand_down
+from tileir.passes.memory.locations import Place
+from tileir.passes.memory.point_groups import grouped
+from tileir.passes.memory.resident_views import overhanging
+from tileir.passes.memory.scheduled_block import ScheduledBlock
 from tileir.stripe.aliases import Aliases
 from tileir.stripe.ir import Direction, views_read, views_written
 from tileir.stripe.scope import enter

@@ -15,9 +15,9 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.canonicalise import simplified
-from tileir.passes.nest import opens_scope
-from tileir.passes.reindex import reindexed
-from tileir.passes.schedule import is_scheduled
+from tileir.passes.kernels.nest import opens_scope
+from tileir.passes.kernels.reindex import reindexed
+from tileir.passes.kernels.schedule import is_scheduled
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 

@@ -12,7 +12,7 @@ from tileir.core.ops import Aggregation
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import map_kernels
-from tileir.passes.schedule import REGISTER
+from tileir.passes.kernels.schedule import REGISTER
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
     Block,

@@ -10,8 +10,8 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, with_main
-from tileir.passes.nest import product
-from tileir.passes.schedule import divisor_at_least
+from tileir.passes.kernels.nest import product
+from tileir.passes.kernels.schedule import divisor_at_least
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 

@@ -7,10 +7,10 @@ from typing import ClassVar
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, expand_kernels
-from tileir.passes.merge import reduction_nest
-from tileir.passes.nest import Nest, Node, Segment, Use, emit, leaf
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 

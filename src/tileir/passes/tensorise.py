@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.passes.base import at_least, map_blocks
-from tileir.passes.stencil import Stencil, StencilIndex, best_match
 from tileir.passes.tile import tiled
+from tileir.passes.tiles.stencil import Stencil, StencilIndex, best_match
 from tileir.stripe.ir import Block, Tags
 
 if TYPE_CHECKING:
-    from tileir.passes.stencil import Match
+    from tileir.passes.tiles.stencil import Match
     from tileir.stripe.ir import Program
 
 MATRIX_MULTIPLY: Final = Stencil(
@@ -39,7 +39,7 @@ class Tensorise:
         reqs: Tags that a block must carry; the first ones that do on the way from a kernel inwards are matched.
         outer_set: Tags to add to the blocks over tiles.
         inner_set: Tags of the blocks that a micro-kernel computes, beside ``stencil`` and the name of the stencil.
-        stencils: The micro-kernels to choose from; see :class:`tileir.passes.stencil.Stencil`.
+        stencils: The micro-kernels to choose from; see :class:`tileir.passes.tiles.stencil.Stencil`.
         startup_cost: What it takes to start a micro-kernel, in points of a block.
         strict: Whether sizes must divide the ranges.
     """

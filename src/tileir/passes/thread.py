@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, map_kernels
-from tileir.passes.nest import analyse
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import analyse
 
 if TYPE_CHECKING:
     from tileir.stripe import ir as stripe

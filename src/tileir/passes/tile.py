@@ -16,7 +16,7 @@ import attrs
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.names import NameScope
 from tileir.passes.base import map_blocks
-from tileir.passes.reindex import moved, reindexed
+from tileir.passes.kernels.reindex import moved, reindexed
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, Index, LoadIndex, Tags
 

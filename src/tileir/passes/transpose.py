@@ -15,7 +15,7 @@ from tileir.core.names import NameScope
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
 from tileir.passes.base import at_least, selected, unordered, with_main
-from tileir.passes.cache_blocks import refitted
+from tileir.passes.memory.cache_blocks import refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, Index, Load, Refinement, Store, Tags, TensorShape
 from tileir.stripe.verify_views import is_dense

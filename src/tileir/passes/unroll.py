@@ -8,9 +8,9 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
-from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, map_blocks, unordered
-from tileir.passes.reindex import moved, reindexed, renamed
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.reindex import moved, reindexed, renamed
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, scalar_output
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, expand_kernels
-from tileir.passes.nest import Nest, Node, analyse, emit, leaf, product
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.poly.affine import Affine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.passes.nest import Use
+    from tileir.passes.kernels.nest import Use
     from tileir.stripe import ir as stripe
 
 

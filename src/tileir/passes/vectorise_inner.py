@@ -8,10 +8,10 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
-from tileir.passes import schedule as sch
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import at_least, map_blocks, unordered
-from tileir.passes.reindex import reindexed
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.reindex import reindexed
 from tileir.stripe.ir import Block, Convert, Direction, Intrinsic, Load, LoadIndex, Special, Store
 
 if TYPE_CHECKING:

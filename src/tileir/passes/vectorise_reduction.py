@@ -8,11 +8,11 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
-from tileir.passes import schedule as sch
 from tileir.passes.base import at_least, expand_kernels
-from tileir.passes.merge import reduction_nest
-from tileir.passes.nest import Nest, Node, Segment, Use, emit, leaf
-from tileir.passes.stagger import staggered
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import Nest, Node, Segment, Use, emit, leaf
+from tileir.passes.kernels.stagger import staggered
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 

@@ -9,7 +9,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.analysis.running import running, terms_of
 from tileir.passes.base import at_least, selected, with_main
-from tileir.passes.reindex import reindexed
+from tileir.passes.kernels.reindex import reindexed
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 

@@ -1,0 +1,1 @@
+"""Which blocks may be joined, and the blocks that come of it."""

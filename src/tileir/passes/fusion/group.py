@@ -1,0 +1,301 @@
+"""Kernels that run as one: how the statements of two blocks come to stand in one body."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.core.names import NameScope
+from tileir.core.ops import Aggregation
+from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.fusion.sink import covered, is_direct, merged_inside, sunk
+from tileir.passes.kernels.reindex import reindexed, renamed
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import (
+    Block,
+    Constant,
+    Direction,
+    Index,
+    Load,
+    Store,
+    Tags,
+    scalar_output,
+    views_read,
+    views_written,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tileir.stripe.ir import Refinement, Statement
+
+Place: TypeAlias = tuple[str, "Affine"]
+"""A source, and the address in it of an element."""
+
+_Seen: TypeAlias = "Place | tuple[str, tuple[Affine, ...], tuple[int, ...]]"
+
+_LONGEST_NAME = 80
+
+
+@attrs.define(eq=False)
+class FusionGroup:
+    """The body of one or more kernels over one index box, made to grow by others at little cost.
+
+    Attributes:
+        position: Where in the order of kernels the group stands.
+        block: Name, comments, tags, indices and constraints; the rest of it is what the group began with.
+        head: How many statements there are up to the last nested block, that one included.
+        needs: Numbers of the kernels on which members depend directly.
+        users: Numbers of the kernels that depend directly on members.
+        touched: How many members touch each tensor.
+        shared: How many of these tensors kernels outside the group touch too.
+        written: The tensors that are written.
+        layouts: The addresses at which elements are written; None for views that are no single elements.
+        read: The tensors whose content from before the group is read.
+
+    """
+
+    position: int
+    block: Block
+    views: dict[str, Refinement]
+    statements: list[Statement]
+    roots: Mapping[str, str]
+    members: int = 1
+    needs: set[int] = attrs.field(factory=set)
+    users: set[int] = attrs.field(factory=set)
+    touched: Counter[str] = attrs.field(factory=Counter)
+    shared: int = 0
+    written: set[str] = attrs.field(init=False)
+    read: set[str] = attrs.field(init=False)
+    layouts: set[Affine | None] = attrs.field(init=False)
+    head: int = attrs.field(init=False)
+    computations: int = attrs.field(init=False)
+    reductions: int = attrs.field(init=False)
+    _nested: list[Block] = attrs.field(init=False)
+    _places: dict[str, Place | None] = attrs.field(init=False)
+    _known: dict[_Seen, str] = attrs.field(init=False)
+    _partial: set[str] = attrs.field(factory=set, init=False)
+    _by_root: dict[str, list[str]] = attrs.field(init=False)
+    _scalars: NameScope = attrs.field(init=False)
+    _names: NameScope = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._index()
+
+    @classmethod
+    def of(cls, position: int, block: Block, roots: Mapping[str, str]) -> FusionGroup:
+        """Return the group of a single kernel; ``roots`` are the allocations behind the views of ``main``."""
+        group = cls(position, block, {r.name: r for r in block.refinements}, list(block.statements), roots)
+        group.touched.update(group.written | group.read)
+        group._partial.update(name for name, place in group._places.items() if place is None)
+        return group
+
+    def _index(self) -> None:
+        """Derive what joining asks for from views and statements."""
+        nested = [number for number, s in enumerate(self.statements) if isinstance(s, Block)]
+        self.head = nested[-1] + 1 if nested else 0
+        self.reductions = len(nested)
+        self.computations = sum(not isinstance(s, Load | Store | Constant) for s in self.statements)
+        self._scalars = NameScope.of(filter(None, map(scalar_output, self.statements)))
+        self._names = NameScope.of(self.views)
+        self._places, self._known, self._by_root = {}, {}, {}
+        self._nested = [s for s in self.statements if isinstance(s, Block)]
+        self.written, self.read, self.layouts = set(), set(), set()
+        for refinement in self.views.values():
+            self._register(refinement, _place_of(refinement))
+
+    def _register(self, refinement: Refinement, place: Place | None) -> None:
+        name = refinement.name
+        self._places[name] = place
+        if refinement.direction is Direction.NONE:
+            return
+        self._by_root.setdefault(self.roots[refinement.source], []).append(name)
+        self._count(refinement)
+        seen = _seen_by(refinement, place)
+        if seen is not None:
+            self._known.setdefault(seen, name)
+
+    def _count(self, refinement: Refinement) -> None:
+        if refinement.direction.writes:
+            self.written.add(self.roots[refinement.source])
+            if not _merges_to_one(refinement):
+                place = self._places[refinement.name]
+                self.layouts.add(None if place is None else place[1])
+        if refinement.direction.reads:
+            self.read.add(self.roots[refinement.source])
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        """The indices of the box."""
+        return self.block.indices
+
+    @property
+    def is_movable(self) -> bool:
+        """Whether the box is free to be enumerated in another way: no schedule has marked it."""
+        return not any(i.affine is not None or i.tags.items for i in self.indices) and not self.block.location
+
+    def places(self, root: str) -> list[Place | None]:
+        """Return what each view of the tensor ``root`` shows; None where that is not one element to overwrite."""
+        return [self._places[name] for name in self._by_root.get(root, ())]
+
+    def views_of(self, root: str) -> list[Refinement]:
+        """Return the views of the tensor ``root``."""
+        return [self.views[name] for name in self._by_root.get(root, ())]
+
+    def head_touches(self, tensors: set[str]) -> bool:
+        """Return whether statements up to the last nested block touch one of ``tensors``."""
+        used: set[str] = set()
+        for statement in self.statements[: self.head]:
+            used.update(views_read(statement), views_written(statement))
+        sources = (self.views[name].source for name in sorted(used))
+        return any(source in self.roots and self.roots[source] in tensors for source in sources)
+
+    def nested_index_names(self) -> set[str]:
+        """Return the names of indices that the nested blocks bring with them."""
+        return {i.name for block in self._nested for i in block.indices if i.affine is None}
+
+    def body(self) -> Block:
+        """Return the group as a block."""
+        return self.block if self.members == 1 else self._whole()
+
+    def reindex(self, indices: tuple[Index, ...], values: Mapping[str, Affine]) -> None:
+        """Let the group enumerate its points by other indices."""
+        self._become(reindexed(self._whole(), indices, values))
+
+    def sink(
+        self, shared: tuple[Index, ...], indices: tuple[Index, ...], tags: tuple[str, ...], gone: tuple[str, ...]
+    ) -> None:
+        """Let the group enumerate ``indices`` in place of those that it calls ``shared``, and the others inside.
+
+        ``tags`` are added to a block that this makes inside, ``gone`` taken from it.
+        """
+        values = {old.name: Affine.index(new.name) for old, new in zip(shared, indices, strict=True)}
+        names = NameScope.of(index.name for index in indices)
+        for name in self.nested_index_names():
+            names.add(name)
+        block, kept = self._whole(), frozenset(values)
+        fresh = {i.name: names.fresh(i.name) for i in block.indices if i.name not in kept}
+        rest = tuple(attrs.evolve(i, name=fresh.get(i.name, i.name)) for i in block.indices)
+        block = reindexed(block, rest, {old: Affine.index(new) for old, new in fresh.items() if old != new})
+        if is_direct(block, kept):
+            single = {name: Affine() for name in fresh.values()}
+            block = reindexed(merged_inside(block, kept), shared, single)
+        else:
+            self._partial = {r.name for r in block.refinements} - covered(block, kept)
+            block = sunk(block, shared, tags, gone)
+        self._become(reindexed(block, indices, values))
+
+    def _whole(self) -> Block:
+        return attrs.evolve(
+            self.block, refinements=tuple(self.views.values()), statements=tuple(self.statements), deps=()
+        )
+
+    def _become(self, block: Block) -> None:
+        self.block = block
+        self.views = {r.name: r for r in block.refinements}
+        self.statements = list(block.statements)
+        self._index()
+
+    def absorb(self, other: FusionGroup, *, before: bool, tags: Iterable[str], fresh: frozenset[str]) -> None:
+        """Take in the statements of ``other``, which has the same indices and constraints.
+
+        They come after all statements of this group, or with ``before`` before those that follow the last nested
+        block. Views of the same elements become one. ``fresh`` are tensors that hold nothing before the group.
+        """
+        views = {name: self._adopt(view, other, before=before, fresh=fresh) for name, view in other.views.items()}
+        scalars = {s: self._scalars.fresh(s) for s in filter(None, map(scalar_output, other.statements))}
+        statements = [renamed(statement, scalars, views) for statement in other.statements]
+        at = self.head if before else len(self.statements)
+        if other.head and not before:
+            self.head = at + other.head
+        self.statements[at:at] = statements
+        self.computations += other.computations
+        self.reductions += other.reductions
+        self._nested += other._nested
+        self.members += other.members
+        self.needs, self.users = _union(self.needs, other.needs), _union(self.users, other.users)
+        self.touched.update(other.touched)
+        self.block = self._described(other.block, before=before, tags=tags)
+
+    def _described(self, other: Block, *, before: bool, tags: Iterable[str]) -> Block:
+        first, second = (other, self.block) if before else (self.block, other)
+        name = f"{first.name}+{second.name}" if first.name and second.name else first.name or second.name
+        return attrs.evolve(
+            self.block,
+            name=name if len(name) <= _LONGEST_NAME else first.name,
+            comments=tuple(dict.fromkeys((*first.comments, *second.comments))),
+            tags=Tags(tuple(sorted({**dict(other.tags.items), **dict(self.block.tags.items)}.items()))).add(*tags),
+        )
+
+    def _adopt(self, view: Refinement, other: FusionGroup, *, before: bool, fresh: frozenset[str]) -> str:
+        """Return the name of a view of what ``view`` of ``other`` shows in this group; add one where there is none."""
+        place = other._places[view.name]
+        seen = _seen_by(view, place)
+        known = None if seen is None else self._known.get(seen)
+        mine = None if known is None else self.views[known]
+        if known is not None and mine is not None and (_holds(mine, view) or _holds(view, mine)):
+            first, second = (view, mine) if before else (mine, view)
+            partial = view.name in other._partial if before else known in self._partial
+            whole = (not partial and _holds(first, second)) or self.roots[view.source] in fresh
+            direction = _in_sequence(first.direction, second.direction, whole=whole)
+            shape = mine.shape if _holds(mine, view) else view.shape
+            if direction is not mine.direction or shape is not mine.shape:
+                self.views[known] = attrs.evolve(mine, direction=direction, shape=shape)
+                self._count(self.views[known])
+            return known
+        name = self._names.fresh(view.name)
+        self.views[name] = view if name == view.name else attrs.evolve(view, name=name)
+        self._register(self.views[name], place)
+        if view.name in other._partial:
+            self._partial.add(name)
+        return name
+
+
+def _place_of(view: Refinement) -> Place | None:
+    """Return what a view shows, if that is one element of the parent that stores overwrite."""
+    if view.direction is Direction.NONE or not is_element(view) or view.aggregation not in (None, Aggregation.ASSIGN):
+        return None
+    return view.source, address(view)
+
+
+def _seen_by(view: Refinement, place: Place | None) -> _Seen | None:
+    """Return what identifies a view but for its extents; None for allocations, and for views that merge.
+
+    Of two views of the same tile, one may reach farther over the edge of the tensor than the other.
+    """
+    if place is not None:
+        return place
+    if view.direction is Direction.NONE or view.aggregation not in (None, Aggregation.ASSIGN):
+        return None
+    return view.source, view.access, view.shape.strides
+
+
+def _holds(outer: Refinement, inner: Refinement) -> bool:
+    """Return whether one of two views from the same corner shows all that the other one does."""
+    return all(map(operator.ge, outer.shape.sizes, inner.shape.sizes))
+
+
+def _merges_to_one(view: Refinement) -> bool:
+    """Return whether all points of a block merge what they store into one element."""
+    return view.aggregation not in (None, Aggregation.ASSIGN) and all(access.is_constant for access in view.access)
+
+
+def _in_sequence(first: Direction, second: Direction, *, whole: bool) -> Direction:
+    """Return the direction of one view that is used as by ``first``, then as by ``second``.
+
+    ``whole`` tells whether the first one, if it only writes, writes all that the view shows that holds anything.
+    """
+    if first is Direction.IN:
+        return Direction.INOUT if second.writes else Direction.IN
+    # What was written before is not content from outside.
+    return first if whole or not second.reads else Direction.INOUT
+
+
+def _union(left: set[int], right: set[int]) -> set[int]:
+    """Return the union, made by growing the larger set."""
+    large, small = (left, right) if len(left) >= len(right) else (right, left)
+    large.update(small)
+    return large

@@ -1,0 +1,178 @@
+"""Which points of two groups of blocks may run as one: the law by which all joining is judged.
+
+Points may be joined where all tensors that one of two blocks writes and the other touches are touched, at
+corresponding points, at the same elements, and at no others. A *perfect* match says so for whole boxes and single
+elements; a match of *shared* indices for a part of the indices and what the rest of them ranges over, such as a row.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.names import NameScope
+from tileir.passes.analysis.correspondence import Correspondence, correspond
+from tileir.passes.fusion.sink import owns
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import Direction, Index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tileir.passes.fusion.group import FusionGroup, Place
+    from tileir.stripe.ir import Refinement
+
+
+def hazards(first: FusionGroup, second: FusionGroup) -> set[str]:
+    """Return the tensors that both touch and one writes."""
+    return (first.written & (second.written | second.read)) | (second.written & first.read)
+
+
+def perfect_match(base: FusionGroup, added: FusionGroup, *, sibling: bool) -> Correspondence | None:
+    """Return how the boxes correspond by the first tensor through which the groups meet."""
+    tensors = base.read & added.read if sibling else hazards(base, added)
+    names = NameScope.of(i.name for i in (*base.indices, *added.indices))
+    for name in (*base.nested_index_names(), *added.nested_index_names()):
+        names.add(name)
+    for root in sorted(tensors):
+        for mine, theirs in product(base.places(root), added.places(root)):
+            if mine is None or theirs is None or mine[0] != theirs[0]:
+                continue
+            found = correspond(mine[1], base.block.ranges, theirs[1], added.block.ranges, names.fresh)
+            if found is not None:
+                return found
+    return None
+
+
+def meet(
+    first: FusionGroup, second: FusionGroup, base: FusionGroup, match: Correspondence, *, before: bool, sibling: bool
+) -> bool:
+    """Return whether one point of the joined box may run both bodies.
+
+    All tensors that one writes and the other touches must be touched at the same element by corresponding points,
+    and the statements that cannot be moved must not need those that come to stand after them.
+    """
+    values = (match.first, match.second) if base is first else (match.second, match.first)
+    if _substituted(first, values[0]) != _substituted(second, values[1]):
+        return False
+    new = {name for name, _ in match.ranges}
+    if new & first.nested_index_names() or new & second.nested_index_names():
+        return False
+    touched = hazards(first, second)
+    if before and second.head and second.head_touches(touched):
+        return False
+    for root in sorted(touched):
+        places = {_moved(place, values[0]) for place in first.places(root)}
+        places.update(_moved(place, values[1]) for place in second.places(root))
+        if len(places) != 1 or None in places:
+            return False
+    return not sibling or same_layout(first, second, values)
+
+
+def _substituted(group: FusionGroup, values: Mapping[str, Affine]) -> set[Affine]:
+    return {constraint.substitute(values) for constraint in group.block.constraints}
+
+
+def _moved(place: Place | None, values: Mapping[str, Affine]) -> Place | None:
+    """Return a place in terms of the indices of the joined box."""
+    return None if place is None else (place[0], place[1].substitute(values))
+
+
+def same_layout(
+    first: FusionGroup, second: FusionGroup, values: tuple[Mapping[str, Affine], Mapping[str, Affine]]
+) -> bool:
+    """Return whether both write their results in the same order of elements; sums of the whole box have none."""
+    written = {
+        None if layout is None else layout.substitute(value)
+        for group, value in zip((first, second), values, strict=True)
+        for layout in group.layouts
+    }
+    return len(written) < 2 and None not in written
+
+
+@attrs.frozen
+class Shared:
+    """Indices that two blocks share: what the first calls them, and the second."""
+
+    pairs: tuple[tuple[Index, str], ...]
+
+    @property
+    def points(self) -> int:
+        """Number of points of the box of shared indices."""
+        points = 1
+        for index, _ in self.pairs:
+            points *= index.range
+        return points
+
+    @property
+    def first(self) -> tuple[Index, ...]:
+        """The indices, as the first block has them."""
+        return tuple(index for index, _ in self.pairs)
+
+    @property
+    def second(self) -> frozenset[str]:
+        """What the second block calls them."""
+        return frozenset(name for _, name in self.pairs)
+
+
+def shared_indices(first: FusionGroup, second: FusionGroup, *, sibling: bool) -> Shared | None:
+    """Return the indices by which the blocks can run as one; None where there are none.
+
+    For every pair of views of one tensor, of which one writes, each shared index must take both along one axis in the
+    same steps, to elements that no other value of it leads to. Siblings have no such pair; they share what takes them
+    along the first tensor that both read.
+    """
+    found: dict[str, str] | None = None
+    for root in sorted(hazards(first, second)):
+        for one, other in product(first.views_of(root), second.views_of(root)):
+            if one.direction.writes or other.direction.writes:
+                pairs = _axes_in_step(one, other, first.block.ranges, second.block.ranges)
+                found = pairs if found is None else {a: b for a, b in found.items() if pairs.get(a) == b}
+    if found is None and sibling:
+        for root in sorted(first.read & second.read):
+            for one, other in product(first.views_of(root), second.views_of(root)):
+                found = found or _axes_in_step(one, other, first.block.ranges, second.block.ranges)
+    if not found or len(set(found.values())) < len(found):
+        return None
+    return Shared(tuple((index, found[index.name]) for index in first.indices if index.name in found))
+
+
+def _axes_in_step(
+    one: Refinement, other: Refinement, ranges: Mapping[str, int], other_ranges: Mapping[str, int]
+) -> dict[str, str]:
+    """Return which index of the second view takes it along an axis as an index of the first one does."""
+    pairs: dict[str, str] = {}
+    if one.source != other.source or len(one.access) != len(other.access):
+        return pairs
+    if one.shape.strides != other.shape.strides or Direction.NONE in (one.direction, other.direction):
+        return pairs
+    for mine, theirs, a, b in zip(one.access, other.access, one.shape.dims, other.shape.dims, strict=True):
+        if len(mine.terms) != 1 or len(theirs.terms) != 1 or mine.offset != theirs.offset:
+            continue
+        (name, step), (theirs_name, theirs_step) = mine.terms[0], theirs.terms[0]
+        size = max(a.size, b.size)
+        alike = step == theirs_step and ranges[name] == other_ranges[theirs_name] > 1
+        if alike and owns(mine, name, size) and owns(theirs, theirs_name, size):
+            pairs.setdefault(name, theirs_name)
+    return pairs
+
+
+def runs_along_memory(group: FusionGroup, shared: Iterable[str]) -> bool:
+    """Return whether all that is not shared lies closer together in memory than what is."""
+    names = frozenset(shared)
+    for view in group.views.values():
+        if view.direction is Direction.NONE:
+            continue
+        outer: list[int] = []
+        inner: list[int] = []
+        for access, dim in zip(view.access, view.shape.dims, strict=True):
+            for name, c in access.terms:
+                if group.block.ranges[name] > 1:
+                    (outer if name in names else inner).append(abs(int(c) * dim.stride))
+            if dim.size > 1:
+                inner.append(abs(dim.stride))
+        if outer and inner and max(inner) >= min(outer):
+            return False
+    return True

@@ -1,0 +1,293 @@
+"""The scan that joins blocks: in order, with an index of last writers, each block with earlier ones where that pays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.names import NameScope
+from tileir.passes.analysis.dependences import DependenceScan
+from tileir.passes.base import selected
+from tileir.passes.fusion.group import FusionGroup
+from tileir.passes.fusion.match import meet, perfect_match, runs_along_memory, same_layout, shared_indices
+from tileir.passes.fusion.recompute import recomputed
+from tileir.passes.fusion.sink import is_direct
+from tileir.stripe.ir import Block, Index, views_read, views_written
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.passes.fuse import Fuse
+    from tileir.stripe.ir import Statement
+
+_MOST_CANDIDATES = 16
+"""Groups that are tried for one block; keeps the scan linear."""
+_MOST_USERS = 256
+"""A group with more users than this is not moved down past others."""
+
+
+@attrs.define(eq=False)
+class _Fixed:
+    """A statement that is no block: it stays where it is."""
+
+    position: int
+    statement: Statement
+    users: set[int] = attrs.field(factory=set)
+
+    def body(self) -> Statement:
+        """Return the statement."""
+        return self.statement
+
+
+@attrs.define
+class FusionScan:
+    """The groups so far; statements and the groups that hold them are known by the number of the statement.
+
+    Attributes:
+        options: What to join.
+        parent: The block whose statements are looked at.
+        kept: Its tensors that are needed whatever its statements do.
+        changed: Whether anything was joined.
+
+    """
+
+    options: Fuse
+    parent: Block
+    kept: frozenset[str]
+    changed: bool = attrs.field(default=False, init=False)
+    _roots: Mapping[str, str] = attrs.field(init=False)
+    _order: DependenceScan = attrs.field(init=False)
+    _groups: dict[int, FusionGroup] = attrs.field(factory=dict, init=False)
+    _fixed: dict[int, _Fixed] = attrs.field(factory=dict, init=False)
+    _joined: dict[int, int] = attrs.field(factory=dict, init=False)
+    _readers: dict[str, int] = attrs.field(factory=dict, init=False)
+    _writers: dict[str, int] = attrs.field(factory=dict, init=False)
+    _last_writers: dict[str, int] = attrs.field(factory=dict, init=False)
+    _given: frozenset[str] = attrs.field(init=False)
+    _touches: Counter[str] = attrs.field(factory=Counter, init=False)
+    _temporary: frozenset[str] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._roots = {r.name: r.source or r.name for r in self.parent.refinements}
+        self._order = DependenceScan(self._roots)
+        self._temporary = frozenset(self._roots.values()) - self.kept
+        self._given = frozenset(self._roots[r.name] for r in self.parent.refinements if r.direction.reads)
+        for number, statement in enumerate(self.parent.statements):
+            written = views_written(statement)
+            for name in written:
+                self._writers.setdefault(self._roots[name], number)
+                self._last_writers[self._roots[name]] = number
+            self._touches.update({self._roots[name] for name in (*views_read(statement), *written)})
+
+    def statements(self) -> tuple[Statement, ...]:
+        """Return the statements of the parent with blocks joined; the very same ones where none was."""
+        for number, statement in enumerate(self.parent.statements):
+            needs = self._order.visit(number, statement)
+            if isinstance(statement, Block):
+                self._visit(number, statement, needs)
+            else:
+                self._fixed[number] = _Fixed(number, statement)
+                for need in needs:
+                    self._at(need).users.add(number)
+        if not self.changed:
+            return self.parent.statements
+        both: list[FusionGroup | _Fixed] = [*self._groups.values(), *self._fixed.values()]
+        return tuple(group.body() for group in sorted(both, key=lambda group: group.position))
+
+    def _visit(self, number: int, block: Block, needs: set[int]) -> None:
+        """Add a block, and join it with earlier ones where that is legal and pays."""
+        group = FusionGroup.of(number, block, self._roots)
+        group.needs = needs
+        group.shared = sum(self._is_shared(tensor, 1) for tensor in group.touched)
+        self._groups[number] = group
+        producers = {self._find(need) for need in needs}
+        for producer in producers:
+            self._at(producer).users.add(number)
+        if not group.is_movable:
+            return
+        candidates = sorted(producers & self._groups.keys(), key=lambda p: self._groups[p].position, reverse=True)
+        for producer in candidates[:_MOST_CANDIDATES]:
+            self._try(producer, number, sibling=False)
+        if self.options.recompute:
+            self._recompute(number, [p for p in producers & self._groups.keys() if p not in self._joined])
+        if self.options.siblings:
+            self._join_sibling(number)
+        for root in group.read:
+            self._readers[root] = number
+
+    def _recompute(self, number: int, producers: list[int]) -> None:
+        """Let a block that stands alone compute what it reads of others that do."""
+        for producer in sorted(producers):
+            first, second = self._groups[producer], self._groups.get(number)
+            if second is None or first.members + second.members > 2 or not self._allows(first, second):
+                continue
+            # What the producer reads must still be there, and what it writes must be all that it writes.
+            stable = all(self._last_writers.get(root, -1) < producer for root in first.read)
+            views = [r for r in first.views.values() if r.direction.writes]
+            if not stable or len(views) != 1 or self._writers[self._roots[views[0].source]] != producer:
+                continue
+            root = self._roots[views[0].source]
+            if self._last_writers[root] != producer or first.read & second.written or root in self._given:
+                continue
+            options = self.options
+            block = recomputed(
+                first.block, second.block, views[0].source, self.parent, options.a_inner_set, options.inner_remove_set
+            )
+            if block is not None:
+                block = attrs.evolve(block, tags=block.tags.add(*options.fused_set))
+                group = FusionGroup.of(number, block, self._roots)
+                group.needs, group.users = second.needs | first.needs, second.users
+                group.shared = sum(self._is_shared(tensor, 1) for tensor in group.touched)
+                for need in first.needs:
+                    self._at(need).users.add(number)
+                self._groups[number] = group
+                self.changed = True
+
+    def _join_sibling(self, number: int) -> None:
+        group = self._groups[self._find(number)]
+        readers = {self._find(self._readers[root]) for root in group.read if root in self._readers}
+        readers.discard(self._find(number))
+        for reader in sorted(readers, key=lambda r: self._groups[r].position, reverse=True)[:_MOST_CANDIDATES]:
+            if self._try(reader, number, sibling=True):
+                return
+
+    def _at(self, number: int) -> FusionGroup | _Fixed:
+        found = self._find(number)
+        return self._fixed[found] if found in self._fixed else self._groups[found]
+
+    def _find(self, number: int) -> int:
+        """Return the number under which the group of a statement is kept."""
+        path = []
+        while (parent := self._joined.get(number)) is not None:
+            path.append(number)
+            number = parent
+        for step in path:
+            self._joined[step] = number
+        return number
+
+    def _try(self, one: int, other: int, *, sibling: bool) -> bool:
+        """Join the groups of two blocks if that is legal and within the limits."""
+        one, other = self._find(one), self._find(other)
+        if one == other:
+            return False
+        first, second = sorted((self._groups[one], self._groups[other]), key=lambda group: group.position)
+        if not self._allows(first, second):
+            return False
+        position = self._common_position(first, second)
+        if position is None:
+            return False
+        base = self._joined_whole(first, second, sibling=sibling)
+        if base is None and not self.options.perfect:
+            base = self._joined_shared(first, second, sibling=sibling)
+        if base is None:
+            return False
+        base.position = position
+        kept, gone = (one, other) if self._groups[one] is base else (other, one)
+        self._joined[gone] = kept
+        del self._groups[gone]
+        self.changed = True
+        return True
+
+    def _joined_whole(self, first: FusionGroup, second: FusionGroup, *, sibling: bool) -> FusionGroup | None:
+        """Join groups whose boxes correspond, and return what has both; None where they cannot."""
+        if sibling and first.reductions + second.reductions:
+            return None
+        # The larger body, or the one with the reduction, stays; the other is renamed to fit.
+        before = first.reductions == 0 and (second.reductions > 0 or second.members > first.members)
+        base, added = (second, first) if before else (first, second)
+        match = perfect_match(base, added, sibling=sibling)
+        if match is None or not meet(first, second, base, match, before=before, sibling=sibling):
+            return None
+        if self.options.output_match and not same_layout(base, added, (match.first, match.second)):
+            return None
+        if dict(match.ranges) != base.block.ranges:
+            base.reindex(tuple(Index(name, count) for name, count in match.ranges), match.first)
+        added.reindex(base.indices, match.second)
+        return self._absorbed(base, added, before=before)
+
+    def _joined_shared(self, first: FusionGroup, second: FusionGroup, *, sibling: bool) -> FusionGroup | None:
+        """Join groups over indices that they share, with the others in blocks inside, and return what has both."""
+        options = self.options
+        shared = shared_indices(first, second, sibling=sibling)
+        if shared is None or shared.points < options.least_points:
+            return None
+        names = frozenset(index.name for index in shared.first)
+        sides = ((first, names), (second, shared.second))
+        if options.rows and not all(self._is_row(group, own) for group, own in sides):
+            return None
+        # What schedules rows looks at all their indices together; elsewhere blocks inside may use names again.
+        taken = NameScope.of(first.nested_index_names() | second.nested_index_names() if options.rows else ())
+        outer = tuple(attrs.evolve(index, name=taken.fresh(index.name)) for index in shared.first)
+        second_own = tuple(Index(theirs, index.range) for index, theirs in shared.pairs)
+        first.sink(shared.first, outer, options.a_inner_set, options.inner_remove_set)
+        second.sink(second_own, outer, options.b_inner_set, options.inner_remove_set)
+        return self._absorbed(first, second, before=False)
+
+    def _is_row(self, group: FusionGroup, shared: frozenset[str]) -> bool:
+        """Return whether what is not shared is a stretch of memory of some length, with no block inside."""
+        if is_direct(group.block, shared):
+            return runs_along_memory(group, shared)
+        points = max((i.range for i in group.indices if i.name not in shared), default=1)
+        size = max((r.shape.dtype.itemsize for r in group.views.values()), default=1)
+        fits = self.options.least_row <= points and points * size <= self.options.most_bytes
+        return fits and not group.reductions and runs_along_memory(group, shared)
+
+    def _absorbed(self, base: FusionGroup, added: FusionGroup, *, before: bool) -> FusionGroup:
+        base.shared = self._shared(base, added)
+        fresh = frozenset(root for root in base.written | added.written if self._is_fresh(root, base, added))
+        base.absorb(added, before=before, tags=self.options.fused_set, fresh=fresh)
+        return base
+
+    def _allows(self, first: FusionGroup, second: FusionGroup) -> bool:
+        options = self.options
+        if not (first.is_movable and second.is_movable):
+            return False
+        if not (selected(first.block, options.a_reqs) and selected(second.block, options.b_reqs)):
+            return False
+        if any(tag in group.block.tags for tag in options.exclude for group in (first, second)):
+            return False
+        if options.no_inner and first.reductions + second.reductions:
+            return False
+        if options.no_constraints and (first.block.constraints or second.block.constraints):
+            return False
+        if first.reductions + second.reductions > options.max_reductions:
+            return False
+        return (
+            first.computations + second.computations <= options.max_statements
+            and self._shared(first, second) <= options.max_refs
+        )
+
+    def _is_fresh(self, root: str, *groups: FusionGroup) -> bool:
+        """Return whether one of ``groups`` is the first to write a tensor that holds nothing before."""
+        writer = self._writers.get(root)
+        return writer is not None and root not in self._given and self._at(writer) in groups
+
+    def _is_shared(self, tensor: str, members: int) -> bool:
+        """Return whether a tensor that ``members`` blocks of a group touch is needed outside it too."""
+        return tensor not in self._temporary or members < self._touches[tensor]
+
+    def _shared(self, first: FusionGroup, second: FusionGroup) -> int:
+        """Return how many tensors the joined group would touch that are needed outside it too."""
+        large, small = (first, second) if len(first.touched) >= len(second.touched) else (second, first)
+        count = large.shared
+        for tensor, members in small.touched.items():
+            mine = large.touched.get(tensor, 0)
+            count += self._is_shared(tensor, mine + members) - (mine > 0 and self._is_shared(tensor, mine))
+        return count
+
+    def _common_position(self, first: FusionGroup, second: FusionGroup) -> int | None:
+        """Return where both can stand as one; None where a group between them may have to stay between.
+
+        Groups stand in an order that respects all dependences, so only groups between the two can be in the way.
+        """
+        needs = map(self._at, second.needs)
+        if all(g is first or g is second or g.position < first.position for g in needs):
+            return first.position
+        if len(first.users) > _MOST_USERS:
+            return None
+        users = map(self._at, first.users)
+        if all(g is first or g is second or g.position > second.position for g in users):
+            return second.position
+        return None

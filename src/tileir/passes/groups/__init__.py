@@ -1,0 +1,1 @@
+"""Kernels whose groups have many threads: what they share, stage and merge."""

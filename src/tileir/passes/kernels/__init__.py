@@ -1,0 +1,1 @@
+"""Kernels taken apart, changed and put together: what the passes over them share."""

@@ -1,0 +1,106 @@
+"""Indices of a nest that are one linear index on all accesses become one: longer runs for vector lanes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.passes.kernels.nest import Nest, Segment, Use, analyse
+from tileir.passes.kernels.schedule import indirect_names
+from tileir.poly.affine import Affine, total
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def reduction_nest(kernel: stripe.Block) -> Nest | None:
+    """Return a kernel that reduces as a nest with its indices joined; None for any other kernel."""
+    nest = analyse(kernel)
+    if nest is None or not any(segment.loops for segment in nest.segments):
+        return None
+    return merged(nest)
+
+
+def merged(nest: Nest) -> Nest:
+    """Return the nest with neighbouring indices joined, outer ones and those of each reduction.
+
+    Uses of memory are then flat: their one axis is the distance from the start of the tensor, which is dense.
+    """
+    if any(indirect_names(segment) for segment in nest.segments):
+        return nest
+    fixed = _fixed_indices(nest.segments)
+    pairs = _pairs(nest.indices, nest.uses, fixed)
+    segments = []
+    for segment in nest.segments:
+        inner = _pairs(segment.loops, segment.uses, fixed)
+        segments.append((segment, inner))
+    if not pairs and not any(inner for _, inner in segments):
+        return nest
+    local = {allocation.name for allocation in nest.allocations}
+    rebuilt = tuple(_merged_segment(segment, [*pairs, *inner], local) for segment, inner in segments)
+    return attrs.evolve(nest, indices=_joined(nest.indices, pairs), segments=rebuilt)
+
+
+def _fixed_indices(segments: Sequence[Segment]) -> frozenset[str]:
+    """Return the indices whose values are looked at, not only the places that they lead to."""
+    names = {i for s in segments for c in s.constraints for i in c.indices}
+    for segment in segments:
+        for statement in segment.statements:
+            if isinstance(statement, stripe.LoadIndex):
+                names.update(statement.affine.indices)
+    return frozenset(names)
+
+
+def _pairs(
+    indices: Sequence[stripe.Index], uses: Sequence[Use], fixed: frozenset[str]
+) -> list[tuple[stripe.Index, stripe.Index, int]]:
+    """Return (outer, inner, range of both) for neighbours to join, in the order in which to do so."""
+    result: list[tuple[stripe.Index, stripe.Index, int]] = []
+    strides: dict[tuple[Use, str], int] = {(use, i.name): use.stride(i.name) for use in uses for i in indices}
+    left = list(indices)
+    position = 0
+    while position + 1 < len(left):
+        outer, inner = left[position : position + 2]
+        linear = all(strides[use, outer.name] == inner.range * strides[use, inner.name] for use in uses)
+        if linear and not fixed.intersection((outer.name, inner.name)):
+            both = attrs.evolve(outer, range=outer.range * inner.range)
+            strides.update({(use, outer.name): strides[use, inner.name] for use in uses})
+            result.append((outer, inner, both.range))
+            left[position : position + 2] = [both]
+        else:
+            position += 1
+    return result
+
+
+def _joined(
+    indices: tuple[stripe.Index, ...], pairs: Sequence[tuple[stripe.Index, stripe.Index, int]]
+) -> tuple[stripe.Index, ...]:
+    ranges = {outer.name: size for outer, _, size in pairs}
+    gone = {inner.name for _, inner, _ in pairs}
+    return tuple(attrs.evolve(i, range=ranges.get(i.name, i.range)) for i in indices if i.name not in gone)
+
+
+def _merged_segment(
+    segment: Segment, pairs: Sequence[tuple[stripe.Index, stripe.Index, int]], local: set[str]
+) -> Segment:
+    move = _mover(pairs)
+    uses = tuple(use if use.root in local else _flat(use, move) for use in segment.uses)
+    return attrs.evolve(segment, loops=_joined(segment.loops, pairs), uses=uses)
+
+
+def _mover(pairs: Sequence[tuple[stripe.Index, stripe.Index, int]]) -> Callable[[Affine], Affine]:
+    def move(address: Affine) -> Affine:
+        for outer, inner, _ in pairs:
+            if inner.name in address.indices:
+                address = address.substitute({outer.name: Affine(), inner.name: Affine.index(outer.name)})
+        return address
+
+    return move
+
+
+def _flat(use: Use, move: Callable[[Affine], Affine]) -> Use:
+    parts = zip(use.access, use.strides, strict=True)
+    address = total(affine * stride for affine, stride in parts)
+    return attrs.evolve(use, access=(move(address),), strides=(1,), sizes=(1,))

@@ -1,0 +1,304 @@
+"""Taking a kernel apart into index spaces and scalar statements, and putting it together in another order.
+
+A kernel that the pass ``accumulate`` has made is a block over output indices that holds scalar statements and
+leaf blocks over reduction indices. :func:`analyse` turns it into a :class:`Nest`, in which every access is
+written in absolute terms; a pass then splits indices, orders them in a tree of :class:`Node` and lets
+:func:`emit` write the blocks, each refinement displaced by the indices of its own level only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.passes.kernels.emitter import write
+from tileir.poly.affine import Affine, total
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tileir.core.dtype import DType
+    from tileir.core.ops import Aggregation
+
+
+@attrs.frozen
+class Use:
+    """How the statements of one segment see a root: a refinement of the kernel, or one of its allocations.
+
+    ``sizes`` holds what one point sees along each axis where that is more than an element, as in an indirect access.
+    """
+
+    name: str
+    root: str
+    access: tuple[Affine, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    direction: stripe.Direction
+    aggregation: Aggregation | None = None
+    sizes: tuple[int, ...] = ()
+
+    def stride(self, index: str) -> int:
+        """Return how many elements the access moves when ``index`` grows by one."""
+        steps = zip(self.access, self.strides, strict=True)
+        return sum(int(affine.coefficient(index)) * stride for affine, stride in steps)
+
+    def substitute(self, mapping: Mapping[str, Affine]) -> Use:
+        """Return the same use with indices replaced."""
+        return attrs.evolve(self, access=tuple(affine.substitute(mapping) for affine in self.access))
+
+
+@attrs.frozen
+class Segment:
+    """Scalar statements that run at each point of ``loops`` inside each point of the nest."""
+
+    loops: tuple[stripe.Index, ...]
+    constraints: tuple[Affine, ...]
+    uses: tuple[Use, ...]
+    statements: tuple[stripe.Statement, ...]
+    tags: stripe.Tags = stripe.Tags()
+
+    def use(self, name: str) -> Use:
+        """Return the use called ``name``; a KeyError is a defect of the caller."""
+        for use in self.uses:
+            if use.name == name:
+                return use
+        raise KeyError(name)
+
+    @property
+    def has_indirect_store(self) -> bool:
+        """Whether some element is written at a place that data decide."""
+        return any(isinstance(s, stripe.Store) and s.index is not None for s in self.statements)
+
+
+@attrs.frozen
+class Nest:
+    """A kernel as index spaces: outer indices, and segments in order."""
+
+    kernel: stripe.Block
+    indices: tuple[stripe.Index, ...]
+    segments: tuple[Segment, ...]
+
+    @property
+    def allocations(self) -> tuple[stripe.Refinement, ...]:
+        """What the kernel allocates for each of its points."""
+        return tuple(r for r in self.kernel.refinements if r.direction is stripe.Direction.NONE)
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        """All uses of all segments."""
+        return tuple(use for segment in self.segments for use in segment.uses)
+
+
+@attrs.frozen
+class Node:
+    """A block to be written: either ``children`` or ``statements`` with their ``uses``.
+
+    Accesses and constraints are absolute: over the indices of this node and of all its ancestors.
+    """
+
+    indices: tuple[stripe.Index, ...] = ()
+    allocations: tuple[stripe.Refinement, ...] = ()
+    children: tuple[Node, ...] = ()
+    statements: tuple[stripe.Statement, ...] = ()
+    uses: tuple[Use, ...] = ()
+    constraints: tuple[Affine, ...] = ()
+    name: str = ""
+    tags: stripe.Tags = stripe.Tags()
+
+
+def analyse(kernel: stripe.Block) -> Nest | None:
+    """Return a kernel as a nest, or None where it is not of the form that the module text describes.
+
+    None too where points must run one after the other: whoever asks is going to run them in another order.
+    """
+    if any(i.affine is not None for i in kernel.indices) or any("grid" in i.tags for i in kernel.indices):
+        return None
+    if any(block.is_serial for block in (kernel, *kernel.blocks)):
+        return None
+    if _chooses_by_data(kernel) or any(map(opens_scope, kernel.refinements)):
+        return None
+    segments: list[Segment] = []
+    run: list[stripe.Statement] = []
+    for statement in kernel.statements:
+        match statement:
+            case stripe.Special():
+                return None
+            case stripe.Block():
+                segment = _inner_segment(kernel, statement)
+                if segment is None:
+                    return None
+                if run:
+                    segments.append(_own_segment(kernel, run))
+                    run = []
+                segments.append(segment)
+            case _:
+                run.append(statement)
+    if run:
+        segments.append(_own_segment(kernel, run))
+    completed = _completed(segments)
+    return None if completed is None else Nest(kernel, kernel.indices, completed)
+
+
+def opens_scope(view: stripe.Refinement) -> bool:
+    """Return whether the first store through a view overwrites, and later ones merge: such blocks cannot be divided."""
+    merges = view.aggregation is not None and view.aggregation.op is not None
+    return merges and view.direction is stripe.Direction.OUT
+
+
+def _chooses_by_data(kernel: stripe.Block) -> bool:
+    """Return whether data decide which element of an allocation is touched: it cannot be kept in registers."""
+    names = set(chosen_by_data(kernel.statements))
+    for block in kernel.blocks:
+        names.update(block.refinement(name).source for name in chosen_by_data(block.statements))
+    return any(r.direction is stripe.Direction.NONE and r.name in names for r in kernel.refinements)
+
+
+def chosen_by_data(statements: Iterable[stripe.Statement]) -> frozenset[str]:
+    """Return the views of which data decide the element that is loaded or stored."""
+    indirect = (s for s in statements if isinstance(s, stripe.Load | stripe.Store) and s.index is not None)
+    return frozenset(s.source if isinstance(s, stripe.Load) else s.into for s in indirect)
+
+
+def _touched(statements: Iterable[stripe.Statement]) -> set[str]:
+    names: set[str] = set()
+    for statement in statements:
+        names.update(stripe.views_read(statement), stripe.views_written(statement))
+    return names
+
+
+def _own_segment(kernel: stripe.Block, statements: list[stripe.Statement]) -> Segment:
+    touched = _touched(statements)
+    uses = tuple(_kernel_use(r, statements) for r in kernel.refinements if r.name in touched)
+    return Segment((), kernel.constraints, uses, tuple(statements))
+
+
+def _kernel_use(refinement: stripe.Refinement, statements: list[stripe.Statement]) -> Use:
+    """Return how scalar statements see a refinement; of an allocation they may only read, or only write."""
+    name, shape, direction = refinement.name, refinement.shape, refinement.direction
+    if direction is stripe.Direction.NONE:
+        reads = any(name in stripe.views_read(s) for s in statements)
+        writes = any(name in stripe.views_written(s) for s in statements)
+        direction = stripe.Direction.IN if not writes else stripe.Direction.INOUT if reads else stripe.Direction.OUT
+    return Use(
+        name, name, refinement.access, shape.strides, shape.dtype, direction, refinement.aggregation, shape.sizes
+    )
+
+
+def _inner_segment(kernel: stripe.Block, block: stripe.Block) -> Segment | None:
+    if block.blocks or any(isinstance(s, stripe.Special) for s in block.statements):
+        return None
+    values: dict[str, Affine] = {}
+    loops = []
+    for index in block.indices:
+        if index.affine is None:
+            values[index.name] = Affine.index(index.name)
+            loops.append(index)
+        elif index.range == 1:
+            values[index.name] = index.affine
+        else:
+            return None
+    if {i.name for i in loops} & {i.name for i in kernel.indices}:
+        return None
+    uses = []
+    for refinement in block.refinements:
+        if refinement.direction is stripe.Direction.NONE:
+            return None
+        parent = kernel.refinement(refinement.source)
+        if parent.shape.strides != refinement.shape.strides:
+            return None
+        parts = zip(parent.access, refinement.access, strict=True)
+        access = tuple(outer + inner.substitute(values) for outer, inner in parts)
+        shape = refinement.shape
+        uses.append(
+            Use(
+                refinement.name,
+                parent.name,
+                access,
+                shape.strides,
+                shape.dtype,
+                refinement.direction,
+                refinement.aggregation,
+                shape.sizes,
+            )
+        )
+    constraints = (*kernel.constraints, *(c.substitute(values) for c in block.constraints))
+    statements = tuple(_with_index(s, values) for s in block.statements)
+    return Segment(tuple(loops), constraints, tuple(uses), statements, block.tags)
+
+
+def _with_index(statement: stripe.Statement, values: Mapping[str, Affine]) -> stripe.Statement:
+    if isinstance(statement, stripe.LoadIndex):
+        return attrs.evolve(statement, affine=statement.affine.substitute(values))
+    return statement
+
+
+def _completed(segments: list[Segment]) -> tuple[Segment, ...] | None:
+    """Give each segment the definitions of scalars that it takes from segments before it."""
+    defined: dict[str, tuple[stripe.Statement, Segment]] = {}
+    result: list[Segment] = []
+    for segment in segments:
+        uses = {use.name: use for use in segment.uses}
+        queue = list(_missing(segment.statements))
+        needed: set[str] = set()
+        while queue:
+            name = queue.pop()
+            if name in needed:
+                continue
+            if name not in defined:
+                return None
+            needed.add(name)
+            statement, origin = defined[name]
+            if isinstance(statement, stripe.Load):
+                use = origin.use(statement.source)
+                if use.direction is not stripe.Direction.IN or uses.get(use.name, use) != use:
+                    return None
+                uses[use.name] = use
+            queue.extend(stripe.scalar_inputs(statement))
+        prefix = [statement for name, (statement, _) in defined.items() if name in needed]
+        if not segment.loops:
+            for statement in segment.statements:
+                if (output := stripe.scalar_output(statement)) is not None:
+                    defined[output] = (statement, segment)
+        result.append(attrs.evolve(segment, uses=tuple(uses.values()), statements=(*prefix, *segment.statements)))
+    return tuple(result)
+
+
+def _missing(statements: Iterable[stripe.Statement]) -> tuple[str, ...]:
+    defined: set[str] = set()
+    missing: dict[str, None] = {}
+    for statement in statements:
+        missing.update(dict.fromkeys(s for s in stripe.scalar_inputs(statement) if s not in defined))
+        if (name := stripe.scalar_output(statement)) is not None:
+            defined.add(name)
+    return tuple(missing)
+
+
+def leaf(segment: Segment, mapping: Mapping[str, Affine], indices: tuple[stripe.Index, ...]) -> Node:
+    """Return a node that runs a segment's statements with its indices replaced, over ``indices``."""
+    return Node(
+        indices=indices,
+        statements=tuple(_with_index(s, mapping) for s in segment.statements),
+        uses=tuple(use.substitute(mapping) for use in segment.uses),
+        constraints=tuple(c.substitute(mapping) for c in segment.constraints),
+        tags=segment.tags,
+    )
+
+
+def emit(root: Node, kernel: stripe.Block) -> stripe.Block:
+    """Write the blocks of a tree; ``kernel`` gives roots, comments and tags of the outermost one."""
+    return write(root, kernel)
+
+
+def product(ranges: Iterable[int]) -> int:
+    """Return the number of points of a box."""
+    points = 1
+    for size in ranges:
+        points *= size
+    return points
+
+
+def strided(pieces: Iterable[tuple[str, int]], offset: int = 0) -> Affine:
+    """Return ``offset + Σ stride·index`` for (index, stride) pairs."""
+    return total(Affine.of({name: stride}) for name, stride in pieces) + offset

@@ -1,0 +1,183 @@
+"""Pieces that the scheduling passes share: vector indices, splits, and grids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.core.dtype import DType
+from tileir.core.names import NameScope
+from tileir.core.ops import Op
+from tileir.passes.kernels.nest import chosen_by_data, product
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.passes.kernels.nest import Nest, Segment, Use
+
+GRID = stripe.Tags.of("grid")
+THREAD = stripe.Tags.of("thread")
+UNROLL = stripe.Tags.of("unroll")
+VECTOR = stripe.Tags.of("vector")
+LOCAL: stripe.Location = (stripe.Device("LOCAL"),)
+REGISTER: stripe.Location = (stripe.Device("REGISTER"),)
+SCRATCH: stripe.Location = (stripe.Device("SCRATCH"),)
+
+
+def is_scheduled(kernel: stripe.Block) -> bool:
+    """Return whether some pass has given a kernel a grid or threads."""
+    pending = [kernel]
+    while pending:
+        block = pending.pop()
+        if any("grid" in index.tags or "thread" in index.tags for index in block.indices):
+            return True
+        pending.extend(block.blocks)
+    return False
+
+
+def vector_lanes(vector_bytes: int, itemsize: int, most: int) -> int:
+    """Return how many elements of ``itemsize`` bytes fill a vector, but at most ``most`` unless that is 0."""
+    lanes = max(1, vector_bytes // itemsize)
+    return min(lanes, most) if most else lanes
+
+
+def aligned_lanes(uses: Iterable[Use], index: str, lanes: int) -> int:
+    """Return the most lanes, a power of two up to ``lanes``, with which every vector along ``index`` is aligned.
+
+    Vectors start where ``index`` is a multiple of the result. 1 where some use is not contiguous.
+    """
+    for use in uses:
+        stride = use.stride(index)
+        if stride == 0:
+            continue
+        if stride != 1:
+            return 1
+        steps = zip(use.access, use.strides, strict=True)
+        terms = [c * step for affine, step in steps for name, c in affine.terms if name != index]
+        offset = sum(affine.offset * step for affine, step in zip(use.access, use.strides, strict=True))
+        while lanes > 1 and any(value % lanes for value in (*terms, offset)):
+            lanes //= 2
+    return lanes
+
+
+def constrained_indices(nest: Nest) -> frozenset[str]:
+    """Return the indices that take part in a constraint."""
+    return frozenset(i for s in nest.segments for c in s.constraints for i in c.indices)
+
+
+def written_uses(nest: Nest) -> tuple[Use, ...]:
+    """Return the uses that write memory of the caller."""
+    local = {r.name for r in nest.allocations}
+    return tuple(use for use in nest.uses if use.direction.writes and use.root not in local)
+
+
+def read_uses(nest: Nest) -> tuple[Use, ...]:
+    """Return the uses that only read memory of the caller."""
+    local = {r.name for r in nest.allocations}
+    return tuple(use for use in nest.uses if not use.direction.writes and use.root not in local)
+
+
+def the_reduction(nest: Nest) -> Segment:
+    """Return the one segment of a nest that reduces."""
+    return next(segment for segment in nest.segments if segment.loops)
+
+
+def reads_of(nest: Nest, segment: Segment) -> tuple[Use, ...]:
+    """Return how a segment sees what the kernel does not allocate itself."""
+    local = {allocation.name for allocation in nest.allocations}
+    return tuple(use for use in segment.uses if use.root not in local)
+
+
+def widest_itemsize(nest: Nest) -> int:
+    """Return the bytes of the widest element that the statements of a nest compute with; at least 1."""
+    sizes = [use.dtype.itemsize for use in nest.uses]
+    for segment in nest.segments:
+        for statement in segment.statements:
+            if isinstance(statement, stripe.Intrinsic | stripe.Convert):
+                sizes.append(computing_itemsize(statement.dtype))
+    return max(sizes, default=1)
+
+
+def widest_access(nest: Nest) -> int:
+    """Return the bytes of the widest element that a nest reads or writes in memory of the caller; at least 1."""
+    return max((use.dtype.itemsize for use in (*read_uses(nest), *written_uses(nest))), default=1)
+
+
+def computing_itemsize(dtype: DType) -> int:
+    """Return the bytes in which a processor computes: f16 and bf16 arithmetic happens in f32."""
+    return 4 if dtype in (DType.F16, DType.BF16) else dtype.itemsize
+
+
+def power_of_two_below(value: int) -> int:
+    """Return the greatest power of two that is at most ``value`` >= 1."""
+    return 1 << (value.bit_length() - 1)
+
+
+def indirect_names(segment: Segment) -> frozenset[str]:
+    """Return the uses whose elements are chosen by data."""
+    return chosen_by_data(segment.statements)
+
+
+def owns_its_elements(use: Use, index: str) -> bool:
+    """Return whether different values of ``index`` surely write different elements: it alone moves some axis."""
+    return any(affine.indices == (index,) for affine in use.access)
+
+
+def parallel_indices(nest: Nest) -> tuple[stripe.Index, ...]:
+    """Return the outer indices whose values may run at the same time.
+
+    Points of a block may run in parallel unless they merge into memory of the caller; then only an
+    index that moves every such access to elements of its own may.
+    """
+    merging = [use for use in written_uses(nest) if use.aggregation is not None and use.aggregation.op is not None]
+    indirect = frozenset(name for s in nest.segments for name in indirect_names(s))
+    return tuple(index for index in nest.indices if all(_moves_alone(use, index.name, indirect) for use in merging))
+
+
+def _moves_alone(use: Use, index: str, indirect: frozenset[str]) -> bool:
+    axes = use.access[1:] if use.name in indirect else use.access
+    return any(affine.indices == (index,) for affine in axes)
+
+
+def divisor_at_least(value: int, least: int) -> int:
+    """Return the least divisor of ``value`` that is >= ``least``, or ``value`` itself where there is none."""
+    return next((d for d in range(max(1, least), value) if value % d == 0), value)
+
+
+def taken_names(nest: Nest) -> NameScope:
+    """Return a scope in which all names of a nest are taken."""
+    scope = NameScope.of(i.name for i in nest.indices)
+    for segment in nest.segments:
+        for loop in segment.loops:
+            scope.add(loop.name)
+        for use in segment.uses:
+            scope.add(use.name)
+            scope.add(use.root)
+    return scope
+
+
+def index(name: str, size: int, tags: stripe.Tags | None = None) -> stripe.Index:
+    """Return an index that starts at 0."""
+    return stripe.Index(name, size, None, tags or stripe.Tags())
+
+
+def part(index: stripe.Index, stride: int = 1) -> Affine:
+    """Return ``stride·index``; 0 for an index of a single point, which :func:`present` drops."""
+    return Affine.of({index.name: stride}) if index.range > 1 else Affine()
+
+
+def present(indices: Iterable[stripe.Index]) -> tuple[stripe.Index, ...]:
+    """Drop indices of a single point."""
+    return tuple(i for i in indices if i.range > 1)
+
+
+def total_operations(nest: Nest) -> int:
+    """Estimate statements times points."""
+    outer = product(i.range for i in nest.indices)
+    return outer * sum(len(s.statements) * product(i.range for i in s.loops) for s in nest.segments)
+
+
+def is_product(segment: Segment) -> bool:
+    """Return whether a segment multiplies what it reads: the case in which register blocks pay."""
+    return any(isinstance(s, stripe.Intrinsic) and s.op is Op.MUL for s in segment.statements)

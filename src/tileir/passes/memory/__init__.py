@@ -1,0 +1,1 @@
+"""What is where: inner memories, transfers between them, copies, and slots."""

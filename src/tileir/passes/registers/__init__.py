@@ -1,0 +1,1 @@
+"""Contractions over registers: which tiles, what they cost, and the blocks that compute them."""

@@ -1,0 +1,326 @@
+"""The blocks of a contraction over registers: packed panels, tiles of sums, and loops around them.
+
+:func:`kernels` makes whole kernels with a launch grid; :func:`nested` the same without one, for a reduction that is
+part of a larger kernel.
+"""
+
+from __future__ import annotations
+
+from itertools import product as combinations
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.names import NameScope
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf, product
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tileir.passes.registers.cost import Plan
+
+_GROUPS: Final = 4
+"""Groups for each thread, so that one which starts late leaves others more to do."""
+
+_PACKED_ROWS: Final = 64
+"""Fewest rows of a group that packs a panel for itself."""
+
+_UNROLLED: Final = 48
+"""Most multiply-adds of vectors that one iteration of a reduction is unrolled to."""
+
+
+def kernels(nest: Nest, plan: Plan, threads: int) -> Iterator[Node]:
+    """Yield a kernel for the full panels, and one for each width of the columns that are left over.
+
+    Where panels alone would not keep ``threads`` threads busy, rows are shared out as well.
+    """
+    builder = _Builder(nest, plan, sch.taken_names(nest))
+    for piece in _column_pieces(plan):
+        yield builder.kernel(piece, threads)
+
+
+def nested(nest: Nest, plan: Plan, names: NameScope) -> tuple[Node, ...]:
+    """Return blocks that run all points of a nest in serial loops, for a kernel that has loops around it.
+
+    Accesses may depend on indices of that kernel; ``names`` holds all its names.
+    """
+    builder = _Builder(nest, plan, names)
+    return tuple(builder.serial(piece) for piece in _column_pieces(plan))
+
+
+@attrs.frozen
+class _Piece:
+    """A run of columns: ``count`` panels of ``columns`` vectors of ``lanes`` elements from ``start`` on."""
+
+    start: int
+    count: int
+    columns: int
+    lanes: int
+
+
+def _column_pieces(plan: Plan) -> Iterator[_Piece]:
+    width = plan.columns * plan.lanes
+    count, left = divmod(plan.vector.range, width)
+    start = count * width
+    if count:
+        yield _Piece(0, count, plan.columns, plan.lanes)
+    if left >= plan.lanes:
+        columns = left // plan.lanes
+        yield _Piece(start, 1, columns, plan.lanes)
+        start, left = start + columns * plan.lanes, left % plan.lanes
+    while left:
+        lanes = sch.power_of_two_below(left)
+        yield _Piece(start, 1, 1, lanes)
+        start, left = start + lanes, left - lanes
+
+
+@attrs.frozen
+class _Columns:
+    """The columns of a tile: unrolled vectors, lanes, the column as an affine of both, and how many there are."""
+
+    vectors: tuple[stripe.Index, ...]
+    lanes: tuple[stripe.Index, ...]
+    inner: Affine
+    width: int
+
+
+@attrs.frozen
+class _Split:
+    """One index as loops: ``around`` outside of all tiles, ``rows`` inside of them, ``value`` in terms of these.
+
+    Points at which some of ``tests`` is negative do not exist.
+    """
+
+    around: tuple[stripe.Index, ...]
+    rows: tuple[stripe.Index, ...]
+    value: Affine
+    row: Affine
+    height: int
+    tests: tuple[Affine, ...] = ()
+
+
+@attrs.frozen
+class _Chunk:
+    """How an index is shared out to groups: ``grid`` counts them, each takes ``size`` blocks of ``height`` values."""
+
+    grid: stripe.Index
+    size: int
+    blocks: int
+
+
+@attrs.frozen
+class _Builder:
+    """Builds the blocks of one plan."""
+
+    nest: Nest
+    plan: Plan
+    names: NameScope
+
+    def kernel(self, piece: _Piece, threads: int) -> Node:
+        """Return the kernel for some columns."""
+        panel, columns, start = self._columns(piece, sch.GRID)
+        own = {i.name for i in self._outside()}
+        outside = [i for i in self.nest.indices if i.name in own]
+        within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
+        groups = product(i.range for i in outside) * piece.count
+        chunks = self._chunks(within, groups, threads)
+        marked = [attrs.evolve(i, tags=i.tags.add("grid")) for i in outside]
+        grid = (*marked, *panel, *(chunk.grid for chunk in chunks.values()))
+        return self._panel(grid, within, {self.plan.vector.name: start + columns.inner}, columns, chunks)
+
+    def serial(self, piece: _Piece) -> Node:
+        """Return the same without a grid."""
+        panel, columns, start = self._columns(piece, stripe.Tags())
+        own = {i.name for i in self._outside()}
+        within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
+        indices = (*self._outside(), *panel)
+        return self._panel(indices, within, {self.plan.vector.name: start + columns.inner}, columns, {})
+
+    def _columns(self, piece: _Piece, tags: stripe.Tags) -> tuple[tuple[stripe.Index, ...], _Columns, Affine]:
+        """Return the loop over panels, the columns of a tile, and where a panel starts."""
+        vector = self.plan.vector.name
+        panel = sch.index(self.names.fresh(f"{vector}_panel"), piece.count, tags)
+        column = sch.index(self.names.fresh(f"{vector}_vector"), piece.columns, sch.UNROLL)
+        lane = sch.index(self.names.fresh(f"{vector}_lane"), piece.lanes, sch.VECTOR)
+        width = piece.columns * piece.lanes
+        inner = sch.part(column, piece.lanes) + sch.part(lane)
+        columns = _Columns(sch.present((column,)), sch.present((lane,)), inner, width)
+        return sch.present((panel,)), columns, sch.part(panel, width) + piece.start
+
+    def _outside(self) -> tuple[stripe.Index, ...]:
+        """Return the indices of which every value has panels of its own, or, without any, those that share nothing."""
+        rows = {r.index.name for r in self.plan.rows}
+        others = [i for i in self.nest.indices if i is not self.plan.vector and i.name not in rows]
+        if self.plan.packed:
+            return tuple(i for i in others if any(use.stride(i.name) for use in self.plan.packed))
+        reads = [use for s in self.nest.segments if s.loops for use in s.uses if use in sch.read_uses(self.nest)]
+        along = [use for use in reads if use.stride(self.plan.vector.name)]
+        return tuple(i for i in others if along and all(use.stride(i.name) for use in along))
+
+    def _chunks(self, within: Sequence[stripe.Index], groups: int, threads: int) -> dict[str, _Chunk]:
+        """Share the outermost loops of a group out to several, where there are fewer groups than threads want."""
+        wanted = -(-_GROUPS * threads // groups)
+        if threads == 1 or wanted < 2:
+            return {}
+        heights = {r.index.name: r.height for r in self.plan.rows}
+        if self.plan.packed:
+            wanted = min(wanted, max(1, product(i.range for i in within) // _PACKED_ROWS))
+        chunks: dict[str, _Chunk] = {}
+        for index in sorted(within, key=lambda i: i.name in heights):
+            blocks = index.range // heights.get(index.name, 1)
+            size = -(-blocks // max(1, min(wanted, blocks)))
+            count = -(-blocks // size)
+            if count > 1:
+                grid = sch.index(self.names.fresh(f"{index.name}_chunk"), count, sch.GRID)
+                chunks[index.name] = _Chunk(grid, size, blocks)
+                wanted = -(-wanted // count)
+            if wanted < 2:
+                break
+        return chunks
+
+    def _panel(
+        self,
+        indices: tuple[stripe.Index, ...],
+        within: Sequence[stripe.Index],
+        mapping: Mapping[str, Affine],
+        columns: _Columns,
+        chunks: Mapping[str, _Chunk],
+    ) -> Node:
+        """Return a block over ``indices`` that packs its panels and runs all tiles along them."""
+        packs = [self._pack(use, mapping, columns) for use in self.plan.packed]
+        replaced = {use: packed for use, (packed, _, _) in zip(self.plan.packed, packs, strict=True)}
+        choices = [tuple(self._splits(index, chunks.get(index.name))) for index in within]
+        tiles = [self._tile(splits, within, mapping, columns, replaced) for splits in combinations(*choices)]
+        allocations = tuple(allocation for _, allocation, _ in packs)
+        return Node(indices, allocations, children=(*(node for _, _, node in packs), *tiles))
+
+    def _splits(self, index: stripe.Index, chunk: _Chunk | None) -> Iterator[_Split]:
+        """Yield how an index is run through: whole tiles, and the rows that are left."""
+        height = next((r.height for r in self.plan.rows if r.index.name == index.name), 1)
+        blocks, left = divmod(index.range, height)
+        if blocks:
+            yield self._split(index, blocks, height, chunk)
+        if left:
+            row = sch.index(self.names.fresh(f"{index.name}_row"), left, sch.UNROLL)
+            last = () if chunk is None else (sch.part(chunk.grid) - (chunk.grid.range - 1),)
+            inner = sch.part(row)
+            yield _Split((), sch.present((row,)), inner + blocks * height, inner, left, last)
+
+    def _split(self, index: stripe.Index, blocks: int, height: int, chunk: _Chunk | None) -> _Split:
+        """Return the loop over whole tiles along an index, or over those of one chunk."""
+        start = Affine()
+        tests: tuple[Affine, ...] = ()
+        name = self.names.fresh(f"{index.name}_block") if height > 1 else index.name
+        if chunk is not None:
+            name = self.names.fresh(name) if name == index.name else name
+            start, count = sch.part(chunk.grid, chunk.size), chunk.size
+        else:
+            count = blocks
+        block = sch.index(name, count)
+        number = start + sch.part(block)
+        if chunk is not None and chunk.size * chunk.grid.range > blocks:
+            tests = (blocks - 1 - number,)
+        row = sch.index(self.names.fresh(f"{index.name}_row"), height, sch.UNROLL)
+        inner = sch.part(row)
+        return _Split(sch.present((block,)), sch.present((row,)), number * height + inner, inner, height, tests)
+
+    def _tile(
+        self,
+        splits: Sequence[_Split],
+        within: Sequence[stripe.Index],
+        mapping: Mapping[str, Affine],
+        columns: _Columns,
+        replaced: Mapping[Use, Use],
+    ) -> Node:
+        """Return the loops over tiles; each sets its sums, reduces, and stores."""
+        values = {**mapping, **{i.name: split.value for i, split in zip(within, splits, strict=True)}}
+        height, row = 1, Affine()
+        for split in splits:
+            row = row * split.height + split.row
+            height *= split.height
+        allocations = []
+        for allocation in self.nest.allocations:
+            shape = stripe.TensorShape.dense(allocation.shape.dtype, (height, columns.width))
+            zero = (Affine(), Affine())
+            allocations.append(attrs.evolve(allocation, access=zero, shape=shape, location=sch.REGISTER))
+        registers = {a.name: a for a in allocations}
+        rows = tuple(i for split in splits for i in split.rows)
+        indices = (*rows, *columns.vectors, *columns.lanes)
+        children = []
+        for segment in self.nest.segments:
+            moved = _replaced(segment, replaced, registers, (row, columns.inner))
+            node = leaf(moved, values, (*indices, *self._terms()) if segment.loops else indices)
+            if segment.loops:
+                inside = attrs.evolve(node, constraints=())
+                size = product(i.range for i in (*rows, *columns.vectors))
+                loops = _unrolled(_ordered_loops(segment.loops, segment.uses), node.constraints, size)
+                node = Node(loops, children=(inside,), constraints=node.constraints, tags=segment.tags)
+            children.append(node)
+        around = tuple(i for split in splits for i in split.around)
+        tests = tuple(test for split in splits for test in split.tests)
+        return Node(around, tuple(allocations), tuple(children), constraints=tests)
+
+    def _terms(self) -> tuple[stripe.Index, ...]:
+        return () if self.plan.term is None else (self.plan.term,)
+
+    def _pack(self, use: Use, mapping: Mapping[str, Affine], columns: _Columns) -> tuple[Use, stripe.Refinement, Node]:
+        """Return the use of the packed panel, its allocation, and the block that fills it."""
+        loops = _ordered_loops(
+            tuple(i for s in self.nest.segments for i in s.loops if use in s.uses and use.stride(i.name)), (use,)
+        )
+        name = self.names.fresh(f"{use.root}_panel")
+        terms = self._terms()
+        shape = stripe.TensorShape.dense(
+            use.dtype, (*(i.range for i in loops), columns.width, *(i.range for i in terms))
+        )
+        zero = tuple(Affine() for _ in shape.dims)
+        allocation = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=sch.SCRATCH)
+        access = (*(Affine.index(i.name) for i in loops), columns.inner, *(Affine.index(i.name) for i in terms))
+        packed = Use(use.name, name, access, shape.strides, use.dtype, stripe.Direction.IN)
+        target = attrs.evolve(packed, name=self.names.fresh("panel"), direction=stripe.Direction.OUT)
+        source = use.substitute(mapping)
+        lanes = (*columns.vectors, *columns.lanes)
+        plain = tuple(attrs.evolve(i, tags=sch.UNROLL) for i in terms)
+        if use.stride(self.plan.vector.name) != 1:
+            lanes = tuple(attrs.evolve(i, tags=stripe.Tags()) for i in lanes)
+            order = (*lanes, *loops, *plain)
+        else:
+            order = (*loops, *plain, *lanes)
+        statements = (stripe.Load(source.name, "x"), stripe.Store("x", target.name))
+        return packed, allocation, Node(order, statements=statements, uses=(source, target), name=f"pack_{use.root}")
+
+
+def _replaced(
+    segment: Segment,
+    packed: Mapping[Use, Use],
+    registers: Mapping[str, stripe.Refinement],
+    place: tuple[Affine, Affine],
+) -> Segment:
+    """Let a segment read packed panels, and keep its sums in the tile."""
+    uses = []
+    for use in segment.uses:
+        if use.root in registers:
+            uses.append(attrs.evolve(use, access=place, strides=registers[use.root].shape.strides, sizes=()))
+        else:
+            uses.append(packed.get(use, use) if segment.loops else use)
+    return attrs.evolve(segment, uses=tuple(uses))
+
+
+def _ordered_loops(loops: tuple[stripe.Index, ...], uses: tuple[Use, ...]) -> tuple[stripe.Index, ...]:
+    """Order reduction loops by how far they move the accesses, farthest outermost."""
+    return tuple(sorted(loops, key=lambda i: -max((abs(u.stride(i.name)) for u in uses), default=0)))
+
+
+def _unrolled(loops: tuple[stripe.Index, ...], constraints: Sequence[Affine], size: int) -> tuple[stripe.Index, ...]:
+    """Mark the innermost loops of which all iterations are few, so that what they share is loaded once."""
+    tested = {name for constraint in constraints for name in constraint.indices}
+    result = list(loops)
+    for place in reversed(range(len(loops))):
+        size *= loops[place].range
+        if size > _UNROLLED or loops[place].name in tested:
+            break
+        result[place] = attrs.evolve(loops[place], tags=loops[place].tags.add("unroll"))
+    return tuple(result)

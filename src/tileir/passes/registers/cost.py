@@ -1,0 +1,335 @@
+"""Which register tile a contraction gets: the vector index, the rows, and how much of both, by what a step costs.
+
+The model counts, for one step of the reduction over a tile, multiply-adds and loads: what comes from the first-level
+cache costs as much as a multiply-add, a vector from farther away twice that; multiply-adds that depend on each other
+are four apart. Whichever is more decides. Tiles that do not divide the output pay for their remainders, and each tile
+once for setting and storing its sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import Nest, Segment, Use, product
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Index
+
+_LATENCY: Final = 4.0
+_FAR: Final = 2.0
+_LOADS_BESIDE: Final = 1 / 8
+"""What loads cost even while multiply-adds hide them: of equally fast tiles, the one that loads less is better."""
+
+_RUN: Final = 1.5
+"""What it costs to begin a run of neighbouring vectors elsewhere in memory, for each row that brings its own."""
+
+_PIECE: Final = 0.04
+"""What a further kernel for the columns that are left over costs beside its work, as a share of all."""
+
+_SETTING: Final = 3.0
+"""What it costs to set and to store a sum."""
+
+_MOST_ROWS: Final = 14
+_MOST_MEETING_ROWS: Final = 8
+_PAGE: Final = 4096
+"""Rows whose distance in bytes is a multiple of this meet in one set of a first-level cache, of eight ways mostly."""
+
+_MOST_COLUMNS: Final = 8
+_MOST_COLUMNS_OF_ONE_ROW: Final = 16
+_USUAL_COLUMNS: Final = 4
+"""Vectors of a tile, for a guess how large a panel is before the tile is known."""
+
+_FAR_READS: Final = 32
+"""How many times as dear reading a panel is that no cache near the processor holds."""
+
+
+@attrs.frozen
+class Limits:
+    """What a processor offers; the fields are options of :class:`tileir.passes.register_tile.RegisterTile`."""
+
+    vector_bytes: int
+    max_lanes: int
+    registers: int
+    cache_bytes: int
+    panel_bytes: int
+    reads: int
+    rows: int
+    columns: int
+
+
+@attrs.frozen
+class Rows:
+    """An outer index of which a tile has ``height`` values."""
+
+    index: Index
+    height: int
+
+
+@attrs.frozen
+class Plan:
+    """How to tile one kernel.
+
+    Attributes:
+        vector: The index that the lanes run along.
+        lanes: Lanes of a vector, a power of two.
+        columns: Vectors of a tile.
+        rows: Rows of a tile: the product of their heights; none where the tile has a single row.
+        packed: What is copied to contiguous memory before it is read.
+        term: The index that numbers the terms of dot products, where steps are these.
+    """
+
+    vector: Index
+    lanes: int
+    columns: int
+    rows: tuple[Rows, ...]
+    packed: tuple[Use, ...]
+    term: Index | None = None
+
+
+def choose(nest: Nest, limits: Limits) -> Plan | None:
+    """Return the cheapest plan; None where no index can have a vector's lanes."""
+    constrained = sch.constrained_indices(nest)
+    lanes = sch.vector_lanes(limits.vector_bytes, sch.widest_itemsize(nest), limits.max_lanes)
+    best: tuple[float, Plan] | None = None
+    for index in nest.indices:
+        used = min(lanes, sch.power_of_two_below(index.range))
+        if index.range < 2 or index.name in constrained or used < min(lanes, 4):
+            continue
+        if not can_be_vector(nest, index.name):
+            continue
+        candidate = _Candidate.of(nest, limits, index, used, constrained)
+        found = None if candidate is None else candidate.best()
+        if found is not None and (best is None or found[0] < best[0]):
+            best = found
+    return None if best is None else best[1]
+
+
+def panel_uses(nest: Nest, vector: str) -> tuple[Use, ...]:
+    """Return what the reductions read along the vector index."""
+    reads = sch.read_uses(nest)
+    uses = (u for s in nest.segments if s.loops for u in s.uses if u in reads)
+    return tuple(dict.fromkeys(u for u in uses if u.stride(vector)))
+
+
+def can_be_vector(nest: Nest, index: str) -> bool:
+    """Return whether lanes may run along an index: it moves what is written by one element, and the rest can follow."""
+    if any(use.stride(index) != 1 for use in sch.written_uses(nest)):
+        return False
+    panels = panel_uses(nest, index)
+    for segment in nest.segments:
+        indirect = sch.indirect_names(segment)
+        if segment.has_indirect_store:
+            return False
+        for use in segment.uses:
+            packable = use in panels and use.name not in indirect and segment.loops
+            if use.stride(index) not in (0, 1) and not packable:
+                return False
+    return True
+
+
+@attrs.frozen
+class _Step:
+    """One step of a reduction, as far as it costs: uses are known by the indices of the nest that move them."""
+
+    depth: int
+    sums: int
+    vectors: tuple[frozenset[str], ...]
+    scalars: tuple[frozenset[str], ...]
+    far: float
+
+    def cost(self, heights: Mapping[str, int], columns: int) -> float:
+        """Return the cost of a step over a tile."""
+        tile = columns * self.sums
+        for height in heights.values():
+            tile *= height
+        loads = 0.0
+        for moved in self.vectors:
+            runs = product(h for name, h in heights.items() if name in moved)
+            loads += self.far * columns * runs + (_RUN * runs if runs > 1 else 0)
+        for moved in self.scalars:
+            loads += product(h for name, h in heights.items() if name in moved)
+        return max(tile, loads, _LATENCY * self.sums) + loads * _LOADS_BESIDE
+
+
+@attrs.frozen
+class _Candidate:
+    """A vector index, and what depends on it."""
+
+    nest: Nest
+    limits: Limits
+    vector: Index
+    lanes: int
+    rows: tuple[Index, ...]
+    strided: tuple[Use, ...]
+    steps: tuple[_Step, ...]
+    constrained: frozenset[str]
+
+    @classmethod
+    def of(
+        cls, nest: Nest, limits: Limits, vector: Index, lanes: int, constrained: frozenset[str]
+    ) -> _Candidate | None:
+        """Return the candidate; None where what it reads across memory is not worth packing."""
+        strided = tuple(use for use in panel_uses(nest, vector.name) if use.stride(vector.name) != 1)
+        still = [i for i in nest.indices if i.name != vector.name and not any(use.stride(i.name) for use in strided)]
+        if strided and product(i.range for i in still) < 8:
+            return None
+        if any(i in constrained for use in strided for a in use.access for i in a.indices):
+            return None
+        rows = tuple(i for i in still if i.name not in constrained and i.range > 1)
+        steps = tuple(_step(nest, segment, vector, lanes, limits) for segment in nest.segments if segment.loops)
+        return cls(nest, limits, vector, lanes, rows, strided, steps, constrained)
+
+    def best(self) -> tuple[float, Plan] | None:
+        """Return the cheapest tile with its cost."""
+        vectors = self.vector.range // self.lanes
+        found: tuple[float, int, tuple[Rows, ...]] | None = None
+        for rows in self._row_choices():
+            height = product(r.height for r in rows)
+            most = _MOST_COLUMNS if height > 1 else _MOST_COLUMNS_OF_ONE_ROW
+            widths = [self.limits.columns] if self.limits.columns else range(1, most + 1)
+            for width in widths:
+                columns = min(width, vectors)
+                if not self._fits(rows, columns):
+                    continue
+                cost = self._cost(rows, columns)
+                if found is None or cost < found[0]:
+                    found = cost, columns, rows
+        if found is None:
+            return None
+        cost, columns, rows = found
+        packed = tuple(use for use in panel_uses(self.nest, self.vector.name) if self._packs(use, rows, columns))
+        return cost + self._packing(packed), Plan(self.vector, self.lanes, columns, rows, packed)
+
+    def _row_choices(self) -> Iterator[tuple[Rows, ...]]:
+        """Yield one row, some rows of one index, and all rows of a short index with some of another."""
+        if not self.limits.rows:
+            yield ()
+        for index in self.rows:
+            most = min(_MOST_MEETING_ROWS if self._meet(index) else _MOST_ROWS, self.limits.registers)
+            heights = [min(self.limits.rows, index.range)] if self.limits.rows else range(2, min(most, index.range) + 1)
+            for height in heights:
+                yield (Rows(index, height),)
+            if self.limits.rows or index.range > most // 2:
+                continue
+            for other in self.rows:
+                if other is not index:
+                    for height in range(2, min(most // index.range, other.range) + 1):
+                        yield Rows(other, height), Rows(index, index.range)
+        if self.limits.rows and not self.rows:
+            yield ()
+
+    def _meet(self, rows: Index) -> bool:
+        """Return whether rows of an input are in one set of the first-level cache."""
+        read = (use for s in self.nest.segments if s.loops for use in s.uses)
+        strides = (use.stride(rows.name) * use.dtype.itemsize for use in read)
+        return any(stride and stride % _PAGE == 0 for stride in strides)
+
+    def _fits(self, rows: Sequence[Rows], columns: int) -> bool:
+        """Return whether the sums of a tile, and what a step loads, are within the registers."""
+        if columns == 1 and not rows:
+            return True
+        sums = max(1, len(self.nest.allocations)) * columns * product(r.height for r in rows)
+        names = {r.index.name for r in rows}
+        again = any(names.isdisjoint(moved) for step in self.steps for moved in step.vectors)
+        if self.limits.rows or self.limits.columns:
+            return sums <= self.limits.registers or not again
+        if rows and any(not names.isdisjoint(moved) for step in self.steps for moved in step.vectors):
+            return 2 * sums <= self.limits.registers  # rows share what they load, while it is in registers
+        return sums + (columns if again and rows else 0) + 2 <= self.limits.registers
+
+    def _cost(self, rows: Sequence[Rows], columns: int) -> float:
+        """Return what all tiles cost together, for each point of the other indices and each step of the reduction."""
+        cost = 0.0
+        depth = sum(step.depth for step in self.steps)
+        pieces = tuple(self._column_pieces(columns))
+        for count, heights in row_pieces(rows):
+            for repeats, width in pieces:
+                steps = sum(step.depth * step.cost(heights, width) for step in self.steps)
+                setting = _SETTING * width * product(heights.values()) + _LATENCY
+                cost += count * repeats * (steps + setting) / depth
+        cost *= 1 + _PIECE * (len(pieces) - 1)
+        points = product(r.index.range for r in rows)
+        return cost / points * depth * product(i.range for i in self.nest.indices if i is not self.vector)
+
+    def _column_pieces(self, columns: int) -> Iterator[tuple[int, int]]:
+        """Yield how often a tile of how many vectors is needed; vectors of fewer lanes count as whole ones."""
+        panels, left = divmod(self.vector.range, columns * self.lanes)
+        if panels:
+            yield panels, columns
+        if left >= self.lanes:
+            yield 1, left // self.lanes
+        if left % self.lanes:
+            yield (left % self.lanes).bit_count(), 1
+
+    def _packs(self, use: Use, rows: Sequence[Rows], columns: int) -> bool:
+        """Return whether to copy a panel: it is strided, or read again and again from beyond the first-level cache."""
+        if use in self.strided:
+            return True
+        if any(i in self.constrained for a in use.access for i in a.indices):
+            return False
+        if any(use.stride(r.index.name) for r in rows):
+            return False
+        loops = {i.name: i for s in self.nest.segments for i in s.loops if use.stride(i.name)}
+        depth = product(i.range for i in loops.values())
+        reads = product(i.range for i in self.nest.indices if not use.stride(i.name))
+        if _is_dense(use, tuple(loops.values()), columns * self.lanes):
+            return False
+        nbytes = depth * self.vector.range * use.dtype.itemsize
+        far = depth * columns * self.lanes * use.dtype.itemsize > self.limits.panel_bytes
+        worth = reads * (_FAR_READS if far else 1) >= self.limits.reads
+        return depth > 1 and nbytes > self.limits.cache_bytes and worth
+
+    def _packing(self, packed: Sequence[Use]) -> float:
+        """Return what copying costs, element by element where the lanes run across memory."""
+        cost = 0.0
+        for use in packed:
+            loops = {i.name: i.range for s in self.nest.segments for i in s.loops if use.stride(i.name)}
+            moving = product(i.range for i in self.nest.indices if use.stride(i.name))
+            cost += product(loops.values()) * moving * (2.0 if use in self.strided else 2.0 / self.lanes)
+        return cost
+
+
+def _is_dense(use: Use, loops: Sequence[Index], width: int) -> bool:
+    """Return whether a panel of ``width`` elements is contiguous in memory, as it would be if it were packed."""
+    expected = width
+    for index in sorted(loops, key=lambda i: abs(use.stride(i.name))):
+        if use.stride(index.name) != expected:
+            return False
+        expected *= index.range
+    return True
+
+
+def row_pieces(rows: Sequence[Rows]) -> Iterator[tuple[int, dict[str, int]]]:
+    """Yield how often a tile of which heights is needed: whole tiles, and what is left along each index."""
+    pieces: list[tuple[int, dict[str, int]]] = [(1, {})]
+    for row in rows:
+        count, left = divmod(row.index.range, row.height)
+        parts = [(n, height) for n, height in ((count, row.height), (1, left)) if n and height]
+        pieces = [(c * n, {**heights, row.index.name: h}) for c, heights in pieces for n, h in parts]
+    yield from pieces
+
+
+def _step(nest: Nest, segment: Segment, vector: Index, lanes: int, limits: Limits) -> _Step:
+    """Return what a step of a reduction does."""
+    local = {a.name for a in nest.allocations}
+    reads = [use for use in dict.fromkeys(segment.uses) if use.root not in local and not use.direction.writes]
+    names = [i.name for i in nest.indices]
+    moved = {use: frozenset(name for name in names if use.stride(name)) for use in reads}
+    along = [use for use in reads if vector.name in moved[use]]
+    depth = product(i.range for i in segment.loops)
+    width = min(vector.range, _USUAL_COLUMNS * lanes)
+    panels = (product(i.range for i in segment.loops if use.stride(i.name)) * use.dtype.itemsize for use in along)
+    panel = width * max(panels, default=0)
+    stores = sum(isinstance(s, stripe.Store) for s in segment.statements)
+    return _Step(
+        depth,
+        max(1, stores),
+        tuple(moved[use] for use in along),
+        tuple(moved[use] for use in reads if vector.name not in moved[use]),
+        _FAR if panel > limits.cache_bytes else 1.0,
+    )

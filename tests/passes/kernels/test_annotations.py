@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+import pytest
+
+from strategies.passes import assert_same_meaning, program_of
+from tileir.core.errors import VerifyError
+from tileir.passes.base import run, with_main
+from tileir.passes.compute_deps import ComputeDeps
+from tileir.passes.memory.slots import Memory, Slot
+from tileir.passes.schedule_memory import Schedule
+from tileir.stripe.aliases import allocations
+from tileir.stripe.ir import Program
+
+COPY = """
+block [i:4]:4 (
+  in {0}[i] fp32:I(1):(1):4 B
+  out {1}[i] fp32:I(1):(1):4 B
+) {{
+  0: $a = load({0})
+  1: {1} = store($a)
+}}
+"""
+
+
+@attrs.frozen
+class Swap:
+    """Exchange the first two kernels, with all that they say of order and place."""
+
+    name: ClassVar[str] = "swap"
+
+    def __call__(self, program: Program) -> Program:
+        first, second, *others = program.main.statements
+        main = attrs.evolve(program.main, statements=(second, first, *others))
+        return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+
+
+@attrs.frozen
+class Late:
+    """Bring the first result out last."""
+
+    name: ClassVar[str] = "late"
+
+    def __call__(self, program: Program) -> Program:
+        kernels = program.main.blocks
+        first = next(block for block in kernels if block.name == "swap_out_C")
+        main = attrs.evolve(program.main, statements=(*(b for b in kernels if b is not first), first))
+        return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+
+
+@attrs.frozen
+class Forget:
+    """Drop all dependencies but the last one."""
+
+    name: ClassVar[str] = "forget"
+
+    def __call__(self, program: Program) -> Program:
+        *others, last = program.main.statements
+        plain = tuple(attrs.evolve(statement, deps=()) for statement in others)
+        main = attrs.evolve(program.main, statements=(*plain, attrs.evolve(last, deps=(0,))))
+        return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+
+
+def program() -> Program:
+    kernels = [COPY.format(*names) for names in ("XA", "XB", "AC", "BD")]
+    return program_of(kernels, dict.fromkeys("XABCD", (4,)), ("C", "D"))
+
+
+def test_dependencies_that_no_longer_hold_are_dropped() -> None:
+    after = run((ComputeDeps(reqs=("main",)), Swap()), program())
+    assert [kernel.deps for kernel in after.main.blocks] == [()] * 4
+    assert_same_meaning(program(), after)
+
+
+def test_offsets_that_no_longer_hold_are_dropped() -> None:
+    before = run((Schedule(mem_kib=0.03125, alignment=16),), program())
+    assert {a.offset for a in allocations(before.main)} == {0, 16}
+    after = run((Late(),), before)
+    assert {a.offset for a in allocations(after.main)} == {None}
+    assert [kernel.deps for kernel in after.main.blocks] == [()] * len(before.main.blocks)
+    assert_same_meaning(program(), after)
+
+
+def test_what_a_pass_itself_gets_wrong_is_its_fault() -> None:
+    with pytest.raises(VerifyError, match="made by the pass 'forget'"):
+        run((Forget(),), program())
+
+
+def test_other_kernels_lose_their_dependencies() -> None:
+    ordered = ComputeDeps(reqs=("main",))(program())
+    main = attrs.evolve(ordered.main, statements=ordered.main.statements[:3])
+    assert [kernel.deps for kernel in with_main(ordered, main).main.blocks] == [()] * 3
+
+
+def test_places_in_a_memory_of_banks() -> None:
+    memory = Memory(64, banks=2, alignment=16)
+    taken = [Slot(0, 0, 20), Slot(1, 0, 48)]
+    assert memory.place(16, taken) == Slot(0, 32, 16)
+    assert memory.place(16, taken, first_bank=1) == Slot(0, 32, 16)
+    assert memory.place(16, taken, spread=True) == Slot(-1, 48, 16)
+    assert memory.place(17, taken, spread=True) is None
+    assert Memory(0).place(1 << 40, [Slot(0, 0, 1)]) == Slot(0, 1, 1 << 40)

@@ -1,0 +1,46 @@
+"""What rows side by side look like; test_vectorise_reduction.py holds that they keep the meaning."""
+
+from __future__ import annotations
+
+from tileir.core.dtype import DType
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.fuse import Fuse, Fusion
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import Nest
+from tileir.passes.kernels.stagger import staggered
+from tileir.passes.localise import Localise
+from tileir.passes.scalarise import Scalarise
+from tileir.stripe.lowering import lower
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
+
+
+def softmax(rows: int) -> Nest:
+    text = """function (X[M, N]) -> (O) {
+        P[m, 0 : M, 1] = >(X[m, n]); E = exp(X - P); S[m, 0 : M, 1] = +(E[m, n]); O = E / S;
+    }"""
+    program = lower(infer(parse(text), {"X": TensorType(DType.F32, (rows, 64))}))
+    joined = (Accumulate(), Fuse(), Fusion(rows=True), Fuse(parent_reqs=("fused",)), Localise(), Scalarise())
+    (kernel,) = run(joined, program).main.blocks
+    nest = reduction_nest(kernel)
+    assert nest is not None
+    return nest
+
+
+def test_each_row_is_one_loop_behind_the_one_before() -> None:
+    nest = softmax(8)
+    loops = [segment for segment in nest.segments if segment.loops]
+    beside = staggered(nest, 2)
+    counts = [len(segment.statements) for segment in beside.segments if segment.loops]
+    first, second, third = (len(segment.statements) for segment in loops)
+    assert counts == [first, second + first, third + second, third]
+    assert [index.range for index in beside.indices] == [4]
+    assert len(beside.allocations) == 2 * len(nest.allocations)
+
+
+def test_rows_that_no_pair_can_be_made_of_stay_as_they_are() -> None:
+    nest = softmax(7)
+    assert staggered(nest, 2) is nest
+    assert staggered(nest, 1) is nest

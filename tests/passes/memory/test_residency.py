@@ -1,0 +1,102 @@
+"""The reverse scan: plans are run against a model of two memories that knows which content is where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from tileir.passes.memory.residency import Item, Shortage, Stay, Use, plan
+from tileir.passes.memory.slots import Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COUNT = 8
+
+
+def _uses(draw: st.DrawFn) -> dict[int, Use]:
+    found: dict[int, Use] = {}
+    numbers = draw(st.lists(st.integers(0, COUNT - 1), min_size=1, max_size=5, unique=True))
+    for number in sorted(numbers):
+        reads, writes = draw(st.sampled_from(((True, False), (False, True), (True, True))))
+        found[number] = Use(reads, writes, draw(st.sampled_from((True, True, True, False))))
+    return found
+
+
+@st.composite
+def items(draw: st.DrawFn) -> tuple[Item, ...]:
+    """Items whose content exists wherever it is read."""
+    made = []
+    for number in range(draw(st.integers(1, 5))):
+        uses = _uses(draw)
+        given = uses[min(uses)].reads or draw(st.booleans())
+        made.append(Item(f"v{number}", draw(st.integers(1, 40)), uses, given, draw(st.booleans())))
+    return tuple(made)
+
+
+def _run(items: Sequence[Item], stays: Sequence[Stay]) -> None:
+    """Follow the versions of each item through a plan: what is read must be what was written last."""
+    for item in items:
+        own = [stay for stay in stays if stay.item is item]
+        version = outside = 0 if item.given else -1
+        inside: dict[int, int] = {}
+        for number in range(COUNT):
+            for stay in own:
+                if stay.load_before == number:
+                    inside[id(stay)] = outside
+            use = item.uses.get(number)
+            if use is not None and not use.inside:
+                assert not use.reads or outside == version, f"{item.name} is stale outside at {number}"
+                if use.writes:
+                    version = outside = number
+            elif use is not None:
+                (stay,) = (stay for stay in own if number in stay.uses)
+                assert not use.reads or inside.get(id(stay), -1) == version, f"{item.name} is stale inside at {number}"
+                if use.writes:
+                    version = inside[id(stay)] = number
+            for stay in own:
+                if stay.store_after == number:
+                    outside = inside[id(stay)]
+        assert not item.escapes or outside == version, f"{item.name} is not brought out"
+
+
+def _last(stay: Stay) -> int:
+    return max(stay.uses)
+
+
+@given(items(), st.sampled_from((0, 48, 64, 128)), st.integers(1, 3), st.integers(0, 3))
+@examples(300)
+def test_plans_move_what_is_needed(drawn: tuple[Item, ...], size: int, banks: int, window: int) -> None:
+    memory = Memory(size, banks, 4)
+    stays = plan(drawn, COUNT, memory, window, {})
+    if isinstance(stays[0], Shortage) if stays else False:
+        return
+    found = [stay for stay in stays if isinstance(stay, Stay)]
+    _run(drawn, found)
+    for position, one in enumerate(found):
+        assert one.slot.offset % 4 == 0
+        assert size == 0 or one.slot.end <= size
+        for other in found[position + 1 :]:
+            apart = _last(one) < other.first or _last(other) < one.first
+            assert apart or not one.slot.meets(other.slot)
+
+
+def test_what_does_not_fit_is_told() -> None:
+    uses = {0: Use(reads=True, writes=False)}
+    large = Item("large", 50, uses, given=True, escapes=False)
+    small = Item("small", 20, uses, given=True, escapes=False)
+    assert plan((large,), 1, Memory(48), 1, {}) == (Shortage(0, 50, large),)
+    assert plan((large, small), 1, Memory(64), 1, {}) == (Shortage(0, 70, large),)
+    assert len(plan((large, small), 1, Memory(64, banks=2), 1, {})) == 2
+
+
+@pytest.mark.parametrize(("window", "load"), [(0, 3), (1, 2), (2, 1), (9, 0)])
+def test_loads_come_ahead_of_their_use(window: int, load: int) -> None:
+    item = Item("v", 4, {3: Use(reads=True, writes=False)}, given=True, escapes=False)
+    (stay,) = plan((item,), 5, Memory(0), window, {})
+    assert isinstance(stay, Stay)
+    assert stay.load_before == load

@@ -1,0 +1,103 @@
+"""Which tiles are chosen, and why."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from strategies.contractions import Case
+from tileir.core.dtype import DType
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.registers.cost import Limits, Plan, Rows, choose, row_pieces
+from tileir.passes.separate import Separate
+from tileir.stripe.ir import Index
+
+WIDE = Limits(
+    vector_bytes=64, max_lanes=0, registers=32, cache_bytes=1 << 15, panel_bytes=1 << 19, reads=512, rows=0, columns=0
+)
+NARROW = attrs.evolve(WIDE, vector_bytes=32, registers=16)
+PRODUCT = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[k, n]); }"
+DEPTHWISE = (
+    "function (X[H, W, C], F[I, J, C]) -> (O) "
+    "{ O[y, x, c : H - I + 1, W - J + 1, C] = +(X[y + i, x + j, c] * F[i, j, c]); }"
+)
+POOL = "function (X[H, W, C]) -> (O) { O[y, x, c : H / 2, W / 2, C] = >(X[2*y + i, 2*x + j, c]), i < 2, j < 2; }"
+
+
+def plan(text: str, shapes: dict[str, tuple[int, ...]], limits: Limits = WIDE, dtype: DType = DType.F32) -> Plan | None:
+    program = run((Accumulate(), Separate()), Case(text, dtype, shapes).program())
+    nest = reduction_nest(program.main.blocks[0])
+    assert nest is not None
+    return choose(nest, limits)
+
+
+def tile(text: str, shapes: dict[str, tuple[int, ...]], limits: Limits = WIDE) -> tuple[dict[str, int], int]:
+    chosen = plan(text, shapes, limits)
+    assert chosen is not None
+    return {r.index.name: r.height for r in chosen.rows}, chosen.columns
+
+
+def product(rows: int, depth: int, columns: int) -> dict[str, tuple[int, ...]]:
+    return {"A": (rows, depth), "B": (depth, columns)}
+
+
+def test_a_large_product_gets_a_tile_that_fills_the_registers() -> None:
+    assert tile(PRODUCT, product(600, 600, 640)) == ({"m": 6}, 4)
+    assert tile(PRODUCT, product(600, 600, 640), NARROW) == ({"m": 6}, 2)
+
+
+def test_rows_that_divide_the_output_are_better_than_more_of_them() -> None:
+    assert tile(PRODUCT, product(8, 300, 64)) == ({"m": 4}, 4)
+
+
+def test_columns_are_not_left_over_for_little() -> None:
+    for vectors in range(1, 9):
+        _, columns = tile(PRODUCT, product(24, 300, 16 * vectors))
+        assert vectors % columns == 0 or vectors in (5, 7)
+
+
+def test_few_rows_that_meet_in_the_cache() -> None:
+    (rows, _), (meeting, _) = (tile(PRODUCT, product(1400, depth, 32)) for depth in (1000, 1024))
+    assert rows["m"] > 8 >= meeting["m"]
+
+
+def test_one_row_takes_many_columns() -> None:
+    assert tile(PRODUCT, product(1, 512, 4096)) == ({}, 16)
+
+
+def test_rows_of_two_indices_fill_a_tile_that_one_cannot() -> None:
+    text = "function (A[Y, K, X], B[K, N]) -> (O) { O[y, x, n : Y, X, N] = +(A[y, k, x] * B[k, n]); }"
+    assert tile(text, {"A": (2, 50, 3), "B": (50, 64)}) == ({"y": 2, "x": 3}, 4)
+
+
+def test_rows_share_weights_where_channels_are_apart() -> None:
+    rows, columns = tile(DEPTHWISE, {"X": (30, 50, 64), "F": (3, 3, 64)})
+    assert list(rows) == ["x"]
+    assert columns == 4
+
+
+def test_a_pool_reads_memory_in_its_order() -> None:
+    assert tile(POOL, {"X": (32, 32, 64)}) == ({}, 4)
+
+
+def test_a_strided_operand_is_packed_and_a_dense_one_is_not() -> None:
+    text = "function (A[M, K], B[N, K]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[n, k]); }"
+    strided = plan(text, {"A": (600, 64), "B": (64, 64)})
+    dense = plan(PRODUCT, product(6000, 600, 64))
+    assert strided is not None
+    assert dense is not None
+    assert [use.root for use in strided.packed] == [strided.packed[0].root]
+    assert dense.packed == ()
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_no_index_has_room_for_lanes(size: int) -> None:
+    assert plan(PRODUCT, product(size, 20, size)) is None
+
+
+def test_pieces_cover_all_rows() -> None:
+    rows = (Rows(Index("a", 7), 3), Rows(Index("b", 4), 4))
+    assert list(row_pieces(rows)) == [(2, {"a": 3, "b": 4}), (1, {"a": 1, "b": 4})]
+    assert list(row_pieces(())) == [(1, {})]
