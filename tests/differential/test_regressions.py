@@ -33,6 +33,14 @@ PROGRAMS: dict[str, tuple[str, Shapes]] = {
         "function (A) -> (O) { O[] = <(A[i / 2 + k / 3, j] == A[3, 2] ? A[i, l]) no_defract; }",
         {"A": (5, 9)},
     ),
+    "running sums, in vectors and a rest, of rows that a kernel beside them makes": (
+        """function (A[N, M]) -> (S, R) {
+            T = A * 2;
+            S[i, 0 : N, 1] = +(A[i, j]);
+            R[i, j : N, M] = +(T[i, k]), j - k < M;
+        }""",
+        {"A": (16, 127)},
+    ),
 }
 """Text and shapes; all arguments are small integers in f32."""
 

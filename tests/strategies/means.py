@@ -96,7 +96,7 @@ def pieces(target: Target) -> tuple[Pass, ...]:
 TARGETS: Final = {
     "narrow": Target("narrow", vector_bytes=16, vector_registers=8, threads=1, cache_bytes=(1024,)),
     "middle": Target("middle", vector_bytes=32, vector_registers=16, threads=2),
-    "wide": Target("wide", vector_bytes=64, vector_registers=32, threads=4),
+    "wide": Target("wide", vector_bytes=64, vector_registers=32, threads=4, shuffles=True),
     "groups": Target("groups", vector_bytes=16, threads=2, local_bytes=2048, group_threads=32, index_dtype=DType.I32),
     "scalar": Target("scalar", vector_bytes=8, vector_registers=4, threads=3),
 }

@@ -14,7 +14,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.passes.analysis.correspondence import Correspondence, correspond
-from tileir.passes.fusion.sink import owns
+from tileir.passes.fusion.sink import owns, part_over
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Direction, Index
 
@@ -157,6 +157,33 @@ def _axes_in_step(
         if alike and owns(mine, name, size) and owns(theirs, theirs_name, size):
             pairs.setdefault(name, theirs_name)
     return pairs
+
+
+def read_as_written(first: FusionGroup, second: FusionGroup, shared: Shared, fresh: Iterable[str]) -> bool:
+    """Return whether, over shared indices, the second block reads by the views by which the first one writes.
+
+    Others, such as those of a row's last elements, would ask for what is there before the joined block: of tensors in
+    ``fresh`` that is nothing.
+    """
+    names = {theirs: Affine.index(mine.name) for mine, theirs in shared.pairs}
+    own = frozenset(index.name for index in shared.first)
+    for root in sorted(fresh):
+        written = {_corner(v, first.block.ranges, own) for v in first.views_of(root) if v.direction.writes}
+        for view in second.views_of(root):
+            source, access, strides = _corner(view, second.block.ranges, shared.second)
+            corner = (source, tuple(a.substitute(names) for a in access), strides)
+            if written and view.direction.reads and corner not in written:
+                return False
+    return True
+
+
+def _corner(
+    view: Refinement, ranges: Mapping[str, int], shared: frozenset[str]
+) -> tuple[str, tuple[Affine, ...], tuple[int, ...]]:
+    """Return what tells a view of all that indices other than ``shared`` lead to from others, but for its extents."""
+    rest = {name: count for name, count in ranges.items() if name not in shared}
+    parts = (part_over(access, rest) for access in view.access)
+    return view.source, tuple(a - part for a, part in zip(view.access, parts, strict=True)), view.shape.strides
 
 
 def runs_along_memory(group: FusionGroup, shared: Iterable[str]) -> bool:

@@ -11,7 +11,14 @@ from tileir.core.names import NameScope
 from tileir.passes.analysis.dependences import DependenceScan
 from tileir.passes.base import selected
 from tileir.passes.fusion.group import FusionGroup
-from tileir.passes.fusion.match import meet, perfect_match, runs_along_memory, same_layout, shared_indices
+from tileir.passes.fusion.match import (
+    meet,
+    perfect_match,
+    read_as_written,
+    runs_along_memory,
+    same_layout,
+    shared_indices,
+)
 from tileir.passes.fusion.recompute import recomputed
 from tileir.passes.fusion.sink import is_direct
 from tileir.stripe.ir import Block, Index, views_read, views_written
@@ -217,6 +224,8 @@ class FusionScan:
         sides = ((first, names), (second, shared.second))
         if options.rows and not all(self._is_row(group, own) for group, own in sides):
             return None
+        if not read_as_written(first, second, shared, self._fresh(first, second)):
+            return None
         # What schedules rows looks at all their indices together; elsewhere blocks inside may use names again.
         taken = NameScope.of(first.nested_index_names() | second.nested_index_names() if options.rows else ())
         outer = tuple(attrs.evolve(index, name=taken.fresh(index.name)) for index in shared.first)
@@ -236,8 +245,7 @@ class FusionScan:
 
     def _absorbed(self, base: FusionGroup, added: FusionGroup, *, before: bool) -> FusionGroup:
         base.shared = self._shared(base, added)
-        fresh = frozenset(root for root in base.written | added.written if self._is_fresh(root, base, added))
-        base.absorb(added, before=before, tags=self.options.fused_set, fresh=fresh)
+        base.absorb(added, before=before, tags=self.options.fused_set, fresh=self._fresh(base, added))
         return base
 
     def _allows(self, first: FusionGroup, second: FusionGroup) -> bool:
@@ -258,6 +266,10 @@ class FusionScan:
             first.computations + second.computations <= options.max_statements
             and self._shared(first, second) <= options.max_refs
         )
+
+    def _fresh(self, *groups: FusionGroup) -> frozenset[str]:
+        """Return the tensors that hold nothing before ``groups``, which write them."""
+        return frozenset(root for group in groups for root in group.written if self._is_fresh(root, *groups))
 
     def _is_fresh(self, root: str, *groups: FusionGroup) -> bool:
         """Return whether one of ``groups`` is the first to write a tensor that holds nothing before."""

@@ -124,7 +124,7 @@ def _needed(block: Block) -> frozenset[str]:
     return frozenset(names)
 
 
-def _part(access: Affine, ranges: Mapping[str, int]) -> Affine:
+def part_over(access: Affine, ranges: Mapping[str, int]) -> Affine:
     """Return the terms over the indices in ``ranges``, displaced so that the least value is 0."""
     part = Affine.of({name: c for name, c in access.terms if name in ranges})
     return part - part.bounds(ranges)[0]
@@ -133,12 +133,12 @@ def _part(access: Affine, ranges: Mapping[str, int]) -> Affine:
 def _inner_view(view: Refinement, ranges: Mapping[str, int]) -> Refinement:
     if view.direction is Direction.NONE:
         return view
-    return attrs.evolve(view, source=view.name, access=tuple(_part(access, ranges) for access in view.access))
+    return attrs.evolve(view, source=view.name, access=tuple(part_over(access, ranges) for access in view.access))
 
 
 def _outer_view(view: Refinement, ranges: Mapping[str, int], shared: frozenset[str]) -> Refinement:
     """Return the view of all that the block inside touches from one point of ``shared``."""
-    parts = [_part(access, ranges) for access in view.access]
+    parts = [part_over(access, ranges) for access in view.access]
     dims = tuple(
         attrs.evolve(dim, size=dim.size + int(part.bounds(ranges)[1]))
         for dim, part in zip(view.shape.dims, parts, strict=True)
