@@ -8,7 +8,7 @@ elements; a match of *shared* indices for a part of the indices and what the res
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from tileir.passes.fusion.group import FusionGroup, Place
     from tileir.stripe.ir import Refinement
+
+_Corner: TypeAlias = tuple[str, tuple[Affine, ...], tuple[int, ...]]
+"""The tensor, where a view of it begins, and its strides."""
 
 
 def hazards(first: FusionGroup, second: FusionGroup) -> set[str]:
@@ -165,21 +168,41 @@ def read_as_written(first: FusionGroup, second: FusionGroup, shared: Shared, fre
     Others, such as those of a row's last elements, would ask for what is there before the joined block: of tensors in
     ``fresh`` that is nothing.
     """
-    names = {theirs: Affine.index(mine.name) for mine, theirs in shared.pairs}
-    own = frozenset(index.name for index in shared.first)
     for root in sorted(fresh):
-        written = {_corner(v, first.block.ranges, own) for v in first.views_of(root) if v.direction.writes}
-        for view in second.views_of(root):
-            source, access, strides = _corner(view, second.block.ranges, shared.second)
-            corner = (source, tuple(a.substitute(names) for a in access), strides)
-            if written and view.direction.reads and corner not in written:
-                return False
+        ours, theirs = _corners(first, second, shared, root)
+        written = {corner for corner, view in ours if view.direction.writes}
+        if written and any(view.direction.reads and corner not in written for corner, view in theirs):
+            return False
     return True
 
 
-def _corner(
-    view: Refinement, ranges: Mapping[str, int], shared: frozenset[str]
-) -> tuple[str, tuple[Affine, ...], tuple[int, ...]]:
+def touched_alike(first: FusionGroup, second: FusionGroup, shared: Shared) -> bool:
+    """Return whether, over shared indices, both blocks have one view of each tensor that one of them writes.
+
+    Then what one hands on to the other can be kept where the threads of a group share it.
+    """
+    for root in sorted(hazards(first, second)):
+        ours, theirs = _corners(first, second, shared, root)
+        if len({corner for corner, _ in (*ours, *theirs)}) > 1:
+            return False
+    return True
+
+
+def _corners(
+    first: FusionGroup, second: FusionGroup, shared: Shared, root: str
+) -> tuple[list[tuple[_Corner, Refinement]], list[tuple[_Corner, Refinement]]]:
+    """Return the views of a tensor in both blocks, each with where it begins in terms of the first one's indices."""
+    own = frozenset(index.name for index in shared.first)
+    names = {theirs: Affine.index(mine.name) for mine, theirs in shared.pairs}
+    ours = [(_corner(view, first.block.ranges, own), view) for view in first.views_of(root)]
+    theirs = []
+    for view in second.views_of(root):
+        source, access, strides = _corner(view, second.block.ranges, shared.second)
+        theirs.append(((source, tuple(a.substitute(names) for a in access), strides), view))
+    return ours, theirs
+
+
+def _corner(view: Refinement, ranges: Mapping[str, int], shared: frozenset[str]) -> _Corner:
     """Return what tells a view of all that indices other than ``shared`` lead to from others, but for its extents."""
     rest = {name: count for name, count in ranges.items() if name not in shared}
     parts = (part_over(access, rest) for access in view.access)

@@ -18,6 +18,7 @@ from tileir.passes.fusion.match import (
     runs_along_memory,
     same_layout,
     shared_indices,
+    touched_alike,
 )
 from tileir.passes.fusion.recompute import recomputed
 from tileir.passes.fusion.sink import is_direct
@@ -225,6 +226,8 @@ class FusionScan:
         if options.rows and not all(self._is_row(group, own) for group, own in sides):
             return None
         if not read_as_written(first, second, shared, self._fresh(first, second)):
+            return None
+        if options.rows and not touched_alike(first, second, shared):
             return None
         # What schedules rows looks at all their indices together; elsewhere blocks inside may use names again.
         taken = NameScope.of(first.nested_index_names() | second.nested_index_names() if options.rows else ())
