@@ -43,7 +43,7 @@ PROGRAMS: dict[str, tuple[str, Shapes]] = {
     ),
     "windows over rows, from whose ends threads hand on elements": (
         "function (A[M, N]) -> (O) { O[i, j : M, N + 7] = +(A[i, N - 1 - 2*j + 2*k]), k < 65; }",
-        {"A": (3, 140)},
+        {"A": (9, 256)},
     ),
 }
 """Text and shapes; all arguments are small integers in f32."""
