@@ -16,9 +16,7 @@ class Peer:
 
     def __init__(self, threads: int, name: str) -> None:  # noqa: ARG002
         self.version = f"tileir {version('tileir')}"
-        self.note = (
-            f"Tile texts by tileir.compile on {tileir.devices()[0].id}, {threads} threads; out= buffers reused"
-        )
+        self.note = f"Tile texts by tileir.compile on {tileir.devices()[0].id}, {threads} threads; out= buffers reused"
         self._workloads = {workload.name: workload for workload in suite.WORKLOADS}
         ones = np.ones(8, np.float32)
         tileir.jit("function (A[N]) -> (O) { O = A + A; }")(ones)
