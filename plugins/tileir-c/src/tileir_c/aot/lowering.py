@@ -13,6 +13,7 @@ import attrs
 import tileir
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.discovery import Registry
+from tileir.runtime.events import all_ended
 from tileir.runtime.interface import Backend, DeviceInfo
 from tileir_c.compiler import whole
 from tileir_c.device import target
@@ -23,6 +24,7 @@ from tileir_c.library import CLibrary
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tileir.runtime.events import PendingEvent
     from tileir.semtree.ir import KernelFunction, Program
 
 NAME = "c-source"
@@ -75,7 +77,10 @@ class _Nowhere:
         raise BackendError((Diagnostic("TIL804", f"device {NAME}.0 only emits code; run it with the device c.0"),))
 
     launch = run
-    copy = run
+
+    def copy(self, *_: Any, **__: Any) -> PendingEvent:
+        """Copy nothing: constants are written into the source."""
+        return all_ended(())
 
     def close(self) -> None:
         """There is nothing to wait for."""
