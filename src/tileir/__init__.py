@@ -12,6 +12,7 @@ from tileir.driver.executable import Executable, compile  # noqa: A004  the publ
 from tileir.driver.explanation import Explanation, explain
 from tileir.driver.jit import Jit, evaluate, jit
 from tileir.driver.pending import PendingCall
+from tileir.driver.stepper import Stepper, stepper
 from tileir.driver.tuning import Tuned, tune
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.disk_cache import DiskCache
@@ -41,6 +42,7 @@ __all__ = [
     "PendingCall",
     "Source",
     "Span",
+    "Stepper",
     "Target",
     "TensorType",
     "TileError",
@@ -55,6 +57,7 @@ __all__ = [
     "from_json",
     "jit",
     "parse",
+    "stepper",
     "to_json",
     "to_text",
     "tune",

@@ -104,6 +104,7 @@ _RUNNING: Final = {
     "TIL706": "buffers that do not fit a kernel",
     "TIL707": "an argument of the wrong kind",
     "TIL708": "not enough memory",
+    "TIL709": "an update that a step cannot make",
 }
 _BACKENDS: Final = {
     "TIL801": "no such device",

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.driver.arguments import bind, check_options, memory_checked, out_of_memory, tensor_types
@@ -17,6 +18,7 @@ from tileir.driver.winners import tuned
 from tileir.runtime.arrays import check_inputs, check_outputs, separated
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.plan import Plan
+from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from tileir.core.target import Target
     from tileir.driver.targets import Named, TargetChoice
     from tileir.passes.base import Pass
+    from tileir.runtime.arrays import Array
     from tileir.runtime.interface import DeviceInfo, Event, Library, Options
     from tileir.runtime.plan import MemoryUse
     from tileir.semtree import ir as sem
@@ -182,6 +185,31 @@ class Executable:
             values, results = self._final(given, out)
             event = calls.add(values, results, after, partial(plan.submit, values, results))
         return PendingCall(event, tuple(results))
+
+    @property
+    def result_types(self) -> dict[str, TensorType]:
+        """The dtype and shape of each result, in declared order."""
+        return {tensor.name: TensorType(tensor.dtype, tensor.shape) for tensor in self._plan.outputs}
+
+    def run_into(self, arrays: Sequence[Any], into: Mapping[str, Array]) -> list[Array]:
+        """Run, and write some results to arrays that fit, are contiguous, and share no memory with any other.
+
+        Returns:
+            The other results.
+
+        Raises:
+            ArgumentError: A value of ``arrays`` does not fit, or there is not enough memory; nothing was written.
+
+        """
+        plan = self._plan
+        with memory_checked():
+            if plan.resources.calls:
+                plan.resources.calls.wait()
+            values = arrays if plan.accepts(arrays) else check_inputs(plan.inputs, arrays)
+            fresh = [None if o.name in into else np.empty(o.shape, o.dtype.numpy) for o in plan.outputs]
+            results = [into[o.name] if new is None else new for o, new in zip(plan.outputs, fresh, strict=True)]
+            plan.run(values, results)
+        return [array for array in fresh if array is not None]
 
     @property
     def memory(self) -> MemoryUse:
