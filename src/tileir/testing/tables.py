@@ -33,6 +33,7 @@ _UNARY: Final = (
 _BINARY: Final = (
     *(f"{op.value}(A, B)" for op, info in OPS.items() if info.arity == 2),
     "logical_and(A, B)", "logical_or(A, B)", "where(A, B, A)", "cond(A < B, A, B)",
+    "as_like(A, B)",
 )  # fmt: skip
 _AGGREGATIONS: Final = {"S": "+", "P": "*", "X": ">", "N": "<"}
 _COMBINATIONS: Final = {

@@ -47,6 +47,11 @@ def cast(x: Operand, dtype: DType | str) -> Tensor:
         raise mistake("TIL206", f"there is no element type {dtype!r}") from None
 
 
+def as_like(x: Operand, y: Operand) -> Tensor:
+    """Return ``x`` in the dtype of ``y``; one without a dtype leaves it as it is."""
+    return call("as_like", x, y)
+
+
 def quantize(x: Operand) -> Tensor:
     """Return ``cast(x, "i8")``."""
     return call("quantize", x)

@@ -93,6 +93,7 @@ def _rows() -> tuple[Builtin, ...]:
         Builtin("as_float", 2, 2, constants=1),  # as_float(x, 16), 32 or 64
         Builtin("as_int", 2, 2, constants=1),  # as_int(x, 8), 16, 32 or 64
         Builtin("as_uint", 2, 2, constants=1),
+        _function("as_like", 2),  # (x, y): x in the dtype of y
         Builtin("quantize", 1, 1),  # the reference's name for as_i8
         Builtin("match", 2, 2, constants=0, folds=True),  # two equal constants, or an error
         Builtin("broadcast", 2, 2, constants=0, folds=True),  # two sizes that are equal or of which one is 1

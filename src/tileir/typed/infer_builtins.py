@@ -67,6 +67,12 @@ def _convert(emission: Emission, operand: Operand, dtype: DType, span: Span | No
     return emission.cast(value, dtype, span)
 
 
+def _as_like(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    value, like = operands
+    dtype = scalar(like).dtype
+    return scalar(value) if dtype is None else _convert(emission, value, dtype, span)
+
+
 def _recip(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     return apply(emission, Op.DIV, [Operand(Known(1), span), operands[0]], span)
 
@@ -193,6 +199,7 @@ HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
         "as_float": _as_width("f"),
         "as_int": _as_width("i"),
         "as_uint": _as_width("u"),
+        "as_like": _as_like,
         "quantize": _as(DType.I8),
         "recip": _recip,
         "relu": _relu,
