@@ -3,6 +3,10 @@
 Importing this package touches no driver, starts no thread, writes no file and loads no plug-in.
 """
 
+import importlib
+import types
+import typing
+
 from tileir.core.codec import content_hash, from_json, to_json
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic, ParseError, TileError, VerifyError
@@ -22,6 +26,9 @@ from tileir.tile.ir import Function
 from tileir.tile.parser import parse
 from tileir.tile.printer import to_text
 from tileir.typed.ir import TensorType
+
+if typing.TYPE_CHECKING:
+    from tileir import ops as ops
 
 __all__ = [
     "ArgumentError",
@@ -67,3 +74,12 @@ __all__ = [
 def devices() -> tuple[DeviceInfo, ...]:
     """Return the devices of all back ends that can be loaded; ``default_context().failures()`` has the others."""
     return default_context().devices()
+
+
+if not typing.TYPE_CHECKING:  # or every unknown name would have a type
+
+    def __getattr__(name: str) -> types.ModuleType:
+        """Load the operation library when it is first used: programs in Tile text do without."""
+        if name == "ops":
+            return importlib.import_module("tileir.ops")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ from strategies.sources import BACKENDS, PACKAGE, ROOT, functions_of, imports_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-LAYERS: Final = ("core", "poly", "tile", "typed", "stripe", "passes", "semtree", "runtime", "driver", "testing")
+LAYERS: Final = ("core", "poly", "tile", "ops", "typed", "stripe", "passes", "semtree", "runtime", "driver", "testing")
 TOP: Final = ("tileir", "tileir.__main__")
 OPEN_TO_BACKENDS: Final = {"core", "semtree", "runtime"}
 STAGES: Final = [path for path in python_files(PACKAGE) if module_of(path) not in TOP]

@@ -32,6 +32,7 @@ _NAMES: Final = {
     "TIL214": "an expression that an index polynomial cannot hold",
     "TIL215": "a Python value that a program cannot hold",
     "TIL216": "an object of another builder, or of one that is finished",
+    "TIL217": "an argument that an operation of the library cannot take",
 }
 _TYPES: Final = {
     "TIL301": "shapes cannot be broadcast together",

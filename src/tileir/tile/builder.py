@@ -18,7 +18,7 @@ elements. What one line did wrong raises :class:`tileir.core.errors.TileError` a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import attrs
 
@@ -26,38 +26,20 @@ from tileir.core.errors import Diagnostic, TileError
 from tileir.core.ops import Aggregation
 from tileir.core.span import call_site
 from tileir.tile.building.assembly import assemble
-from tileir.tile.building.contractions import Access, Combined, combined_of, write
-from tileir.tile.building.indices import Dim, Index, Polynomial, polynomial_of, size_of
-from tileir.tile.building.recording import (
-    Recorder,
-    Target,
-    check_index_name,
-    check_tensor_name,
-    mistake,
-    same,
-)
+from tileir.tile.building.contractions import Access, Combined
+from tileir.tile.building.indices import Dim, Index, Polynomial
+from tileir.tile.building.recording import Recorder, check_index_name, check_tensor_name, mistake, same
+from tileir.tile.building.results import ContractionOptions, Indices, Sizes, contraction, declared
 from tileir.tile.building.tensors import Operand, Tensor, value_of
 from tileir.tile.ir import Attribute, Constraint, IndexName, Input, Name
 from tileir.tile.verifier import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from tileir.tile.ir import Function
 
 __all__ = ["Access", "Combined", "Constraint", "Dim", "FunctionBuilder", "Index", "Operand", "Polynomial", "Tensor"]
-
-Indices: TypeAlias = "Sequence[Polynomial | Dim | int]"
-Sizes: TypeAlias = "Sequence[Dim | int]"
-
-
-class ContractionOptions(TypedDict, total=False):
-    """What a contraction may be given besides its indices and sizes; see :meth:`FunctionBuilder.tensor`."""
-
-    name: str | None
-    default: Tensor | None
-    no_defract: bool
 
 
 @attrs.frozen(eq=False)
@@ -101,31 +83,32 @@ class FunctionBuilder:
         Elements that the contraction leaves out are those of ``default``, else 0. ``no_defract`` keeps
         its index variables as they are written.
         """
-        target = self._target(sizes, default, no_defract)
-        self._recorder.claim(name)
-        self._recorder.targets[name] = target
-        self._recorder.ranks[name] = len(sizes)
-        return Tensor(self._recorder, name, self._dims(target))
+        recorder = self._recorder
+        target = declared(recorder, sizes, default, no_defract)
+        recorder.claim(name)
+        recorder.targets[name] = target
+        recorder.ranks[name] = len(sizes)
+        return Tensor(recorder, name)
 
     def sum(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
         """Add ``value`` up into a new tensor of the given sizes, at the given output indices."""
-        return self._contraction(Aggregation.SUM, value, indices, sizes, **options)
+        return contraction(self._recorder, Aggregation.SUM, value, indices, sizes, **options)
 
     def prod(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
         """Multiply ``value`` up into a new tensor; arguments as in :meth:`sum`."""
-        return self._contraction(Aggregation.PROD, value, indices, sizes, **options)
+        return contraction(self._recorder, Aggregation.PROD, value, indices, sizes, **options)
 
     def max(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
         """Keep the greatest ``value`` in a new tensor; arguments as in :meth:`sum`."""
-        return self._contraction(Aggregation.MAX, value, indices, sizes, **options)
+        return contraction(self._recorder, Aggregation.MAX, value, indices, sizes, **options)
 
     def min(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
         """Keep the least ``value`` in a new tensor; arguments as in :meth:`sum`."""
-        return self._contraction(Aggregation.MIN, value, indices, sizes, **options)
+        return contraction(self._recorder, Aggregation.MIN, value, indices, sizes, **options)
 
     def assign(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
         """Write ``value``, at most one for each element, into a new tensor; arguments as in :meth:`sum`."""
-        return self._contraction(Aggregation.ASSIGN, value, indices, sizes, **options)
+        return contraction(self._recorder, Aggregation.ASSIGN, value, indices, sizes, **options)
 
     def let(self, name: str, value: Operand) -> Tensor:
         """Give an elementwise value a name that the text keeps."""
@@ -137,7 +120,7 @@ class FunctionBuilder:
         if isinstance(value, Tensor) and step is not None and step.name is None:
             step.name = name
             return value
-        return Tensor(recorder, recorder.record(expr, name), value.sizes if isinstance(value, Tensor) else None)
+        return Tensor(recorder, recorder.record(expr, name))
 
     def attribute(self, name: str, *parameters: str) -> AbstractContextManager[None]:
         """Return a context in which every statement gets ``[[name(parameters…)]]``."""
@@ -183,10 +166,10 @@ class FunctionBuilder:
         recorder.check_open()
         recorder.claim(name)
         recorder.inputs.append(Input(name, dims, span=call_site()))
-        if dims is None:
-            return Tensor(recorder, name)
-        recorder.ranks[name] = len(dims)
-        return Tensor(recorder, name, tuple(Dim(dim, recorder) for dim in dims))
+        recorder.sizes[name] = None if dims is None else tuple(Dim(dim, recorder) for dim in dims)
+        if dims is not None:
+            recorder.ranks[name] = len(dims)
+        return Tensor(recorder, name)
 
     def _dimension(self, dim: str | Dim) -> Name:
         """Return the name of a dimension, which is new or that of another input."""
@@ -201,41 +184,3 @@ class FunctionBuilder:
             recorder.claim(dim)
             recorder.dims[dim] = None
         return Name(dim, span=call_site())
-
-    def _target(self, sizes: Sizes, default: Tensor | None, no_defract: bool) -> Target:
-        recorder = self._recorder
-        recorder.check_open()
-        exprs = tuple(size_of(recorder, size) for size in sizes)
-        if default is None:
-            return Target(exprs, None, no_defract, call_site())
-        if not isinstance(default, Tensor):
-            raise mistake("TIL205", "a default is a tensor of the same sizes")
-        value_of(recorder, default)
-        rank = recorder.ranks.get(default.reference, len(exprs))
-        if rank != len(exprs):
-            raise mistake("TIL209", f"the default has rank {rank}, but there are {len(exprs)} sizes")
-        return Target(exprs, default.reference, no_defract, call_site())
-
-    def _dims(self, target: Target) -> tuple[Dim, ...]:
-        return tuple(Dim(size, self._recorder) for size in target.sizes)
-
-    def _contraction(
-        self,
-        aggregation: Aggregation,
-        value: Combined,
-        indices: Indices,
-        sizes: Sizes,
-        *,
-        name: str | None = None,
-        default: Tensor | None = None,
-        no_defract: bool = False,
-    ) -> Tensor:
-        recorder = self._recorder
-        target = self._target(sizes, default, no_defract)
-        combined = combined_of(recorder, value)
-        exprs = tuple(polynomial_of(recorder, index).expr for index in indices)
-        if len(exprs) != len(target.sizes):
-            raise mistake("TIL208", f"there are {len(exprs)} indices but {len(target.sizes)} sizes")
-        if name is not None:
-            recorder.claim(name)
-        return Tensor(recorder, write(recorder, name, target, exprs, aggregation, combined), self._dims(target))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import operator
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import attrs
 
 from tileir.core.span import call_site
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, same
-from tileir.tile.grammar import POLYNOMIAL_OPERATORS
+from tileir.tile.grammar import MAX_INTEGER, POLYNOMIAL_OPERATORS
 from tileir.tile.ir import (
     Binary,
     BinaryOperator,
@@ -16,6 +18,7 @@ from tileir.tile.ir import (
     Constraint,
     FloatLiteral,
     IndexName,
+    IntLiteral,
     Name,
     Unary,
     UnaryOperator,
@@ -23,6 +26,8 @@ from tileir.tile.ir import (
 from tileir.tile.traversal import index_names, walk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from tileir.tile.ir import Expr
 
 _LARGE_DIM: Final = 32  # nodes from which on a size gets a statement of its own
@@ -43,6 +48,17 @@ class Dim(Recorded):
 
     def __repr__(self) -> str:
         return f"Dim({self.expr.name})" if isinstance(self.expr, Name) else "Dim(…)"
+
+    @property
+    def value(self) -> int | None:
+        """The integer that it is, where the program says so: a literal, or arithmetic over literals."""
+        match self.expr:
+            case IntLiteral(value=value):
+                return value
+            case Unary(UnaryOperator.NEG, IntLiteral(value=value)):
+                return -value
+            case _:
+                return None
 
     def __add__(self, other: Dim | int) -> Dim:
         return self._binary(BinaryOperator.ADD, other)
@@ -86,6 +102,8 @@ class Dim(Recorded):
         raise mistake("TIL215", "a dimension is no exponent of a number; pow(tensor, dimension) is a tensor")
 
     def __neg__(self) -> Dim:
+        if self.value is not None:
+            return dim_of(self.recorder, -self.value)
         return self._grown(Unary(UnaryOperator.NEG, self.expr, span=call_site()), 0)
 
     def __pos__(self) -> Dim:
@@ -102,7 +120,10 @@ class Dim(Recorded):
     def call(self, function: str, other: Dim | int) -> Dim:
         """Return a function of two sizes that is known when compiling."""
         dim = dim_of(self.recorder, other)
-        return self._grown(Call(function, (self.expr, dim.expr), span=call_site()), dim.size)
+        known = _folded(function, self, dim)
+        return (
+            self._grown(Call(function, (self.expr, dim.expr), span=call_site()), dim.size) if known is None else known
+        )
 
     def __bool__(self) -> NoReturn:
         raise mistake("TIL215", "a dimension has no truth value: its size is known only when the function is compiled")
@@ -122,7 +143,10 @@ class Dim(Recorded):
         if _of_another_kind(other):
             return NotImplemented  # type: ignore[no-any-return]
         dim = dim_of(self.recorder, other)
-        return self._grown(Binary(operator, self.expr, dim.expr, span=call_site()), dim.size)
+        known = _folded(operator, self, dim)
+        return (
+            self._grown(Binary(operator, self.expr, dim.expr, span=call_site()), dim.size) if known is None else known
+        )
 
     def _reflected(self, operator: BinaryOperator, other: int) -> Dim:
         return dim_of(self.recorder, other)._binary(operator, self)
@@ -133,6 +157,37 @@ class Dim(Recorded):
         if size <= _LARGE_DIM:
             return Dim(expr, self.recorder, size)
         return Dim(Name(self.recorder.record(expr), span=call_site()), self.recorder)
+
+
+def _folded(operation: BinaryOperator | str, left: Dim, right: Dim) -> Dim | None:
+    """Return the result of arithmetic over literals, or the operand that a 0 or 1 leaves as it is."""
+    fold = _FOLDS.get(operation)
+    if left.value is not None and right.value is not None and fold is not None:
+        exact = operation not in _DIVISIONS or (left.value >= 0 and right.value > 0)
+        value = fold(left.value, right.value) if exact else None
+        return None if value is None or abs(value) > MAX_INTEGER else dim_of(left.recorder, value)
+    if right.value is not None and (operation, right.value) in _NEUTRAL:
+        return left
+    neutral = left.value is not None and operation not in _ONE_SIDED and (operation, left.value) in _NEUTRAL
+    return right if neutral and isinstance(operation, BinaryOperator) else None
+
+
+_FOLDS: Final[Mapping[BinaryOperator | str, Callable[[int, int], int]]] = MappingProxyType(
+    {
+        BinaryOperator.ADD: operator.add,
+        BinaryOperator.SUB: operator.sub,
+        BinaryOperator.MUL: operator.mul,
+        BinaryOperator.DIV: operator.floordiv,
+        "mod": operator.mod,
+        "max": max,
+        "min": min,
+    }
+)
+_NEUTRAL: Final = {
+    (BinaryOperator.ADD, 0), (BinaryOperator.SUB, 0), (BinaryOperator.MUL, 1), (BinaryOperator.DIV, 1)
+}  # fmt: skip
+_ONE_SIDED: Final = {BinaryOperator.SUB, BinaryOperator.DIV}
+_DIVISIONS: Final = {BinaryOperator.DIV, "mod"}  # which truncate: as Python's do where nothing is negative
 
 
 def _of_another_kind(value: object) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.core.span import Span
+    from tileir.tile.building.indices import Dim
     from tileir.tile.ir import Expr
 
 
@@ -59,6 +60,7 @@ class Recorder:
     targets: dict[str, Target] = attrs.field(factory=dict, init=False)  # by reference
     names: NameScope = attrs.field(factory=NameScope, init=False)
     ranks: dict[str, int] = attrs.field(factory=dict, init=False)  # by reference, where it is known
+    sizes: dict[str, tuple[Dim, ...] | None] = attrs.field(factory=dict, init=False)  # as far as they were asked for
     finished: bool = attrs.field(default=False, init=False)
     _attributes: list[Attribute] = attrs.field(factory=list, init=False)
     _count: int = attrs.field(default=0, init=False)

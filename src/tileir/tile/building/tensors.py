@@ -12,6 +12,7 @@ from tileir.tile import ir
 from tileir.tile.building.contractions import Access, Aggregated, Combined, contract
 from tileir.tile.building.indices import Dim, Polynomial, dim_of, polynomial_of, size_of
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, named, same
+from tileir.tile.building.sizes import sizes_of
 from tileir.tile.functions import builtin, near
 from tileir.tile.ir import BinaryOperator, UnaryOperator
 
@@ -31,14 +32,20 @@ class Tensor(Recorded):
 
     recorder: Recorder = attrs.field(repr=False)
     reference: str
-    sizes: tuple[Dim, ...] | None = attrs.field(default=None, repr=False)
 
     @property
     def dims(self) -> tuple[Dim, ...]:
-        """The sizes, where they were declared: of sized inputs, and of results of contractions."""
-        if self.sizes is None:
+        """The sizes, unless they depend on an input that was declared without any."""
+        sizes = sizes_of(self.recorder, self.reference)
+        if sizes is None:
             raise mistake("TIL209", "the sizes of this tensor were not declared; they are known when it is compiled")
-        return self.sizes
+        return sizes
+
+    @property
+    def rank(self) -> int:
+        """The number of axes, unless that depends on an input that was declared without sizes."""
+        known = self.recorder.ranks.get(self.reference)
+        return len(self.dims) if known is None else known
 
     def __getitem__(self, key: Key) -> Access:
         indices = self._indices(key)
@@ -56,7 +63,7 @@ class Tensor(Recorded):
         keys = key if isinstance(key, tuple) else (key,)
         for part in keys:
             if isinstance(part, slice) or part is ... or part is None:
-                raise mistake("TIL215", "tensors have no slices; write a contraction, as in B[i] = A[i + 2]")
+                raise mistake("TIL215", "tensors have no slices; use tileir.ops.slice, or write a contraction")
             if isinstance(part, Tensor | Combined):
                 raise mistake("TIL204", "a tensor is no index polynomial; use gather(data, indices)")
         indices = tuple(polynomial_of(self.recorder, part).expr for part in keys)

@@ -1,0 +1,251 @@
+"""What all operations are written with: axes, sizes, index variables and contractions of tensors at hand.
+
+The one file of the library that knows how the builder works inside. Mistakes are raised at the user's line.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation
+from tileir.tile.building.contractions import Combined
+from tileir.tile.building.indices import Dim, Index, Polynomial, dim_of
+from tileir.tile.building.recording import mistake
+from tileir.tile.building.results import contraction
+from tileir.tile.building.sizes import broadcast, sizes_of
+from tileir.tile.building.tensors import Operand, Tensor, call, computed, recorder_of, value_of
+from tileir.tile.ir import Constraint, IndexName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.core.errors import TileError
+
+__all__ = [
+    "Aggregation",
+    "Axes",
+    "Combined",
+    "Constraint",
+    "Dim",
+    "Index",
+    "Operand",
+    "Polynomial",
+    "Size",
+    "Tensor",
+    "aggregate",
+    "axes_of",
+    "axis_of",
+    "broadcast_dims",
+    "call",
+    "cast_to",
+    "chosen",
+    "dim_like",
+    "dims_of",
+    "expand",
+    "full",
+    "index_of",
+    "indices_of",
+    "like",
+    "mistaken",
+    "rank_of",
+    "real",
+    "tensor_of",
+]
+
+Size: TypeAlias = Dim | int
+Axes: TypeAlias = "int | Sequence[int] | None"
+_Choice = TypeVar("_Choice")
+
+
+def mistaken(message: str, *notes: str) -> TileError:
+    """Build the error for an argument that an operation cannot take (TIL217), to be raised by the caller."""
+    return mistake("TIL217", message, *notes)
+
+
+def dims_of(x: Operand) -> tuple[Dim, ...]:
+    """Return the sizes of a tensor; a number or dimension has none.
+
+    Raises:
+        TileError: TIL209, they depend on an input that was declared without dimensions.
+
+    """
+    if not isinstance(x, Tensor):
+        return ()
+    sizes = sizes_of(x.recorder, x.reference)
+    if sizes is None:
+        raise mistake(
+            "TIL209",
+            "this operation needs the sizes of its tensors; declare the dimensions of the inputs, "
+            'as in f.input("X", "N", "C")',
+        )
+    return sizes
+
+
+def rank_of(x: Operand) -> int:
+    """Return the number of axes of a tensor; a number or dimension has none.
+
+    Raises:
+        TileError: TIL209, it depends on an input that was declared without dimensions.
+
+    """
+    if not isinstance(x, Tensor):
+        return 0
+    known = x.recorder.ranks.get(x.reference)
+    return len(dims_of(x)) if known is None else known
+
+
+def axis_of(x: Operand, axis: int) -> int:
+    """Return an axis of ``x`` counted from the front; a negative one counts from the end.
+
+    Raises:
+        TileError: TIL217, it is no integer; TIL314, there is no such axis.
+
+    """
+    return axis_within(rank_of(x), axis)
+
+
+def axis_within(rank: int, axis: int) -> int:
+    """Return an axis of a tensor of this rank, counted from the front; errors as for :func:`axis_of`."""
+    number = _integer(axis, "an axis")
+    if not -rank <= number < rank:
+        count = f"axes 0 to {rank - 1}" if rank else "no axes"
+        raise mistake("TIL314", f"the axis is {number}, but the tensor has {count}")
+    return number % rank
+
+
+def axes_of(x: Operand, axes: Axes) -> tuple[int, ...]:
+    """Return axes of ``x`` in ascending order, counted from the front; None are all of them.
+
+    Raises:
+        TileError: TIL217, something is no integer, or an axis stands there twice; TIL314, there is no such axis.
+
+    """
+    rank = rank_of(x)
+    if axes is None:
+        return tuple(range(rank))
+    wanted = axes if isinstance(axes, list | tuple) else (axes,)
+    found = sorted(axis_within(rank, axis) for axis in wanted)
+    if len(set(found)) != len(found):
+        raise mistaken(f"an axis stands twice among {tuple(wanted)}")
+    return tuple(found)
+
+
+def _integer(value: object, what: str) -> int:
+    if isinstance(value, bool):
+        raise mistaken(f"{what} is an integer, not {value}")
+    try:
+        return operator.index(value)  # type: ignore[arg-type]  # anything, from users
+    except TypeError:
+        raise mistaken(f"{what} is an integer, not {value!r:.60}") from None
+
+
+def chosen(value: _Choice, choices: Sequence[_Choice], what: str) -> _Choice:
+    """Return an option that is one of ``choices``.
+
+    Raises:
+        TileError: TIL217, it is another one.
+
+    """
+    if value not in choices:
+        known = ", ".join(repr(choice) for choice in choices)
+        raise mistaken(f"{what} is one of {known}, not {value!r:.60}")
+    return value
+
+
+def index_of(x: Operand | Combined, name: str) -> Index:
+    """Return the index variable ``name``. Within one contraction equal names are one variable."""
+    return Index(IndexName(name), recorder_of((x,)))
+
+
+def indices_of(x: Tensor, stem: str = "i") -> tuple[Index, ...]:
+    """Return one index variable for each axis of ``x``: ``i0, i1, …``."""
+    return tuple(Index(IndexName(f"{stem}{axis}"), x.recorder) for axis in range(rank_of(x)))
+
+
+def aggregate(
+    aggregation: Aggregation,
+    combined: Combined,
+    indices: Sequence[Polynomial | Dim | int],
+    sizes: Sequence[Size],
+    *,
+    default: Tensor | None = None,
+    no_defract: bool = False,
+) -> Tensor:
+    """Aggregate elements into a new tensor: ``O[indices : sizes] = aggregation(combined)``.
+
+    Elements that no index point writes are those of ``default``, or 0.
+    """
+    options = {"default": default, "no_defract": no_defract}
+    return contraction(combined.recorder, aggregation, combined, indices, sizes, **options)  # type: ignore[arg-type]
+
+
+def dim_like(x: Operand, size: Size) -> Dim:
+    """Return a size as a dimension of the builder of ``x``.
+
+    Raises:
+        TileError: It is no size, or belongs to another builder.
+
+    """
+    return dim_of(recorder_of((x,)), size)
+
+
+def tensor_of(x: Operand, value: Operand | bool) -> Tensor:
+    """Return a tensor, number or dimension as a tensor of the builder of ``x``; numbers get rank 0."""
+    if isinstance(value, Tensor):
+        return value
+    recorder = recorder_of((x,))
+    return computed(recorder, value_of(recorder, value))
+
+
+def cast_to(x: Operand, dtype: DType | str) -> Tensor:
+    """Convert every element to another type, such as ``DType.I32`` or ``"i32"``.
+
+    Raises:
+        TileError: TIL206, there is no such type.
+
+    """
+    try:
+        return call(f"as_{DType(dtype).value}", x)
+    except ValueError:
+        raise mistake("TIL206", f"there is no element type {dtype!r:.60}") from None
+
+
+def broadcast_dims(*operands: Operand) -> tuple[Dim, ...]:
+    """Return the sizes that the operands have when they are broadcast together."""
+    return broadcast([dims_of(operand) for operand in operands])
+
+
+def expand(x: Tensor, sizes: Sequence[Size]) -> Tensor:
+    """Return ``x`` repeated along new leading axes, and along axes whose size is the literal 1.
+
+    An axis of another size has to have that of the result, which is not checked here.
+    """
+    skipped = len(sizes) - rank_of(x)
+    output = tuple(Index(IndexName(f"i{axis}"), x.recorder) for axis in range(len(sizes)))
+    source = tuple(0 if dim.value == 1 else output[skipped + axis] for axis, dim in enumerate(dims_of(x)))
+    return aggregate(Aggregation.ASSIGN, x[source], output, sizes)
+
+
+def full(x: Operand, sizes: Sequence[Size], value: Operand | bool, dtype: DType | str | None = None) -> Tensor:
+    """Return a tensor of ``sizes`` whose elements are all ``value``, for the builder of ``x``.
+
+    A literal has the dtype that it has by itself, i32, f32 or bool, unless ``dtype`` is given.
+    """
+    scalar = tensor_of(x, value) if dtype is None else cast_to(tensor_of(x, value), dtype)
+    return expand(scalar, sizes) if sizes else scalar
+
+
+def like(x: Tensor, value: Operand | bool) -> Tensor:
+    """Return ``value``, a number or tensor, with the dtype that ``x`` takes part in arithmetic with, and its sizes.
+
+    It is ``where(x == x, value, x)`` with a condition that is always true, so it costs no memory and has no
+    gradient towards ``x``.
+    """
+    return call("cond", call("as_bool", tensor_of(x, 1)), tensor_of(x, value), x)
+
+
+def real(dim: Size) -> Dim | float:
+    """Return a size as a float that is known when compiling: what a mean divides by, so that integers give floats."""
+    return dim * dim_of(dim.recorder, 1.0) if isinstance(dim, Dim) else float(dim)

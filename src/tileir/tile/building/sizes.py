@@ -1,0 +1,176 @@
+"""The sizes of tensors, found when they are asked for: from a statement back to what declared its operands."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from tileir.core.span import call_site
+from tileir.tile.building.indices import Dim
+from tileir.tile.functions import builtin
+from tileir.tile.ir import Call, Contraction, IntLiteral, Name
+from tileir.tile.traversal import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tileir.tile.building.recording import Recorder
+    from tileir.tile.ir import Expr
+
+Sizes: TypeAlias = tuple[Dim, ...]
+
+_STATE_WORDS: Final = 4  # of a random state
+
+
+def sizes_of(recorder: Recorder, reference: str) -> Sizes | None:
+    """Return the sizes of the tensor with this reference, or None where an input was declared without.
+
+    Each statement is looked at once, and only when the sizes of it, or of what reads it, are asked for.
+    """
+    known = recorder.sizes
+    pending = [reference]
+    while pending:
+        name = pending[-1]
+        if name in known:
+            pending.pop()
+            continue
+        missing = [operand for operand in _operands(recorder, name) if operand not in known]
+        if missing:
+            pending.extend(missing)
+        else:
+            known[name] = _sizes(recorder, name)
+            pending.pop()
+    return known[reference]
+
+
+def broadcast(shapes: Sequence[Sizes]) -> Sizes:
+    """Return the sizes of an elementwise result, right-aligned; what does not fit is left to typed inference."""
+    longest = max(shapes, key=len)
+    result = list(longest)
+    for shape in shapes:
+        if shape is not longest:
+            for axis in range(-len(shape), 0):
+                result[axis] = wider(result[axis], shape[axis])
+    return tuple(result)
+
+
+def wider(left: Dim, right: Dim) -> Dim:
+    """Return the size of two axes that are broadcast: ``broadcast(N, M)``, where nothing simpler is known to be it."""
+    if left is right or left == right or right.value == 1:
+        return left
+    if left.value == 1 or left in _parts(right):
+        return right
+    if left.value is not None or right in _parts(left):
+        return left  # a known size other than 1 is that of the result, or else the shapes do not fit
+    return right if right.value is not None else left.call("broadcast", right)
+
+
+def _parts(dim: Dim) -> tuple[Dim, ...]:
+    """Return the sizes that ``dim`` was broadcast from."""
+    match dim.expr:
+        case Call(function="broadcast", arguments=arguments):
+            return tuple(Dim(argument, dim.recorder) for argument in arguments)
+        case _:
+            return ()
+
+
+def _operands(recorder: Recorder, reference: str) -> tuple[str, ...]:
+    """Return the tensors whose sizes decide about those of a statement."""
+    step = recorder.steps.get(reference)
+    if step is None or isinstance(step.body, Contraction):
+        return ()
+    return tuple(node.name for node in walk(step.body) if isinstance(node, Name) and node.name not in recorder.dims)
+
+
+def _sizes(recorder: Recorder, reference: str) -> Sizes | None:
+    """Return the sizes of a declared tensor, or of a statement, those of whose operands are known."""
+    step = recorder.steps.get(reference)
+    if step is None:
+        return _dims(recorder, recorder.targets[reference].sizes)
+    body = step.body
+    if isinstance(body, Contraction):
+        return _dims(recorder, body.sizes)
+    if isinstance(body, Call) and body.function in _ROWS:
+        return _ROWS[body.function](recorder, body)
+    function = builtin(body.function) if isinstance(body, Call) else None
+    if function is not None and not function.elementwise:
+        return None
+    return _all([recorder.sizes[name] for name in _operands(recorder, reference)])
+
+
+def _all(shapes: Sequence[Sizes | None]) -> Sizes | None:
+    known = [shape for shape in shapes if shape is not None]
+    return broadcast([(), *known]) if len(known) == len(shapes) else None
+
+
+def _dims(recorder: Recorder, sizes: Sequence[Expr]) -> Sizes:
+    return tuple(Dim(size, recorder, sum(1 for _ in walk(size))) for size in sizes)
+
+
+def _operand(recorder: Recorder, expr: Expr) -> Sizes | None:
+    """Return the sizes of an argument: a tensor, or a number or dimension, which have none."""
+    is_tensor = isinstance(expr, Name) and expr.name not in recorder.dims
+    return recorder.sizes[expr.name] if is_tensor and isinstance(expr, Name) else ()
+
+
+def _like_the_first(recorder: Recorder, call: Call) -> Sizes | None:
+    return _operand(recorder, call.arguments[0])
+
+
+def _given(recorder: Recorder, call: Call) -> Sizes | None:
+    """Return the sizes that stand behind the first argument."""
+    return _dims(recorder, call.arguments[1:])
+
+
+def _shape(recorder: Recorder, call: Call) -> Sizes | None:
+    sizes = _operand(recorder, call.arguments[0])
+    return None if sizes is None else (_literal(recorder, len(sizes)),)
+
+
+def _gather(recorder: Recorder, call: Call) -> Sizes | None:
+    data, indices = (_operand(recorder, argument) for argument in call.arguments)
+    return None if data is None or indices is None else indices + data[1:]
+
+
+def _scatter(recorder: Recorder, call: Call) -> Sizes | None:
+    updates, indices, like = (_operand(recorder, argument) for argument in call.arguments)
+    return None if updates is None or indices is None or not like else like[:1] + updates[len(indices) :]
+
+
+def _state(recorder: Recorder, _: Call) -> Sizes | None:
+    return (_literal(recorder, _STATE_WORDS),)
+
+
+def _element(recorder: Recorder, call: Call) -> Sizes | None:
+    """Return the sizes of a part of a tuple that was made in this function."""
+    group, position = call.arguments
+    step = recorder.steps.get(group.name) if isinstance(group, Name) else None
+    if step is None or not isinstance(step.body, Call) or not isinstance(position, IntLiteral):
+        return None
+    parts = step.body.arguments[_MEMBERS[step.body.function] :] if step.body.function in _MEMBERS else ()
+    return _operand(recorder, parts[position.value]) if position.value < len(parts) else None
+
+
+def _literal(recorder: Recorder, size: int) -> Dim:
+    return Dim(IntLiteral(size, span=call_site()), recorder)
+
+
+_MEMBERS: Final[Mapping[str, int]] = MappingProxyType({"tuple": 0})
+"""From which argument on the parts of a tuple are like the arguments of the function that makes it."""
+
+_ROWS: Final[Mapping[str, Callable[[Recorder, Call], Sizes | None]]] = MappingProxyType(
+    {
+        "builtin_softmax": _like_the_first,
+        "builtin_logsoftmax": _like_the_first,
+        "index": _like_the_first,
+        "shape": _shape,
+        "reshape": _given,
+        "simple_reduce": _given,
+        "gather": _gather,
+        "scatter": _scatter,
+        "prng_step": _given,
+        "prng_value": _like_the_first,
+        "prng_state": _state,
+        "element": _element,
+    }
+)

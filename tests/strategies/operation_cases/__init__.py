@@ -1,0 +1,1 @@
+"""Cases of the operation library: one file for each family, with a tuple ``CASES``."""

@@ -1,0 +1,133 @@
+"""Cases of the operation library, and what runs them: values, gradients, and the same against PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from strategies import operation_cases
+from tileir.tile.builder import FunctionBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.tile.builder import Tensor
+    from tileir.tile.ir import Function
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+TOLERANCES: Final[Mapping[str, float]] = MappingProxyType({"f32": 2e-5, "f64": 1e-12})
+DTYPES: Final[Mapping[str, type[np.floating[Any]]]] = MappingProxyType({"f32": np.float32, "f64": np.float64})
+
+
+@attrs.frozen(eq=False)
+class Case:
+    """One operation with one set of options, and what it has to give.
+
+    Attributes:
+        name: Unique in its family.
+        build: Makes the results from one builder tensor for each of ``inputs``, in order.
+        inputs: Arrays by name. Those of f64 take the float dtype that is tested, others stay as they are.
+        numpy: The results from arrays of the inputs; floats come, and are computed, in f64.
+        torch: The results from the module torch and its tensors, where it has the operation.
+        wrt: The inputs whose gradients are tested; by default all of floats. Empty for none.
+        dims: Names of the dimensions of an input, blank-separated, where an operation asks that two be
+            the same; by default each axis of each input has a dimension of its own.
+        tolerance: Factor on what a value may be off by.
+        dtypes: The float dtypes to test.
+
+    """
+
+    name: str
+    build: Callable[..., Tensor | tuple[Tensor, ...]]
+    inputs: Mapping[str, Array]
+    numpy: Callable[..., Any]
+    torch: Callable[..., Any] | None = None
+    wrt: tuple[str, ...] | None = None
+    dims: Mapping[str, str] = attrs.field(factory=dict)
+    tolerance: float = 1.0
+    dtypes: tuple[str, ...] = ("f32", "f64")
+
+    @property
+    def differentiated(self) -> tuple[str, ...]:
+        """The inputs whose gradients are tested."""
+        if self.wrt is not None:
+            return self.wrt
+        return tuple(name for name, array in self.inputs.items() if array.dtype == np.float64)
+
+    def function(self) -> Function:
+        """Return the Tile function; its outputs are ``O0``, ``O1`` and so on."""
+        f = FunctionBuilder()
+        tensors = [self._input(f, name, array) for name, array in self.inputs.items()]
+        results = self.build(*tensors)
+        tuples = results if isinstance(results, tuple) else (results,)
+        return f.build(**{f"O{position}": result for position, result in enumerate(tuples)})
+
+    def arrays(self, dtype: str) -> dict[str, Array]:
+        """Return the inputs with floats of ``dtype``."""
+        float_type = DTYPES[dtype]
+        return {n: a.astype(float_type) if a.dtype == np.float64 else a for n, a in self.inputs.items()}
+
+    def expected(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
+        """Return what NumPy gives for these inputs, computed in f64."""
+        wide = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays.values()]
+        with np.errstate(all="ignore"):
+            results = self.numpy(*wide)
+        return tuple(np.asarray(result) for result in (results if isinstance(results, tuple) else (results,)))
+
+    def check(self, actual: Any, expected: tuple[Array, ...], dtype: str) -> None:
+        """Compare results with what they have to be: shapes, kinds of dtype, and values.
+
+        A float has to be within the tolerance of its dtype times the greatest value of its tensor, or its own;
+        an integer has to be equal.
+        """
+        results = actual if isinstance(actual, tuple) else (actual,)
+        assert len(results) == len(expected)
+        for result, wanted in zip(results, expected, strict=True):
+            assert result.shape == wanted.shape
+            if wanted.dtype.kind == "f":
+                assert result.dtype == DTYPES[dtype]
+                finite = np.abs(wanted[np.isfinite(wanted)])
+                bound = self.tolerance * TOLERANCES[dtype]
+                np.testing.assert_allclose(result, wanted, rtol=bound, atol=bound * float(finite.max(initial=1.0)))
+            else:
+                assert result.dtype.kind in ("b" if wanted.dtype.kind == "b" else "iu")
+                np.testing.assert_array_equal(result, wanted)
+
+    def _input(self, f: FunctionBuilder, name: str, array: Array) -> Tensor:
+        if array.ndim == 0:
+            return f.scalar(name)
+        names = self.dims.get(name)
+        split = names.split() if names is not None else [f"{name}_{axis}" for axis in range(array.ndim)]
+        return f.input(name, *split)
+
+
+def sample(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0) -> Array:
+    """Return numbers in [low, high), in f64, all of them different: the same at each call."""
+    count = int(np.prod(shape))
+    generator = np.random.default_rng((seed, count))
+    steps = (generator.permutation(count) + generator.uniform(0.2, 0.8, count)) / max(count, 1)
+    return (low + (high - low) * steps).reshape(shape)
+
+
+def integers(*shape: int, low: int = -4, high: int = 5, seed: int = 0) -> Array:
+    """Return i32 numbers from low to high - 1, the same at each call."""
+    return np.random.default_rng((seed, low + 1000, high + 1000)).integers(low, high, shape, np.int32)
+
+
+@cache
+def families() -> Mapping[str, tuple[Case, ...]]:
+    """Return the cases of each file of ``strategies.operation_cases``, by its name."""
+    names = sorted(module.name for module in pkgutil.iter_modules(operation_cases.__path__))
+    return {name: importlib.import_module(f"strategies.operation_cases.{name}").CASES for name in names}
+
+
+def all_cases() -> dict[str, Case]:
+    """Return the cases of all families by ``family-name``, which identifies each in the tests."""
+    return {f"{family}-{case.name}": case for family, cases in families().items() for case in cases}
