@@ -18,7 +18,7 @@ from tileir.stripe.lowering import lower as lower_to_stripe
 from tileir.tile.ir import Function
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
-from tileir.typed.simplifier import simplify
+from tileir.typed.preparation import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,7 +79,7 @@ def compile_stages(
     """
     with collection_paused():
         function = function_of(source)
-        graph = simplify(infer(function, arguments))
+        graph = prepared(infer(function, arguments))
         program = lower_to_stripe(graph)
         scheduled = run(passes_of(passes, target), program, dump=dump)
         kernels = lower_to_semtree(scheduled, target)

@@ -17,7 +17,7 @@ from tileir.passes.base import run
 from tileir.runtime.context import default_context
 from tileir.stripe.lowering import lower
 from tileir.typed.inference import infer
-from tileir.typed.simplifier import simplify
+from tileir.typed.preparation import prepared
 
 if TYPE_CHECKING:
     from tileir.driver.targets import Named
@@ -107,7 +107,7 @@ def explain(
         request = tuned(request, owner.disk_cache, owner.compiler(chosen), chosen)
     if measure and after is not None:
         raise fail("TIL902", "only finished kernels can be measured: leave `after` or `measure` out")
-    program = run(_until(request.pipeline, after), lower(simplify(infer(function, types))))
+    program = run(_until(request.pipeline, after), lower(prepared(infer(function, types))))
     found = explain_program(program, modelled)
     if chosen is None or not measure:
         return found

@@ -16,8 +16,8 @@ from tileir.stripe.lowering import lower as lower_to_stripe
 from tileir.stripe.printer import to_text as stripe_text
 from tileir.tile.printer import to_text as tile_text
 from tileir.typed.inference import infer
+from tileir.typed.preparation import prepared
 from tileir.typed.printer import to_text as typed_text
-from tileir.typed.simplifier import simplify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,12 +53,12 @@ def stage_text(
         return tile_text(function)
     need_types(function, types)
     if stage in ("typed", "stripe"):
-        graph = simplify(infer(function, types))
+        graph = prepared(infer(function, types))
         return typed_text(graph) if stage == "typed" else stripe_text(lower_to_stripe(graph))
     target = default_context().device(device).target
     steps = passes_of(passes, scheduling_target(choice, target, None))
     if stage == "scheduled":  # for hardware that nothing here can run there is no more to come
-        return stripe_text(run(steps, lower_to_stripe(simplify(infer(function, types)))))
+        return stripe_text(run(steps, lower_to_stripe(prepared(infer(function, types)))))
     return semtree_text(compile_stages(function, types, target, passes=steps).sem)
 
 
@@ -91,7 +91,7 @@ def texts_after(
         if after in (ALL, *_names(steps[number - 1])):
             parts.append(f"// {number}: {name}\n{stripe_text(program)}")
 
-    run(steps, lower_to_stripe(simplify(infer(function, types))), dump=dump)
+    run(steps, lower_to_stripe(prepared(infer(function, types))), dump=dump)
     return "\n".join(parts)
 
 

@@ -30,7 +30,7 @@ from tileir.passes.cost.machine import machine_of
 from tileir.passes.pipeline import to_json as pipeline_json
 from tileir.stripe.lowering import lower
 from tileir.typed.inference import infer
-from tileir.typed.simplifier import simplify
+from tileir.typed.preparation import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -98,7 +98,7 @@ class Tuner:
     def _search(self) -> list[Candidate]:
         stop = time.monotonic() + SEARCH_SHARE * self.time_limit
         target = self.request.scheduling or self.device.target
-        program = lower(simplify(infer(self.request.function, self.request.types)))
+        program = lower(prepared(infer(self.request.function, self.request.types)))
         search = Search(program, machine_of(hardware_of(target), target), lambda: time.monotonic() > stop)
         found = search.run(self.request.pipeline, lambda done, total: self._tell("searching", done, total))
         for failed in search.failed:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.poly.affine import Affine
-    from tileir.typed.ir import Operation
+    from tileir.typed.ir import Computation
 
 _AGGREGATION: Final[Mapping[Aggregation, str]] = MappingProxyType(
     {
@@ -36,7 +36,7 @@ _AGGREGATION: Final[Mapping[Aggregation, str]] = MappingProxyType(
 )
 
 
-def tile_text(operation: Operation, constants: Mapping[str, Constant]) -> str:
+def tile_text(operation: Computation, constants: Mapping[str, Constant]) -> str:
     """Return ``operation`` as a line of Tile, with the values of ``constants`` in place of their names."""
 
     def shown(name: str) -> str:

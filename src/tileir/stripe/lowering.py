@@ -25,15 +25,17 @@ from tileir.typed.ir import (
     Coordinate,
     Elementwise,
     Gather,
+    Marker,
     Reshape,
     Scatter,
     ShapeOf,
 )
+from tileir.typed.preparation import unmarked
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program
     from tileir.stripe.kernel_builder import Scalar
-    from tileir.typed.ir import Function, Operation, Shape
+    from tileir.typed.ir import Computation, Function, Shape
 
 
 def lower(function: Function, name: str = "program") -> Program:
@@ -45,9 +47,12 @@ def lower(function: Function, name: str = "program") -> Program:
         TileError: TIL401 to TIL405, the indices of a contraction have no proper bounds; all such faults at once.
 
     """
+    function = unmarked(function)
     builder = ProgramBuilder(function, Storage.of(function), dict(function.labels))
     faults: list[Diagnostic] = []
     for operation in function.operations:
+        if isinstance(operation, Marker):
+            continue  # there is none left
         try:
             _lower_operation(builder, operation)
         except TileError as error:
@@ -57,7 +62,7 @@ def lower(function: Function, name: str = "program") -> Program:
     return builder.program(name)
 
 
-def _lower_operation(builder: ProgramBuilder, operation: Operation) -> None:
+def _lower_operation(builder: ProgramBuilder, operation: Computation) -> None:
     """Add the kernels of one operation."""
     name = operation.name
     in_memory = name in builder.storage.tensors or name in builder.storage.allocations

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Refinement
     from tileir.stripe.kernel_builder import Scalar
     from tileir.stripe.storage import Storage, Tensor
-    from tileir.typed.ir import Function, Operation, Shape
+    from tileir.typed.ir import Computation, Function, Shape
 
 
 @attrs.define
@@ -27,7 +27,7 @@ class ProgramBuilder:
     macs: int = attrs.field(default=0, init=False)
     _kernels: list[Block] = attrs.field(factory=list, init=False)
 
-    def add(self, kernel: KernelBuilder, operation: Operation, tags: Tags) -> None:
+    def add(self, kernel: KernelBuilder, operation: Computation, tags: Tags) -> None:
         """Finish a kernel of ``operation`` and add it to the program."""
         label = self.labels.get(operation.name)
         name = f"kernel_{len(self._kernels)}({{}})" if label is None else label
@@ -45,7 +45,7 @@ class ProgramBuilder:
         """Return the shape of a value; a constant has none."""
         return () if name in self.storage.constants else self.storage.tensors[name].sizes
 
-    def fill(self, operation: Operation, target: Tensor, default: str | None) -> None:
+    def fill(self, operation: Computation, target: Tensor, default: str | None) -> None:
         """Add a kernel that gives every element of ``target`` the value of ``default``, or 0."""
         kernel = KernelBuilder.over(target.sizes)
         if default is None:
@@ -55,7 +55,7 @@ class ProgramBuilder:
         kernel.store(operation.name, value, target, element(target.sizes, target.sizes))
         self.add(kernel, operation, Tags.of("eltwise", "fill" if default is None else "copy"))
 
-    def convert(self, operation: Operation, source: Tensor, target: Tensor) -> None:
+    def convert(self, operation: Computation, source: Tensor, target: Tensor) -> None:
         """Add a kernel that converts a finished accumulation to the dtype of the value."""
         kernel = KernelBuilder.over(target.sizes)
         access = element(target.sizes, target.sizes)

@@ -8,14 +8,18 @@ import attrs
 
 from tileir.typed.ir import (
     Cast,
+    Checkpoint,
     Constant,
     Contraction,
     Coordinate,
     Elementwise,
     Gather,
+    Override,
+    Recall,
     Reshape,
     Scatter,
     ShapeOf,
+    Upstream,
     operands,
 )
 
@@ -102,6 +106,15 @@ def alive(function: Function) -> frozenset[str]:
     return frozenset(needed)
 
 
+def without_dead(function: Function) -> Function:
+    """Return ``function`` without operations on which no output depends, and without labels of what is gone."""
+    needed = alive(function)
+    operations = tuple(operation for operation in function.operations if operation.name in needed)
+    defined = {operation.name for operation in operations}
+    labels = tuple(dict.fromkeys(pair for pair in function.labels if pair[0] in defined))
+    return attrs.evolve(function, operations=operations, labels=labels)
+
+
 def with_operands(operation: Operation, names: Mapping[str, str]) -> Operation:
     """Return ``operation`` reading other values; ``operation`` itself where no operand is in ``names``."""
     if not any(name in names for name in operands(operation)):
@@ -113,7 +126,7 @@ def with_operands(operation: Operation, names: Mapping[str, str]) -> Operation:
     match operation:
         case Elementwise(inputs=inputs):
             return attrs.evolve(operation, inputs=tuple(map(new, inputs)))
-        case Cast(input=name) | Reshape(input=name):
+        case Cast(input=name) | Reshape(input=name) | Checkpoint(input=name) | Recall(input=name):
             return attrs.evolve(operation, input=new(name))
         case Gather(data=data, indices=indices):
             return attrs.evolve(operation, data=new(data), indices=new(indices))
@@ -122,7 +135,11 @@ def with_operands(operation: Operation, names: Mapping[str, str]) -> Operation:
         case Contraction(inputs=accesses, default=default):
             read = tuple(attrs.evolve(access, tensor=new(access.tensor)) for access in accesses)
             return attrs.evolve(operation, inputs=read, default=None if default is None else new(default))
-        case Constant() | Coordinate() | ShapeOf():
+        case Override(input=name, pairs=pairs, upstream=upstream):
+            replaced = tuple((new(value), new(gradient)) for value, gradient in pairs)
+            arriving = None if upstream is None else new(upstream)
+            return attrs.evolve(operation, input=new(name), pairs=replaced, upstream=arriving)
+        case Constant() | Coordinate() | ShapeOf() | Upstream():
             return operation
         case _:
             assert_never(operation)

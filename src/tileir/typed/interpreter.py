@@ -16,15 +16,19 @@ from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.typed.ir import (
     Cast,
+    Checkpoint,
     Constant,
     Contraction,
     Coordinate,
     Elementwise,
     Gather,
+    Override,
+    Recall,
     Reshape,
     Scatter,
     ShapeOf,
     TensorType,
+    Upstream,
 )
 from tileir.typed.points import valid_points
 
@@ -85,6 +89,10 @@ def _evaluate(operation: Operation, values: Mapping[str, Array]) -> Array:
             return _scatter(operation, values[operation.updates], values[operation.indices])
         case Contraction():
             return _contract(operation, values)
+        case Override(input=name) | Checkpoint(input=name) | Recall(input=name):
+            return values[name]
+        case Upstream(dtype=dtype, shape=shape):
+            return np.broadcast_to(np.zeros((), dtype.numpy), shape)
         case _:
             assert_never(operation)
 

@@ -189,7 +189,62 @@ class Contraction:
     span: Span | None = _span()
 
 
-Operation: TypeAlias = Constant | Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Contraction
+@attrs.frozen(cache_hash=True)
+class Override:
+    """``input`` itself, through which no gradient passes: each pair (X, G) says that X gets G instead.
+
+    ``upstream`` is the :class:`Upstream` by which the gradients refer to what arrives here, or None where none does.
+    A gradient has the dtype of its X and a shape that broadcasts to that of X.
+    """
+
+    name: str
+    input: str
+    pairs: tuple[tuple[str, str], ...]
+    upstream: str | None
+    dtype: DType
+    shape: Shape
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Upstream:
+    """A placeholder for what arrives at an :class:`Override`: values made of it are a template, which never runs."""
+
+    name: str
+    dtype: DType
+    shape: Shape
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Checkpoint:
+    """``input`` itself, which is kept for the backward pass; forward values without this mark are computed again."""
+
+    name: str
+    input: str
+    dtype: DType
+    shape: Shape
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Recall:
+    """``input`` itself, computed again from what is kept, for the backward pass number ``sweep``."""
+
+    name: str
+    input: str
+    sweep: int
+    dtype: DType
+    shape: Shape
+    span: Span | None = _span()
+
+
+Computation: TypeAlias = Constant | Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Contraction
+
+Marker: TypeAlias = Override | Upstream | Checkpoint | Recall
+"""What only differentiation reads; :func:`tileir.typed.preparation.prepared` removes it."""
+
+Operation: TypeAlias = Computation | Marker
 
 
 @attrs.frozen(cache_hash=True)
@@ -218,11 +273,11 @@ class Function:
 def operands(operation: Operation) -> tuple[str, ...]:
     """Return the names that ``operation`` reads, in order; a name may occur twice."""
     match operation:
-        case Constant() | Coordinate() | ShapeOf():
+        case Constant() | Coordinate() | ShapeOf() | Upstream():
             return ()
         case Elementwise(inputs=inputs):
             return inputs
-        case Cast(input=value) | Reshape(input=value):
+        case Cast(input=value) | Reshape(input=value) | Checkpoint(input=value) | Recall(input=value):
             return (value,)
         case Gather(data=data, indices=indices):
             return (data, indices)
@@ -231,3 +286,6 @@ def operands(operation: Operation) -> tuple[str, ...]:
         case Contraction(inputs=accesses, default=default):
             names = tuple(access.tensor for access in accesses)
             return names if default is None else (*names, default)
+        case Override(input=value, pairs=pairs, upstream=upstream):
+            names = (value, *(name for pair in pairs for name in pair))
+            return names if upstream is None else (*names, upstream)

@@ -8,15 +8,19 @@ from tileir.core.ops import Combination
 from tileir.core.text import Writer
 from tileir.typed.ir import (
     Cast,
+    Checkpoint,
     Constant,
     Contraction,
     Coordinate,
     Elementwise,
     Gather,
+    Override,
+    Recall,
     Reshape,
     Scatter,
     ShapeOf,
     TensorType,
+    Upstream,
 )
 
 if TYPE_CHECKING:
@@ -68,8 +72,22 @@ def _definition(operation: Operation) -> str:
             return f"scatter({updates}, {indices}) in {accumulator.value}"
         case Contraction():
             return _contraction(operation)
+        case Override():
+            return _override(operation)
+        case Upstream():
+            return "upstream()"
+        case Checkpoint(input=name):
+            return f"checkpoint({name})"
+        case Recall(input=name, sweep=sweep):
+            return f"recall({name}) in sweep {sweep}"
         case _:
             assert_never(operation)
+
+
+def _override(operation: Override) -> str:
+    pairs = "".join(f", {value} gets {gradient}" for value, gradient in operation.pairs)
+    arriving = "" if operation.upstream is None else f" from {operation.upstream}"
+    return f"override_gradient({operation.input}{pairs}){arriving}"
 
 
 def _contraction(operation: Contraction) -> str:

@@ -13,8 +13,8 @@ import attrs
 
 from tileir.core.ops import Op
 from tileir.core.rewrite import fixpoint
-from tileir.typed.dataflow import alive, with_operands
-from tileir.typed.ir import Elementwise, Function
+from tileir.typed.dataflow import with_operands, without_dead
+from tileir.typed.ir import Elementwise, Function, Override, Recall, Upstream
 from tileir.typed.simplifier_rules import Site, rules_of
 
 if TYPE_CHECKING:
@@ -23,13 +23,17 @@ if TYPE_CHECKING:
     from tileir.typed.ir import Operation, Value
 
 
-def simplify(function: Function) -> Function:
-    """Return an equivalent function that does no more work; ``function`` itself where nothing is to be gained."""
-    return fixpoint(_pass, function)
+def simplify(function: Function, *, merge: bool = True) -> Function:
+    """Return an equivalent function that does no more work; ``function`` itself where nothing is to be gained.
+
+    Without ``merge``, operations that compute the same stay apart. Gradients are those of before: markers of
+    differentiation stand in the way of nothing but what would change them.
+    """
+    return fixpoint(lambda before: _pass(before, merge), function)
 
 
-def _pass(function: Function) -> Function:
-    walk = _Walk(frozenset(function.outputs), {value.name: value for value in function.inputs})
+def _pass(function: Function, merge: bool) -> Function:
+    walk = _Walk(frozenset(function.outputs), {value.name: value for value in function.inputs}, merge)
     for operation in function.operations:
         walk.visit(operation)
     new = attrs.evolve(
@@ -37,7 +41,7 @@ def _pass(function: Function) -> Function:
         operations=tuple(walk.operations),
         labels=tuple((walk.forwarded.get(name, name), label) for name, label in function.labels),
     )
-    new = _without_dead(_named_by_outputs(new))
+    new = without_dead(_named_by_outputs(new))
     same = len(new.operations) == len(function.operations) and all(
         map(operator.is_, new.operations, function.operations)
     )
@@ -50,6 +54,7 @@ class _Walk:
 
     outputs: frozenset[str]
     definitions: dict[str, Value | Operation]
+    merge: bool
     operations: list[Operation] = attrs.field(factory=list, init=False)
     forwarded: dict[str, str] = attrs.field(factory=dict, init=False)
     _seen: dict[Operation, str] = attrs.field(factory=dict, init=False)
@@ -60,7 +65,7 @@ class _Walk:
         name = operation.name
         source = _copied(operation)
         if source is None:
-            source = self._seen.setdefault(_key(operation), name)
+            source = self._seen.setdefault(_key(operation), name) if self.merge and _merges(operation) else name
             if source != name and name in self.outputs:
                 shape = operation.shape
                 operation = Elementwise(name, Op.IDENT, (source,), operation.dtype, shape, span=operation.span)
@@ -85,6 +90,15 @@ def _copied(operation: Operation) -> str | None:
     if isinstance(operation, Elementwise) and operation.op is Op.IDENT:
         return operation.inputs[0]
     return None
+
+
+def _merges(operation: Operation) -> bool:
+    """Return whether equal operations are one.
+
+    Each upstream stands for another gradient, an override may do to each of two gradients what it does not do to their
+    sum, and each recall says when to compute.
+    """
+    return not isinstance(operation, Override | Upstream | Recall)
 
 
 def _key(operation: Operation) -> Operation:
@@ -117,12 +131,3 @@ def _renamed(operation: Operation, names: Mapping[str, str]) -> Operation:
     operation = with_operands(operation, names)
     name = names.get(operation.name)
     return operation if name is None else attrs.evolve(operation, name=name)
-
-
-def _without_dead(function: Function) -> Function:
-    """Drop operations on which no output depends, and labels of what is gone."""
-    needed = alive(function)
-    operations = tuple(operation for operation in function.operations if operation.name in needed)
-    defined = {operation.name for operation in operations}
-    labels = tuple(dict.fromkeys(pair for pair in function.labels if pair[0] in defined))
-    return attrs.evolve(function, operations=operations, labels=labels)

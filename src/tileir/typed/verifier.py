@@ -18,17 +18,21 @@ from tileir.typed.ir import (
     Coordinate,
     Elementwise,
     Gather,
+    Marker,
+    Override,
     Reshape,
     Scatter,
     ShapeOf,
+    Upstream,
     operands,
 )
 from tileir.typed.rules import contraction_types
+from tileir.typed.templates import free_upstreams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.typed.ir import Function, Operation, Value
+    from tileir.typed.ir import Computation, Function, Operation, Value
 
 _SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
 
@@ -75,6 +79,11 @@ def _check_names(function: Function) -> Iterator[Diagnostic]:
         seen.add(name)
     if not function.outputs:
         yield Diagnostic("TIL531", "a function needs at least one output")
+    open_templates = free_upstreams(function.operations)
+    for name in function.outputs:
+        for upstream in sorted(open_templates.get(name, ())):
+            message = f"output {name!r} reads {upstream!r}, which stands only in gradients of overrides"
+            yield Diagnostic("TIL531", message)
     for name, label in function.labels:
         if name not in made:
             yield Diagnostic("TIL531", f"label {label!r} marks {name!r}, which no operation defines")
@@ -87,7 +96,13 @@ def _fault(place: Value | Operation, message: str) -> Diagnostic:
 def _check(operation: Operation, defined: Mapping[str, Value | Operation]) -> Iterator[str]:
     if any(size < 0 for size in operation.shape):
         yield "has a negative size"
-        return
+    elif isinstance(operation, Marker):
+        yield from _check_marker(operation, defined)
+    else:
+        yield from _check_computation(operation, defined)
+
+
+def _check_computation(operation: Computation, defined: Mapping[str, Value | Operation]) -> Iterator[str]:
     match operation:
         case Constant():
             yield from _check_constant(operation)
@@ -191,6 +206,40 @@ def _check_scatter(operation: Scatter, updates: Value | Operation, indices: Valu
         yield f"has dtype {operation.dtype.value}, but adds {updates.dtype.value}"
     if operation.accumulator is not accumulator(operation.dtype):
         yield f"accumulates in {operation.accumulator.value}"
+
+
+def _check_marker(operation: Marker, defined: Mapping[str, Value | Operation]) -> Iterator[str]:
+    if isinstance(operation, Upstream):
+        return
+    yield from _check_same(operation, defined[operation.input])
+    if isinstance(operation, Override):
+        yield from _check_override(operation, defined)
+
+
+def _check_same(operation: Operation, source: Value | Operation) -> Iterator[str]:
+    if (operation.dtype, operation.shape) != (source.dtype, source.shape):
+        yield f"is {source.name!r} itself, but has another dtype or shape"
+
+
+def _check_override(operation: Override, defined: Mapping[str, Value | Operation]) -> Iterator[str]:
+    if operation.upstream is not None:
+        upstream = defined[operation.upstream]
+        if not isinstance(upstream, Upstream):
+            yield f"has {upstream.name!r} as its upstream, which is none"
+        elif (upstream.dtype, upstream.shape) != (operation.dtype, operation.shape):
+            yield f"has an upstream {upstream.name!r} of another dtype or shape"
+    for value, gradient in ((defined[x], defined[g]) for x, g in operation.pairs):
+        if not value.dtype.is_float:
+            yield f"gives a gradient to {value.name!r}, which is {value.dtype.value}"
+        elif gradient.dtype is not value.dtype or not _fits(gradient.shape, value.shape):
+            yield f"gives {value.name!r} the gradient {gradient.name!r}, whose dtype or shape does not fit"
+
+
+def _fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    try:
+        return broadcast_shape((target, shape)) == target
+    except ValueError:
+        return False
 
 
 def _check_contraction(operation: Contraction, defined: Mapping[str, Value | Operation]) -> Iterator[str]:

@@ -1,0 +1,56 @@
+"""The last step of the typed stage: what differentiation left behind goes, and only computations remain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.ops import Op
+from tileir.typed.dataflow import with_operands, without_dead
+from tileir.typed.ir import Elementwise, Marker, Recall, Upstream
+from tileir.typed.rematerialisation import rematerialised
+from tileir.typed.simplifier import simplify
+
+if TYPE_CHECKING:
+    from tileir.typed.ir import Function, Operation
+
+
+def prepared(function: Function) -> Function:
+    """Return an equivalent function for the stages to come: simplified, without markers, with recalls carried out.
+
+    What is computed twice to save memory stays so: after that, equal operations are no longer merged.
+    """
+    simple = simplify(function)
+    if not _has_markers(simple):
+        return simple
+    recalls = any(isinstance(operation, Recall) for operation in simple.operations)
+    return simplify(unmarked(simple), merge=not recalls)
+
+
+def unmarked(function: Function) -> Function:
+    """Return ``function`` without markers and templates; itself where it has none.
+
+    Recalls become repeated operations, as :mod:`tileir.typed.rematerialisation` says; all other markers their operand.
+    """
+    if not _has_markers(function):
+        return function
+    function = rematerialised(function)
+    outputs = frozenset(function.outputs)
+    forwarded: dict[str, str] = {}
+    operations: list[Operation] = []
+    for old in function.operations:
+        operation = with_operands(old, forwarded)
+        if not isinstance(operation, Marker) or isinstance(operation, Upstream):
+            operations.append(operation)
+        elif operation.name in outputs:
+            name, shape = operation.name, operation.shape
+            operations.append(Elementwise(name, Op.IDENT, (operation.input,), operation.dtype, shape, span=old.span))
+        else:
+            forwarded[operation.name] = operation.input
+    labels = tuple((forwarded.get(name, name), label) for name, label in function.labels)
+    return without_dead(attrs.evolve(function, operations=tuple(operations), labels=labels))
+
+
+def _has_markers(function: Function) -> bool:
+    return any(isinstance(operation, Marker) for operation in function.operations)
