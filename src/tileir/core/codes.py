@@ -75,6 +75,7 @@ _REPRESENTATIONS: Final = {
     "TIL513": "the dependencies of a Stripe block leave two statements unordered that must not run at once",
     "TIL514": "Stripe allocations that are in use at the same time are placed at the same bytes",
     "TIL531": "a typed function breaks a rule",
+    "TIL532": "a typed operation that the Tile language cannot express",
     "TIL541": "a pass that does not exist",
     "TIL542": "an option that a pass does not have",
     "TIL543": "a value that an option of a pass cannot take",
