@@ -49,6 +49,10 @@ _TYPES: Final = {
     "TIL312": "an assertion that fails",
     "TIL313": "a width that no dtype has",
     "TIL314": "an axis or position that does not exist",
+    "TIL321": "a derivative of something else than a float tensor",
+    "TIL322": "a cotangent or tangent that does not go with its tensor",
+    "TIL323": "an unknown way to treat ties",
+    "TIL324": "an operation that cannot be differentiated",
 }
 _INDICES: Final = {
     "TIL401": "an index variable has no bounds",

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, overload
 
 from tileir.core.dtype import DType
 from tileir.tile.building.contractions import Access, Combined, conditional
+from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import mistake
 from tileir.tile.building.tensors import Tensor
 from tileir.tile.building.tensors import call as call  # any function by its name, assertions among them
 
 if TYPE_CHECKING:
-    from tileir.tile.building.indices import Dim
+    from collections.abc import Sequence
+
     from tileir.tile.building.tensors import Operand
 
 
@@ -260,6 +262,39 @@ def reverse_grad(x: Tensor, scale: Operand) -> Tensor:
 def simple_reduce(x: Tensor, *sizes: Dim | int) -> Tensor:
     """Sum ``x`` down to ``sizes``, which are aligned with its last axes."""
     return call("simple_reduce", x, *sizes)
+
+
+def gradient(y: Tensor | Sequence[Tensor], *xs: Tensor) -> Tensor | tuple[Tensor, ...]:
+    """Return the gradients of the sum of all elements of ``y`` with respect to each of ``xs``.
+
+    ``y`` may be several tensors, whose sums are added. An x on which y does not depend gets zeros.
+    """
+    return _derivatives("gradient", (_tuple_of(y),), xs)
+
+
+def vjp(
+    y: Tensor | Sequence[Tensor], cotangent: Operand | Sequence[Operand], *xs: Tensor
+) -> Tensor | tuple[Tensor, ...]:
+    """Return what ``cotangent`` at ``y`` comes to at each of ``xs``: the transposed Jacobian times it.
+
+    Where ``y`` is several tensors there is a cotangent for each; it broadcasts to the shape of its tensor.
+    """
+    return _derivatives("vjp", (_tuple_of(y), _tuple_of(cotangent)), xs)
+
+
+def _derivatives(function: str, arguments: tuple[Operand, ...], xs: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
+    """Return a result of the sizes of each x: one tensor for one x, else a tuple."""
+    result = call(function, *arguments, *xs)
+    parts = (result,) if len(xs) == 1 else tuple(call("element", result, place) for place in range(len(xs)))
+    sized = tuple(Tensor(part.recorder, part.reference, x.sizes) for part, x in zip(parts, xs, strict=True))
+    return sized[0] if len(xs) == 1 else sized
+
+
+def _tuple_of(values: Operand | Sequence[Operand]) -> Operand:
+    """Return several values as one tuple, and one as it is."""
+    if isinstance(values, Tensor | Dim | int | float):
+        return values
+    return call("tuple", *values)
 
 
 def prng(state: Tensor, *sizes: Dim | int) -> tuple[Tensor, Tensor]:

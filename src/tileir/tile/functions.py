@@ -112,6 +112,8 @@ def _rows() -> tuple[Builtin, ...]:
         _function("prng_value", 1),
         _function("tuple", 1, None),  # only element may read it
         _function("element", 2, constants=1),  # (tuple, position)
+        _function("gradient", 2, None),  # (Y, X…): of the sum of Y with respect to each X, a tuple for several
+        _function("vjp", 3, None),  # (Y, dY, X…): the same with cotangents of Y
     )
 
 

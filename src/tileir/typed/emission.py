@@ -9,14 +9,17 @@ import attrs
 from tileir.core.arithmetic import fits, rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.typed.ir import Cast, Constant, Elementwise, Operation
 from tileir.typed.values import Known, Tensor
 
 if TYPE_CHECKING:
-    from tileir.core.names import NameScope
+    from collections.abc import Iterable
+
     from tileir.core.span import Span
-    from tileir.typed.ir import Shape
+    from tileir.typed.derivatives.sweep import Sweep, SweepKey
+    from tileir.typed.ir import Function, Shape, Value
     from tileir.typed.values import Scalar
 
 
@@ -28,15 +31,35 @@ class Emission:
         names: Names in use; every name of the Tile function is among them.
         operations: What was emitted.
         stem: The statement at work; values without a name of their own are called after it.
+        even_ties: Whether the statement at work splits gradients evenly among tied elements.
+        definitions: What defines each value so far: parameters and operations.
+        sweeps: Reverse sweeps that later gradients of the same values can go on with.
 
     """
 
     names: NameScope
     operations: list[Operation] = attrs.field(factory=list)
     stem: str = "value"
+    even_ties: bool = False
+    definitions: dict[str, Value | Operation] = attrs.field(factory=dict, init=False)
+    sweeps: dict[SweepKey, Sweep] = attrs.field(factory=dict, init=False)
     _casts: dict[tuple[str, DType], Tensor] = attrs.field(factory=dict, init=False)
     _constants: dict[tuple[DType, str], Tensor] = attrs.field(factory=dict, init=False)
     _literals: dict[tuple[DType, DType | None, str], Tensor] = attrs.field(factory=dict, init=False)
+    _renamed: dict[str, str] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def resuming(cls, function: Function) -> Emission:
+        """Return an emission that goes on after the last operation of ``function``."""
+        emission = cls(NameScope.of(value.name for value in (*function.inputs, *function.operations)))
+        emission.parameters(function.inputs)
+        for operation in function.operations:
+            emission.add(operation)
+        return emission
+
+    def parameters(self, values: Iterable[Value]) -> None:
+        """Declare parameters of the function."""
+        self.definitions.update((value.name, value) for value in values)
 
     def fresh(self) -> str:
         """Return an unused name derived from the statement at work."""
@@ -45,6 +68,7 @@ class Emission:
     def add(self, operation: Operation) -> Tensor:
         """Append ``operation`` and return the value that it defines."""
         self.operations.append(operation)
+        self.definitions[operation.name] = operation
         return Tensor(operation.name, operation.dtype, operation.shape)
 
     def elementwise(self, op: Op, *inputs: Tensor, span: Span | None = None) -> Tensor:
@@ -109,10 +133,18 @@ class Emission:
         """Give the last operation, which defines ``value`` and is not a constant, its final name."""
         last = self.operations[-1]
         self.operations[-1] = renamed = attrs.evolve(last, name=name)
+        del self.definitions[last.name]
+        self.definitions[name] = renamed
+        self._renamed[last.name] = name
         result = Tensor(name, value.dtype, value.shape)
         if isinstance(renamed, Cast):
             self._casts[(renamed.input, renamed.dtype)] = result
         return result
+
+    def current(self, value: Tensor) -> Tensor:
+        """Return ``value`` under the name that it has by now."""
+        name = self._renamed.get(value.name)
+        return value if name is None else Tensor(name, value.dtype, value.shape)
 
 
 def default_dtype(value: Known) -> DType:

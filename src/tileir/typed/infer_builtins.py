@@ -13,6 +13,7 @@ from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.ops import Op
+from tileir.typed.derivatives.builtins import DERIVATIVES
 from tileir.typed.dims import known_integer, size
 from tileir.typed.infer_elementwise import apply, scalar, truth
 from tileir.typed.infer_shapes import SHAPES
@@ -217,5 +218,6 @@ HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
         "prng_state": _prng_state,
         "prng_value": _prng_value,
         **SHAPES,
+        **DERIVATIVES,
     }
 )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tileir.typed.values import Result
 
 _PROGRAM_ID: Final = "pid"
+_TIES: Final = "ties"
 
 
 def infer(function: tile.Function, arguments: Mapping[str, TensorType]) -> Function:
@@ -85,6 +86,17 @@ def _unknown(function: tile.Function, arguments: Mapping[str, TensorType]) -> It
             yield Diagnostic("TIL311", message, function.span)
 
 
+def _splits_ties(attributes: Iterable[tile.Attribute]) -> bool:
+    """Return whether the attributes of a statement ask for gradients that are split evenly among tied elements."""
+    even = False
+    for attribute in attributes:
+        if attribute.name == _TIES:
+            if attribute.parameters not in (("even",), ("all",)):
+                raise fail("TIL323", "ties are 'even' or 'all': write [[ties(even)]] or [[ties(all)]]", attribute.span)
+            even = attribute.parameters == ("even",)
+    return even
+
+
 @attrs.define
 class _Inference:
     """What the names of one function are bound to; None stands for a name whose statement is faulty."""
@@ -114,6 +126,7 @@ class _Inference:
             faults.each(lambda axis: self._bind_dim(parameter, *axis), sizes)
             faults.done()
         self._bound[parameter.name] = Tensor(parameter.name, given.dtype, given.shape)
+        self.emission.parameters((Value(parameter.name, given.dtype, given.shape, span=parameter.span),))
 
     def _bind_dim(self, parameter: tile.Input, axis: int, dim: tuple[tile.Name, int]) -> None:
         name, extent = dim
@@ -135,6 +148,7 @@ class _Inference:
             raise fail("TIL202", f"{statement.name!r} is defined twice", statement.name_span or statement.span)
         self._bound[statement.name] = None
         self.emission.stem = statement.name
+        self.emission.even_ties = _splits_ties(statement.attributes)
         result: Result
         match statement:
             case tile.Assignment():

@@ -1,0 +1,1 @@
+"""Derivatives of typed operations: reverse sweeps, and the rule of each operation."""

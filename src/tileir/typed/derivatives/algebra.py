@@ -1,0 +1,225 @@
+"""What derivatives are made of: elementwise operations that are simplified as they are emitted, sums, expansions."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core import arithmetic
+from tileir.core.dtype import accumulator
+from tileir.core.ops import Aggregation, Combination, Op
+from tileir.poly.affine import Affine
+from tileir.typed.dims import read_constant
+from tileir.typed.ir import Access, Constant, Contraction, Elementwise, Reshape
+from tileir.typed.rules import contraction_types
+from tileir.typed.values import Tensor
+
+if TYPE_CHECKING:
+    from tileir.typed.emission import Emission
+    from tileir.typed.ir import Operation, Shape, Value
+
+
+@attrs.define(eq=False)
+class Algebra:
+    """Emits the operations of derivatives, forwards and backwards.
+
+    Attributes:
+        emission: Where operations go.
+        even_ties: Whether derivatives of maxima and minima are split evenly among tied elements.
+
+    """
+
+    emission: Emission
+    even_ties: bool
+
+    def definition(self, name: str) -> Value | Operation:
+        """Return what defines ``name``."""
+        return self.emission.definitions[name]
+
+    def value(self, name: str) -> Tensor:
+        """Return the value that derivatives read for ``name``."""
+        definition = self.emission.definitions[name]
+        return Tensor(name, definition.dtype, definition.shape)
+
+    def constant(self, value: float, like: Tensor) -> Tensor:
+        """Return the scalar ``value`` in the dtype of ``like``."""
+        return self.emission.constant(arithmetic.rounded(value, like.dtype), like.dtype)
+
+    def known(self, value: Tensor) -> float | None:
+        """Return the number that ``value`` is, or None where it is no constant."""
+        definition = self.emission.definitions[value.name]
+        return definition.value if isinstance(definition, Constant) else None
+
+    def compute(self, op: Op, *inputs: Tensor) -> Tensor:
+        """Emit ``op`` on operands of the dtypes that it asks for, less what is obvious.
+
+        The result has the broadcast shape of the operands, where a rule of :meth:`_simpler` has not found it
+        to be one of them; that one then only broadcasts to it.
+        """
+        constants = [self.known(value) for value in inputs]
+        if None not in constants:
+            return self._folded(op, inputs)
+        found = self._simpler(op, inputs, constants)
+        return self.emission.elementwise(op, *inputs) if found is None else found
+
+    def add(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the sum."""
+        return self.compute(Op.ADD, left, right)
+
+    def sub(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the difference."""
+        return self.compute(Op.SUB, left, right)
+
+    def mul(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the product."""
+        return self.compute(Op.MUL, left, right)
+
+    def div(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the quotient."""
+        return self.compute(Op.DIV, left, right)
+
+    def neg(self, value: Tensor) -> Tensor:
+        """Return the negative."""
+        return self.compute(Op.NEG, value)
+
+    def choose(self, condition: Tensor, then: Tensor, otherwise: Tensor) -> Tensor:
+        """Return ``condition ? then : otherwise``."""
+        return self.compute(Op.COND, condition, then, otherwise)
+
+    def _folded(self, op: Op, inputs: tuple[Tensor, ...]) -> Tensor:
+        arrays = [arithmetic.constant(self.known(value) or 0, value.dtype) for value in inputs]
+        result = arithmetic.apply(op, *arrays)
+        dtype = arithmetic.dtype_of(result)
+        return self.emission.constant(read_constant(result, dtype).value, dtype)
+
+    def _simpler(self, op: Op, inputs: tuple[Tensor, ...], constants: list[float | None]) -> Tensor | None:
+        """Return what ``op`` comes to without being computed. Signs of zeros may change."""
+        match op:
+            case Op.MUL:
+                return self._simpler_product(inputs, constants)
+            case Op.ADD:
+                return self._simpler_sum(inputs, constants)
+            case Op.SUB if constants[1] == 0:
+                return inputs[0]
+            case Op.SUB if constants[0] == 0:
+                return self.neg(inputs[1])
+            case Op.DIV if constants[1] == 1:
+                return inputs[0]
+            case Op.NEG:
+                return self._negated(inputs[0])
+            case Op.COND if inputs[1] == inputs[2]:
+                return inputs[1]
+            case _:
+                return None
+
+    def _simpler_product(self, inputs: tuple[Tensor, ...], constants: list[float | None]) -> Tensor | None:
+        for factor, other in zip(constants, reversed(inputs), strict=True):
+            if factor == 1:
+                return other
+            if factor == -1:
+                return self.neg(other)
+        return None
+
+    def _simpler_sum(self, inputs: tuple[Tensor, ...], constants: list[float | None]) -> Tensor | None:
+        for number, other in zip(constants, reversed(inputs), strict=True):
+            if number == 0:
+                return other
+        for negative, other in zip(reversed(inputs), inputs, strict=True):
+            opposite = self._negated(negative)
+            if opposite is not None:
+                return self.sub(other, opposite)
+        return None
+
+    def _negated(self, value: Tensor) -> Tensor | None:
+        """Return the operand of the negation that ``value`` is, or None."""
+        definition = self.emission.definitions[value.name]
+        if not isinstance(definition, Elementwise) or definition.op is not Op.NEG:
+            return None
+        inner = self.emission.definitions[definition.inputs[0]]
+        return Tensor(inner.name, inner.dtype, inner.shape)
+
+    def reduced(self, value: Tensor, full: Shape, shape: Shape) -> Tensor:
+        """Sum over the axes along which something of ``shape`` was broadcast to ``full``.
+
+        Args:
+            value: A tensor that stands for its broadcast to ``full``.
+            full: The shape of a result.
+            shape: The shape of one of its operands.
+
+        Returns:
+            A tensor of the same dtype that broadcasts to ``shape``.
+
+        """
+        sizes, kept = (_aligned(part, len(full)) for part in (value.shape, shape))
+        count = math.prod(whole for whole, size, keep in zip(full, sizes, kept, strict=True) if size == 1 and keep == 1)
+        first = len(full) - len(value.shape)
+        summed = [axis - first for axis in range(first, len(full)) if sizes[axis] != 1 and kept[axis] == 1]
+        dropped = max(0, len(value.shape) - len(shape))
+        total = self.summed(value, summed, dropped) if summed else self.reshaped(value, value.shape[dropped:])
+        return self._times(total, count)
+
+    def _times(self, value: Tensor, count: int) -> Tensor:
+        """Return ``value`` multiplied by a number of elements, which the dtype of sums can hold."""
+        if count == 1:
+            return value
+        if count == 0:
+            return self.constant(0.0, value)
+        wide = self.emission.cast(value, accumulator(value.dtype))
+        return self.emission.cast(self.mul(wide, self.constant(count, wide)), value.dtype)
+
+    def summed(self, value: Tensor, axes: list[int], dropped: int = 0) -> Tensor:
+        """Sum over ``axes``, which keep size 1; the first ``dropped`` axes, all of size 1 then, are left out."""
+        source = tuple(Affine.index(f"x{axis}") for axis in range(len(value.shape)))
+        shape = tuple(1 if axis in axes else size for axis, size in enumerate(value.shape))
+        output = tuple(Affine() if axis in axes else index for axis, index in enumerate(source))
+        return self.contract(
+            output[dropped:], shape[dropped:], (Access(value.name, source),), Aggregation.SUM, Combination.NONE
+        )
+
+    def expanded(self, value: Tensor, shape: Shape) -> Tensor:
+        """Return ``value`` with every element written out: its broadcast to ``shape``."""
+        if value.shape == shape:
+            return value
+        output = tuple(Affine.index(f"x{axis}") for axis in range(len(shape)))
+        aligned = zip(output[len(shape) - len(value.shape) :], value.shape, strict=True)
+        indices = tuple(Affine() if size == 1 else index for index, size in aligned)
+        access = Access(value.name, indices)
+        return self.contract(output, shape, (access,), Aggregation.ASSIGN, Combination.NONE)
+
+    def reshaped(self, value: Tensor, shape: Shape) -> Tensor:
+        """Return the same elements under another shape."""
+        if value.shape == shape:
+            return value
+        return self.emission.add(Reshape(self.emission.fresh(), value.name, value.dtype, shape))
+
+    def contract(
+        self,
+        output: tuple[Affine, ...],
+        shape: Shape,
+        inputs: tuple[Access, ...],
+        aggregation: Aggregation,
+        combination: Combination,
+    ) -> Tensor:
+        """Emit a contraction without constraints."""
+        dtypes = [self.emission.definitions[access.tensor].dtype for access in inputs]
+        types = contraction_types(aggregation, combination, dtypes)
+        return self.emission.add(
+            Contraction(
+                self.emission.fresh(),
+                output,
+                inputs,
+                aggregation,
+                combination,
+                types.operand,
+                types.accumulator,
+                types.result,
+                shape,
+            )
+        )
+
+
+def _aligned(shape: Shape, rank: int) -> Shape:
+    """Return ``shape`` with axes of size 1 in front."""
+    return (1,) * (rank - len(shape)) + shape

@@ -1,0 +1,301 @@
+"""Derivatives of elementwise operations: for each operand a linear map, which both directions share.
+
+A partial derivative of ``y = op(x0, x1, …)`` is a function that emits ``t · ∂y/∂xk`` for a tensor ``t`` that broadcasts
+to the shape of y. The table has no row for what is constant between its jumps: rounding, comparisons, bit operations.
+"""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from tileir.core.ops import Op
+from tileir.typed.ir import Elementwise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tileir.typed.derivatives.algebra import Algebra
+    from tileir.typed.derivatives.sweep import Sweep
+    from tileir.typed.values import Tensor
+
+
+@attrs.frozen
+class Site:
+    """One elementwise operation that is differentiated, and where its derivative goes."""
+
+    algebra: Algebra
+    operation: Elementwise
+
+    @property
+    def result(self) -> Tensor:
+        """The value of the operation."""
+        return self.algebra.value(self.operation.name)
+
+    def operand(self, position: int) -> Tensor:
+        """Return the value of an operand."""
+        return self.algebra.value(self.operation.inputs[position])
+
+
+Partial: TypeAlias = "Callable[[Site, Tensor], Tensor]"
+"""Emit the product of a tensor and a partial derivative."""
+
+
+def pullback(sweep: Sweep, operation: Elementwise, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield the contribution to each operand, summed over the axes along which that was broadcast."""
+    site = Site(sweep, operation)
+    for position, partial in enumerate(partials(site)):
+        name = operation.inputs[position]
+        if partial is not None and sweep.wanted(name):
+            sweep.toward(name)
+            contribution = partial(site, cotangent)
+            yield name, sweep.reduced(contribution, operation.shape, sweep.definition(name).shape)
+
+
+def partials(site: Site) -> tuple[Partial | None, ...]:
+    """Return the partial derivative by each operand; None where it is 0 everywhere."""
+    if site.operation.op is Op.COND and _is_relu(site):
+        return (None, None, _relu)
+    return PARTIALS.get(site.operation.op, (None,) * len(site.operation.inputs))
+
+
+def _same(_: Site, t: Tensor) -> Tensor:
+    return t
+
+
+def _opposite(site: Site, t: Tensor) -> Tensor:
+    return site.algebra.neg(t)
+
+
+def _absolute(site: Site, t: Tensor) -> Tensor:
+    """Take the sign of x; at 0 that is 1, or 0 with even ties, since there x and -x tie."""
+    algebra, x = site.algebra, site.operand(0)
+    zero = algebra.constant(0.0, x)
+    negative = algebra.choose(algebra.compute(Op.CMP_LT, x, zero), algebra.neg(t), t)
+    if not algebra.even_ties:
+        return negative
+    return algebra.choose(algebra.compute(Op.CMP_EQ, x, zero), algebra.constant(0.0, t), negative)
+
+
+def _sqrt(site: Site, t: Tensor) -> Tensor:
+    y = site.result
+    return site.algebra.div(t, site.algebra.add(y, y))
+
+
+def _rsqrt(site: Site, t: Tensor) -> Tensor:
+    """Multiply by ``-y³ / 2``."""
+    algebra, y = site.algebra, site.result
+    cube = algebra.mul(algebra.mul(y, y), y)
+    return algebra.mul(t, algebra.mul(algebra.constant(-0.5, y), cube))
+
+
+def _exp(site: Site, t: Tensor) -> Tensor:
+    return site.algebra.mul(t, site.result)
+
+
+def _log(site: Site, t: Tensor) -> Tensor:
+    return site.algebra.div(t, site.operand(0))
+
+
+def _times_function(op: Op) -> Partial:
+    """Multiply by ``op(x)``."""
+
+    def partial(site: Site, t: Tensor) -> Tensor:
+        return site.algebra.mul(t, site.algebra.compute(op, site.operand(0)))
+
+    return partial
+
+
+def _cos(site: Site, t: Tensor) -> Tensor:
+    algebra = site.algebra
+    return algebra.neg(algebra.mul(t, algebra.compute(Op.SIN, site.operand(0))))
+
+
+def _tan(site: Site, t: Tensor) -> Tensor:
+    algebra, y = site.algebra, site.result
+    return algebra.mul(t, algebra.add(algebra.mul(y, y), algebra.constant(1.0, y)))
+
+
+def _asin(site: Site, t: Tensor) -> Tensor:
+    """Divide by ``√((1 - x)(1 + x))``, which loses no digits near 1 and -1."""
+    algebra, x = site.algebra, site.operand(0)
+    one = algebra.constant(1.0, x)
+    product = algebra.mul(algebra.sub(one, x), algebra.add(one, x))
+    return algebra.div(t, algebra.compute(Op.SQRT, product))
+
+
+def _acos(site: Site, t: Tensor) -> Tensor:
+    return site.algebra.neg(_asin(site, t))
+
+
+def _atan(site: Site, t: Tensor) -> Tensor:
+    algebra, x = site.algebra, site.operand(0)
+    return algebra.div(t, algebra.add(algebra.mul(x, x), algebra.constant(1.0, x)))
+
+
+def _tanh(site: Site, t: Tensor) -> Tensor:
+    algebra, y = site.algebra, site.result
+    return algebra.mul(t, algebra.sub(algebra.constant(1.0, y), algebra.mul(y, y)))
+
+
+def _sigmoid(site: Site, t: Tensor) -> Tensor:
+    algebra, y = site.algebra, site.result
+    return algebra.mul(t, algebra.mul(y, algebra.sub(algebra.constant(1.0, y), y)))
+
+
+def _erf(site: Site, t: Tensor) -> Tensor:
+    """Multiply by ``2/√π · exp(-x²)``."""
+    algebra, x = site.algebra, site.operand(0)
+    bell = algebra.compute(Op.EXP, algebra.neg(algebra.mul(x, x)))
+    return algebra.mul(t, algebra.mul(bell, algebra.constant(2.0 / math.sqrt(math.pi), x)))
+
+
+def _times_operand(position: int) -> Partial:
+    """Multiply by an operand."""
+
+    def partial(site: Site, t: Tensor) -> Tensor:
+        return site.algebra.mul(t, site.operand(position))
+
+    return partial
+
+
+def _divisor(site: Site, t: Tensor) -> Tensor:
+    """Multiply by ``-y / x1``."""
+    algebra = site.algebra
+    return algebra.neg(algebra.div(algebra.mul(t, site.result), site.operand(1)))
+
+
+def _dividend(site: Site, t: Tensor) -> Tensor:
+    return site.algebra.div(t, site.operand(1))
+
+
+def _modulus(site: Site, t: Tensor) -> Tensor:
+    """Multiply by ``-trunc(x0 / x1)``, since the remainder is ``x0 - x1 · trunc(x0 / x1)``."""
+    algebra = site.algebra
+    quotient = algebra.compute(Op.TRUNC, algebra.div(site.operand(0), site.operand(1)))
+    return algebra.neg(algebra.mul(t, quotient))
+
+
+def _base(site: Site, t: Tensor) -> Tensor:
+    """Multiply by ``b · a^(b - 1)``; where b is 0 the power is taken as ``a^0``, so that no 0 meets an infinity."""
+    algebra, base, exponent = site.algebra, site.operand(0), site.operand(1)
+    one, zero = algebra.constant(1.0, exponent), algebra.constant(0.0, exponent)
+    known = algebra.known(exponent)
+    if known == 0:
+        return zero
+    if known is None:
+        vanishes = algebra.compute(Op.CMP_EQ, exponent, zero)
+        lower = algebra.sub(algebra.choose(vanishes, one, exponent), one)
+    else:
+        lower = algebra.sub(exponent, one)
+    return algebra.mul(t, algebra.mul(exponent, power(algebra, base, lower)))
+
+
+def power(algebra: Algebra, base: Tensor, exponent: Tensor) -> Tensor:
+    """Return ``base ^ exponent``, written as what it is where the exponent is known to be 0 or 1."""
+    match algebra.known(exponent):
+        case 0:
+            return algebra.constant(1.0, base)
+        case 1:
+            return base
+        case _:
+            return algebra.compute(Op.POW, base, exponent)
+
+
+def _exponent(site: Site, t: Tensor) -> Tensor:
+    """Multiply by ``y · log a``; at ``a = 0`` by 0, which it is for every positive exponent."""
+    algebra, base = site.algebra, site.operand(0)
+    vanishes = algebra.compute(Op.CMP_EQ, base, algebra.constant(0.0, base))
+    logarithm = algebra.compute(Op.LOG, algebra.choose(vanishes, algebra.constant(1.0, base), base))
+    return algebra.mul(t, algebra.mul(site.result, logarithm))
+
+
+def _extremum(position: int, *, greatest: bool) -> Partial:
+    """Pass on what arrives to the operand that the result is; one of two equal ones gets all, or each a half.
+
+    In a tie the maximum is its first operand and the minimum its second. NaN counts as the first operand of a maximum,
+    as the second one of a minimum.
+    """
+
+    def partial(site: Site, t: Tensor) -> Tensor:
+        algebra, first, second = site.algebra, site.operand(0), site.operand(1)
+        zero = algebra.constant(0.0, t)
+        less = algebra.compute(Op.CMP_LT, first, second)
+        taken = (position == 0) is not greatest  # whether this operand is the result where the first one is less
+        then, otherwise = (t, zero) if taken else (zero, t)
+        if algebra.even_ties:
+            tied = algebra.compute(Op.CMP_EQ, first, second)
+            otherwise = algebra.choose(tied, algebra.mul(t, algebra.constant(0.5, t)), otherwise)
+        return algebra.choose(less, then, otherwise)
+
+    return partial
+
+
+def _arm(position: int) -> Partial:
+    """Pass on what arrives where this arm was chosen."""
+
+    def partial(site: Site, t: Tensor) -> Tensor:
+        algebra, condition = site.algebra, site.operand(0)
+        zero = algebra.constant(0.0, t)
+        return algebra.choose(condition, t, zero) if position == 1 else algebra.choose(condition, zero, t)
+
+    return partial
+
+
+def _is_relu(site: Site) -> bool:
+    """Return whether the operation is ``x < 0 ? 0 : x``."""
+    algebra, (condition, then, otherwise) = site.algebra, site.operation.inputs
+    test = algebra.definition(condition)
+    if not isinstance(test, Elementwise) or test.op is not Op.CMP_LT or test.inputs[0] != otherwise:
+        return False
+    return all(algebra.known(algebra.value(name)) == 0 for name in (test.inputs[1], then))
+
+
+def _relu(site: Site, t: Tensor) -> Tensor:
+    """Pass on what arrives where the result is above 0; with even ties, half of it where x is 0."""
+    algebra, y = site.algebra, site.result
+    zero = algebra.constant(0.0, t)
+    at_zero = zero
+    if algebra.even_ties:
+        x = site.operand(2)
+        tied = algebra.compute(Op.CMP_EQ, x, zero)
+        at_zero = algebra.choose(tied, algebra.mul(t, algebra.constant(0.5, t)), zero)
+    return algebra.choose(algebra.compute(Op.CMP_LE, y, zero), at_zero, t)
+
+
+PARTIALS: Final[Mapping[Op, tuple[Partial | None, ...]]] = MappingProxyType(
+    {
+        Op.IDENT: (_same,),
+        Op.NEG: (_opposite,),
+        Op.ABS: (_absolute,),
+        Op.SQRT: (_sqrt,),
+        Op.RSQRT: (_rsqrt,),
+        Op.EXP: (_exp,),
+        Op.LOG: (_log,),
+        Op.SIN: (_times_function(Op.COS),),
+        Op.COS: (_cos,),
+        Op.TAN: (_tan,),
+        Op.ASIN: (_asin,),
+        Op.ACOS: (_acos,),
+        Op.ATAN: (_atan,),
+        Op.SINH: (_times_function(Op.COSH),),
+        Op.COSH: (_times_function(Op.SINH),),
+        Op.TANH: (_tanh,),
+        Op.SIGMOID: (_sigmoid,),
+        Op.ERF: (_erf,),
+        Op.ADD: (_same, _same),
+        Op.SUB: (_same, _opposite),
+        Op.MUL: (_times_operand(1), _times_operand(0)),
+        Op.DIV: (_dividend, _divisor),
+        Op.MOD: (_same, _modulus),
+        Op.POW: (_base, _exponent),
+        Op.MAX: (_extremum(0, greatest=True), _extremum(1, greatest=True)),
+        Op.MIN: (_extremum(0, greatest=False), _extremum(1, greatest=False)),
+        Op.COND: (None, _arm(1), _arm(2)),
+        Op.FMA: (_times_operand(1), _times_operand(0), _same),
+    }
+)
+"""The partial derivatives of each operation, in the order of its operands. For those that are missing all are 0."""

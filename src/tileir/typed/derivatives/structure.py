@@ -1,0 +1,74 @@
+"""Derivatives of operations that move elements: casts, reshape, gather and scatter, each the other's transpose."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tileir.core.dtype import accumulator
+from tileir.typed.ir import Gather, Scatter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.typed.derivatives.algebra import Algebra
+    from tileir.typed.derivatives.sweep import Sweep
+    from tileir.typed.ir import Cast, Reshape, Shape
+    from tileir.typed.values import Tensor
+
+
+def pull_cast(sweep: Sweep, operation: Cast, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield the cotangent itself, which is cast back; what went through an integer type has none."""
+    if sweep.wanted(operation.input):
+        sweep.toward(operation.input)
+        yield operation.input, cotangent
+
+
+def pull_reshape(sweep: Sweep, operation: Reshape, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield the cotangent under the shape of the operand."""
+    if sweep.wanted(operation.input):
+        sweep.toward(operation.input)
+        yield operation.input, reshaped(sweep, cotangent, operation.shape, sweep.definition(operation.input).shape)
+
+
+def pull_gather(sweep: Sweep, operation: Gather, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield what arrives at each element of the data, added up: rows that were read twice get two contributions."""
+    if not sweep.wanted(operation.data):
+        return
+    sweep.toward(operation.data)
+    emission = sweep.emission
+    updates = sweep.expanded(cotangent, operation.shape)
+    shape = sweep.definition(operation.data).shape
+    yield (
+        operation.data,
+        emission.add(
+            Scatter(emission.fresh(), updates.name, operation.indices, accumulator(updates.dtype), updates.dtype, shape)
+        ),
+    )
+
+
+def pull_scatter(sweep: Sweep, operation: Scatter, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield for each update what arrives at the row that it was added to."""
+    if not sweep.wanted(operation.updates):
+        return
+    sweep.toward(operation.updates)
+    yield operation.updates, gathered(sweep, cotangent, operation)
+
+
+def gathered(algebra: Algebra, cotangent: Tensor, operation: Scatter) -> Tensor:
+    """Return the rows of ``cotangent``, which broadcasts to the shape of ``operation``, at its indices."""
+    if len(cotangent.shape) < len(operation.shape):
+        return cotangent
+    if cotangent.shape[0] == 1:
+        return algebra.reshaped(cotangent, cotangent.shape[1:])
+    indices = algebra.definition(operation.indices)
+    shape = indices.shape + cotangent.shape[1:]
+    emission = algebra.emission
+    return emission.add(Gather(emission.fresh(), cotangent.name, indices.name, cotangent.dtype, shape))
+
+
+def reshaped(algebra: Algebra, value: Tensor, full: Shape, shape: Shape) -> Tensor:
+    """Return ``value``, which stands for its broadcast to ``full``, under another shape of as many elements."""
+    if math.prod(value.shape) == 1:
+        return algebra.reshaped(value, ())
+    return algebra.reshaped(algebra.expanded(value, full), shape)

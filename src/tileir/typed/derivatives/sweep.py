@@ -1,0 +1,57 @@
+"""The state of one reverse sweep: cotangents that were found so far, and values for which one is wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.typed.derivatives.algebra import Algebra
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from tileir.typed.values import Tensor
+
+SweepKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], bool]
+"""What is differentiated, the cotangents that come in, and whether ties are split evenly."""
+
+
+@attrs.define(eq=False)
+class Sweep(Algebra):
+    """Cotangents of values: the derivatives of what is differentiated with respect to them.
+
+    A cotangent has the dtype of its value, and a shape that broadcasts to that of its value. Contributions are added
+    up as they arrive; once its operation was visited, a cotangent is final.
+
+    Attributes:
+        finished: Values whose cotangents are final; one that has none has the cotangent 0.
+
+    """
+
+    finished: set[str] = attrs.field(factory=set, init=False)
+    _cotangents: dict[str, Tensor] = attrs.field(factory=dict, init=False)
+    _wanted: AbstractSet[str] = attrs.field(factory=frozenset, init=False)
+
+    def wanted(self, name: str) -> bool:
+        """Return whether a contribution to the cotangent of ``name`` is needed; rules skip the others."""
+        return name in self._wanted
+
+    def want(self, names: AbstractSet[str]) -> None:
+        """Say for which values contributions are needed from now on."""
+        self._wanted = names
+
+    def toward(self, name: str) -> None:
+        """Call what is emitted from now on after the derivative with respect to ``name``."""
+        self.emission.stem = f"d{name}"
+
+    def contribute(self, name: str, contribution: Tensor) -> None:
+        """Add to the cotangent of ``name``, in the dtype of that value."""
+        contribution = self.emission.cast(contribution, self.definition(name).dtype)
+        before = self.cotangent(name)
+        self._cotangents[name] = contribution if before is None else self.add(before, contribution)
+
+    def cotangent(self, name: str) -> Tensor | None:
+        """Return the cotangent of ``name``, or None where it is 0 or nothing has arrived yet."""
+        found = self._cotangents.get(name)
+        return None if found is None else self.emission.current(found)
