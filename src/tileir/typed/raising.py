@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 import attrs
 
@@ -20,14 +20,19 @@ from tileir.tile.ir import Assignment, Attribute, Call, Expr, IntLiteral, Name, 
 from tileir.tile.traversal import walk
 from tileir.typed.ir import (
     Cast,
+    Checkpoint,
     Constant,
     Contraction,
     Coordinate,
     Elementwise,
     Gather,
+    Marker,
+    Override,
+    Recall,
     Reshape,
     Scatter,
     ShapeOf,
+    Upstream,
     operands,
 )
 from tileir.typed.raising_contractions import contraction_statement, fill_statement, has_points
@@ -41,12 +46,13 @@ from tileir.typed.raising_expressions import (
 from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tileir.typed.ir import Function, Operation, Shape, Value
 
 _MOST_NODES: Final = 12  # of an expression that is nested into another, as for functions built in Python
 _GENERATED: Final = re.compile(r".*_\d+")  # the form of fresh names: nobody misses them
+_Expressed: TypeAlias = Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Marker
 _NO_DIMS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 
@@ -55,7 +61,8 @@ def raise_to_tile(function: Function, dims: Mapping[str, Sequence[str]] = _NO_DI
 
     Inference of the result gives ``function`` again, but for the order of operations, names of temporaries, and
     what is folded on the way. Arguments of other shapes are refused. Names stay where Tile can spell them.
-    A temporary that is read once is nested where it is read.
+    A temporary that is read once is nested where it is read. What the backward pass computes again is read instead:
+    :class:`tileir.typed.ir.Recall` is a matter of memory, which Tile does not speak of.
 
     Args:
         function: One that :func:`tileir.typed.verifier.verify` accepts.
@@ -91,6 +98,7 @@ class _Raising:
         definitions: What the values are.
         nested: Values that are nested into the one expression that reads them.
         labels: Labels of values.
+        arriving: What each upstream arrives at: the value that an override passes on.
         statements: What was made.
 
     """
@@ -100,6 +108,7 @@ class _Raising:
     definitions: Mapping[str, Value | Operation]
     nested: frozenset[str]
     labels: Mapping[str, tuple[str, ...]]
+    arriving: Mapping[str, str]
     statements: list[Statement] = attrs.field(factory=list, init=False)
     _dims: dict[str, int] = attrs.field(factory=dict, init=False)
     _exprs: dict[str, Expr] = attrs.field(factory=dict, init=False)
@@ -115,7 +124,9 @@ class _Raising:
         labels: dict[str, tuple[str, ...]] = {}
         for name, label in function.labels:
             labels[name] = (*labels.get(name, ()), label)
-        return cls(scope, names, definitions, _once_read(function), labels)
+        overrides = (operation for operation in function.operations if isinstance(operation, Override))
+        arriving = {override.upstream: override.input for override in overrides if override.upstream is not None}
+        return cls(scope, names, definitions, _once_read(function, arriving.values()), labels, arriving)
 
     def input(self, value: Value, dims: Sequence[str]) -> tile.Input:
         """Declare an input, and demand the sizes of ``value``."""
@@ -152,7 +163,7 @@ class _Raising:
                 else:
                     self._assign(operation, value)
 
-    def _expression(self, operation: Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter) -> Expr:
+    def _expression(self, operation: _Expressed) -> Expr:
         match operation:
             case Elementwise(op=op):
                 if op is Op.FMA:
@@ -170,6 +181,17 @@ class _Raising:
                 return Call("gather", (self._lone(data), self._lone(indices)))
             case Scatter(updates=updates, indices=indices, shape=shape):
                 return Call("scatter", (self._lone(updates), self._lone(indices), self._rows(shape[0])))
+            case Override(input=name, pairs=pairs):
+                read = (self._lone(name), *(self._lone(value) for pair in pairs for value in pair))
+                return Call("override_gradient", read) if pairs else Call("stop_gradient", read)
+            case Upstream(name=name):
+                if name not in self.arriving:
+                    raise _inexpressible(operation, "what arrives at no override")
+                return Call("upstream", (self._lone(self.arriving[name]),))
+            case Checkpoint(input=name):
+                return Call("checkpoint", (self._lone(name),))
+            case Recall(input=name):
+                return self._lone(name)
             case _:
                 assert_never(operation)
 
@@ -270,10 +292,13 @@ def _axes(value: Value, dims: Sequence[str]) -> list[tuple[str | None, int]]:
     return list(zip(names, value.shape, strict=True))
 
 
-def _once_read(function: Function) -> frozenset[str]:
-    """Return the values that need no statement: constants, and temporaries that one expression reads."""
+def _once_read(function: Function, named: Iterable[str]) -> frozenset[str]:
+    """Return the values that need no statement: constants, and temporaries that one expression reads.
+
+    ``named`` has values that need one all the same.
+    """
     reads = Counter(name for operation in function.operations for name in operands(operation))
-    kept = {*function.outputs, *(name for name, _ in function.labels)}
+    kept = {*function.outputs, *named, *(name for name, _ in function.labels)}
     for operation in function.operations:
         if isinstance(operation, Contraction):
             kept.update(operands(operation))
