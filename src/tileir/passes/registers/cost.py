@@ -15,6 +15,7 @@ import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import Nest, Segment, Use, product
+from tileir.passes.registers.packing import whole_uses
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -178,7 +179,8 @@ class _Candidate:
         still = [i for i in nest.indices if i.name != vector.name and not any(use.stride(i.name) for use in strided)]
         if strided and product(i.range for i in still) < 8:
             return None
-        if any(i in constrained for use in strided for a in use.access for i in a.indices):
+        whole = whole_uses(nest, constrained) if constrained else frozenset(strided)
+        if not whole.issuperset(strided):
             return None
         rows = tuple(i for i in still if i.name not in constrained and i.range > 1)
         steps = tuple(_step(nest, segment, vector, lanes, limits) for segment in nest.segments if segment.loops)
