@@ -154,6 +154,29 @@ def test_two_reductions_stay_apart() -> None:
     assert names(fused(operations, MATRIX, "b", fuse=Fuse(max_reductions=2))) == ["0(X)+1(X)+2(s,t)"]
 
 
+def column(name: str, source: str) -> Operation:
+    access = Access(source, (ROW, COLUMN))
+    return Contraction(name, (COLUMN,), (access,), Aggregation.SUM, Combination.NONE, F32, F32, F32, (8,))
+
+
+def test_sums_of_the_same_elements_join_where_asked_and_then_their_loops() -> None:
+    operations: list[Operation] = [column("s", "X"), column("t", "X")]
+    beside = Fuse(max_reductions=2, sibling_reductions=True)
+    before = fused(operations, MATRIX, "s", "t", fuse=beside)
+    (kernel,) = before.main.blocks
+    assert len(kernel.blocks) == 2
+    after = run((Fuse(parent_reqs=("fused",), sibling_reductions=True),), before)
+    (kernel,) = after.main.blocks
+    assert len(kernel.blocks) == 1
+    assert_same_meaning(before, after)
+
+
+def test_sums_over_other_boxes_stay_apart() -> None:
+    operations: list[Operation] = [column("s", "X"), total("t", "X")]
+    beside = Fuse(max_reductions=2, sibling_reductions=True)
+    assert len(names(fused(operations, MATRIX, "s", "t", fuse=beside))) == 2
+
+
 def test_siblings_with_results_of_one_layout_join() -> None:
     operations: list[Operation] = [unary("a", "X"), unary("b", "X", op=Op.ABS)]
     assert names(fused(operations, MATRIX, "a", "b")) == ["0(X)+1(X)"]
@@ -295,14 +318,15 @@ def test_meaning_stays(options: Fuse, program: Program) -> None:
         Fusion(output_match=True, no_inner=True),
         Fusion(recompute=True),
         Fusion(recompute=True, least_points=1000),
+        Fuse(sibling_reductions=True, max_reductions=8),
     ],
     ids=str,
 )
 @given(program=programs(12), flat=st.booleans())
 @examples(60)
-def test_meaning_stays_where_indices_are_shared(options: Fusion, program: Program, flat: bool) -> None:
+def test_meaning_stays_where_indices_are_shared(options: Fuse, program: Program, flat: bool) -> None:
     before = () if flat else (Accumulate(),)
-    inside = Fuse(parent_reqs=("fused",))
+    inside = Fuse(parent_reqs=("fused",), sibling_reductions=options.sibling_reductions)
     after = run((*before, options, inside, Localise(), Scalarise()), program)
     assert_same_meaning(program, after)
 

@@ -46,3 +46,11 @@ def test_a_few_rows_are_added_at_a_time(unroll: int, rows: set[int]) -> None:
 def test_other_kernels_are_left_alone(name: str) -> None:
     accumulated = run((Accumulate(),), stripe_program(name))
     assert run((StreamReduction(vector_bytes=16, stretch_bytes=32),), accumulated) is accumulated
+
+
+@pytest.mark.parametrize(("threads", "width"), [(1, 32), (2, 16), (4, 8), (8, 32)])
+def test_stretches_are_shorter_where_threads_would_have_none(threads: int, width: int) -> None:
+    """By a factor of four at most; more threads than that get no more groups for shorter stretches."""
+    program = streamed(ROWS, StreamReduction(vector_bytes=16, stretch_bytes=128, threads=threads))
+    (sums,) = [r for r in program.main.blocks[0].refinements if r.name.endswith("acc")]
+    assert sums.shape.sizes == (width,)

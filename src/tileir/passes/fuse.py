@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import at_least, selected, with_kernels
+from tileir.passes.fusion.hoist import hoisted
 from tileir.passes.fusion.scan import FusionScan
 from tileir.stripe.ir import Block, Direction
 
@@ -44,6 +45,8 @@ class Fuse:
         max_statements: Most computations (statements other than loads, stores and constants) of a joined block.
         max_reductions: Most nested blocks of the blocks that are joined.
         siblings: Whether to join blocks that depend on each other in no way.
+        sibling_reductions: Whether such blocks may have blocks inside; and whether, with ``parent_reqs``, what must
+            not stand between them is moved to the front.
         recompute: Whether a block that shares no index with one whose single result it reads computes that result
             again, in a block inside, over the elements that one of its points sees.
         rows: Whether indices are only shared where the others run along memory, in kernels without blocks inside.
@@ -70,6 +73,7 @@ class Fuse:
     max_statements: int = attrs.field(default=128, validator=at_least(1))
     max_reductions: int = attrs.field(default=1, validator=at_least(0))
     siblings: bool = True
+    sibling_reductions: bool = False
     recompute: bool = False
     rows: bool = False
     least_points: int = attrs.field(default=2, validator=at_least(1))
@@ -89,9 +93,12 @@ class Fuse:
             return (statement,)
         if selected(statement, self.parent_reqs):
             kept = frozenset(r.source for r in statement.refinements if r.direction is not Direction.NONE)
-            inner = FusionScan(self, statement, kept).statements()
-        else:
-            inner = rewritten(statement.statements, self._inside)
+            ready = hoisted(statement) if self.sibling_reductions else statement
+            inner = FusionScan(self, ready, kept).statements()
+            if inner is ready.statements:
+                return (statement,)
+            return (attrs.evolve(statement, statements=inner, deps=()),)
+        inner = rewritten(statement.statements, self._inside)
         return (statement if inner is statement.statements else attrs.evolve(statement, statements=inner, deps=()),)
 
 

@@ -27,6 +27,7 @@ class StreamReduction:
         max_lanes: Most lanes of a vector; 0 for as many as fit.
         stretch_bytes: At most so many bytes of sums; about a page.
         unroll: How many rows are added between reading and writing a sum.
+        threads: How many groups run at a time; stretches are shorter, by a factor of four at most, to be as many.
     """
 
     name: ClassVar[str] = "stream_reduction"
@@ -34,6 +35,7 @@ class StreamReduction:
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
     stretch_bytes: int = attrs.field(default=4096, validator=at_least(1))
     unroll: int = attrs.field(default=8, validator=at_least(1))
+    threads: int = attrs.field(default=1, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such reductions scheduled."""
@@ -48,10 +50,12 @@ class StreamReduction:
         if vector is None or len(sch.parallel_indices(nest)) < len(nest.indices):
             return (kernel,)
         most = self.stretch_bytes // sch.widest_itemsize(nest)
-        widths = [w for w in range(lanes, most + 1, lanes) if vector.range % w == 0]
-        if not widths or widths[-1] * 4 < most:
+        least = -(-most // 4)
+        widths = [w for w in range(lanes, most + 1, lanes) if vector.range % w == 0 and w >= least]
+        if not widths:
             return (kernel,)
-        return (emit(self._node(nest, vector, lanes, widths[-1]), kernel),)
+        shared = [w for w in widths if vector.range // w >= self.threads]
+        return (emit(self._node(nest, vector, lanes, (shared or widths)[-1]), kernel),)
 
     def _vector(self, nest: Nest) -> stripe.Index | None:
         """Return the index along which rows run; None where the reduction is of another kind."""

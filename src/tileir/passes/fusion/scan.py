@@ -187,7 +187,7 @@ class FusionScan:
         if position is None:
             return False
         base = self._joined_whole(first, second, sibling=sibling)
-        if base is None and not self.options.perfect:
+        if base is None and (not self.options.perfect or (sibling and self.options.sibling_reductions)):
             base = self._joined_shared(first, second, sibling=sibling)
         if base is None:
             return False
@@ -220,6 +220,8 @@ class FusionScan:
         options = self.options
         shared = shared_indices(first, second, sibling=sibling)
         if shared is None or shared.points < options.least_points:
+            return None
+        if options.perfect and not len(shared.pairs) == len(first.indices) == len(second.indices):
             return None
         names = frozenset(index.name for index in shared.first)
         sides = ((first, names), (second, shared.second))
