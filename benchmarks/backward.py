@@ -1,0 +1,108 @@
+"""Gradients by Tile's ``vjp`` beside PyTorch's own backward pass, in turns, on the same inputs.
+
+    python benchmarks/backward.py --torch PYTHON [--threads 2] [--rounds 5] [--only REGEX] [--json FILE]
+
+PYTHON is an interpreter that has PyTorch and NumPy. What tileir computes is the whole gradient from the inputs; PyTorch
+keeps what its forward pass computed, and its backward pass alone is timed. All gradients are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from backward_texts import WORKLOADS
+
+WORKER = Path(__file__).with_name("backward_worker.py")
+SIDES = ("tileir", "torch")
+
+
+@attrs.frozen
+class Worker:
+    """A process that builds and times workloads."""
+
+    process: subprocess.Popen[str]
+
+    @classmethod
+    def start(cls, python: str, side: str, threads: int, folder: str) -> Worker:
+        """Start it with no more threads than asked for."""
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TILEIR_NUM_THREADS")
+        environment = {**os.environ, **dict.fromkeys(names, str(threads))}
+        command = [python, str(WORKER), side, str(threads), folder]
+        pipe = subprocess.PIPE
+        return cls(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment))
+
+    def ask(self, **request: object) -> Any:
+        """Send a request and return the answer."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(json.dumps(request), file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"a side ended while it was asked for {request}")
+        return json.loads(line)
+
+
+def difference(folder: Path) -> float:
+    """Return how far the gradients of both sides are apart, relative to the greatest element of each."""
+    ours, theirs = (np.load(folder / f"{side}.npz") for side in SIDES)
+    pairs = [(ours[name], theirs[name]) for name in theirs.files]
+    return max(float(np.abs(a - b.reshape(a.shape)).max() / np.abs(b).max()) for a, b in pairs)
+
+
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Run all workloads, the sides in turns, and print a row for each."""
+    rows = []
+    print("| gradient | tileir | PyTorch | PyTorch / tileir | difference | compile |\n|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        pythons = (sys.executable, options.torch)
+        workers = [Worker.start(p, s, options.threads, folder) for p, s in zip(pythons, SIDES, strict=True)]
+        for workload in WORKLOADS:
+            if not re.search(options.only, workload.name):
+                continue
+            cold, _ = (worker.ask(build=workload.name) for worker in workers)
+            apart = difference(Path(folder))
+            times: list[list[float]] = [[], []]
+            for _ in range(options.rounds):
+                for worker, found in zip(workers, times, strict=True):
+                    found.extend(worker.ask(time=0.3))
+            ours, theirs = map(statistics.median, times)
+            row = {"name": workload.name, "tileir": ours, "torch": theirs, "difference": apart, "compile": cold}
+            rows.append(row)
+            print(
+                f"| {workload.name} | {ours * 1e3:.3f} ms | {theirs * 1e3:.3f} ms | {theirs / ours:.2f} | {apart:.1e} |"
+                f" {cold:.2f} s |",
+                flush=True,
+            )
+        for worker in workers:
+            worker.process.communicate()
+    return rows
+
+
+def main() -> None:
+    """Measure, and write what was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--torch", required=True, metavar="PYTHON", help="an interpreter that has PyTorch")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", metavar="REGEX")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    rows = measure(options)
+    if options.json is not None:
+        options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""One side of the backward benchmark: builds workloads when asked, and times them when it is its turn.
+
+Usage: python backward_worker.py tileir|torch THREADS FOLDER, with one JSON request for each line of standard input:
+{"build": NAME} saves the gradients in FOLDER and prints the seconds that it took; {"time": SECONDS} prints the times of
+calls. It is an own process, so that neither side's threads are awake while the other one is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backward_texts import WORKLOADS, Workload
+
+Call = Callable[[], Sequence[Any]]
+"""Computes all gradients; what it returns is valid until the next call."""
+
+
+def tileir_call(workload: Workload) -> Call:
+    """Compile the text, and reuse the arrays of its results."""
+    import tileir
+
+    arrays = workload.arrays()
+    executable = tileir.compile(workload.text, arrays)
+    found = executable(*arrays)
+    out = list(found) if isinstance(found, tuple) else found
+
+    def call() -> Sequence[Any]:
+        executable(*arrays, out=out)
+        return out if isinstance(out, list) else [out]
+
+    return call
+
+
+def torch_call(workload: Workload) -> Call:
+    """Run the forward pass once; what is timed is the backward pass alone, with the values that it kept."""
+    import torch
+
+    arrays = [torch.from_numpy(array) for array in workload.arrays()]
+    inputs = [array.requires_grad_() for array in arrays[:-1]]
+    kind = workload.name.split()[0]
+    functional = torch.nn.functional
+    if kind == "matmul":
+        result = inputs[0] @ inputs[1]
+    elif kind == "conv":
+        # The memory order of both tensors is the one that PyTorch calls channels last.
+        images, weights = inputs[0].permute(0, 3, 1, 2), inputs[1].permute(3, 2, 0, 1)
+        result = functional.conv2d(images, weights, padding=1).permute(0, 2, 3, 1)
+    elif kind == "softmax":
+        result = torch.softmax(inputs[0], -1)
+    else:
+        result = functional.layer_norm(inputs[0], inputs[0].shape[-1:], inputs[1], inputs[2])
+    return lambda: torch.autograd.grad(result, inputs, arrays[-1], retain_graph=True)
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    side, threads, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    make = {"tileir": tileir_call, "torch": torch_call}[side]
+    if side == "torch":
+        import torch
+
+        torch.set_num_threads(threads)
+    call: Call | None = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "build" in request:
+            (workload,) = (w for w in WORKLOADS if w.name == request["build"])
+            start = time.perf_counter()
+            call = make(workload)
+            answer: object = time.perf_counter() - start
+            np.savez(folder / f"{side}.npz", *(np.asarray(gradient) for gradient in call()))
+        else:
+            assert call is not None, "build comes first"
+            times: list[float] = []
+            stop = time.perf_counter() + request["time"]
+            while len(times) < 3 or time.perf_counter() < stop:
+                start = time.perf_counter()
+                call()
+                times.append(time.perf_counter() - start)
+            answer = times
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
