@@ -53,6 +53,9 @@ _TYPES: Final = {
     "TIL322": "a cotangent or tangent that does not go with its tensor",
     "TIL323": "an unknown way to treat ties",
     "TIL324": "an operation that cannot be differentiated",
+    "TIL326": "an upstream outside of the gradients of its override",
+    "TIL328": "an override whose arguments do not come in pairs",
+    "TIL329": "an override with a gradient of another shape than its tensor",
 }
 _INDICES: Final = {
     "TIL401": "an index variable has no bounds",

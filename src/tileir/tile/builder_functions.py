@@ -254,6 +254,29 @@ def binary_crossentropy(prediction: Tensor, target: Operand, scale: Operand) -> 
     return call("builtin_binary_crossentropy", prediction, target, scale)
 
 
+def override_gradient(y: Tensor, *pairs: tuple[Tensor, Operand]) -> Tensor:
+    """Return ``y``; going backward, each pair (x, g) says that x gets the gradient g, and nothing else gets any.
+
+    ``g`` broadcasts to the shape of x, and may be made of ``upstream(y)``, the gradient that arrives at y.
+    """
+    return call("override_gradient", y, *(part for pair in pairs for part in pair))
+
+
+def upstream(y: Tensor) -> Tensor:
+    """Return what arrives at ``y`` when going backward: a placeholder for the gradients that an override of y gives."""
+    return call("upstream", y)
+
+
+def stop_gradient(x: Operand) -> Tensor:
+    """Return ``x``, through which no gradient goes."""
+    return call("stop_gradient", x)
+
+
+def checkpoint(x: Operand) -> Tensor:
+    """Return ``x``, which is kept for the backward pass; values that are not marked are then computed again."""
+    return call("checkpoint", x)
+
+
 def reverse_grad(x: Tensor, scale: Operand) -> Tensor:
     """Return ``x``, whose gradient is multiplied by ``-scale``."""
     return call("reverse_grad", x, scale)

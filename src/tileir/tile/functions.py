@@ -97,8 +97,12 @@ def _rows() -> tuple[Builtin, ...]:
         Builtin("quantize", 1, 1),  # the reference's name for as_i8
         Builtin("match", 2, 2, constants=0, folds=True),  # two equal constants, or an error
         Builtin("broadcast", 2, 2, constants=0, folds=True),  # two sizes that are equal or of which one is 1
+        Builtin("stop_gradient", 1, 1),  # x; nothing goes backward through it
+        Builtin("checkpoint", 1, 1),  # x; kept for the backward pass, which computes other values again
+        Builtin("upstream", 1, 1),  # what arrives backward at x: only in the gradients of its override
         Builtin("reverse_grad", 2, 2),  # x; its gradient is -s·g
         Builtin("builtin_binary_crossentropy", 3, 3),  # -t·log p - (1 - t)·log(1 - p) of (p, t, scale)
+        _function("override_gradient", 1, None),  # (Y, X, G, …): Y; backward, each X gets its G, and nothing else does
         _function("builtin_softmax", 1, 3, constants=1),  # (X, rows, columns): over the last axis of rank 2
         _function("builtin_logsoftmax", 1, 3, constants=1),
         _function("index", 2, constants=1),  # (T, axis): the coordinate on that axis, shape of T

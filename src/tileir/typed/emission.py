@@ -34,6 +34,7 @@ class Emission:
         even_ties: Whether the statement at work splits gradients evenly among tied elements.
         definitions: What defines each value so far: parameters and operations.
         sweeps: Reverse sweeps that later gradients of the same values can go on with.
+        upstreams: The placeholder for what arrives at a value when differentiating, by the name of that value.
 
     """
 
@@ -43,6 +44,7 @@ class Emission:
     even_ties: bool = False
     definitions: dict[str, Value | Operation] = attrs.field(factory=dict, init=False)
     sweeps: dict[SweepKey, Sweep] = attrs.field(factory=dict, init=False)
+    upstreams: dict[str, Tensor] = attrs.field(factory=dict, init=False)
     _casts: dict[tuple[str, DType], Tensor] = attrs.field(factory=dict, init=False)
     _constants: dict[tuple[DType, str], Tensor] = attrs.field(factory=dict, init=False)
     _literals: dict[tuple[DType, DType | None, str], Tensor] = attrs.field(factory=dict, init=False)

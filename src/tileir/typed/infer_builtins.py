@@ -16,6 +16,7 @@ from tileir.core.ops import Op
 from tileir.typed.derivatives.builtins import DERIVATIVES
 from tileir.typed.dims import known_integer, size
 from tileir.typed.infer_elementwise import apply, scalar, truth
+from tileir.typed.infer_overrides import OVERRIDES
 from tileir.typed.infer_shapes import SHAPES
 from tileir.typed.random import step, stream_state, stream_value
 from tileir.typed.values import Group, Known, Operand, Stream
@@ -143,23 +144,6 @@ def _assertion(_: Emission, operands: Sequence[Operand], span: Span | None) -> R
     return value
 
 
-def _reverse_grad(_: Emission, operands: Sequence[Operand], __: Span | None) -> Result:
-    """Pass the value on; what it does to gradients is not visible forwards."""
-    return scalar(operands[0])
-
-
-def _binary_crossentropy(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    """Expand to ``-t·log p - (1 - t)·log(1 - p)``; the third argument only scales the gradient."""
-    p, t, _ = (scalar(operand) for operand in operands)
-
-    def emit(op: Op, *values: Scalar) -> Scalar:
-        return scalar(_call(emission, op, span, *values))
-
-    first = emit(Op.MUL, emit(Op.NEG, t), emit(Op.LOG, p))
-    second = emit(Op.MUL, emit(Op.SUB, Known(1), t), emit(Op.LOG, emit(Op.SUB, Known(1), p)))
-    return emit(Op.SUB, first, second)
-
-
 def _tuple(_: Emission, operands: Sequence[Operand], __: Span | None) -> Result:
     return Group(tuple(operand.value for operand in operands))
 
@@ -210,8 +194,6 @@ HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
         "logical_not": _logical_not,
         "match": _match,
         "broadcast": _broadcast,
-        "reverse_grad": _reverse_grad,
-        "builtin_binary_crossentropy": _binary_crossentropy,
         "tuple": _tuple,
         "element": _element,
         "prng_step": _prng_step,
@@ -219,5 +201,6 @@ HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
         "prng_value": _prng_value,
         **SHAPES,
         **DERIVATIVES,
+        **OVERRIDES,
     }
 )

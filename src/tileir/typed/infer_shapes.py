@@ -120,10 +120,10 @@ def _indices(emission: Emission, operand: Operand) -> Tensor:
 def reduce_last(emission: Emission, value: Tensor, aggregation: Aggregation, span: Span | None) -> Tensor:
     """Aggregate over the last axis, which keeps size 1."""
     shape = (*value.shape[:-1], 1)
-    return _reduce(emission, value, shape, aggregation, span)
+    return reduce_to(emission, value, shape, aggregation, span)
 
 
-def _reduce(emission: Emission, value: Tensor, shape: Shape, aggregation: Aggregation, span: Span | None) -> Tensor:
+def reduce_to(emission: Emission, value: Tensor, shape: Shape, aggregation: Aggregation, span: Span | None) -> Tensor:
     """Aggregate down to ``shape``, whose sizes are those of the trailing axes or 1."""
     source = tuple(Affine.index(f"x{axis}") for axis in range(len(value.shape)))
     skipped = len(value.shape) - len(shape)
@@ -157,7 +157,7 @@ def _simple_reduce(emission: Emission, operands: Sequence[Operand], span: Span |
             "that of the axis, counted from the end, or 1",
             span,
         )
-    return value if shape == value.shape else _reduce(emission, value, shape, Aggregation.SUM, span)
+    return value if shape == value.shape else reduce_to(emission, value, shape, Aggregation.SUM, span)
 
 
 def _softmax(logarithm: bool) -> Callable[[Emission, Sequence[Operand], Span | None], Result]:

@@ -22,6 +22,7 @@ from tileir.typed.faults import Faults
 from tileir.typed.infer_builtins import handler
 from tileir.typed.infer_contraction import contract
 from tileir.typed.infer_elementwise import apply, scalar
+from tileir.typed.infer_overrides import escaped_upstreams
 from tileir.typed.ir import Constant, Elementwise, Function, Value
 from tileir.typed.values import Known, Operand, PoisonedError, Tensor
 
@@ -58,8 +59,11 @@ def infer(function: tile.Function, arguments: Mapping[str, TensorType]) -> Funct
         Value(i.name, arguments[i.name].dtype, arguments[i.name].shape, span=i.span) for i in function.inputs
     )
     faults.found.extend(_oversized(inputs, inference.emission.operations))
+    result = Function(inputs, outputs, tuple(inference.emission.operations), tuple(inference.labels))
+    if inference.emission.upstreams:
+        faults.found.extend(escaped_upstreams(result))
     faults.done()
-    return Function(inputs, outputs, tuple(inference.emission.operations), tuple(inference.labels))
+    return result
 
 
 def _oversized(inputs: Iterable[Value], operations: Iterable[Operation]) -> Iterator[Diagnostic]:

@@ -165,6 +165,10 @@ def _functions() -> Iterator[Conformance]:
     text = "function (P, T) -> (O) { O = builtin_binary_crossentropy(P, T, 1); }"
     result = -t * np.log(p) - (1 - t) * np.log(1 - p)
     yield Conformance("binary_crossentropy", text, {"P": p, "T": t}, {"O": result}, 1e-6)
+    text = """function (A) -> (O, S, C) {
+      R = round(A); O = override_gradient(R, A, upstream(R) * 2); S = stop_gradient(A); C = checkpoint(A);
+    }"""
+    yield Conformance("overrides", text, {"A": v}, {"O": np.rint(v), "S": v, "C": v})
 
 
 def _random() -> Iterator[Conformance]:

@@ -42,7 +42,7 @@ def reverse(
     key = (tuple(y.name for y in results), tuple(t.name for t in cotangents), even_ties)
     sweep = emission.sweeps.get(key)
     if sweep is None:
-        sweep = emission.sweeps[key] = Sweep(emission, even_ties)
+        sweep = emission.sweeps[key] = Sweep(emission, even_ties, frozenset(key[0]))
         for result, cotangent in zip(results, cotangents, strict=True):
             sweep.contribute(result.name, cotangent)
     stem = emission.stem

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from tileir.typed.derivatives import contractions, elementwise, structure
+from tileir.typed.derivatives import contractions, elementwise, overrides, structure
 from tileir.typed.ir import (
     Cast,
+    Checkpoint,
     Constant,
     Contraction,
     Coordinate,
     Elementwise,
     Gather,
+    Override,
+    Recall,
     Reshape,
     Scatter,
     ShapeOf,
+    Upstream,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +48,11 @@ def pullback(sweep: Sweep, operation: Operation, cotangent: Tensor) -> Iterator[
             return structure.pull_scatter(sweep, operation, cotangent)
         case Contraction():
             return contractions.pullback(sweep, operation, cotangent)
-        case Constant() | Coordinate() | ShapeOf():
+        case Override():
+            return overrides.pull_override(sweep, operation, cotangent)
+        case Checkpoint() | Recall():
+            return overrides.pull_same(sweep, operation, cotangent)
+        case Constant() | Coordinate() | ShapeOf() | Upstream():
             return iter(())
         case _:
             assert_never(operation)

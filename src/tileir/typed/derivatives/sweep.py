@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
 from tileir.typed.derivatives.algebra import Algebra
+from tileir.typed.derivatives.recall import next_sweep, to_recall
+from tileir.typed.ir import Recall
+from tileir.typed.templates import free_upstreams
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from tileir.typed.values import Tensor
@@ -25,13 +30,40 @@ class Sweep(Algebra):
     up as they arrive; once its operation was visited, a cotangent is final.
 
     Attributes:
+        results: The values that are differentiated.
         finished: Values whose cotangents are final; one that has none has the cotangent 0.
 
     """
 
+    results: frozenset[str] = frozenset()
     finished: set[str] = attrs.field(factory=set, init=False)
     _cotangents: dict[str, Tensor] = attrs.field(factory=dict, init=False)
     _wanted: AbstractSet[str] = attrs.field(factory=frozenset, init=False)
+    _recalled: dict[str, Tensor] = attrs.field(factory=dict, init=False)
+
+    def value(self, name: str) -> Tensor:
+        """Return the value of ``name`` as the backward pass reads it: where a checkpoint says so, computed again."""
+        if name not in self._to_recall:
+            return super().value(name)
+        found = self._recalled.get(name)
+        if found is None:
+            definition, copy = self.definition(name), self.emission.names.fresh(name)
+            recall = Recall(copy, name, self._number, definition.dtype, definition.shape)
+            found = self._recalled[name] = self.emission.add(recall)
+        return self.emission.current(found)
+
+    @cached_property
+    def open_templates(self) -> Mapping[str, AbstractSet[str]]:
+        """The upstreams that values depend on, by their names."""
+        return free_upstreams(self.emission.operations)
+
+    @cached_property
+    def _to_recall(self) -> AbstractSet[str]:
+        return to_recall(self.emission.operations, self.results)
+
+    @cached_property
+    def _number(self) -> int:
+        return next_sweep(self.emission.operations)
 
     def wanted(self, name: str) -> bool:
         """Return whether a contribution to the cotangent of ``name`` is needed; rules skip the others."""
