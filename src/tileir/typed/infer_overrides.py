@@ -137,6 +137,9 @@ def _binary_crossentropy(emission: Emission, operands: Sequence[Operand], span: 
     result = emit(Op.SUB, emit(Op.MUL, emit(Op.NEG, t), log_p), emit(Op.MUL, rest_t, log_rest))
     if isinstance(result, Known):
         return result
+    if not _broadcasts(scale.shape, result.shape):
+        message = f"{operands[2].label} has shape {list(scale.shape)}, which does not broadcast to {list(result.shape)}"
+        raise fail("TIL329", message, operands[2].span)
     arriving = emit(Op.DIV, _arriving(emission, result, span), scale)
     factors = (emit(Op.SUB, emit(Op.DIV, rest_t, rest_p), emit(Op.DIV, t, p)), emit(Op.SUB, log_rest, log_p))
     pairs = []
