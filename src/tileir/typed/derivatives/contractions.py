@@ -1,59 +1,61 @@
-"""Derivatives of contractions."""
+"""Derivatives of contractions: sums over the same index points, in which a result and an operand change places."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-import attrs
-
-from tileir.core.errors import fail
+from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination
-from tileir.typed.ir import Access, Contraction
-from tileir.typed.rules import contraction_types
+from tileir.poly.coverage import covers
+from tileir.typed.derivatives import extrema, products
+from tileir.typed.derivatives.sites import ContractionSite
+from tileir.typed.derivatives.summation import Reading, aggregate, domain_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from tileir.typed.derivatives.sweep import Sweep
+    from tileir.typed.ir import Contraction
     from tileir.typed.values import Tensor
 
 
 def pullback(sweep: Sweep, operation: Contraction, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield for each input the contraction in which it and the result have changed places.
+    """Yield a contribution for each operand that is wanted; the shape of ``cotangent`` broadcasts to the result's.
 
-    Raises:
-        TileError: TIL324, this aggregation has no rule.
-
+    A tensor that is read twice gets two contributions.
     """
-    if operation.aggregation not in (Aggregation.SUM, Aggregation.ASSIGN) or operation.default is not None:
-        raise fail("TIL324", "this contraction cannot be differentiated", operation.span)
-    arriving = Access(sweep.expanded(cotangent, operation.shape).name, operation.output)
-    for position, access in enumerate(operation.inputs):
-        if not sweep.wanted(access.tensor):
-            continue
-        sweep.toward(access.tensor)
-        others = tuple(other for place, other in enumerate(operation.inputs) if place != position)
-        factors = others if operation.combination is Combination.MUL else ()
-        yield access.tensor, _swapped(sweep, operation, access, (arriving, *factors))
+    site = ContractionSite.of(sweep, operation)
+    wanted = [k for k, access in enumerate(operation.inputs) if sweep.wanted(access.tensor)]
+    for position, contribution in _contributions(site, cotangent, wanted):
+        yield operation.inputs[position].tensor, contribution
+    if operation.default is not None and sweep.wanted(operation.default):
+        sweep.toward(operation.default)
+        rest = unwritten(site, cotangent)
+        if rest is not None:
+            yield operation.default, rest
 
 
-def _swapped(sweep: Sweep, operation: Contraction, target: Access, inputs: tuple[Access, ...]) -> Tensor:
-    """Sum over the same points into what ``target`` reads."""
-    combination = Combination.NONE if len(inputs) == 1 else Combination.MUL
-    dtypes = [sweep.definition(access.tensor).dtype for access in inputs]
-    types = contraction_types(Aggregation.SUM, combination, dtypes)
-    return sweep.emission.add(
-        attrs.evolve(
-            operation,
-            name=sweep.emission.fresh(),
-            output=target.indices,
-            shape=sweep.definition(target.tensor).shape,
-            inputs=inputs,
-            aggregation=Aggregation.SUM,
-            combination=combination,
-            operand_dtype=types.operand,
-            accumulator=types.accumulator,
-            dtype=types.result,
-            span=None,
-        )
-    )
+def _contributions(site: ContractionSite, cotangent: Tensor, wanted: Collection[int]) -> Iterator[tuple[int, Tensor]]:
+    if not wanted:
+        return
+    match site.operation.aggregation:
+        case Aggregation.SUM | Aggregation.ASSIGN:
+            yield from site.linear(cotangent, wanted)
+        case Aggregation.MAX | Aggregation.MIN:
+            yield from extrema.contributions(site, cotangent, wanted)
+        case Aggregation.PROD:
+            yield from products.contributions(site, cotangent, wanted)
+        case _:
+            assert_never(site.operation.aggregation)
+
+
+def unwritten(site: ContractionSite, tensor: Tensor) -> Tensor | None:
+    """Return ``tensor`` where no point of the contraction writes, and 0 elsewhere; None where that is 0 everywhere."""
+    domain = domain_of(site.operation, [operand.shape for operand in site.operands])
+    if domain is None:
+        return tensor
+    if covers(domain, site.operation.shape):
+        return None
+    true = site.algebra.emission.constant(value=True, dtype=DType.BOOL)
+    marks = aggregate(site.algebra, site.points, site.result, [Reading(true, ())], Combination.NONE, Aggregation.MAX)
+    return tensor if marks is None else site.algebra.choose(marks, site.algebra.constant(0.0, tensor), tensor)

@@ -1,0 +1,150 @@
+"""One contraction that is differentiated: its operands at hand, and the rules of those that are linear in each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
+
+from tileir.core.dtype import accumulator
+from tileir.core.ops import Aggregation, Combination
+from tileir.poly.affine import Affine
+from tileir.poly.bounds import unbounded_indices
+from tileir.typed.derivatives.summation import Place, Points, Reading, aggregate, domain_of, incoming
+from tileir.typed.ir import Access, Constraint, Contraction
+from tileir.typed.rules import contraction_types
+from tileir.typed.values import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from tileir.typed.derivatives.algebra import Algebra
+
+
+@attrs.frozen
+class ContractionSite:
+    """A contraction, and where its derivatives go.
+
+    Attributes:
+        algebra: The sweep, in either direction.
+        operation: The contraction.
+        operands: What it reads, in order.
+        is_local: Whether the operands belong to the derivatives, and so are read as they are.
+        points: Its index points.
+
+    """
+
+    algebra: Algebra
+    operation: Contraction
+    operands: tuple[Tensor, ...]
+    is_local: bool
+    points: Points
+
+    @classmethod
+    def of(cls, algebra: Algebra, operation: Contraction) -> ContractionSite:
+        """Return the site of a contraction of the function that is differentiated."""
+        definitions = [algebra.definition(access.tensor) for access in operation.inputs]
+        operands = tuple(Tensor(found.name, found.dtype, found.shape) for found in definitions)
+        return cls(algebra, operation, operands, False, Points.of(operation, [t.shape for t in operands]))
+
+    @property
+    def result(self) -> Place:
+        """Where the contraction writes."""
+        return Place(self.operation.output, self.operation.shape)
+
+    @property
+    def is_distinct(self) -> bool:
+        """Whether no two points aggregate the same elements into the same result; False if in doubt."""
+        operation = self.operation
+        values = operation.inputs[2:] if operation.combination is Combination.COND else operation.inputs
+        accesses = [operation.output, *(access.indices for access in values)]
+        known = {name for access in accesses for polynomial in access for name in polynomial.indices}
+        return known == self.points.names and not unbounded_indices(accesses)
+
+    def place(self, position: int) -> Place:
+        """Return where it reads an operand."""
+        return Place(self.operation.inputs[position].indices, self.operands[position].shape)
+
+    def value(self, position: int) -> Tensor:
+        """Return the value of an operand."""
+        tensor = self.operands[position]
+        return tensor if self.is_local else self.algebra.value(tensor.name)
+
+    def reading(self, position: int) -> Reading:
+        """Return how the contraction reads an operand."""
+        return Reading(self.value(position), self.operation.inputs[position].indices)
+
+    def outcome(self) -> Reading:
+        """Return the result, read where the contraction writes it."""
+        return Reading(self.algebra.value(self.operation.name), self.operation.output)
+
+    def into(self, position: int, readings: Sequence[Reading], combination: Combination) -> Tensor | None:
+        """Sum a combination over the points into the elements of an operand; None for zeros."""
+        self.algebra.emission.stem = f"d{self.operands[position].name}"
+        return aggregate(self.algebra, self.points, self.place(position), readings, combination)
+
+    def linear(self, cotangent: Tensor, wanted: Collection[int]) -> Iterator[tuple[int, Tensor]]:
+        """Yield contributions for a contraction that sums or assigns: what arrives, times the other factor."""
+        arriving = incoming(cotangent, self.result)
+        for position in wanted:
+            found = self._linear(arriving, position)
+            if found is not None:
+                yield position, found
+
+    def _linear(self, arriving: Reading, position: int) -> Tensor | None:
+        match self.operation.combination:
+            case Combination.NONE | Combination.ADD:
+                return self.into(position, [arriving], Combination.NONE)
+            case Combination.MUL:
+                return self.into(position, [arriving, self.reading(1 - position)], Combination.MUL)
+            case Combination.COND if position == 2:
+                return self.into(position, [self.reading(0), self.reading(1), arriving], Combination.COND)
+            case Combination.COND | Combination.EQ:
+                return None
+            case _:
+                assert_never(self.operation.combination)
+
+    def split(self, *, wide: bool) -> tuple[ContractionSite, ContractionSite] | None:
+        """Split the contraction in two: one that assigns all combined values, and one that aggregates those.
+
+        Values are combined in the dtype of the result, or if ``wide``, in that of its sums. None where there is
+        no point.
+        """
+        domain = domain_of(self.operation, [operand.shape for operand in self.operands])
+        if domain is None:
+            return None
+        emission, ranges = self.algebra.emission, dict(domain.ranges)
+        emission.stem = f"{self.operation.name}_terms"
+        values = [self.value(position) for position in range(len(self.operands))]
+        operands = tuple(emission.cast(v, accumulator(v.dtype)) if wide else v for v in values)
+        types = contraction_types(Aggregation.ASSIGN, self.operation.combination, [v.dtype for v in operands])
+        indices, shape = tuple(map(Affine.index, ranges)), tuple(ranges.values())
+        constraints = tuple(Constraint(c, int(c.bounds(ranges)[1]) + 1) for c in domain.constraints)
+        first = Contraction(
+            emission.fresh(),
+            indices,
+            tuple(Access(v.name, access) for v, access in zip(operands, domain.accesses[1:], strict=True)),
+            Aggregation.ASSIGN,
+            self.operation.combination,
+            types.operand,
+            types.accumulator,
+            types.result,
+            shape,
+            constraints,
+            span=self.operation.span,
+        )
+        terms = emission.add(first)
+        second = attrs.evolve(
+            self.operation,
+            output=domain.accesses[0],
+            inputs=(Access(terms.name, indices),),
+            combination=Combination.NONE,
+            operand_dtype=terms.dtype,
+            constraints=constraints,
+            default=None,
+        )
+        return self._part(first, operands), self._part(second, (terms,))
+
+    def _part(self, operation: Contraction, operands: tuple[Tensor, ...]) -> ContractionSite:
+        points = Points.of(operation, [operand.shape for operand in operands])
+        return ContractionSite(self.algebra, operation, operands, True, points)

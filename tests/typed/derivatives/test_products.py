@@ -1,0 +1,57 @@
+"""Derivatives of products against finite differences, and where factors are zero."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.derivatives import Problem, accept, assert_gradients, gradients, problems
+
+ROWS = "function (A[N, M]) -> (O) { O[i : N] = *(A[i, j]); }"
+
+
+def others(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> list[list[float]]:
+    """Return for each element the product of the others of its row."""
+    return [[float(np.prod(np.delete(row, k))) for k in range(len(row))] for row in values]
+
+
+@given(problems("*"))
+def test_products_agree_with_finite_differences(problem: Problem) -> None:
+    accept(problem)
+    assert_gradients(problem.text, problem.inputs, problem.wrt, problem.cotangents)
+
+
+@given(st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=1, max_size=3))
+def test_products_with_zeros_are_exact(rows: list[list[int]]) -> None:
+    values = np.array(rows, np.float64)
+    found = gradients(ROWS, {"A": values}, ["A"])
+    np.testing.assert_allclose(found["A"], others(values), rtol=1e-15)
+
+
+@given(st.lists(st.integers(-2, 2), min_size=3, max_size=3), st.lists(st.integers(-2, 2), min_size=3, max_size=3))
+def test_products_of_combined_values_with_zeros_are_exact(left: list[int], right: list[int]) -> None:
+    text = "function (A[N], B[N]) -> (O) { O[] = *(A[i] + B[i]); }"
+    inputs = {"A": np.array(left, np.float64), "B": np.array(right, np.float64)}
+    found = gradients(text, inputs, ["A", "B"])
+    expected = others((inputs["A"] + inputs["B"])[None])[0]
+    np.testing.assert_allclose(found["A"], expected, rtol=1e-15)
+    np.testing.assert_allclose(found["B"], expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_one_zero_gets_the_product_of_the_others(zero: float) -> None:
+    found = gradients(ROWS, {"A": np.array([[2.0, zero, 5.0]])}, ["A"])
+    np.testing.assert_array_equal(found["A"], [[0, 10, 0]])
+
+
+def test_an_element_that_is_read_several_times() -> None:
+    text = "function (A[N]) -> (O) { O[] = *(A[i + k]), k < 2; }"  # A0 · A1² · A2² · A3, less the ends
+    inputs = {"A": np.array([2.0, 3.0, 5.0])}
+    assert_gradients(text, inputs, ["A"], {"O": np.array(1.0)})
+
+
+def test_narrow_floats_are_multiplied_in_f32() -> None:
+    found = gradients(ROWS, {"A": np.array([[1000.0, 1000.0, 0.001]], np.float16)}, ["A"])
+    np.testing.assert_allclose(found["A"].astype(float), [[1.0, 1.0, np.inf]], rtol=2e-3)
