@@ -44,6 +44,22 @@ Partial: TypeAlias = "Callable[[Site, Tensor], Tensor]"
 """Emit the product of a tensor and a partial derivative."""
 
 
+@attrs.frozen
+class Factored:
+    """A partial derivative of which one factor depends on its own operand only.
+
+    Going backward, that factor comes after the sum over the axes along which the operand was broadcast: it is the same
+    for all terms.
+    """
+
+    others: Partial
+    own: Partial
+
+    def __call__(self, site: Site, t: Tensor) -> Tensor:
+        """Emit the product of ``t`` and both factors."""
+        return self.own(site, self.others(site, t))
+
+
 def pullback(sweep: Sweep, operation: Elementwise, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield the contribution to each operand, summed over the axes along which that was broadcast."""
     site = Site(sweep, operation)
@@ -51,8 +67,9 @@ def pullback(sweep: Sweep, operation: Elementwise, cotangent: Tensor) -> Iterato
         name = operation.inputs[position]
         if partial is not None and sweep.wanted(name):
             sweep.toward(name)
-            contribution = partial(site, cotangent)
-            yield name, sweep.reduced(contribution, operation.shape, sweep.definition(name).shape)
+            others, own = (partial.others, partial.own) if isinstance(partial, Factored) else (partial, _same)
+            summed = sweep.reduced(others(site, cotangent), operation.shape, sweep.definition(name).shape)
+            yield name, own(site, summed)
 
 
 def partials(site: Site) -> tuple[Partial | None, ...]:
@@ -162,14 +179,20 @@ def _times_operand(position: int) -> Partial:
     return partial
 
 
-def _divisor(site: Site, t: Tensor) -> Tensor:
-    """Multiply by ``-y / x1``."""
-    algebra = site.algebra
-    return algebra.neg(algebra.div(algebra.mul(t, site.result), site.operand(1)))
+def _times_result(site: Site, t: Tensor) -> Tensor:
+    return site.algebra.mul(t, site.result)
+
+
+def _over_divisor(site: Site, t: Tensor) -> Tensor:
+    return site.algebra.neg(site.algebra.div(t, site.operand(1)))
 
 
 def _dividend(site: Site, t: Tensor) -> Tensor:
-    return site.algebra.div(t, site.operand(1))
+    """Divide by x1; where that was broadcast, multiply by its inverse, of which there are fewer."""
+    algebra, divisor = site.algebra, site.operand(1)
+    if math.prod(divisor.shape) < math.prod(t.shape) and algebra.known(divisor) is None:
+        return algebra.mul(t, algebra.div(algebra.constant(1.0, divisor), divisor))
+    return algebra.div(t, divisor)
 
 
 def _modulus(site: Site, t: Tensor) -> Tensor:
@@ -287,9 +310,9 @@ PARTIALS: Final[Mapping[Op, tuple[Partial | None, ...]]] = MappingProxyType(
         Op.SIGMOID: (_sigmoid,),
         Op.ERF: (_erf,),
         Op.ADD: (_same, _same),
-        Op.SUB: (_same, _opposite),
+        Op.SUB: (_same, Factored(_same, _opposite)),
         Op.MUL: (_times_operand(1), _times_operand(0)),
-        Op.DIV: (_dividend, _divisor),
+        Op.DIV: (_dividend, Factored(_times_result, _over_divisor)),
         Op.MOD: (_same, _modulus),
         Op.POW: (_base, _exponent),
         Op.MAX: (_extremum(0, greatest=True), _extremum(1, greatest=True)),
