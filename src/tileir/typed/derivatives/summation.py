@@ -60,9 +60,10 @@ class Place:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every axis has an index of its own, so that points without other indices are its elements."""
-        names = {p.terms[0][0] for p in self.indices if len(p.terms) == 1 and p.terms[0][1] == 1 and p.offset == 0}
-        return len(names) == len(self.indices) and 0 not in self.shape
+        """Whether every axis longer than 1 has an index of its own: points without other indices are its elements."""
+        long = [p for p, size in self.axes if p != Affine() or size != 1]
+        names = {p.terms[0][0] for p in long if len(p.terms) == 1 and p.terms[0][1] == 1 and p.offset == 0}
+        return len(names) == len(long) and 0 not in self.shape
 
 
 @attrs.frozen
@@ -120,6 +121,7 @@ def aggregate(
     if points.is_empty:
         return None
     if place.is_plain:
+        points, place = _narrowed(points, place, readings)
         for form in (_elementwise, _factored):
             found = form(algebra, points, place, readings, combination, aggregation)
             if found is not None:
@@ -186,6 +188,21 @@ def _implied(axis: Axis, present: Iterable[Axis]) -> bool:
     return any(p == axis[0] and size <= axis[1] for p, size in present)
 
 
+def _narrowed(points: Points, place: Place, readings: Sequence[Reading]) -> tuple[Points, Place]:
+    """Leave out axes of ``place`` along which all elements are equal, since nothing else knows their index."""
+    used = [name for reading in readings for p in reading.indices for name in p.indices]
+    used.extend(name for p, size in points.axes if (p, size) not in place.axes for name in p.indices)
+    used.extend(name for c in points.constraints for name in c.polynomial.indices)
+    alike = [axis for axis in place.axes if axis[0].indices and set(axis[0].indices).isdisjoint(used)]
+    if not alike:
+        return points, place
+    axes = [(Affine(), 1) if axis in alike else axis for axis in place.axes]
+    while axes and axes[0] == (Affine(), 1):
+        axes.pop(0)
+    kept = attrs.evolve(points, axes=tuple(axis for axis in points.axes if axis not in alike))
+    return kept, Place(tuple(p for p, _ in axes), tuple(size for _, size in axes))
+
+
 def _elementwise(
     algebra: Algebra,
     points: Points,
@@ -195,7 +212,7 @@ def _elementwise(
     _: Aggregation,
 ) -> Tensor | None:
     """Return the aggregate as elementwise operations, where exactly one point belongs to each element."""
-    ranges = {p.terms[0][0]: size for p, size in place.axes}
+    ranges = {name: size for p, size in place.axes for name in p.indices}
     conditions = [*points.axes, *((c.polynomial, c.bound) for c in points.constraints)]
     if any(name not in ranges for p, _ in conditions for name in p.indices):
         return None
