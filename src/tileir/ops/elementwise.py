@@ -1,25 +1,382 @@
-"""Functions of elements: activations, arithmetic, comparisons and logic."""
+"""Functions of elements: arithmetic, exponentials, comparisons and logic.
+
+All broadcast. What Tile has by itself keeps its name here; the others are formulas over those.
+"""
+# ruff: noqa: A004  NumPy's names
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Final
 
-from tileir.ops.foundation import call
+from tileir.ops.foundation import Tensor, call, cast_to, mistaken
+from tileir.tile.builder_functions import (
+    abs,
+    acos,
+    asin,
+    atan,
+    ceil,
+    cos,
+    cosh,
+    erf,
+    exp,
+    floor,
+    log,
+    logical_and,
+    logical_not,
+    logical_or,
+    pow,
+    round,
+    rsqrt,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    trunc,
+)
 
 if TYPE_CHECKING:
-    from tileir.ops.foundation import Operand, Tensor
+    from tileir.core.dtype import DType
+    from tileir.ops.foundation import Operand
+
+__all__ = [
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cast",
+    "ceil",
+    "clip",
+    "copysign",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "equal",
+    "erf",
+    "erfc",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "floor_divide",
+    "fmod",
+    "frac",
+    "greater",
+    "greater_equal",
+    "heaviside",
+    "hypot",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "lerp",
+    "less",
+    "less_equal",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logaddexp",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "logit",
+    "maximum",
+    "minimum",
+    "nan_to_num",
+    "not_equal",
+    "pow",
+    "rad2deg",
+    "reciprocal",
+    "remainder",
+    "round",
+    "rsqrt",
+    "sign",
+    "sin",
+    "sinc",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "trunc",
+    "xlogy",
+]
+
+_INFINITY: Final = math.inf
 
 
-def relu(x: Tensor, *, alpha: Operand = 0, threshold: Operand = 0, max_value: Operand | None = None) -> Tensor:
-    """Return the rectified ``x``: ``x < threshold ? alpha * (x - threshold) : x``, then at most ``max_value``.
+def cast(x: Operand, dtype: DType | str) -> Tensor:
+    """Convert every element to another type by Tile's rules: floats become integers towards zero, within limits.
 
-    Shapes and dtypes: those of ``x``, broadcast with the options.
-    Source: PlaidML's ``relu``, of which PyTorch's ``relu``, ``leaky_relu`` and ``relu6`` are special cases.
+    Raises:
+        TileError: TIL206, there is no such type.
+
     """
-    plain = isinstance(alpha, int | float) and alpha == 0
-    if plain and isinstance(threshold, int | float) and threshold == 0:
-        result = call("relu", x)
-    else:
-        low = 0 if plain else alpha * (x if isinstance(threshold, int | float) and threshold == 0 else x - threshold)
-        result = call("cond", x < threshold, low, x)
-    return result if max_value is None else call("min", result, max_value)
+    return cast_to(x, dtype)
+
+
+def square(x: Tensor) -> Tensor:
+    """Return ``x * x``."""
+    return x * x
+
+
+def reciprocal(x: Operand) -> Tensor:
+    """Return ``1 / x`` as a float."""
+    return call("recip", call("mul", x, 1.0))
+
+
+def maximum(x: Operand, y: Operand) -> Tensor:
+    """Return the greater of two; NaN where one is NaN."""
+    return call("max", x, y)
+
+
+def minimum(x: Operand, y: Operand) -> Tensor:
+    """Return the lesser of two; NaN where one is NaN."""
+    return call("min", x, y)
+
+
+def clip(x: Tensor, low: Operand | None = None, high: Operand | None = None) -> Tensor:
+    """Return ``x``, at least ``low`` and at most ``high``, where they are given; ``low`` must not be above ``high``.
+
+    NaN stays, and so does the gradient of elements that are equal to a bound.
+
+    Raises:
+        TileError: TIL217, there is neither bound.
+
+    """
+    if low is None and high is None:
+        raise mistaken("clip needs a bound: low, high or both")
+    result = x if low is None else call("cond", x < low, low, x)
+    return result if high is None else call("cond", x > high, high, result)
+
+
+def lerp(start: Operand, end: Operand, weight: Operand) -> Tensor:
+    """Return ``start + weight * (end - start)``."""
+    return call("add", start, call("mul", weight, call("sub", end, start)))
+
+
+def exp2(x: Operand) -> Tensor:
+    """Return 2 to the power of ``x``."""
+    return call("pow", 2.0, x)
+
+
+def expm1(x: Operand) -> Tensor:
+    """Return ``exp(x) - 1`` without cancellation near 0: ``tanh(x / 2) * (exp(x) + 1)``."""
+    return tanh(call("mul", x, 0.5)) * (exp(x) + 1)
+
+
+def log1p(x: Operand) -> Tensor:
+    """Return ``log(1 + x)`` without cancellation near 0.
+
+    With ``u = 1 + x`` rounded it is ``log(u) * x / (u - 1)``, in which the two errors of rounding cancel, and
+    ``x`` where ``u`` is 1. Source: Kahan; Goldberg 1991, "What every computer scientist should know about
+    floating-point arithmetic", theorem 4.
+    """
+    u = call("add", x, 1.0)
+    d = u - 1.0
+    exact = call("logical_or", d == 0.0, u == _INFINITY)
+    correction = call("cond", exact, 1.0, call("div", x, call("cond", exact, 1.0, d)))
+    return call("cond", d == 0.0, x, log(u) * correction)
+
+
+def log2(x: Operand) -> Tensor:
+    """Return the logarithm to the base 2."""
+    return log(x) * (1 / math.log(2))
+
+
+def log10(x: Operand) -> Tensor:
+    """Return the logarithm to the base 10."""
+    return log(x) * (1 / math.log(10))
+
+
+def logaddexp(x: Operand, y: Operand) -> Tensor:
+    """Return ``log(exp(x) + exp(y))`` without overflow: ``max(x, y) + log1p(exp(-|x - y|))``."""
+    difference = call("sub", x, y)
+    equal_infinities = difference != difference
+    return call("max", x, y) + log1p(exp(-abs(call("cond", equal_infinities, 0, difference))))
+
+
+def logit(p: Operand) -> Tensor:
+    """Return ``log(p / (1 - p))``, the inverse of ``sigmoid``."""
+    return log(call("div", p, call("sub", 1.0, p)))
+
+
+def xlogy(x: Operand, y: Operand) -> Tensor:
+    """Return ``x * log(y)``, and 0 where ``x`` is 0."""
+    none = call("cmp_eq", x, 0)
+    return call("cond", none, 0, call("mul", x, log(call("cond", none, 1, y))))
+
+
+def erfc(x: Operand) -> Tensor:
+    """Return ``1 - erf(x)``; far out on the right only its absolute error is small."""
+    return 1 - erf(x)
+
+
+def asinh(x: Operand) -> Tensor:
+    """Return the inverse hyperbolic sine: ``±log1p(a + a * a / (1 + sqrt(a * a + 1)))`` of ``a = |x|``."""
+    a = call("mul", abs(x), 1.0)
+    return _signed(x, log1p(a + a * a / (sqrt(a * a + 1) + 1)))
+
+
+def acosh(x: Operand) -> Tensor:
+    """Return the inverse hyperbolic cosine: ``log1p(t + sqrt(t * (t + 2)))`` of ``t = x - 1``."""
+    t = call("sub", x, 1.0)
+    return log1p(t + sqrt(t * (t + 2)))
+
+
+def atanh(x: Operand) -> Tensor:
+    """Return the inverse hyperbolic tangent: ``±log1p(2 * a / (1 - a)) / 2`` of ``a = |x|``."""
+    a = call("mul", abs(x), 1.0)
+    return _signed(x, log1p(a * 2 / (1 - a)) * 0.5)
+
+
+def atan2(y: Operand, x: Operand) -> Tensor:
+    """Return the angle of the point ``(x, y)``, from -π to π; that of the origin is 0.
+
+    The sign of a zero is not looked at. The arctangent is taken of a quotient that is at most 1.
+    """
+    across, up = abs(x), abs(y)
+    greater_one, lesser_one = _nonzero(call("max", across, up)), call("min", across, up)
+    quotient = call("cond", lesser_one == _INFINITY, 1.0, call("mul", lesser_one, 1.0) / greater_one)
+    angle = atan(quotient)
+    angle = call("cond", across < up, math.pi / 2 - angle, angle)
+    angle = call("cond", call("cmp_lt", x, 0), math.pi - angle, angle)
+    return call("cond", call("cmp_lt", y, 0), -angle, angle)
+
+
+def hypot(x: Operand, y: Operand) -> Tensor:
+    """Return ``sqrt(x * x + y * y)`` without overflow of the squares."""
+    greater_one, lesser_one = call("max", abs(x), abs(y)), call("min", abs(x), abs(y))
+    quotient = call("mul", lesser_one, 1.0) / _nonzero(greater_one)
+    length = greater_one * sqrt(square(quotient) + 1)
+    return call("cond", greater_one == _INFINITY, greater_one, length)
+
+
+def sinc(x: Operand) -> Tensor:
+    """Return ``sin(π x) / (π x)``, and 1 at 0, where its gradient is 0."""
+    angle = call("mul", x, math.pi)
+    return call("cond", angle == 0, 1, sin(angle) / _nonzero(angle))
+
+
+def deg2rad(x: Operand) -> Tensor:
+    """Return degrees as radians."""
+    return call("mul", x, math.pi / 180)
+
+
+def rad2deg(x: Operand) -> Tensor:
+    """Return radians as degrees."""
+    return call("mul", x, 180 / math.pi)
+
+
+def fmod(x: Operand, y: Operand) -> Tensor:
+    """Return the remainder of the truncated quotient, with the sign of ``x``."""
+    return call("mod", x, y)
+
+
+def remainder(x: Operand, y: Operand) -> Tensor:
+    """Return the remainder of the quotient rounded down, with the sign of ``y``, as Python's ``%``."""
+    rest = call("mod", x, y)
+    other_side = call("bit_xor", rest < 0, call("cmp_lt", y, 0)) & (rest != 0)
+    return call("cond", other_side, rest + y, rest)
+
+
+def floor_divide(x: Operand, y: Operand) -> Tensor:
+    """Return the quotient rounded down, as Python's ``//``; that of integers is one."""
+    return round(call("sub", x, remainder(x, y)) / y)
+
+
+def frac(x: Tensor) -> Tensor:
+    """Return ``x - trunc(x)``."""
+    return x - trunc(x)
+
+
+def copysign(x: Operand, y: Operand) -> Tensor:
+    """Return ``|x|`` with the sign of ``y``; 0 counts as positive, whatever its sign."""
+    return call("cond", call("cmp_lt", y, 0), -abs(x), abs(x))
+
+
+def heaviside(x: Operand, at_zero: Operand) -> Tensor:
+    """Return 0 below 0, 1 above, and ``at_zero`` at 0."""
+    return call("cond", call("cmp_lt", x, 0), 0, call("cond", call("cmp_gt", x, 0), 1, at_zero))
+
+
+def equal(x: Operand, y: Operand) -> Tensor:
+    """Return whether two are equal, as bool."""
+    return call("cmp_eq", x, y)
+
+
+def not_equal(x: Operand, y: Operand) -> Tensor:
+    """Return whether two differ, as bool; NaN differs from itself."""
+    return call("cmp_ne", x, y)
+
+
+def less(x: Operand, y: Operand) -> Tensor:
+    """Return whether ``x < y``, as bool."""
+    return call("cmp_lt", x, y)
+
+
+def less_equal(x: Operand, y: Operand) -> Tensor:
+    """Return whether ``x <= y``, as bool."""
+    return call("cmp_le", x, y)
+
+
+def greater(x: Operand, y: Operand) -> Tensor:
+    """Return whether ``x > y``, as bool."""
+    return call("cmp_gt", x, y)
+
+
+def greater_equal(x: Operand, y: Operand) -> Tensor:
+    """Return whether ``x >= y``, as bool."""
+    return call("cmp_ge", x, y)
+
+
+def isclose(x: Operand, y: Operand, *, rtol: float = 1e-5, atol: float = 1e-8) -> Tensor:
+    """Return whether ``|x - y| <= atol + rtol * |y|``, or both are the same infinity, as bool."""
+    near = abs(call("sub", x, y)) <= abs(y) * rtol + atol
+    return call("cmp_eq", x, y) | (near & isfinite(y))
+
+
+def isnan(x: Operand) -> Tensor:
+    """Return whether an element is NaN, as bool."""
+    return call("cmp_ne", x, x)
+
+
+def isinf(x: Operand) -> Tensor:
+    """Return whether an element is infinite, as bool."""
+    return abs(x) == _INFINITY
+
+
+def isfinite(x: Operand) -> Tensor:
+    """Return whether an element is neither NaN nor infinite, as bool."""
+    return abs(x) < _INFINITY
+
+
+def logical_xor(x: Operand, y: Operand) -> Tensor:
+    """Return whether just one of both is not 0, as bool."""
+    return call("bit_xor", call("as_bool", x), call("as_bool", y))
+
+
+def nan_to_num(
+    x: Tensor, *, nan: Operand = 0.0, posinf: Operand | None = None, neginf: Operand | None = None
+) -> Tensor:
+    """Return ``x`` with ``nan`` for NaN, and other numbers for infinities where they are given."""
+    result = call("cond", isnan(x), nan, x)
+    result = result if posinf is None else call("cond", x == _INFINITY, posinf, result)
+    return result if neginf is None else call("cond", x == -_INFINITY, neginf, result)
+
+
+def _nonzero(x: Tensor) -> Tensor:
+    """Return a divisor without zeros: 1 instead."""
+    return call("cond", x == 0, 1, x)
+
+
+def _signed(x: Operand, magnitude: Tensor) -> Tensor:
+    return call("cond", call("cmp_lt", x, 0), -magnitude, magnitude)

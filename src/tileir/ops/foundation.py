@@ -37,17 +37,23 @@ __all__ = [
     "aggregate",
     "axes_of",
     "axis_of",
+    "axis_within",
     "broadcast_dims",
+    "broadcast_index",
     "call",
     "cast_to",
     "chosen",
     "dim_like",
     "dims_of",
+    "equal_sizes",
     "expand",
     "full",
     "index_of",
     "indices_of",
+    "inside",
+    "integer_of",
     "like",
+    "mistake",
     "mistaken",
     "rank_of",
     "real",
@@ -108,7 +114,7 @@ def axis_of(x: Operand, axis: int) -> int:
 
 def axis_within(rank: int, axis: int) -> int:
     """Return an axis of a tensor of this rank, counted from the front; errors as for :func:`axis_of`."""
-    number = _integer(axis, "an axis")
+    number = integer_of(axis, "an axis")
     if not -rank <= number < rank:
         count = f"axes 0 to {rank - 1}" if rank else "no axes"
         raise mistake("TIL314", f"the axis is {number}, but the tensor has {count}")
@@ -132,7 +138,13 @@ def axes_of(x: Operand, axes: Axes) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _integer(value: object, what: str) -> int:
+def integer_of(value: object, what: str) -> int:
+    """Return an integer of Python or NumPy.
+
+    Raises:
+        TileError: TIL217, it is something else.
+
+    """
     if isinstance(value, bool):
         raise mistaken(f"{what} is an integer, not {value}")
     try:
@@ -218,14 +230,70 @@ def broadcast_dims(*operands: Operand) -> tuple[Dim, ...]:
 
 
 def expand(x: Tensor, sizes: Sequence[Size]) -> Tensor:
-    """Return ``x`` repeated along new leading axes, and along axes whose size is the literal 1.
+    """Return ``x`` broadcast to ``sizes``: along new leading axes, and along axes of size 1.
 
-    An axis of another size has to have that of the result, which is not checked here.
+    Raises:
+        TileError: TIL310, ``x`` has more axes, or an axis of another size, where that is known before compiling;
+            TIL301 or TIL312 when compiling, an axis has another size.
+
     """
     skipped = len(sizes) - rank_of(x)
-    output = tuple(Index(IndexName(f"i{axis}"), x.recorder) for axis in range(len(sizes)))
-    source = tuple(0 if dim.value == 1 else output[skipped + axis] for axis, dim in enumerate(dims_of(x)))
-    return aggregate(Aggregation.ASSIGN, x[source], output, sizes)
+    if skipped < 0:
+        raise mistake("TIL310", f"a tensor of rank {rank_of(x)} cannot be broadcast to {len(sizes)} axes")
+    dims = [dim_like(x, size) for size in sizes]
+    output = tuple(index_of(x, f"i{axis}") for axis in range(len(dims)))
+    read = [
+        broadcast_index(i, dim, size) for i, dim, size in zip(output[skipped:], dims_of(x), dims[skipped:], strict=True)
+    ]
+    element = x[tuple(index for index, _ in read)]
+    return aggregate(Aggregation.ASSIGN, element.given(*(c for _, group in read for c in group)), output, dims)
+
+
+def broadcast_index(index: Index, dim: Dim, size: Dim) -> tuple[Polynomial | int, tuple[Constraint, ...]]:
+    """Return where to read an axis of size ``dim`` whose broadcast has ``size``, and the constraint that checks both.
+
+    The axis is read at 0 if it has size 1, which may be known only when compiling, and else at ``index``.
+
+    Raises:
+        TileError: TIL310, both are known, and do not go together.
+
+    """
+    if dim == size:
+        return index, ()
+    if dim.value == 1:
+        return 0, ()
+    if dim.value is not None and size.value is not None:
+        raise mistake("TIL310", f"an axis of size {dim.value} cannot be broadcast to {size.value}")
+    checked = dim.call("broadcast", size).call("match", size)
+    return index * (dim - 1).min(1), (index < checked,)
+
+
+def equal_sizes(index: Polynomial, left: Dim, right: Dim) -> tuple[Constraint, ...]:
+    """Return the constraint that makes two sizes over which ``index`` runs equal: none if they are written alike.
+
+    Raises:
+        TileError: TIL310, both are known, and differ; when compiling it would be TIL312.
+
+    """
+    if left == right:
+        return ()
+    if left.value is not None and right.value is not None:
+        raise mistake("TIL310", f"two sizes have to be equal, but are {left.value} and {right.value}")
+    return (index < left.call("match", right),)
+
+
+def inside(position: Dim, size: Dim) -> Dim:
+    """Return a position of an axis, from 0 on, with a check that the axis of this size has it.
+
+    Raises:
+        TileError: TIL314, it has not, where that is known before compiling; when compiling it is TIL312.
+
+    """
+    if position.value is not None and size.value is not None:
+        if position.value >= size.value:
+            raise mistake("TIL314", f"an axis of size {size.value} has no position {position.value}")
+        return position
+    return position.min(size.call("match", size.max(position + 1)))
 
 
 def full(x: Operand, sizes: Sequence[Size], value: Operand | bool, dtype: DType | str | None = None) -> Tensor:

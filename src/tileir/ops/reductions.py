@@ -1,26 +1,146 @@
-"""Reductions over axes: sums, extrema, their positions, moments and norms."""
+"""Reductions over axes: sums, extrema, their positions, moments and norms.
+
+``axes`` is one axis, several, or None for all; negative ones count from the end. The result lacks them, or
+has size 1 there with ``keepdims``. Over no elements every aggregate is 0, by Tile's rule for contractions.
+An axis that does not exist is TIL314, one that stands there twice TIL217.
+"""
 # ruff: noqa: A001  NumPy's names
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from tileir.ops.foundation import Aggregation, aggregate, axes_of, dims_of, indices_of
+from tileir.ops.elementwise import isfinite
+from tileir.ops.foundation import (
+    Aggregation,
+    aggregate,
+    axes_of,
+    axis_of,
+    call,
+    chosen,
+    dims_of,
+    indices_of,
+    mistaken,
+    real,
+)
 
 if TYPE_CHECKING:
-    from tileir.ops.foundation import Axes, Tensor
+    from tileir.ops.foundation import Axes, Dim, Size, Tensor
 
 
 def sum(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Return the sum over ``axes``, by default all.
+    """Return the sum over ``axes``; that of bool is i32. f16 and bf16 are added up in f32."""
+    return _reduced(Aggregation.SUM, x, axes, keepdims)
 
-    Shapes: that of ``x`` without the axes, or with 1 there. Dtypes: that of ``x``; bool gives i32.
+
+def prod(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
+    """Return the product over ``axes``; that of bool is i32."""
+    return _reduced(Aggregation.PROD, x, axes, keepdims)
+
+
+def max(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
+    """Return the greatest element over ``axes``; NaN where one is NaN."""
+    return _reduced(Aggregation.MAX, x, axes, keepdims)
+
+
+def min(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
+    """Return the least element over ``axes``; NaN where one is NaN."""
+    return _reduced(Aggregation.MIN, x, axes, keepdims)
+
+
+def all(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
+    """Return whether no element over ``axes`` is 0, as bool."""
+    return _reduced(Aggregation.MIN, call("as_bool", x), axes, keepdims)
+
+
+def any(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
+    """Return whether an element over ``axes`` is not 0, as bool."""
+    return _reduced(Aggregation.MAX, call("as_bool", x), axes, keepdims)
+
+
+def count_nonzero(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
+    """Return how many elements over ``axes`` are not 0, as i32."""
+    return sum(x != 0, axes, keepdims=keepdims)
+
+
+def mean(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
+    """Return the sum over ``axes`` divided by the number of elements; that of integers is a float."""
+    return sum(x, axes, keepdims=keepdims) / real(_count(x, axes))
+
+
+def variance(x: Tensor, axes: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
+    """Return the mean of the squared distance from the mean over ``axes``, computed in two passes.
+
+    ``correction`` is taken off the number of elements: 0 as in NumPy, 1 for PyTorch's default.
+    """
+    distance = x - mean(x, axes, keepdims=True)
+    total = sum(distance * distance, axes, keepdims=keepdims)
+    count = real(_count(x, axes))
+    return total / (count - correction if correction else count)  # type: ignore[operator]  # sizes take floats here
+
+
+def std(x: Tensor, axes: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
+    """Return the square root of the variance over ``axes``."""
+    return call("sqrt", variance(x, axes, correction=correction, keepdims=keepdims))
+
+
+def argmax(x: Tensor, axis: int | None = None, *, keepdims: bool = False, ties: str = "first") -> Tensor:
+    """Return the position of the greatest element on ``axis``, as i32 (i64 on an axis of 2**31 elements).
+
+    Args:
+        x: A tensor.
+        axis: The axis; without one, the position is that in row-major order.
+        keepdims: Whether the axis stays, with size 1; only with an axis.
+        ties: Of several greatest elements the ``"first"``, as NumPy and PyTorch, or the ``"last"``, as PlaidML.
+            NaN counts as the greatest.
 
     Raises:
-        TileError: TIL314, an axis does not exist; TIL217, an axis stands there twice.
+        TileError: TIL314, there is no such axis; TIL217, another word for ties.
 
     """
-    return _reduced(Aggregation.SUM, x, axes, keepdims)
+    return _position(Aggregation.MAX, x, axis, keepdims, ties)
+
+
+def argmin(x: Tensor, axis: int | None = None, *, keepdims: bool = False, ties: str = "first") -> Tensor:
+    """Return the position of the least element on ``axis``; all else as for :func:`argmax`."""
+    return _position(Aggregation.MIN, x, axis, keepdims, ties)
+
+
+def is_max(x: Tensor, axes: Axes = None) -> Tensor:
+    """Return where ``x`` is equal to its greatest element over ``axes``, as bool of the shape of ``x``."""
+    return x == max(x, axes, keepdims=True)
+
+
+def logsumexp(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
+    """Return ``log(sum(exp(x)))`` over ``axes``, less the greatest element before, so that nothing overflows."""
+    greatest = max(x, axes, keepdims=True)
+    shift = call("cond", isfinite(greatest), greatest, 0)
+    result = call("log", sum(call("exp", x - shift), axes, keepdims=True)) + shift
+    gone = axes_of(x, axes)
+    return result if keepdims else call("reshape", result, *(d for a, d in enumerate(dims_of(x)) if a not in gone))
+
+
+def norm(x: Tensor, axes: Axes = None, *, order: float = 2, keepdims: bool = False) -> Tensor:
+    """Return the vector norm over ``axes``: ``sum(|x|**order)**(1 / order)``.
+
+    ``order`` may be 0 (how many are not 0), infinite (the greatest magnitude) or minus infinity (the least).
+
+    Raises:
+        TileError: TIL217, the order is NaN.
+
+    """
+    if math.isnan(order):
+        raise mistaken("the order of a norm is a number, not NaN")
+    if math.isinf(order):
+        return (max if order > 0 else min)(abs(x), axes, keepdims=keepdims)
+    if order == 0:
+        return sum(abs(call("sign", x)), axes, keepdims=keepdims)
+    if order == 1:
+        return sum(abs(x), axes, keepdims=keepdims)
+    if order == 2:
+        return call("sqrt", sum(x * x, axes, keepdims=keepdims))
+    return sum(abs(x) ** float(order), axes, keepdims=keepdims) ** (1 / order)
 
 
 def _reduced(aggregation: Aggregation, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
@@ -31,3 +151,27 @@ def _reduced(aggregation: Aggregation, x: Tensor, axes: Axes, keepdims: bool) ->
     indices = [0 if axis in gone else source[axis] for axis in kept]
     sizes = [1 if axis in gone else dims[axis] for axis in kept]
     return aggregate(aggregation, x[source], indices, sizes)
+
+
+def _count(x: Tensor, axes: Axes) -> Size:
+    """Return the number of elements over axes."""
+    dims = dims_of(x)
+    count: Dim | int = 1
+    for axis in axes_of(x, axes):
+        count = dims[axis] * count
+    return count
+
+
+def _position(aggregation: Aggregation, x: Tensor, axis: int | None, keepdims: bool, ties: str) -> Tensor:
+    chosen(ties, ("first", "last"), "ties")
+    if axis is None:
+        if keepdims:
+            raise mistaken("keepdims needs an axis")
+        x, axis = call("reshape", x, _count(x, None)), 0
+    place = axis_of(x, axis)
+    best = _reduced(aggregation, x, place, True)
+    found = (x == best) | (x != x)
+    positions = call("index", x, place)
+    size = dims_of(x)[place]
+    candidates = call("cond", found, positions, size if ties == "first" else -1)
+    return _reduced(Aggregation.MIN if ties == "first" else Aggregation.MAX, candidates, place, keepdims)

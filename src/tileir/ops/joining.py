@@ -1,0 +1,116 @@
+"""Several tensors as one, and one as several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.ops.foundation import (
+    Aggregation,
+    Dim,
+    Tensor,
+    aggregate,
+    axis_of,
+    dim_like,
+    dims_of,
+    equal_sizes,
+    indices_of,
+    integer_of,
+    mistake,
+    mistaken,
+    rank_of,
+)
+from tileir.ops.shaping import unsqueeze
+from tileir.ops.slicing import select
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.ops.foundation import Size
+
+
+def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Return tensors one after the other on ``axis``; all other sizes have to be equal.
+
+    Dtypes: that of the tensors, which have to be the same; else those that a default is cast by.
+
+    Raises:
+        TileError: TIL217, there is no tensor; TIL305, they have different ranks; TIL314, there is no such axis; TIL310,
+            other sizes differ (TIL312 where that is known only when compiling).
+
+    """
+    parts = list(tensors)
+    if not parts:
+        raise mistaken("there is nothing to concatenate")
+    place = axis_of(parts[0], axis)
+    for part in parts[1:]:
+        if rank_of(part) != rank_of(parts[0]):
+            raise mistake("TIL305", f"tensors of rank {rank_of(parts[0])} and {rank_of(part)} cannot be concatenated")
+    while len(parts) > 1:  # in pairs, so that the work is that of a tree and not of a chain
+        pairs = [_joined(parts[start], parts[start + 1], place) for start in range(0, len(parts) - 1, 2)]
+        parts = [*pairs, *parts[2 * len(pairs) :]]
+    return parts[0]
+
+
+def _joined(left: Tensor, right: Tensor, place: int) -> Tensor:
+    """Write two tensors into one: the first with zeros behind it is the default of the second."""
+    variables, dims, others = indices_of(left), dims_of(left), dims_of(right)
+    sizes = [dim + others[axis] if axis == place else dim for axis, dim in enumerate(dims)]
+    behind = [i + dims[place] if axis == place else i for axis, i in enumerate(variables)]
+    checks = [
+        check for axis, i in enumerate(variables) if axis != place for check in equal_sizes(i, dims[axis], others[axis])
+    ]
+    first = aggregate(Aggregation.ASSIGN, left[variables], variables, sizes)
+    return aggregate(Aggregation.ASSIGN, right[variables].given(*checks), behind, sizes, default=first)
+
+
+def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Return tensors of one shape side by side on a new axis, which is ``axis`` of the result.
+
+    Raises:
+        TileError: As for :func:`concatenate`.
+
+    """
+    return concatenate([unsqueeze(x, axis) for x in tensors], axis)
+
+
+def unstack(x: Tensor, count: int, axis: int = 0) -> tuple[Tensor, ...]:
+    """Return the ``count`` positions of ``axis``, each without it.
+
+    Raises:
+        TileError: TIL314, there is no such axis or position (TIL312 where that is known only when compiling).
+
+    """
+    return tuple(select(x, axis, position) for position in range(integer_of(count, "a number of parts")))
+
+
+def split(x: Tensor, parts: int | Sequence[Size], axis: int = 0) -> tuple[Tensor, ...]:
+    """Return parts of ``x`` on ``axis``: so many of equal size, or one for each given size.
+
+    Raises:
+        TileError: TIL314, there is no such axis; TIL217, the number of parts is not from 1 on; TIL310, the axis has
+            another size than the parts together (TIL312 where that is known only when compiling).
+
+    """
+    size = dims_of(x)[axis_of(x, axis)]
+    if isinstance(parts, list | tuple):
+        lengths = [dim_like(x, part) for part in parts]
+    else:
+        count = integer_of(parts, "a number of parts")
+        if count < 1:
+            raise mistaken(f"there is at least one part, not {count}")
+        lengths = [size / count] * count
+    stops = [dim_like(x, 0)]
+    for length in lengths:
+        stops.append(stops[-1] + length)
+    whole = stops[-1] if isinstance(parts, list | tuple) else lengths[0] * len(lengths)
+    return tuple(_part(x, axis, start, length, whole) for start, length in zip(stops, lengths, strict=False))
+
+
+def _part(x: Tensor, axis: int, start: Dim, length: Dim, whole: Dim) -> Tensor:
+    """Return some positions of an axis whose size has to be ``whole``."""
+    place, variables, sizes = axis_of(x, axis), indices_of(x), list(dims_of(x))
+    position = variables[place] + start
+    checks = equal_sizes(position, sizes[place], whole)
+    source = [position if a == place else i for a, i in enumerate(variables)]
+    sizes[place] = length
+    return aggregate(Aggregation.ASSIGN, x[tuple(source)].given(*checks), variables, sizes)
