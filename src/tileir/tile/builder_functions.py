@@ -306,11 +306,9 @@ def vjp(
 
 
 def _derivatives(function: str, arguments: tuple[Operand, ...], xs: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
-    """Return a result of the sizes of each x: one tensor for one x, else a tuple."""
+    """Return a result for each x: one tensor for one x, else a tuple."""
     result = call(function, *arguments, *xs)
-    parts = (result,) if len(xs) == 1 else tuple(call("element", result, place) for place in range(len(xs)))
-    sized = tuple(Tensor(part.recorder, part.reference, x.sizes) for part, x in zip(parts, xs, strict=True))
-    return sized[0] if len(xs) == 1 else sized
+    return result if len(xs) == 1 else tuple(call("element", result, place) for place in range(len(xs)))
 
 
 def _tuple_of(values: Operand | Sequence[Operand]) -> Operand:

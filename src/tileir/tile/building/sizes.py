@@ -117,6 +117,12 @@ def _like_the_first(recorder: Recorder, call: Call) -> Sizes | None:
     return _operand(recorder, call.arguments[0])
 
 
+def _derivative(recorder: Recorder, call: Call) -> Sizes | None:
+    """Return the sizes of the one tensor that something is differentiated by; for several there are no sizes."""
+    by = call.arguments[_MEMBERS[call.function] :]
+    return _operand(recorder, by[0]) if len(by) == 1 else None
+
+
 def _given(recorder: Recorder, call: Call) -> Sizes | None:
     """Return the sizes that stand behind the first argument."""
     return _dims(recorder, call.arguments[1:])
@@ -155,7 +161,7 @@ def _literal(recorder: Recorder, size: int) -> Dim:
     return Dim(IntLiteral(size, span=call_site()), recorder)
 
 
-_MEMBERS: Final[Mapping[str, int]] = MappingProxyType({"tuple": 0})
+_MEMBERS: Final[Mapping[str, int]] = MappingProxyType({"tuple": 0, "gradient": 1, "vjp": 2})
 """From which argument on the parts of a tuple are like the arguments of the function that makes it."""
 
 _ROWS: Final[Mapping[str, Callable[[Recorder, Call], Sizes | None]]] = MappingProxyType(
@@ -164,6 +170,8 @@ _ROWS: Final[Mapping[str, Callable[[Recorder, Call], Sizes | None]]] = MappingPr
         "builtin_logsoftmax": _like_the_first,
         "override_gradient": _like_the_first,
         "index": _like_the_first,
+        "gradient": _derivative,
+        "vjp": _derivative,
         "shape": _shape,
         "reshape": _given,
         "simple_reduce": _given,
