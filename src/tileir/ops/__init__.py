@@ -5,7 +5,6 @@
 >>> X = f.input("X", "N", "C")
 >>> function = f.build(Y=tileir.ops.relu(X, max_value=6))
 """
-
 # ruff: noqa: A004  NumPy's names
 
 from tileir.ops.activations import (
@@ -32,6 +31,7 @@ from tileir.ops.activations import (
     tanh_shrink,
     threshold,
 )
+from tileir.ops.cumulative import cummax, cummin, cumprod, cumsum, logcumsumexp
 from tileir.ops.einstein import einsum
 from tileir.ops.elementwise import (
     abs,
@@ -103,6 +103,19 @@ from tileir.ops.elementwise import (
 )
 from tileir.ops.joining import concatenate, split, stack, unstack
 from tileir.ops.linear import diag, diagonal, dot, eye, gemm, inner, kron, matmul, outer, tensordot, trace, tril, triu
+from tileir.ops.optimisers import (
+    adagrad,
+    adam,
+    adamw,
+    clip_by_global_norm,
+    clip_by_norm,
+    clip_by_value,
+    lamb,
+    lars,
+    momentum,
+    rmsprop,
+    sgd,
+)
 from tileir.ops.padding import image_patches, pad
 from tileir.ops.reductions import (
     all,
@@ -120,6 +133,15 @@ from tileir.ops.reductions import (
     std,
     sum,
     variance,
+)
+from tileir.ops.schedules import (
+    cosine_decay,
+    exponential_decay,
+    inverse_sqrt_decay,
+    inverse_time_decay,
+    linear_warmup,
+    polynomial_decay,
+    step_decay,
 )
 from tileir.ops.shaping import (
     broadcast_to,
@@ -141,6 +163,9 @@ __all__ = [
     "abs",
     "acos",
     "acosh",
+    "adagrad",
+    "adam",
+    "adamw",
     "all",
     "any",
     "argmax",
@@ -155,11 +180,19 @@ __all__ = [
     "ceil",
     "celu",
     "clip",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
     "concatenate",
     "copysign",
     "cos",
     "cosh",
+    "cosine_decay",
     "count_nonzero",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "deg2rad",
     "diag",
     "diagonal",
@@ -173,6 +206,7 @@ __all__ = [
     "exp2",
     "expand_dims",
     "expm1",
+    "exponential_decay",
     "eye",
     "flatten",
     "flip",
@@ -193,22 +227,28 @@ __all__ = [
     "hypot",
     "image_patches",
     "inner",
+    "inverse_sqrt_decay",
+    "inverse_time_decay",
     "is_max",
     "isclose",
     "isfinite",
     "isinf",
     "isnan",
     "kron",
+    "lamb",
+    "lars",
     "leaky_relu",
     "lerp",
     "less",
     "less_equal",
+    "linear_warmup",
     "log",
+    "log10",
     "log1p",
     "log2",
-    "log10",
     "log_sigmoid",
     "logaddexp",
+    "logcumsumexp",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -222,6 +262,7 @@ __all__ = [
     "min",
     "minimum",
     "mish",
+    "momentum",
     "move_axis",
     "nan_to_num",
     "narrow",
@@ -230,6 +271,7 @@ __all__ = [
     "outer",
     "pad",
     "permute",
+    "polynomial_decay",
     "pow",
     "prelu",
     "prod",
@@ -240,12 +282,14 @@ __all__ = [
     "remainder",
     "repeat",
     "reshape",
+    "rmsprop",
     "roll",
     "rotate",
     "round",
     "rsqrt",
     "select",
     "selu",
+    "sgd",
     "sigmoid",
     "sign",
     "silu",
@@ -262,6 +306,7 @@ __all__ = [
     "squeeze",
     "stack",
     "std",
+    "step_decay",
     "sum",
     "swap_axes",
     "tan",

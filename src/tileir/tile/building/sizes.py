@@ -166,6 +166,7 @@ _MEMBERS: Final[Mapping[str, int]] = MappingProxyType({"tuple": 0, "gradient": 1
 
 _ROWS: Final[Mapping[str, Callable[[Recorder, Call], Sizes | None]]] = MappingProxyType(
     {
+        "as_like": _like_the_first,
         "builtin_softmax": _like_the_first,
         "builtin_logsoftmax": _like_the_first,
         "override_gradient": _like_the_first,
