@@ -49,6 +49,7 @@ class Fuse:
             not stand between them is moved to the front.
         recompute: Whether a block that shares no index with one whose single result it reads computes that result
             again, in a block inside, over the elements that one of its points sees.
+        far: From how many statements apart on blocks are joined only where no more memory is then in use between them.
         rows: Whether indices are only shared where the others run along memory, in kernels without blocks inside.
         least_points: Fewest points of shared indices.
         least_row: Fewest points inside, where ``rows``.
@@ -75,6 +76,7 @@ class Fuse:
     siblings: bool = True
     sibling_reductions: bool = False
     recompute: bool = False
+    far: int = attrs.field(default=8, validator=at_least(0))
     rows: bool = False
     least_points: int = attrs.field(default=2, validator=at_least(1))
     least_row: int = attrs.field(default=32, validator=at_least(1))

@@ -22,6 +22,7 @@ from tileir.passes.fusion.match import (
 )
 from tileir.passes.fusion.recompute import recomputed
 from tileir.passes.fusion.sink import is_direct
+from tileir.stripe.aliases import byte_size
 from tileir.stripe.ir import Block, Index, views_read, views_written
 
 if TYPE_CHECKING:
@@ -76,6 +77,9 @@ class FusionScan:
     _given: frozenset[str] = attrs.field(init=False)
     _touches: Counter[str] = attrs.field(factory=Counter, init=False)
     _temporary: frozenset[str] = attrs.field(init=False)
+    _touching: dict[str, list[int]] = attrs.field(factory=dict, init=False)
+    _bytes: dict[str, int] = attrs.field(factory=dict, init=False)
+    _visited: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._roots = {r.name: r.source or r.name for r in self.parent.refinements}
@@ -87,11 +91,16 @@ class FusionScan:
             for name in written:
                 self._writers.setdefault(self._roots[name], number)
                 self._last_writers[self._roots[name]] = number
-            self._touches.update({self._roots[name] for name in (*views_read(statement), *written)})
+            touched = {self._roots[name] for name in (*views_read(statement), *written)}
+            self._touches.update(touched)
+            for root in sorted(touched & self._temporary):
+                self._touching.setdefault(root, []).append(number)
+        self._bytes = {self._roots[r.name]: byte_size(r) for r in self.parent.refinements}
 
     def statements(self) -> tuple[Statement, ...]:
         """Return the statements of the parent with blocks joined; the very same ones where none was."""
         for number, statement in enumerate(self.parent.statements):
+            self._visited = number + 1
             needs = self._order.visit(number, statement)
             if isinstance(statement, Block):
                 self._visit(number, statement, needs)
@@ -184,7 +193,7 @@ class FusionScan:
         if not self._allows(first, second):
             return False
         position = self._common_position(first, second)
-        if position is None:
+        if position is None or self._keeps_more(first, second, position):
             return False
         base = self._joined_whole(first, second, sibling=sibling)
         if base is None and (not self.options.perfect or (sibling and self.options.sibling_reductions)):
@@ -293,6 +302,39 @@ class FusionScan:
             mine = large.touched.get(tensor, 0)
             count += self._is_shared(tensor, mine + members) - (mine > 0 and self._is_shared(tensor, mine))
         return count
+
+    def _keeps_more(self, first: FusionGroup, second: FusionGroup, position: int) -> bool:
+        """Return whether groups that are far apart, joined at ``position``, need more memory between them than apart.
+
+        That is bytes times statements. The results of the group that moves are in use for longer or shorter, and so is
+        what it reads, unless others touch it later.
+        """
+        start, end = first.position, second.position
+        if end - start < self.options.far:
+            return False
+        grown = 0
+        moved = second if position == start else first
+        for root in sorted(moved.touched.keys() & self._temporary):
+            last = self._last_other(root, first, second)
+            if position == start and root in second.written:
+                grown += self._bytes[root] * ((end - start) * (last > end))
+            elif position == start:
+                grown -= self._bytes[root] * max(0, end - max(start, last))
+            elif root in first.written:
+                grown -= self._bytes[root] * (end - start)
+            elif root not in second.touched:
+                grown += self._bytes[root] * max(0, end - max(start, last))
+        return grown > 0
+
+    def _last_other(self, root: str, first: FusionGroup, second: FusionGroup) -> int:
+        """Return the position of the last statement that touches a temporary, but for those of two groups; else -1."""
+        for number in reversed(self._touching[root][-_MOST_CANDIDATES:]):
+            group = self._at(number) if number < self._visited else None
+            if group is None:
+                return number
+            if group is not first and group is not second:
+                return group.position
+        return -1
 
     def _common_position(self, first: FusionGroup, second: FusionGroup) -> int | None:
         """Return where both can stand as one; None where a group between them may have to stay between.
