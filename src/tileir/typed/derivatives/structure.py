@@ -37,14 +37,10 @@ def pull_gather(sweep: Sweep, operation: Gather, cotangent: Tensor) -> Iterator[
         return
     sweep.toward(operation.data)
     emission = sweep.emission
-    updates = sweep.expanded(cotangent, operation.shape)
-    shape = sweep.definition(operation.data).shape
-    yield (
-        operation.data,
-        emission.add(
-            Scatter(emission.fresh(), updates.name, operation.indices, accumulator(updates.dtype), updates.dtype, shape)
-        ),
-    )
+    updates, indices = sweep.expanded(cotangent, operation.shape), sweep.value(operation.indices)
+    shape, dtype = sweep.definition(operation.data).shape, updates.dtype
+    scattered = Scatter(emission.fresh(), updates.name, indices.name, accumulator(dtype), dtype, shape)
+    yield operation.data, emission.add(scattered)
 
 
 def pull_scatter(sweep: Sweep, operation: Scatter, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -61,7 +57,7 @@ def gathered(algebra: Algebra, cotangent: Tensor, operation: Scatter) -> Tensor:
         return cotangent
     if cotangent.shape[0] == 1:
         return algebra.reshaped(cotangent, cotangent.shape[1:])
-    indices = algebra.definition(operation.indices)
+    indices = algebra.value(operation.indices)
     shape = indices.shape + cotangent.shape[1:]
     emission = algebra.emission
     return emission.add(Gather(emission.fresh(), cotangent.name, indices.name, cotangent.dtype, shape))
