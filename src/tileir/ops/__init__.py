@@ -31,8 +31,23 @@ from tileir.ops.activations import (
     tanh_shrink,
     threshold,
 )
-from tileir.ops.cumulative import cummax, cummin, cumprod, cumsum, logcumsumexp
-from tileir.ops.einstein import einsum
+from tileir.ops.convolution import (
+    conv,
+    conv_transpose,
+    conv_weight_gradient,
+    depthwise_conv,
+    separable_conv,
+)
+from tileir.ops.cumulative import (
+    cummax,
+    cummin,
+    cumprod,
+    cumsum,
+    logcumsumexp,
+)
+from tileir.ops.einstein import (
+    einsum,
+)
 from tileir.ops.elementwise import (
     abs,
     acos,
@@ -101,8 +116,39 @@ from tileir.ops.elementwise import (
     trunc,
     xlogy,
 )
-from tileir.ops.joining import concatenate, split, stack, unstack
-from tileir.ops.linear import diag, diagonal, dot, eye, gemm, inner, kron, matmul, outer, tensordot, trace, tril, triu
+from tileir.ops.joining import (
+    concatenate,
+    split,
+    stack,
+    unstack,
+)
+from tileir.ops.linear import (
+    diag,
+    diagonal,
+    dot,
+    eye,
+    gemm,
+    inner,
+    kron,
+    matmul,
+    outer,
+    tensordot,
+    trace,
+    tril,
+    triu,
+)
+from tileir.ops.normalisation import (
+    batch_norm,
+    batch_norm_inference,
+    group_norm,
+    instance_norm,
+    l2_normalise,
+    layer_norm,
+    local_response_norm,
+    mean_variance_norm,
+    rms_norm,
+    weight_standardisation,
+)
 from tileir.ops.optimisers import (
     adagrad,
     adam,
@@ -116,7 +162,21 @@ from tileir.ops.optimisers import (
     rmsprop,
     sgd,
 )
-from tileir.ops.padding import image_patches, pad
+from tileir.ops.padding import (
+    image_patches,
+    pad,
+)
+from tileir.ops.pooling import (
+    adaptive_average_pool,
+    adaptive_max_pool,
+    average_pool,
+    global_average_pool,
+    global_max_pool,
+    lp_pool,
+    max_pool,
+    min_pool,
+    sum_pool,
+)
 from tileir.ops.reductions import (
     all,
     any,
@@ -157,7 +217,14 @@ from tileir.ops.shaping import (
     transpose,
     unsqueeze,
 )
-from tileir.ops.slicing import flip, narrow, roll, rotate, select, slice
+from tileir.ops.slicing import (
+    flip,
+    narrow,
+    roll,
+    rotate,
+    select,
+    slice,
+)
 
 __all__ = [
     "abs",
@@ -166,6 +233,8 @@ __all__ = [
     "adagrad",
     "adam",
     "adamw",
+    "adaptive_average_pool",
+    "adaptive_max_pool",
     "all",
     "any",
     "argmax",
@@ -175,6 +244,9 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "average_pool",
+    "batch_norm",
+    "batch_norm_inference",
     "broadcast_to",
     "cast",
     "ceil",
@@ -184,6 +256,9 @@ __all__ = [
     "clip_by_norm",
     "clip_by_value",
     "concatenate",
+    "conv",
+    "conv_transpose",
+    "conv_weight_gradient",
     "copysign",
     "cos",
     "cosh",
@@ -194,6 +269,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "deg2rad",
+    "depthwise_conv",
     "diag",
     "diagonal",
     "dot",
@@ -216,9 +292,12 @@ __all__ = [
     "frac",
     "gelu",
     "gemm",
+    "global_average_pool",
+    "global_max_pool",
     "glu",
     "greater",
     "greater_equal",
+    "group_norm",
     "hard_shrink",
     "hard_sigmoid",
     "hard_swish",
@@ -227,6 +306,7 @@ __all__ = [
     "hypot",
     "image_patches",
     "inner",
+    "instance_norm",
     "inverse_sqrt_decay",
     "inverse_time_decay",
     "is_max",
@@ -235,17 +315,20 @@ __all__ = [
     "isinf",
     "isnan",
     "kron",
+    "l2_normalise",
     "lamb",
     "lars",
+    "layer_norm",
     "leaky_relu",
     "lerp",
     "less",
     "less_equal",
     "linear_warmup",
+    "local_response_norm",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "log_sigmoid",
     "logaddexp",
     "logcumsumexp",
@@ -255,11 +338,15 @@ __all__ = [
     "logical_xor",
     "logit",
     "logsumexp",
+    "lp_pool",
     "matmul",
     "max",
+    "max_pool",
     "maximum",
     "mean",
+    "mean_variance_norm",
     "min",
+    "min_pool",
     "minimum",
     "mish",
     "momentum",
@@ -282,6 +369,7 @@ __all__ = [
     "remainder",
     "repeat",
     "reshape",
+    "rms_norm",
     "rmsprop",
     "roll",
     "rotate",
@@ -289,6 +377,7 @@ __all__ = [
     "rsqrt",
     "select",
     "selu",
+    "separable_conv",
     "sgd",
     "sigmoid",
     "sign",
@@ -308,6 +397,7 @@ __all__ = [
     "std",
     "step_decay",
     "sum",
+    "sum_pool",
     "swap_axes",
     "tan",
     "tanh",
@@ -323,5 +413,6 @@ __all__ = [
     "unsqueeze",
     "unstack",
     "variance",
+    "weight_standardisation",
     "xlogy",
 ]
