@@ -28,6 +28,7 @@ from tileir.typed.ir import (
     Elementwise,
     Function,
     Operation,
+    Recall,
     Scatter,
     ShapeOf,
     TensorType,
@@ -132,6 +133,33 @@ def test_philox_comes_back() -> None:
     typed = inferred(text, S=TensorType(DType.U32, (4,)))
     state = np.array([1, 2**32 - 1, 2**31, 7], np.uint32)
     assert_same_bits(interpret(again(typed), {"S": state}), interpret(typed, {"S": state}))
+
+
+MARKED = """\
+function (X[X_0], W[W_0]) -> (C, S) {
+  X_shape = match(X_0, 3);
+  W_shape = match(W_0, 3);
+  R = round(X * W);
+  Q = override_gradient(R, X, upstream(R) * W, W, upstream(R) * X);
+  C = checkpoint(override_gradient(Q, Q, max(min(upstream(Q), 1.0), -1.0)));
+  S = exp(stop_gradient(C));
+}
+"""
+
+
+def test_markers_are_functions_of_tile() -> None:
+    types = dict.fromkeys("XW", TensorType(F32, (3,)))
+    typed = inferred(MARKED, **types)
+    assert to_text(raise_to_tile(typed)) == MARKED
+    verify_typed(again(typed))
+
+
+def test_recalls_are_what_they_recall() -> None:
+    text = "function (X) -> (D) { Y = exp(checkpoint(sin(X))); D = gradient(checkpoint(Y) * Y, X); }"
+    typed = inferred(text, X=TensorType(F32, (3,)))
+    assert any(isinstance(operation, Recall) for operation in typed.operations)
+    values = {"X": np.array([0.5, -1.0, 2.0], np.float32)}
+    assert_same_bits(interpret(again(typed), values), interpret(typed, values))
 
 
 def test_other_shapes_are_refused() -> None:

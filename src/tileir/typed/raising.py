@@ -293,7 +293,7 @@ def _axes(value: Value, dims: Sequence[str]) -> list[tuple[str | None, int]]:
 
 
 def _once_read(function: Function, named: Iterable[str]) -> frozenset[str]:
-    """Return the values that need no statement: constants, and temporaries that one expression reads.
+    """Return the values that need no statement: constants, upstreams, and temporaries that one expression reads.
 
     ``named`` has values that need one all the same.
     """
@@ -307,7 +307,7 @@ def _once_read(function: Function, named: Iterable[str]) -> frozenset[str]:
         for operation in function.operations
         if operation.name not in kept
         and (
-            isinstance(operation, Constant)
+            isinstance(operation, Constant | Upstream)
             or (reads[operation.name] == 1 and _GENERATED.fullmatch(operation.name) is not None)
         )
     )
