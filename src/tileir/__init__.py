@@ -12,6 +12,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic, ParseError, TileError, VerifyError
 from tileir.core.span import Source, Span
 from tileir.core.target import Target
+from tileir.driver.differentiation import gradient, jvp, vjp
 from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
 from tileir.driver.explanation import Explanation, explain
 from tileir.driver.jit import Jit, evaluate, jit
@@ -62,12 +63,15 @@ __all__ = [
     "evaluate",
     "explain",
     "from_json",
+    "gradient",
     "jit",
+    "jvp",
     "parse",
     "stepper",
     "to_json",
     "to_text",
     "tune",
+    "vjp",
 ]
 
 

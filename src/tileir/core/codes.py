@@ -114,6 +114,7 @@ _RUNNING: Final = {
     "TIL707": "an argument of the wrong kind",
     "TIL708": "not enough memory",
     "TIL709": "an update that a step cannot make",
+    "TIL710": "a derivative of or by something that the function does not have",
 }
 _BACKENDS: Final = {
     "TIL801": "no such device",

@@ -1,0 +1,235 @@
+"""Derivatives of functions: as functions, and of arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.names import nearest
+from tileir.driver.arguments import bind, split, tensor_type, tensor_types
+from tileir.driver.compiler import function_of
+from tileir.driver.jit import jit
+from tileir.runtime.arrays import to_array
+from tileir.tile import differentiation as derived
+from tileir.typed import ir as typed
+from tileir.typed.derivatives.functions import gradient as typed_gradient
+from tileir.typed.inference import infer
+from tileir.typed.raising import raise_to_tile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import numpy as np
+
+    from tileir.runtime.interface import DeviceInfo
+    from tileir.tile import ir as tile
+
+Names: TypeAlias = "str | Sequence[str]"
+"""One name, or several."""
+
+Ties: TypeAlias = Literal["all", "even"]
+"""What maxima and minima do with tied elements: each gets all that arrives, or an equal share."""
+
+
+@overload
+def gradient(
+    function: typed.Function, wrt: Names | None = None, of: Names | None = None, *, ties: Ties = "all"
+) -> typed.Function: ...
+@overload
+def gradient(
+    function: tile.Function | str,
+    wrt: Names | None = None,
+    of: Names | None = None,
+    *,
+    arguments: Any = None,
+    ties: Ties = "all",
+) -> tile.Function: ...
+def gradient(
+    function: tile.Function | typed.Function | str,
+    wrt: Names | None = None,
+    of: Names | None = None,
+    *,
+    arguments: Any = None,
+    ties: Ties = "all",
+) -> tile.Function | typed.Function:
+    """Return the function that computes gradients of the sum of all elements of some outputs.
+
+    Its inputs are those of ``function``, its outputs ``dX`` for each X of ``wrt``, of the dtype and shape of X.
+
+    Args:
+        function: A function, its text, or a function with dtypes and shapes.
+        wrt: Inputs to differentiate by; by default all, or all floats where dtypes are known.
+        of: Outputs to differentiate; by default all, or all floats where dtypes are known.
+        arguments: Dtypes and shapes of the inputs, as :func:`tileir.compile` takes them. Without them the result holds
+            for all shapes, and calls Tile's ``gradient``; with them it is written out for these shapes.
+        ties: Whether each of several tied elements of a maximum or minimum gets ``"all"`` that arrives, or the
+            ``"even"`` share of it.
+
+    Returns:
+        A function of the kind that was given; of a text, the function.
+
+    Raises:
+        TileError: The function is wrong, does not fit the arguments, or has something in the way that has no
+            derivative; TIL321 names what is no float.
+        ArgumentError: TIL710, a name that the function does not have; TIL707.
+    """
+    even = _is_even(ties)
+    if isinstance(function, typed.Function):
+        sources, results = _typed_choice(function, wrt, of)
+        return typed_gradient(function, sources, results, even_ties=even)
+    source = function_of(function)
+    inputs = tuple(parameter.name for parameter in source.inputs)
+    outputs = tuple(output.name for output in source.outputs)
+    if arguments is None:
+        return derived.gradient(
+            source, _chosen("input", wrt, inputs), _chosen("output", of, outputs), even_ties=even
+        ).function
+    graph = infer(source, tensor_types(inputs, arguments))
+    sources, results = _typed_choice(graph, wrt, of)
+    expanded = typed_gradient(graph, sources, results, even_ties=even)
+    return raise_to_tile(expanded, {p.name: [d.name for d in p.dims] for p in source.inputs if p.dims is not None})
+
+
+def vjp(
+    function: tile.Function | str,
+    inputs: Any,
+    cotangents: Any,
+    wrt: Names | None = None,
+    device: str | DeviceInfo | None = None,
+    *,
+    ties: Ties = "all",
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Return what cotangents of outputs come to at inputs: the transposed Jacobian times them, without the Jacobian.
+
+    Args:
+        function: A function, or its text.
+        inputs: A mapping by name, a sequence in declared order, or one array for the first input.
+        cotangents: For each output an array of its dtype, whose shape broadcasts to its, given like ``inputs``;
+            outputs that a mapping leaves out are not differentiated.
+        wrt: Inputs to differentiate by; by default all floats.
+        device: A device or its id; by default what the default context chooses.
+        ties: As for :func:`gradient`.
+
+    Returns:
+        An array of the dtype and shape of each input in ``wrt``, by name.
+
+    Raises:
+        TileError: As for :func:`gradient`; TIL322, a cotangent does not go with its output.
+        ArgumentError: The arrays do not fit; TIL710, a name that the function does not have; TIL707.
+    """
+    source = function_of(function)
+    names = tuple(parameter.name for parameter in source.inputs)
+    values = bind(names, *split(inputs))
+    seeds = _seeds("output", tuple(output.name for output in source.outputs), cotangents)
+    sources = _chosen("input", wrt, names, lambda: _floats(names, values))
+    made = derived.vjp(source, sources, tuple(seeds), even_ties=_is_even(ties))
+    return _run(made, sources, (*values, *seeds.values()), device)
+
+
+def jvp(
+    function: tile.Function | str,
+    inputs: Any,
+    tangents: Any,
+    of: Names | None = None,
+    device: str | DeviceInfo | None = None,
+    *,
+    ties: Ties = "all",
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Return how outputs change when inputs change along tangents: the Jacobian times them, without the Jacobian.
+
+    Args:
+        function: A function, or its text.
+        inputs: A mapping by name, a sequence in declared order, or one array for the first input.
+        tangents: For each input an array of its dtype, whose shape broadcasts to its, given like ``inputs``;
+            inputs that a mapping leaves out stay as they are.
+        of: Outputs to differentiate; by default all, which have to be floats.
+        device: A device or its id; by default what the default context chooses.
+        ties: As for :func:`gradient`.
+
+    Returns:
+        An array of the dtype and shape of each output in ``of``, by name.
+
+    Raises:
+        TileError: As for :func:`gradient`; TIL322, a tangent does not go with its input.
+        ArgumentError: The arrays do not fit; TIL710, a name that the function does not have; TIL707.
+    """
+    source = function_of(function)
+    names = tuple(parameter.name for parameter in source.inputs)
+    values = bind(names, *split(inputs))
+    seeds = _seeds("input", names, tangents)
+    results = _chosen("output", of, tuple(output.name for output in source.outputs))
+    made = derived.jvp(source, tuple(seeds), results, even_ties=_is_even(ties))
+    return _run(made, results, (*values, *seeds.values()), device)
+
+
+def _run(
+    made: derived.Differentiated, names: Sequence[str], values: Iterable[object], device: str | DeviceInfo | None
+) -> dict[str, np.ndarray[Any, Any]]:
+    results = jit(made.function, device)(*values)
+    return dict(zip(names, results if len(names) > 1 else (results,), strict=True))
+
+
+def _seeds(kind: str, names: tuple[str, ...], given: object) -> dict[str, object]:
+    """Return cotangents or tangents by the name of what they go with, in declared order."""
+    positional, named = split(given)
+    if len(positional) > len(names):
+        message = f"{len(positional)} values were passed by position; the {kind}s are {', '.join(names) or 'none'}"
+        raise ArgumentError((Diagnostic("TIL705", message),))
+    seeds = {**dict(zip(names, positional, strict=False)), **named}
+    chosen = _chosen(kind, tuple(seeds), names)
+    return {name: seeds[name] for name in names if name in chosen}
+
+
+def _typed_choice(
+    function: typed.Function, wrt: Names | None, of: Names | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of inputs and outputs to differentiate by and to differentiate; all of them are floats."""
+    definitions = {value.name: value for value in (*function.inputs, *function.operations)}
+
+    def chosen(kind: str, names: Names | None, known: tuple[str, ...]) -> tuple[str, ...]:
+        found = _chosen(kind, names, known, lambda: tuple(n for n in known if definitions[n].dtype.is_float))
+        wrong = [
+            f"{kind} {name!r} is {definitions[name].dtype.value}, and only floats have derivatives; cast it first"
+            for name in found
+            if not definitions[name].dtype.is_float
+        ]
+        if wrong:
+            raise ArgumentError(Diagnostic("TIL321", message) for message in wrong)
+        return found
+
+    return chosen("input", wrt, tuple(value.name for value in function.inputs)), chosen("output", of, function.outputs)
+
+
+def _chosen(
+    kind: str, given: Names | None, known: tuple[str, ...], default: Callable[[], tuple[str, ...]] | None = None
+) -> tuple[str, ...]:
+    """Return the names that were given, or all of ``default``.
+
+    Raises:
+        ArgumentError: TIL710, for each name that is not ``known`` or given twice, and where there is none at all.
+    """
+    names = (
+        (known if default is None else default()) if given is None else (given,) if isinstance(given, str) else given
+    )
+    names = tuple(names)
+    faults = [f"there is no {kind} {name!r}{nearest(name, known)}" for name in names if name not in known]
+    faults += [f"{kind} {name!r} is named twice" for name in dict.fromkeys(names) if names.count(name) > 1]
+    if not names:
+        faults.append(f"there is no {kind} to differentiate")
+    if faults:
+        raise ArgumentError(Diagnostic("TIL710", fault) for fault in faults)
+    return names
+
+
+def _floats(names: Sequence[str], values: Sequence[object]) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, value in zip(names, values, strict=True)
+        if tensor_type(name, to_array(name, value)).dtype.is_float
+    )
+
+
+def _is_even(ties: object) -> bool:
+    if ties not in ("all", "even"):
+        raise ArgumentError((Diagnostic("TIL707", f"ties is 'all' or 'even', not {ties!r}"),))
+    return ties == "even"

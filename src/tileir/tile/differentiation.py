@@ -1,0 +1,105 @@
+"""Functions that compute derivatives of a Tile function: its statements, and calls that differentiate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.names import NameScope
+from tileir.tile.ir import Assignment, Attribute, Call, Function, Input, IntLiteral, Name, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tileir.tile.ir import Expr, Statement
+
+
+@attrs.frozen
+class Differentiated:
+    """A function that computes derivatives of another one.
+
+    Attributes:
+        function: All inputs of the other one, then ``seeds``; its outputs are the derivatives.
+        seeds: The inputs that cotangents or tangents come in by, in the order of what they go with.
+
+    """
+
+    function: Function
+    seeds: tuple[str, ...] = ()
+
+
+def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> Differentiated:
+    """Return the function of ``dX`` for each X of ``wrt``: the gradient of the sum of all outputs in ``of``."""
+    names = _names(function)
+    results = tuple(names.fresh(f"d{name}") for name in wrt)
+    call = Call("gradient", (_tuple(of), *map(Name, wrt)))
+    return Differentiated(_extended(function, names, call, results, (), even_ties=even_ties))
+
+
+def vjp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> Differentiated:
+    """Return the function of ``dX`` for each X of ``wrt``; its seeds are cotangents of the outputs in ``of``."""
+    names = _names(function)
+    results = tuple(names.fresh(f"d{name}") for name in wrt)
+    seeds = tuple(names.fresh(f"d{name}") for name in of)
+    call = Call("vjp", (_tuple(of), _tuple(seeds), *map(Name, wrt)))
+    made = _extended(function, names, call, results, seeds, even_ties=even_ties)
+    return Differentiated(made, seeds)
+
+
+def jvp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> Differentiated:
+    """Return the function of ``dY`` for each output Y in ``of``; its seeds are tangents of the inputs in ``wrt``."""
+    names = _names(function)
+    results = tuple(names.fresh(f"d{name}") for name in of)
+    seeds = tuple(names.fresh(f"d{name}") for name in wrt)
+    call = Call("jvp", (_tuple(of), _tuple(wrt), _tuple(seeds)))
+    made = _extended(function, names, call, results, seeds, even_ties=even_ties)
+    return Differentiated(made, seeds)
+
+
+def _names(function: Function) -> NameScope:
+    return NameScope.of(
+        name
+        for part in (
+            (parameter.name for parameter in function.inputs),
+            (dim.name for parameter in function.inputs for dim in parameter.dims or ()),
+            (statement.name for statement in function.statements),
+        )
+        for name in part
+    )
+
+
+def _tuple(names: Sequence[str]) -> Expr:
+    """Return the expression of one tensor, or of a tuple of several."""
+    return Name(names[0]) if len(names) == 1 else Call("tuple", tuple(map(Name, names)))
+
+
+def _extended(
+    function: Function,
+    names: NameScope,
+    call: Call,
+    results: tuple[str, ...],
+    seeds: tuple[str, ...],
+    *,
+    even_ties: bool,
+) -> Function:
+    """Append ``call``, which gives the results, and make these the outputs."""
+    attributes = (Attribute("ties", ("even",)),) if even_ties else ()
+    return Function(
+        (*function.inputs, *map(Input, seeds)),
+        tuple(map(Output, results)),
+        (*function.statements, *_statements(names, call, results, attributes)),
+        span=function.span,
+    )
+
+
+def _statements(
+    names: NameScope, call: Call, results: Sequence[str], attributes: tuple[Attribute, ...]
+) -> Iterator[Statement]:
+    if len(results) == 1:
+        yield Assignment(results[0], call, attributes)
+        return
+    group = names.fresh("Derivatives")
+    yield Assignment(group, call, attributes)
+    for position, name in enumerate(results):
+        yield Assignment(name, Call("element", (Name(group), IntLiteral(position))))
