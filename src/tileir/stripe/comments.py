@@ -15,6 +15,7 @@ from tileir.typed.ir import (
     Elementwise,
     Gather,
     Reshape,
+    Scan,
     Scatter,
     ShapeOf,
 )
@@ -61,6 +62,8 @@ def tile_text(operation: Computation, constants: Mapping[str, Constant]) -> str:
             return f"{name} = scatter({shown(updates)}, {shown(indices)})"
         case Contraction():
             return _contraction(operation, constants)
+        case Scan(name=name, count=count, reverse=reverse):
+            return f"{name} = scan, {count} steps{' in reverse' if reverse else ''}"
         case _:
             assert_never(operation)
 

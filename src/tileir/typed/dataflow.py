@@ -17,6 +17,7 @@ from tileir.typed.ir import (
     Override,
     Recall,
     Reshape,
+    Scan,
     Scatter,
     ShapeOf,
     Upstream,
@@ -135,6 +136,13 @@ def with_operands(operation: Operation, names: Mapping[str, str]) -> Operation:
         case Contraction(inputs=accesses, default=default):
             read = tuple(attrs.evolve(access, tensor=new(access.tensor)) for access in accesses)
             return attrs.evolve(operation, inputs=read, default=None if default is None else new(default))
+        case Scan(carries=carries, sequences=sequences, constants=constants):
+            return attrs.evolve(
+                operation,
+                carries=tuple(map(new, carries)),
+                sequences=tuple(map(new, sequences)),
+                constants=tuple(map(new, constants)),
+            )
         case Override(input=name, pairs=pairs, upstream=upstream):
             replaced = tuple((new(value), new(gradient)) for value, gradient in pairs)
             arriving = None if upstream is None else new(upstream)

@@ -25,11 +25,15 @@ from tileir.typed.ir import (
     Override,
     Recall,
     Reshape,
+    Scan,
+    ScanPart,
+    ScanResult,
     Scatter,
     ShapeOf,
     TensorType,
     Upstream,
 )
+from tileir.typed.loops import loop_of, result_type, results_of
 from tileir.typed.points import valid_points
 
 if TYPE_CHECKING:
@@ -50,10 +54,35 @@ def interpret(function: Function, inputs: Mapping[str, Array]) -> dict[str, Arra
     faults = tuple(_faults(function, inputs))
     if faults:
         raise ArgumentError(faults)
-    values: dict[str, Array] = {value.name: np.asarray(inputs[value.name]) for value in function.inputs}
+    return _run(function, {value.name: np.asarray(inputs[value.name]) for value in function.inputs})
+
+
+def _run(function: Function, values: dict[str, Array]) -> dict[str, Array]:
+    """Evaluate all operations into ``values``, and return the outputs; a loop runs once for all of its results."""
+    loops: dict[Scan, Mapping[ScanResult, Array]] = {}
     for operation in function.operations:
-        values[operation.name] = _evaluate(operation, values)
+        values[operation.name] = _evaluate(operation, values, loops)
     return {name: values[name] for name in function.outputs}
+
+
+def _loop(scan: Scan, values: Mapping[str, Array]) -> dict[ScanResult, Array]:
+    """Run all steps of a loop, and return all of its results."""
+    body = scan.body
+    names = [value.name for value in body.inputs]
+    state = [values[name] for name in scan.carries]
+    kinds = {result: result_type(body, len(state), scan.count, result) for result in results_of(body, len(state))}
+    results = {result: np.zeros(kind.shape, kind.dtype.numpy) for result, kind in kinds.items()}
+    for step in reversed(range(scan.count)) if scan.reverse else range(scan.count):
+        for number, value in enumerate(state):
+            results[ScanResult(ScanPart.HISTORY, number)][step] = value
+        slices = [values[name][step] for name in scan.sequences]
+        constants = [values[name] for name in scan.constants]
+        made = list(_run(body, dict(zip(names, (*state, *slices, *constants), strict=True))).values())
+        state = made[: len(state)]
+        for number, value in enumerate(made[len(state) :]):
+            results[ScanResult(ScanPart.OUTPUT, number)][step] = value
+    results.update((ScanResult(ScanPart.FINAL, number), value) for number, value in enumerate(state))
+    return results
 
 
 def _faults(function: Function, inputs: Mapping[str, Array]) -> Iterator[Diagnostic]:
@@ -67,7 +96,9 @@ def _faults(function: Function, inputs: Mapping[str, Array]) -> Iterator[Diagnos
             yield Diagnostic("TIL701", message, value.span)
 
 
-def _evaluate(operation: Operation, values: Mapping[str, Array]) -> Array:
+def _evaluate(
+    operation: Operation, values: Mapping[str, Array], loops: dict[Scan, Mapping[ScanResult, Array]]
+) -> Array:
     match operation:
         case Constant(dtype=dtype, value=value):
             return arithmetic.constant(value, dtype)
@@ -93,6 +124,11 @@ def _evaluate(operation: Operation, values: Mapping[str, Array]) -> Array:
             return values[name]
         case Upstream(dtype=dtype, shape=shape):
             return np.broadcast_to(np.zeros((), dtype.numpy), shape)
+        case Scan():
+            loop = loop_of(operation)
+            if loop not in loops:
+                loops[loop] = _loop(operation, values)
+            return loops[loop][operation.result]
         case _:
             assert_never(operation)
 

@@ -7,6 +7,7 @@ NumPy. No operation changes a value.
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -189,6 +190,51 @@ class Contraction:
     span: Span | None = _span()
 
 
+class ScanPart(enum.Enum):
+    """What of a loop a :class:`ScanResult` is."""
+
+    FINAL = "final"
+    HISTORY = "history"
+    OUTPUT = "output"
+
+    __hash__ = object.__hash__
+
+
+@attrs.frozen(cache_hash=True)
+class ScanResult:
+    """One result of a loop.
+
+    FINAL is what carry ``number`` is after the last step, HISTORY its values before each step, stacked at the index
+    of the step, and OUTPUT the output ``number`` of the steps, from 0 after the new carries, stacked in the same way.
+    """
+
+    part: ScanPart
+    number: int
+
+
+@attrs.frozen(cache_hash=True)
+class Scan:
+    """``result`` of a loop over ``count`` steps, which is not unrolled: the meaning is that of ``lax.scan`` in JAX.
+
+    The inputs of ``body`` are the carries, one slice for each of ``sequences``, and the constants; its outputs are the
+    new carries, with the dtypes and shapes of the carries, and then what the step puts out. Step t reads element t of
+    axis 0 of the sequences, and writes it in stacked results; ``reverse`` runs from t = count - 1 down to 0.
+    Operations that differ in ``name``, ``result`` and the type that follows from it are one loop and run once.
+    """
+
+    name: str
+    body: Function
+    count: int
+    reverse: bool
+    carries: tuple[str, ...]
+    sequences: tuple[str, ...]
+    constants: tuple[str, ...]
+    result: ScanResult
+    dtype: DType
+    shape: Shape
+    span: Span | None = _span()
+
+
 @attrs.frozen(cache_hash=True)
 class Override:
     """``input`` itself, through which no gradient passes: each pair (X, G) says that X gets G instead.
@@ -239,7 +285,9 @@ class Recall:
     span: Span | None = _span()
 
 
-Computation: TypeAlias = Constant | Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Contraction
+Computation: TypeAlias = (
+    Constant | Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Contraction | Scan
+)
 
 Marker: TypeAlias = Override | Upstream | Checkpoint | Recall
 """What only differentiation reads; :func:`tileir.typed.preparation.prepared` removes it."""
@@ -289,3 +337,5 @@ def operands(operation: Operation) -> tuple[str, ...]:
         case Override(input=value, pairs=pairs, upstream=upstream):
             names = (value, *(name for pair in pairs for name in pair))
             return names if upstream is None else (*names, upstream)
+        case Scan(carries=carries, sequences=sequences, constants=constants):
+            return (*carries, *sequences, *constants)

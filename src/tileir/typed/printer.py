@@ -17,6 +17,7 @@ from tileir.typed.ir import (
     Override,
     Recall,
     Reshape,
+    Scan,
     Scatter,
     ShapeOf,
     TensorType,
@@ -24,6 +25,8 @@ from tileir.typed.ir import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tileir.poly.affine import Affine
     from tileir.typed.ir import Access, Function, Operation, Value
 
@@ -34,25 +37,34 @@ _COMBINATIONS = {Combination.ADD: " + ", Combination.MUL: " * ", Combination.EQ:
 def to_text(function: Function) -> str:
     """Return the function with the type of every value, one operation a line."""
     writer = Writer()
-    writer.line("function (")
+    _write(writer, function, "function")
+    return writer.text()
+
+
+def _write(writer: Writer, function: Function, heading: str) -> None:
+    """Write a function; those of loops stand above the first of their results, as ``step`` with its name."""
+    writer.line(f"{heading} (")
     with writer.indented():
         for value in function.inputs:
             writer.line(f"{_typed(value)},")
     writer.line(f") -> ({', '.join(function.outputs)}) {{")
     labels = dict(function.labels)
+    steps: dict[Function, str] = {}
     with writer.indented():
         for operation in function.operations:
+            if isinstance(operation, Scan) and operation.body not in steps:
+                steps[operation.body] = f"{operation.name}_step"
+                _write(writer, operation.body, f"{operation.name}_step = function")
             label = f"[[pid({labels[operation.name]})]] " if operation.name in labels else ""
-            writer.line(f"{label}{_typed(operation)} = {_definition(operation)}")
+            writer.line(f"{label}{_typed(operation)} = {_definition(operation, steps)}")
     writer.line("}")
-    return writer.text()
 
 
 def _typed(value: Value | Operation) -> str:
     return f"{value.name}: {TensorType(value.dtype, value.shape)}"
 
 
-def _definition(operation: Operation) -> str:
+def _definition(operation: Operation, steps: Mapping[Function, str]) -> str:
     match operation:
         case Constant(value=value):
             return f"constant({str(value).lower()})"
@@ -80,6 +92,8 @@ def _definition(operation: Operation) -> str:
             return f"checkpoint({name})"
         case Recall(input=name, sweep=sweep):
             return f"recall({name}) in sweep {sweep}"
+        case Scan():
+            return _scan(operation, steps[operation.body])
         case _:
             assert_never(operation)
 
@@ -88,6 +102,13 @@ def _override(operation: Override) -> str:
     pairs = "".join(f", {value} gets {gradient}" for value, gradient in operation.pairs)
     arriving = "" if operation.upstream is None else f" from {operation.upstream}"
     return f"override_gradient({operation.input}{pairs}){arriving}"
+
+
+def _scan(operation: Scan, step: str) -> str:
+    lists = "; ".join(map(", ".join, (operation.carries, operation.sequences, operation.constants)))
+    direction = " reverse" if operation.reverse else ""
+    result = f"{operation.result.part.value} {operation.result.number}"
+    return f"scan {step}({lists}) {operation.count} times{direction}: {result}"
 
 
 def _contraction(operation: Contraction) -> str:

@@ -14,7 +14,8 @@ import attrs
 from tileir.core.ops import Op
 from tileir.core.rewrite import fixpoint
 from tileir.typed.dataflow import with_operands, without_dead
-from tileir.typed.ir import Elementwise, Function, Override, Recall, Upstream
+from tileir.typed.ir import Elementwise, Function, Override, Recall, Scan, Upstream
+from tileir.typed.loops import without_idle_parts
 from tileir.typed.simplifier_rules import Site, rules_of
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def _pass(function: Function, merge: bool) -> Function:
         operations=tuple(walk.operations),
         labels=tuple((walk.forwarded.get(name, name), label) for name, label in function.labels),
     )
-    new = without_dead(_named_by_outputs(new))
+    new = without_idle_parts(without_dead(_named_by_outputs(new)))
     same = len(new.operations) == len(function.operations) and all(
         map(operator.is_, new.operations, function.operations)
     )
@@ -58,10 +59,13 @@ class _Walk:
     operations: list[Operation] = attrs.field(factory=list, init=False)
     forwarded: dict[str, str] = attrs.field(factory=dict, init=False)
     _seen: dict[Operation, str] = attrs.field(factory=dict, init=False)
+    _bodies: dict[Function, Function] = attrs.field(factory=dict, init=False)
 
     def visit(self, operation: Operation) -> None:
         """Simplify one operation and keep it, unless its value exists already."""
         operation = _apply_rules(Site(with_operands(operation, self.forwarded), self.definitions))
+        if isinstance(operation, Scan):
+            operation = self._with_simple_body(operation)
         name = operation.name
         source = _copied(operation)
         if source is None:
@@ -74,6 +78,12 @@ class _Walk:
         if source == name or name in self.outputs:
             self.definitions[name] = operation
             self.operations.append(operation)
+
+    def _with_simple_body(self, scan: Scan) -> Scan:
+        body = self._bodies.get(scan.body)
+        if body is None:
+            body = self._bodies[scan.body] = simplify(scan.body)
+        return scan if body is scan.body else attrs.evolve(scan, body=body)
 
 
 def _apply_rules(site: Site) -> Operation:

@@ -21,18 +21,21 @@ from tileir.typed.ir import (
     Marker,
     Override,
     Reshape,
+    Scan,
     Scatter,
     ShapeOf,
+    TensorType,
     Upstream,
     operands,
 )
+from tileir.typed.loops import MAX_NESTING, result_type, results_of
 from tileir.typed.rules import contraction_types
 from tileir.typed.templates import free_upstreams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.typed.ir import Computation, Function, Operation, Value
+    from tileir.typed.ir import Computation, Function, Operation, Shape, Value
 
 _SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
 
@@ -49,8 +52,12 @@ def verify(function: Function) -> None:
         raise VerifyError(faults)
 
 
-def check_function(function: Function) -> Iterator[Diagnostic]:
-    """Yield what is wrong; an operation that reads an undefined value is not checked further."""
+def check_function(function: Function, depth: int = 0) -> Iterator[Diagnostic]:
+    """Yield what is wrong; an operation that reads an undefined value is not checked further.
+
+    ``depth`` counts the loops around it.
+    """
+    bodies: set[Function] = set()
     defined: dict[str, Value | Operation] = {}
     for value in function.inputs:
         if value.name in defined:
@@ -64,6 +71,12 @@ def check_function(function: Function) -> Iterator[Diagnostic]:
             yield _fault(operation, "is defined twice")
         if not missing:
             yield from (_fault(operation, message) for message in _check(operation, defined))
+        if isinstance(operation, Scan) and operation.body not in bodies:
+            bodies.add(operation.body)
+            if depth < MAX_NESTING:
+                yield from check_function(operation.body, depth + 1)
+            else:
+                yield _fault(operation, f"is a loop inside {depth} others; {MAX_NESTING} may be nested")
         defined[operation.name] = operation
     yield from _check_names(function)
 
@@ -112,10 +125,7 @@ def _check_computation(operation: Computation, defined: Mapping[str, Value | Ope
             if defined[name].shape != operation.shape:
                 yield "is a cast, which keeps the shape"
         case Coordinate(axis=axis, shape=shape):
-            if not 0 <= axis < len(shape):
-                yield f"is the coordinate on axis {axis} of a tensor of rank {len(shape)}"
-            elif operation.dtype is not _counting(shape[axis]):
-                yield f"counts in {operation.dtype.value}"
+            yield from _check_coordinate(operation, axis, shape)
         case ShapeOf(dims=dims):
             if operation.shape != (len(dims),) or operation.dtype is not _counting(max(dims, default=0)):
                 yield f"does not have the type of a shape with {len(dims)} axes"
@@ -129,8 +139,17 @@ def _check_computation(operation: Computation, defined: Mapping[str, Value | Ope
             yield from _check_scatter(operation, defined[operation.updates], defined[operation.indices])
         case Contraction():
             yield from _check_contraction(operation, defined)
+        case Scan():
+            yield from _check_scan(operation, defined)
         case _:
             assert_never(operation)
+
+
+def _check_coordinate(operation: Coordinate, axis: int, shape: Shape) -> Iterator[str]:
+    if not 0 <= axis < len(shape):
+        yield f"is the coordinate on axis {axis} of a tensor of rank {len(shape)}"
+    elif operation.dtype is not _counting(shape[axis]):
+        yield f"counts in {operation.dtype.value}"
 
 
 def _counting(size: int) -> DType:
@@ -270,3 +289,37 @@ def _check_contraction(operation: Contraction, defined: Mapping[str, Value | Ope
         (*unbounded_indices(accesses, constraints), *constraint_only_indices(accesses, constraints))
     ):
         yield f"has an index {index!r} without bounds"
+
+
+def _check_scan(operation: Scan, defined: Mapping[str, Value | Operation]) -> Iterator[str]:
+    body, carries, sequences = operation.body, operation.carries, operation.sequences
+    names = operands(operation)
+    if operation.count < 0:
+        yield f"runs {operation.count} steps"
+    if len(body.inputs) != len(names) or len(body.outputs) < len(carries):
+        yield (
+            f"passes {len(names)} values to a step with {len(body.inputs)} inputs and {len(body.outputs)} outputs,"
+            f" of which {len(carries)} are carries"
+        )
+        return
+    for position, (value, name) in enumerate(zip(body.inputs, names, strict=True)):
+        given = defined[name]
+        stacked = len(carries) <= position < len(carries) + len(sequences)
+        wanted = TensorType(value.dtype, (operation.count, *value.shape) if stacked else value.shape)
+        if TensorType(given.dtype, given.shape) != wanted:
+            actual = TensorType(given.dtype, given.shape)
+            yield f"passes {name!r} for {value.name!r} of its step, which is {actual}, not {wanted}"
+    made = {inner.name: inner for inner in body.operations}
+    if any(name not in made for name in body.outputs):
+        return  # a fault of the body
+    for value, name in zip(body.inputs[: len(carries)], body.outputs, strict=False):
+        new = made[name]
+        if (new.dtype, new.shape) != (value.dtype, value.shape):
+            was, now = TensorType(value.dtype, value.shape), TensorType(new.dtype, new.shape)
+            yield f"has a carry {value.name!r} that is {was} before a step and {now} after it"
+    if operation.result not in results_of(body, len(carries)):
+        yield f"is {operation.result.part.value} {operation.result.number}, which the loop does not have"
+    elif (kind := result_type(body, len(carries), operation.count, operation.result)) != TensorType(
+        operation.dtype, operation.shape
+    ):
+        yield f"has type {TensorType(operation.dtype, operation.shape)}, not {kind}"
