@@ -13,6 +13,7 @@ import attrs
 
 from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import verified
+from tileir.passes.loops import between_loops
 from tileir.stripe.ir import Block
 from tileir.stripe.verifier import verify as verify_program
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class Pass(Protocol):
     """One step from Stripe to Stripe; an attrs class whose fields are its options, all with defaults.
 
-    A class may have ``aliases: ClassVar[tuple[str, ...]]``, other names that pipelines may call it by.
+    A class may have ``aliases: ClassVar[tuple[str, ...]]``, other names that pipelines may call it by, and
+    ``sees_loops: ClassVar[bool]``, which :mod:`tileir.passes.loops` explains.
     """
 
     name: ClassVar[str]
@@ -77,6 +79,7 @@ def run(
 ) -> Program:
     """Apply passes one after the other.
 
+    Kernels between loops, and the bodies of loops, count as programs of their own (:mod:`tileir.passes.loops`).
     Dependencies and offsets that a pass leaves behind and that do not hold for what it made are dropped.
 
     Args:
@@ -92,7 +95,7 @@ def run(
     if verify:
         verify_program(program)
     for step in passes:
-        after = step(program)
+        after = step(program) if getattr(unnamed(step), "sees_loops", False) else between_loops(step, program)
         if verify and after is not program:
             after = verified(after, label_of(step), since=program)
         program = after

@@ -28,6 +28,7 @@ class ComputeDeps:
     """
 
     name: ClassVar[str] = "compute_deps"
+    sees_loops: ClassVar[bool] = True
     reqs: tuple[str, ...] = ()
 
     def __call__(self, program: Program) -> Program:

@@ -29,6 +29,7 @@ class LocateBlock:
     """
 
     name: ClassVar[str] = "locate_block"
+    sees_loops: ClassVar[bool] = True
     reqs: tuple[str, ...] = ("kernel",)
     loc: tuple[Place, ...] = ()
     append_devs: bool = False
@@ -64,6 +65,7 @@ class LocateInnerBlock:
     """
 
     name: ClassVar[str] = "locate_inner_block"
+    sees_loops: ClassVar[bool] = True
     reqs: tuple[str, ...] = ("kernel",)
     inner_reqs: tuple[str, ...] = ()
     loc: tuple[Place, ...] = ()
@@ -103,6 +105,7 @@ class LocateMemory:
     """
 
     name: ClassVar[str] = "locate_memory"
+    sees_loops: ClassVar[bool] = True
     reqs: tuple[str, ...] = ("program",)
     ref_reqs: tuple[str, ...] = ()
     loc: tuple[Place, ...] = ()
@@ -177,6 +180,7 @@ class RewriteLocations:
     """
 
     name: ClassVar[str] = "rewrite_locations"
+    sees_loops: ClassVar[bool] = True
     reqs: tuple[str, ...] = ()
     prefix: tuple[Place, ...] = ()
     target: tuple[Place, ...] = ()

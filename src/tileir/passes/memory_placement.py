@@ -42,6 +42,7 @@ class MemoryPlacement:
     """
 
     name: ClassVar[str] = "memory_placement"
+    sees_loops: ClassVar[bool] = True
     reqs: tuple[str, ...] = ("program",)
     locs: tuple[Place, ...] = ()
     alignment: int = attrs.field(default=4, validator=at_least(1))

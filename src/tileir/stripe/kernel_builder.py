@@ -91,6 +91,11 @@ class KernelBuilder:
         name = self._add_view(value, tensor, Direction.OUT, access, tensor.element_shape(), aggregation)
         self._statements.append(Store(scalar.name, name))
 
+    def store_at(self, value: str, scalar: Scalar, tensor: Tensor, index: Scalar, access: tuple[Affine, ...]) -> None:
+        """Store ``scalar`` to an element displaced by ``index`` along axis 0, where ``access`` must be 0."""
+        name = self._add_view(value, tensor, Direction.OUT, access, tensor.column_shape())
+        self._statements.append(Store(scalar.name, name, index.name))
+
     def merge_at(
         self, value: str, scalar: Scalar, tensor: Tensor, index: Scalar, access: tuple[Affine, ...], how: Aggregation
     ) -> None:

@@ -16,6 +16,7 @@ from tileir.poly.affine import Affine
 from tileir.stripe.ir import Tags
 from tileir.stripe.kernel_builder import KernelBuilder, axis_index, element
 from tileir.stripe.lower_contraction import lower_contraction
+from tileir.stripe.lower_scan import lower_scan
 from tileir.stripe.program_builder import ProgramBuilder
 from tileir.stripe.storage import ZERO, Storage
 from tileir.typed.ir import (
@@ -27,9 +28,11 @@ from tileir.typed.ir import (
     Gather,
     Marker,
     Reshape,
+    Scan,
     Scatter,
     ShapeOf,
 )
+from tileir.typed.loops import loop_of
 from tileir.typed.preparation import unmarked
 
 if TYPE_CHECKING:
@@ -65,6 +68,11 @@ def lower(function: Function, name: str = "program") -> Program:
 def _lower_operation(builder: ProgramBuilder, operation: Computation) -> None:
     """Add the kernels of one operation."""
     name = operation.name
+    if isinstance(operation, Scan):
+        results = builder.loops.pop(loop_of(operation), None)
+        if results is not None:
+            lower_scan(builder, results, _lower_operation)
+        return
     in_memory = name in builder.storage.tensors or name in builder.storage.allocations
     if not in_memory or 0 in operation.shape:
         return

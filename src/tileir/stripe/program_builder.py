@@ -9,29 +9,65 @@ import attrs
 from tileir.stripe.comments import tile_text
 from tileir.stripe.ir import Block, Direction, Program, Tags
 from tileir.stripe.kernel_builder import KernelBuilder, element
+from tileir.typed.loops import loops_of
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Refinement
     from tileir.stripe.kernel_builder import Scalar
     from tileir.stripe.storage import Storage, Tensor
-    from tileir.typed.ir import Computation, Function, Shape
+    from tileir.typed.ir import Computation, Function, Scan, Shape
 
 
 @attrs.define
 class ProgramBuilder:
-    """The kernels of one program, as they are made; ``macs`` counts the products that sums add up."""
+    """The kernels of one program, or of one step of a loop, as they are made.
+
+    Attributes:
+        function: What they compute.
+        storage: Where its values are.
+        labels: Names for the kernels of some operations.
+        prefix: What the names of other kernels begin with.
+        loops: The results of each loop of the function; those that were lowered are taken out.
+        macs: How many products sums add up.
+
+    """
 
     function: Function
     storage: Storage
     labels: dict[str, str]
+    prefix: str = "kernel_"
+    loops: dict[Scan, tuple[Scan, ...]] = attrs.field(init=False)
     macs: int = attrs.field(default=0, init=False)
     _kernels: list[Block] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.loops = loops_of(self.function)
 
     def add(self, kernel: KernelBuilder, operation: Computation, tags: Tags) -> None:
         """Finish a kernel of ``operation`` and add it to the program."""
         label = self.labels.get(operation.name)
-        name = f"kernel_{len(self._kernels)}({{}})" if label is None else label
-        self._kernels.append(kernel.build(name, tile_text(operation, self.storage.constants), tags))
+        name = f"{self.next_name()}({{}})" if label is None else label
+        self.add_block(kernel.build(name, self.comment(operation), tags))
+
+    def add_block(self, block: Block) -> None:
+        """Add a finished kernel or loop."""
+        self._kernels.append(block)
+
+    def next_name(self) -> str:
+        """Return what the next kernel is called."""
+        return f"{self.prefix}{len(self._kernels)}"
+
+    def comment(self, operation: Computation) -> str:
+        """Return what the kernels of an operation say about themselves."""
+        return tile_text(operation, self.storage.constants)
+
+    def kernels(self) -> tuple[Block, ...]:
+        """Return the kernels so far."""
+        return tuple(self._kernels)
+
+    def used(self) -> frozenset[str]:
+        """Return the buffers that the kernels so far read or write."""
+        return frozenset(view.source for kernel in self._kernels for view in kernel.refinements)
 
     def operand(self, kernel: KernelBuilder, name: str, target: Shape) -> Scalar:
         """Return the element of a value that is broadcast to the kernel over ``target``, or its constant."""
@@ -67,7 +103,7 @@ class ProgramBuilder:
         """Return the program of the kernels so far."""
         tensors = {value.name: self.storage.tensors[value.name] for value in self.function.inputs}
         outputs = frozenset(self.function.outputs)
-        used = {view.source for kernel in self._kernels for view in kernel.refinements}
+        used = self.used()
         views: list[Refinement] = []
         allocations: list[Refinement] = []
         user, temporary = Tags.of("user"), Tags.of("tmp")

@@ -114,6 +114,10 @@ class Storage:
         self.allocations.setdefault(tensor.buffer, tensor)
         return tensor
 
+    def fresh(self, stem: str) -> str:
+        """Return a name that nothing of the function has."""
+        return self._names.fresh(stem)
+
     def temporary(self, stem: str, dtype: DType, sizes: Shape) -> Tensor:
         """Allocate memory for an intermediate that is no value of the function."""
         tensor = Tensor.of(self._names.fresh(stem), dtype, sizes)

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.stripe.ir import Block, Direction, scalar_output
+from tileir.stripe.ir import Block, Direction, Special, scalar_output, views_written
 from tileir.stripe.scope import Scope, scopes
 from tileir.stripe.verify_body import check_aggregations, check_directions, check_scalars, check_specials
 from tileir.stripe.verify_order import check_dependencies, check_order, check_placement
@@ -87,12 +87,45 @@ def check_program(program: Program) -> Iterator[Diagnostic]:
     if not isinstance(main, Block) or "main" not in main.tags:
         yield _fault("the one statement of the entry block must be a block with the tag main")
         return
-    if main.indices or main.constraints:
-        yield _fault("the main block must have no indices or constraints")
-    for number, statement in enumerate(main.statements):
-        if not isinstance(statement, Block) or "kernel" not in statement.tags:
-            yield _fault(f"statement {number} of the main block must be a block with the tag kernel")
+    yield from _check_kernels(main, "main")
     yield from _check_main_views(program, main)
+
+
+def _check_kernels(block: Block, name: str) -> Iterator[Diagnostic]:
+    """Check that a block holds kernels and loops, and what loops hold. Without recursion, as nothing bounds nesting."""
+    pending = [(block, name)]
+    while pending:
+        block, name = pending.pop()
+        if block.indices or block.constraints:
+            yield _fault(f"the {name} block must have no indices or constraints")
+        for number, statement in enumerate(block.statements):
+            if isinstance(statement, Block) and "loop" in statement.tags:
+                yield from _check_loop(statement, f"loop {number} of the {name} block")
+                pending.extend((inner, "body") for inner in statement.blocks[:1])
+            elif not isinstance(statement, Block) or "kernel" not in statement.tags:
+                yield _fault(f"statement {number} of the {name} block must be a block with the tag kernel or loop")
+
+
+def _check_loop(loop: Block, place: str) -> Iterator[Diagnostic]:
+    """Check that a loop is the body of a step and copies of what it made for the next one, once for each index."""
+    indices = loop.indices
+    if len(indices) != 1 or "serial" not in indices[0].tags or indices[0].affine is not None or loop.constraints:
+        yield _fault(f"{place} must have one index, which is serial, and no constraints")
+    body, *copies = loop.statements or (None,)
+    if not isinstance(body, Block) or "body" not in body.tags:
+        yield _fault(f"{place} must begin with a block with the tag body")
+    views = {view.name: view.direction for view in loop.refinements}
+    for copy in copies:
+        if not isinstance(copy, Special) or copy.name != "copy":
+            yield _fault(f"{place} must hold nothing but copies after its body")
+        elif len(copy.inputs) == len(copy.outputs) == 1 and (
+            views.get(copy.inputs[0]) is not Direction.NONE or views.get(copy.outputs[0]) is not Direction.INOUT
+        ):
+            yield _fault(f"{place} must copy what it allocates to what it both reads and writes")
+    written = {name for copy in copies for name in views_written(copy)}
+    for name, direction in views.items():
+        if direction is Direction.INOUT and name not in written:
+            yield _fault(f"{place} reads and writes {name!r}, but does not copy anything to it after its body")
 
 
 def _check_main_views(program: Program, main: Block) -> Iterator[Diagnostic]:
