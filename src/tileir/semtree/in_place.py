@@ -8,6 +8,7 @@ coordinates and counters, each with a stride at least as large as all that the s
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 import attrs
@@ -34,16 +35,18 @@ from tileir.semtree.ir import (
     ParamAccess,
     Prefetch,
     Ramp,
+    Repeat,
     Subscript,
     Var,
 )
+from tileir.semtree.launches import launches, with_launches
 from tileir.semtree.rewrite import declared_names, expressions, statements, trip_values, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tileir.core.dtype import DType
-    from tileir.semtree.ir import Expr, KernelFunction, Launch, Program, Stmt
+    from tileir.semtree.ir import Expr, KernelFunction, Launch, Program, Stmt, Work
 
 Loops: TypeAlias = tuple[For, ...]
 Term: TypeAlias = str | tuple[GridLevel, int]
@@ -58,8 +61,11 @@ def reuse_in_place(program: Program) -> Program:
     scope = NameScope.of(kernel.name for kernel in kernels)
     variants: dict[tuple[int, int, int], int | None] = {}
     places: dict[str, str] = {}
-    launches: list[Launch] = []
+    works: list[Work] = []
     for launch, pairs in zip(program.launches, _dying_and_born(program), strict=True):
+        if isinstance(launch, Repeat):
+            works.extend(with_launches((launch,), partial(_in_places, places)))
+            continue
         chosen = launch.kernel
         for read, written in pairs:
             key = (chosen, read, written)
@@ -71,22 +77,32 @@ def reuse_in_place(program: Program) -> Program:
                 places[launch.arguments[written]] = places.get(before, before)
                 chosen = variant
                 break  # one result is enough, and most kernels have no other
-        arguments = tuple(places.get(name, name) for name in launch.arguments)
-        launches.append(attrs.evolve(launch, kernel=chosen, arguments=arguments))
-    return _compacted(program, kernels, launches, places) if places else program
+        works.append(_in_places(places, attrs.evolve(launch, kernel=chosen)))
+    return _compacted(program, kernels, tuple(works), places) if places else program
+
+
+def _in_places(places: Mapping[str, str], launch: Launch) -> Launch:
+    return attrs.evolve(launch, arguments=tuple(places.get(name, name) for name in launch.arguments))
 
 
 def _dying_and_born(program: Program) -> list[list[tuple[int, int]]]:
-    """Return, for each launch, the parameters that are read and written of which one could replace the other."""
+    """Return, for each launch, the parameters that are read and written of which one could replace the other.
+
+    What a repetition uses is in use throughout it, so there is nothing to return for its launches.
+    """
     first: dict[str, int] = {}
     last: dict[str, int] = {}
-    for number, launch in enumerate(program.launches):
-        for name in launch.arguments:
-            first.setdefault(name, number)
-            last[name] = number
+    for number, work in enumerate(program.launches):
+        for used in launches((work,)):
+            for name in used.arguments:
+                first.setdefault(name, number)
+                last[name] = number
     temporaries = {buffer.name for buffer in program.buffers if buffer.role is BufferRole.TEMPORARY}
     result: list[list[tuple[int, int]]] = []
     for number, launch in enumerate(program.launches):
+        if isinstance(launch, Repeat):
+            result.append([])
+            continue
         uses = [
             (at, param, name)
             for at, (param, name) in enumerate(
@@ -121,16 +137,16 @@ def _variant(kernels: list[KernelFunction], number: int, read: int, written: int
 
 
 def _compacted(
-    program: Program, kernels: Sequence[KernelFunction], launches: Sequence[Launch], places: Mapping[str, str]
+    program: Program, kernels: Sequence[KernelFunction], works: tuple[Work, ...], places: Mapping[str, str]
 ) -> Program:
     """Return the program without kernels and buffers that are not used any more."""
-    used = sorted({launch.kernel for launch in launches})
+    used = sorted({launch.kernel for launch in launches(works)})
     numbers = {number: position for position, number in enumerate(used)}
     return attrs.evolve(
         program,
         kernels=tuple(kernels[number] for number in used),
         buffers=tuple(buffer for buffer in program.buffers if buffer.name not in places),
-        launches=tuple(attrs.evolve(launch, kernel=numbers[launch.kernel]) for launch in launches),
+        launches=with_launches(works, lambda launch: attrs.evolve(launch, kernel=numbers[launch.kernel])),
     )
 
 

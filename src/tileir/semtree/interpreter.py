@@ -17,6 +17,7 @@ from tileir.core.errors import ArgumentError, Diagnostic, fail
 from tileir.semtree.evaluation import AGENT, COPIES, SHARED
 from tileir.semtree.execution import StatementCompiler
 from tileir.semtree.ir import Barrier, BufferRole, ParamAccess
+from tileir.semtree.launches import unrolled
 from tileir.semtree.memory import NO_CHECKS, Agent, Checks, Clock, Memory, WatchedMemory, poisoned
 from tileir.semtree.rewrite import statements
 from tileir.semtree.verifier import verify, verify_program
@@ -59,7 +60,7 @@ def run_program(program: Program, inputs: Mapping[str, Array], checks: Checks = 
     verify_program(program)
     memory = {buffer.name: _content(buffer, inputs) for buffer in program.buffers}
     compiled: dict[int, CompiledKernel] = {}
-    for launch in program.launches:
+    for launch in unrolled(program.launches):
         if launch.kernel not in compiled:
             compiled[launch.kernel] = compile_kernel(program.kernels[launch.kernel], checks)
         compiled[launch.kernel].run([memory[name] for name in launch.arguments])

@@ -373,9 +373,20 @@ class Launch:
 
 
 @attrs.frozen(cache_hash=True)
+class Repeat:
+    """Run ``launches``, in order, ``count`` times, from 1 on, one time after the other."""
+
+    count: int
+    launches: tuple[Work, ...]
+
+
+Work: TypeAlias = Launch | Repeat
+
+
+@attrs.frozen(cache_hash=True)
 class Program:
     """Kernels, the buffers between them, and launches in an order that respects all dependencies."""
 
     kernels: tuple[KernelFunction, ...]
     buffers: tuple[Buffer, ...]
-    launches: tuple[Launch, ...]
+    launches: tuple[Work, ...]

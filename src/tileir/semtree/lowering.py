@@ -17,6 +17,7 @@ from tileir.core.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower_block import BlockLowering
+from tileir.semtree.lower_repeats import lower_loop
 from tileir.semtree.lower_threads import GroupLowering, thread_count
 from tileir.semtree.lower_views import View
 from tileir.stripe import ir as stripe
@@ -39,20 +40,47 @@ def lower(program: stripe.Program, target: Target) -> sem.Program:
         TileError: TIL502 where a kernel is not scheduled as the module text asks.
 
     """
-    buffers = _buffers(program)
-    known = {buffer.name: buffer for buffer in buffers}
+    lowering = ProgramLowering(target, {buffer.name: buffer for buffer in _buffers(program)})
     sources = {r.name: r.source or r.name for r in program.main.refinements}
-    kernels: list[sem.KernelFunction] = []
-    launches: list[sem.Launch] = []
-    names = NameScope()
-    for statement in program.main.statements:
-        if not isinstance(statement, stripe.Block):
-            raise fail("TIL502", f"{type(statement).__name__} stands between the kernels; wrap it into a block")
-        name = names.fresh(identifier(statement.name or "kernel")[:_LONGEST_NAME].rstrip("_"))
-        kernel, arguments = _kernel(statement, name, sources, known, target)
-        kernels.append(kernel)
-        launches.append(sem.Launch(len(kernels) - 1, arguments))
-    return sem.Program(tuple(kernels), buffers, tuple(launches))
+    works = lowering.works(program.main, sources)
+    return sem.Program(tuple(lowering.kernels), tuple(lowering.buffers.values()), works)
+
+
+@attrs.define
+class ProgramLowering:
+    """Kernels and buffers of a program while they are being made.
+
+    Attributes:
+        target: What the kernels are for.
+        buffers: All buffers so far, by name.
+        kernels: The kernels so far.
+        unaligned: Temporaries that take turns with memory of the caller, and count as such where alignment matters.
+
+    """
+
+    target: Target
+    buffers: dict[str, sem.Buffer]
+    kernels: list[sem.KernelFunction] = attrs.field(factory=list, init=False)
+    unaligned: set[str] = attrs.field(factory=set, init=False)
+    _names: NameScope = attrs.field(factory=NameScope, init=False)
+
+    def works(self, block: stripe.Block, sources: Mapping[str, str]) -> tuple[sem.Work, ...]:
+        """Return what launches the kernels of ``main`` or of a loop's body; ``sources`` has the buffer of each view."""
+        works: list[sem.Work] = []
+        for statement in block.statements:
+            if not isinstance(statement, stripe.Block):
+                raise fail("TIL502", f"{type(statement).__name__} stands between the kernels; wrap it into a block")
+            if "loop" in statement.tags:
+                works = lower_loop(self, statement, sources, works)
+            else:
+                works.append(self._launch(statement, sources))
+        return tuple(works)
+
+    def _launch(self, block: stripe.Block, sources: Mapping[str, str]) -> sem.Launch:
+        name = self._names.fresh(identifier(block.name or "kernel")[:_LONGEST_NAME].rstrip("_"))
+        kernel, arguments = _kernel(self, block, name, sources)
+        self.kernels.append(kernel)
+        return sem.Launch(len(self.kernels) - 1, arguments)
 
 
 def identifier(name: str) -> str:
@@ -86,6 +114,7 @@ class _Parameter:
     name: str
     buffer: sem.Buffer
     alignment: int
+    own: bool
     reads: bool = False
     writes: bool = False
 
@@ -94,14 +123,14 @@ class _Parameter:
             (True, False): sem.ParamAccess.READ,
             (False, True): sem.ParamAccess.WRITE,
         }.get((self.reads, self.writes), sem.ParamAccess.READ_WRITE)
-        own = self.buffer.role in (sem.BufferRole.TEMPORARY, sem.BufferRole.CONSTANT)
-        alignment = max(64 if own else self.buffer.dtype.itemsize, self.alignment)
+        alignment = max(64 if self.own else self.buffer.dtype.itemsize, self.alignment)
         return sem.Param(self.name, self.buffer.dtype, self.buffer.elements, access, alignment)
 
 
 def _kernel(
-    block: stripe.Block, name: str, sources: dict[str, str], buffers: dict[str, sem.Buffer], target: Target
+    lowering: ProgramLowering, block: stripe.Block, name: str, sources: Mapping[str, str]
 ) -> tuple[sem.KernelFunction, tuple[str, ...]]:
+    target, buffers = lowering.target, lowering.buffers
     names = NameScope()
     parameters: dict[str, _Parameter] = {}
     views: dict[str, View] = {}
@@ -112,17 +141,22 @@ def _kernel(
         source = sources[refinement.source]
         parameter = parameters.get(source)
         if parameter is None:
+            buffer = buffers[source]
+            own = buffer.role in (sem.BufferRole.TEMPORARY, sem.BufferRole.CONSTANT)
             parameter = parameters[source] = _Parameter(
-                names.fresh(identifier(source)), buffers[source], target.alignment
+                names.fresh(identifier(source)),
+                buffer,
+                target.alignment,
+                own and source not in lowering.unaligned,
             )
         parameter.reads |= refinement.direction.reads
         parameter.writes |= refinement.direction.writes
         # The kernel block is lowered like any other, as a child of one that holds whole buffers.
         views[refinement.source] = View(parameter.name, Affine(), refinement.shape)
     target = _with_wide_index(block, parameters.values(), target)
-    lowering = BlockLowering(target, names)
+    blocks = BlockLowering(target, names)
     threads = thread_count(block)
-    grid, body = (GroupLowering(lowering, threads) if threads > 1 else lowering).kernel(block, views)
+    grid, body = (GroupLowering(blocks, threads) if threads > 1 else blocks).kernel(block, views)
     kernel = sem.KernelFunction(
         name,
         tuple(p.build() for p in parameters.values()),

@@ -32,10 +32,12 @@ from tileir.semtree.ir import (
     ParamAccess,
     Program,
     Region,
+    Repeat,
     Subscript,
     Type,
     Var,
 )
+from tileir.semtree.launches import MAX_REPEATS
 from tileir.semtree.lexer import TokenKind
 from tileir.semtree.syntax import type_of
 from tileir.semtree.type_rules import MAX_NESTING
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.core.errors import Diagnostic
-    from tileir.semtree.ir import Stmt
+    from tileir.semtree.ir import Stmt, Work
 
 _MAX_FAULTS: Final = 20
 _FATAL: Final = frozenset({"TIL101", "TIL103"})
@@ -101,15 +103,15 @@ class _Parser:
         cursor.expect("{")
         buffers: list[Buffer] = []
         kernels: list[KernelFunction] = []
-        launches: list[Launch] = []
+        launches: list[Work] = []
         roles = {role.value for role in BufferRole}
         while not cursor.accept("}"):
             if cursor.token.text in roles:
                 buffers.append(self._buffer())
             elif cursor.at("kernel"):
                 kernels.append(self.kernel())
-            elif cursor.at("launch"):
-                launches.append(self._launch())
+            elif cursor.at("launch") or cursor.at("repeat"):
+                launches.append(self._work(0))
             else:
                 cursor.unexpected("a buffer, a kernel, a launch or '}'")
         return Program(tuple(kernels), tuple(buffers), tuple(launches))
@@ -129,6 +131,21 @@ class _Parser:
             data = cursor.advance().text[1:-1]
         cursor.expect(";")
         return Buffer(name, dtype, shape, role, data)
+
+    def _work(self, depth: int) -> Work:
+        """Read a launch, or several that are repeated."""
+        cursor = self.cursor
+        if not cursor.at("repeat"):
+            return self._launch()
+        if depth == MAX_REPEATS:
+            cursor.fail("TIL103", f"more than {MAX_REPEATS} repetitions inside one another", cursor.token.span)
+        cursor.advance()
+        count = cursor.integer()
+        cursor.expect("{")
+        works: list[Work] = []
+        while not cursor.accept("}"):
+            works.append(self._work(depth + 1))
+        return Repeat(count, tuple(works))
 
     def _launch(self) -> Launch:
         cursor = self.cursor

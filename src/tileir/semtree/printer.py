@@ -43,6 +43,7 @@ from tileir.semtree.ir import (
     Program,
     Ramp,
     Reduce,
+    Repeat,
     Shuffle,
     Subscript,
     Var,
@@ -50,7 +51,7 @@ from tileir.semtree.ir import (
 from tileir.semtree.syntax import ATOM_RANK, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, UNARY_RANK, spelt_name
 
 if TYPE_CHECKING:
-    from tileir.semtree.ir import Expr, Stmt
+    from tileir.semtree.ir import Expr, Stmt, Work
 
 
 def to_text(value: KernelFunction | Program) -> str:
@@ -78,10 +79,19 @@ def _program(writer: Writer, program: Program) -> None:
             _kernel(writer, kernel)
         if program.launches:
             writer.line()
-        for launch in program.launches:
-            arguments = ", ".join(map(spelt_name, launch.arguments))
-            writer.line(f"launch {launch.kernel}({arguments});")
+        _launches(writer, program.launches)
     writer.line("}")
+
+
+def _launches(writer: Writer, works: tuple[Work, ...]) -> None:
+    for work in works:
+        if isinstance(work, Repeat):
+            writer.line(f"repeat {work.count} {{")
+            with writer.indented():
+                _launches(writer, work.launches)
+            writer.line("}")
+        else:
+            writer.line(f"launch {work.kernel}({', '.join(map(spelt_name, work.arguments))});")
 
 
 def _buffer(buffer: Buffer) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.semtree.launches import with_launches
 from tileir.semtree.rewrite import kernel_names, renamed
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ def share_kernels(program: Program) -> Program:
         chosen.append(number)
     if len(kept) == len(program.kernels):
         return program
-    launches = tuple(attrs.evolve(launch, kernel=chosen[launch.kernel]) for launch in program.launches)
-    return attrs.evolve(program, kernels=tuple(kept), launches=launches)
+    works = with_launches(program.launches, lambda launch: attrs.evolve(launch, kernel=chosen[launch.kernel]))
+    return attrs.evolve(program, kernels=tuple(kept), launches=works)
 
 
 def anonymous(kernel: KernelFunction) -> KernelFunction:

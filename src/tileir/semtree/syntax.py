@@ -56,7 +56,7 @@ QUOTED_NAME: Final = re.compile(r"`[^`\x00-\x1f]+`")
 
 _KEYWORDS: Final = frozenset(
     {
-        "program", "launch", "kernel", "grid", "group", "index", "operations", "align", "noalias",
+        "program", "launch", "repeat", "kernel", "grid", "group", "index", "operations", "align", "noalias",
         "for", "if", "else", "barrier", "async", "async_commit", "async_wait", "multiply", "prefetch",
         "cast", "bitcast", "broadcast", "ramp", "reduce", "shuffle", "dot_add", "true", "false", "nan", "inf",
         *(member.value for kind in (BufferRole, ParamAccess, Region, LoopKind) for member in kind),

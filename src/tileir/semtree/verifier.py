@@ -8,7 +8,8 @@ import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.semtree.instruction_checks import check_copies, check_prefetches, check_products
-from tileir.semtree.ir import BufferRole, ParamAccess
+from tileir.semtree.ir import BufferRole, ParamAccess, Repeat
+from tileir.semtree.launches import MAX_REPEATS, launches
 from tileir.semtree.scope_checks import (
     check_barriers,
     check_bounds,
@@ -33,7 +34,7 @@ from tileir.semtree.syntax import is_spellable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tileir.semtree.ir import Buffer, KernelFunction, Launch, Param, Program
+    from tileir.semtree.ir import Buffer, KernelFunction, Launch, Param, Program, Work
 
 _STAGES: Final[tuple[tuple[Callable[[KernelFunction], Iterable[Diagnostic]], ...], ...]] = (
     (check_nesting,),
@@ -63,8 +64,10 @@ def verify_program(program: Program) -> None:
 
     """
     faults = [fault for kernel in program.kernels for fault in kernel_faults(kernel)]
-    for check in (check_buffers, check_launches, check_order):
-        faults.extend(check(program))
+    repeats = tuple(check_repeats(program.launches, 1))
+    faults.extend((*check_buffers(program), *repeats))
+    if not repeats:
+        faults.extend((*check_launches(program), *check_order(program)))
     _raise(faults)
 
 
@@ -105,10 +108,23 @@ def _has_data(buffer: Buffer) -> bool:
     return len(buffer.data) == 2 * size and all(digit in "0123456789abcdef" for digit in buffer.data)
 
 
+def check_repeats(works: tuple[Work, ...], depth: int) -> Iterator[Diagnostic]:
+    """Repetitions run from once on, hold something, and are not nested without end."""
+    for work in works:
+        if not isinstance(work, Repeat):
+            continue
+        if work.count < 1 or not work.launches:
+            yield Diagnostic("TIL551", f"a repetition runs {len(work.launches)} launches {work.count} times: drop it")
+        if depth > MAX_REPEATS:
+            yield Diagnostic("TIL551", f"more than {MAX_REPEATS} repetitions inside one another")
+        else:
+            yield from check_repeats(work.launches, depth + 1)
+
+
 def check_launches(program: Program) -> Iterator[Diagnostic]:
     """Every launch names a kernel, and a buffer of the right dtype and size for each of its parameters."""
     buffers = {buffer.name: buffer for buffer in program.buffers}
-    for launch in program.launches:
+    for launch in launches(program.launches):
         if not 0 <= launch.kernel < len(program.kernels):
             yield Diagnostic("TIL556", f"there is no kernel number {launch.kernel}")
             continue
@@ -140,7 +156,7 @@ def _argument_faults(kernel: KernelFunction, param: Param, buffer: Buffer, launc
 def check_order(program: Program) -> Iterator[Diagnostic]:
     """No launch reads a buffer that nothing has written, and every output is written."""
     written = {b.name for b in program.buffers if b.role in (BufferRole.INPUT, BufferRole.CONSTANT) or not b.elements}
-    for launch in program.launches:
+    for launch in launches(program.launches):
         params = program.kernels[launch.kernel].params if 0 <= launch.kernel < len(program.kernels) else ()
         pairs = tuple(zip(params, launch.arguments, strict=False))
         for param, name in pairs:
