@@ -8,7 +8,7 @@ import weakref
 from collections import deque
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 import numpy as np
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tileir.runtime.events import PendingEvent
-    from tileir.runtime.interface import DeviceInfo, Event, Options
+    from tileir.runtime.interface import DeviceInfo, Event, Options, Repetition
     from tileir.semtree.ir import KernelFunction
     from tileir_llvm.library import LLVMLibrary
 
@@ -47,6 +47,7 @@ class LLVMExecutor:
     pool: ThreadPool = attrs.field(init=False)
     scheduler: Scheduler = attrs.field(init=False)
     closed: bool = attrs.field(default=False, init=False)
+    repeats: ClassVar[bool] = True
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _spare: deque[HostBuffer] = attrs.field(factory=deque, init=False)
     _codes: weakref.WeakKeyDictionary[LLVMLibrary, Code] = attrs.field(factory=weakref.WeakKeyDictionary, init=False)
@@ -90,7 +91,7 @@ class LLVMExecutor:
                 code = self._codes[library] = load_code(library.code, library.symbols, self.device.features)
         return LLVMKernel.of(self, library.kernels[index], code, index, library.scratch_bytes[index])
 
-    def sequence(self, launches: Sequence[tuple[LLVMKernel, Sequence[HostBuffer | int]]]) -> LLVMSequence:
+    def sequence(self, launches: Sequence[tuple[LLVMKernel, Sequence[HostBuffer | int]] | Repetition]) -> LLVMSequence:
         """Return the launches as one call; numbers stand for arrays that it is given."""
         return LLVMSequence.of(self, launches)
 

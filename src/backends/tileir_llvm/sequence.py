@@ -6,11 +6,12 @@ import ctypes
 from functools import cache
 from operator import itemgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 import attrs
 
 from tileir.runtime.arrays import address_of
+from tileir.runtime.interface import Repetition
 from tileir_llvm.buffers import HostBuffer
 from tileir_llvm.compiler import object_code
 from tileir_llvm.loader import Code, load_code
@@ -22,52 +23,139 @@ if TYPE_CHECKING:
 
     from tileir_llvm.executor import LLVMExecutor, LLVMKernel
 
+    Launch: TypeAlias = tuple[LLVMKernel, Sequence[HostBuffer | int]]
+
 _POINTER: Final = ctypes.c_void_p
 _NUMBER: Final = ctypes.c_int64
 _POINTER_BYTES: Final = ctypes.sizeof(_POINTER)
+_WORDS: Final = 3
+_ENTRY_BYTES: Final = _WORDS * ctypes.sizeof(ctypes.c_uint64)
 
 _CODE: Final = """\
-%entry = type { ptr, i64, i64 }  ; function, offset of its arguments, groups
+%entry = type { ptr, i64, i64 }  ; function, offset of its arguments, groups; or null, repetitions, entries
 
 define void @run(ptr %entries, i64 %count, ptr %arguments, ptr %scratch) nounwind {
 entry:
   br label %next
 next:
-  %number = phi i64 [ 0, %entry ], [ %following, %next ]
+  %number = phi i64 [ 0, %entry ], [ %after_launch, %launch ], [ %after_loop, %again ]
   %function_place = getelementptr %entry, ptr %entries, i64 %number, i32 0
   %function = load ptr, ptr %function_place
   %offset_place = getelementptr %entry, ptr %entries, i64 %number, i32 1
   %offset = load i64, ptr %offset_place
   %groups_place = getelementptr %entry, ptr %entries, i64 %number, i32 2
   %groups = load i64, ptr %groups_place
+  %following = add i64 %number, 1
+  %repeated = icmp eq ptr %function, null
+  br i1 %repeated, label %loop, label %launch
+launch:
   %own = getelementptr i8, ptr %arguments, i64 %offset
   call void %function(ptr %own, ptr %scratch, i64 0, i64 %groups)
-  %following = add i64 %number, 1
-  %more = icmp ult i64 %following, %count
+  %after_launch = add i64 %number, 1
+  %more = icmp ult i64 %after_launch, %count
   br i1 %more, label %next, label %done
+loop:
+  %body = getelementptr %entry, ptr %entries, i64 %following
+  br label %turn
+turn:
+  %turns = phi i64 [ 0, %loop ], [ %turned, %turn ]
+  call void @run(ptr %body, i64 %groups, ptr %arguments, ptr %scratch)
+  %turned = add i64 %turns, 1
+  %on = icmp ult i64 %turned, %offset
+  br i1 %on, label %turn, label %again
+again:
+  %after_loop = add i64 %following, %groups
+  %rest = icmp ult i64 %after_loop, %count
+  br i1 %rest, label %next, label %done
 done:
   ret void
 }
 """
-"""Runs ``count`` kernels, from 1 on, one after the other."""
+"""Runs ``count`` entries, from 1 on, one after the other: kernels, and where the function is null, so many entries
+after this one as its third number says, as often as its second one says."""
 
 
 @attrs.frozen(eq=False)
 class _Stretch:
-    """Neighbouring kernels that run on the calling thread, or one that is shared out to the pool.
+    """Neighbouring entries that run on the calling thread, or a kernel that is shared out to the pool.
 
     Attributes:
-        entries: Address of the first entry.
+        first: Number of the first entry.
         count: How many there are.
         pooled: The kernel that is shared out, if it is one.
         offset: Where the arguments of that kernel start.
 
     """
 
-    entries: int
+    first: int
     count: int
-    pooled: LLVMKernel | None
-    offset: int
+    pooled: LLVMKernel | None = None
+    offset: int = 0
+
+
+@attrs.frozen(eq=False)
+class _Turns:
+    """Stretches that are repeated, some of which are shared out."""
+
+    count: int
+    stretches: tuple[_Stretch | _Turns, ...]
+
+
+@attrs.define
+class _Records:
+    """What is collected of launches: entries, three numbers each, and arguments.
+
+    Attributes:
+        entries: What :data:`_CODE` reads.
+        template: Addresses of all arguments, 0 for those that come later.
+        slots: Where those go that come later: position and number.
+        alignments: What these must be aligned to, by number.
+        scratch_bytes: The most that a kernel needs.
+
+    """
+
+    entries: list[int] = attrs.field(factory=list, init=False)
+    template: list[int] = attrs.field(factory=list, init=False)
+    slots: list[tuple[int, int]] = attrs.field(factory=list, init=False)
+    alignments: dict[int, int] = attrs.field(factory=dict, init=False)
+    scratch_bytes: int = attrs.field(default=0, init=False)
+
+    def stretches(self, launches: Sequence[Launch | Repetition]) -> tuple[_Stretch | _Turns, ...]:
+        """Add launches, and return how they run."""
+        found: list[_Stretch | _Turns] = []
+        for launch in launches:
+            stretch = self._repeated(launch) if isinstance(launch, Repetition) else self._launched(*launch)
+            last = found[-1] if found else None
+            if _is_plain(last) and _is_plain(stretch):
+                found[-1] = attrs.evolve(last, count=last.count + stretch.count)
+            else:
+                found.append(stretch)
+        return tuple(found)
+
+    def _repeated(self, repetition: Repetition) -> _Stretch | _Turns:
+        first = len(self.entries) // _WORDS
+        self.entries += [0, repetition.count, 0]
+        inside = self.stretches(repetition.launches)
+        count = len(self.entries) // _WORDS - first
+        self.entries[first * _WORDS + 2] = count - 1
+        return _Stretch(first, count) if all(map(_is_plain, inside)) else _Turns(repetition.count, inside)
+
+    def _launched(self, kernel: LLVMKernel, arguments: Sequence[HostBuffer | int]) -> _Stretch:
+        offset = len(self.template) * _POINTER_BYTES
+        self.entries += [kernel.address, offset, kernel.groups]
+        self.scratch_bytes = max(self.scratch_bytes, kernel.scratch_bytes)
+        for param, argument in zip(kernel.kernel.params, arguments, strict=True):
+            if isinstance(argument, int):
+                self.slots.append((len(self.template), argument))
+                needed = max(param.alignment, param.dtype.itemsize)
+                self.alignments[argument] = max(self.alignments.get(argument, 1), needed)
+            self.template.append(0 if isinstance(argument, int) else argument.address)
+        return _Stretch(len(self.entries) // _WORDS - 1, 1, kernel if kernel.splits else None, offset)
+
+
+def _is_plain(stretch: _Stretch | _Turns | None) -> TypeGuard[_Stretch]:
+    """Return whether all of it runs on the calling thread."""
+    return isinstance(stretch, _Stretch) and stretch.pooled is None
 
 
 @attrs.frozen(eq=False)
@@ -79,7 +167,8 @@ class LLVMSequence:
     """
 
     _executor: LLVMExecutor
-    _stretches: tuple[_Stretch, ...]
+    _stretches: tuple[_Stretch | _Turns, ...]
+    _entries: int
     _scratch_bytes: int
     _template: list[int]
     _slots: tuple[tuple[int, int], ...]
@@ -90,28 +179,21 @@ class LLVMSequence:
     _held: object
 
     @classmethod
-    def of(
-        cls, executor: LLVMExecutor, launches: Sequence[tuple[LLVMKernel, Sequence[HostBuffer | int]]]
-    ) -> LLVMSequence:
-        """Ready ``launches``, each a kernel and its arguments: buffers, or numbers of arrays that come later."""
-        template: list[int] = []
-        slots: list[tuple[int, int]] = []
-        alignments: dict[int, int] = {}
-        records: list[int] = []
-        for kernel, arguments in launches:
-            records += [kernel.address, len(template) * _POINTER_BYTES, kernel.groups]
-            for param, argument in zip(kernel.kernel.params, arguments, strict=True):
-                if isinstance(argument, int):
-                    slots.append((len(template), argument))
-                    needed = max(param.alignment, param.dtype.itemsize)
-                    alignments[argument] = max(alignments.get(argument, 1), needed)
-                template.append(0 if isinstance(argument, int) else argument.address)
-        entries = (ctypes.c_uint64 * len(records))(*records)
+    def of(cls, executor: LLVMExecutor, launches: Sequence[Launch | Repetition]) -> LLVMSequence:
+        """Ready ``launches``, each a kernel and its arguments: buffers, or numbers of arrays that come later.
+
+        What is repeated takes no Python between its kernels, unless some of them are shared out.
+        """
+        records = _Records()
+        stretches = records.stretches(launches)
+        slots, template, alignments = records.slots, records.template, records.alignments
+        entries = (ctypes.c_uint64 * len(records.entries))(*records.entries)
         run = _native(executor.device.features)
         return cls(
             executor,
-            tuple(_stretches([kernel for kernel, _ in launches], records, ctypes.addressof(entries))),
-            max((kernel.scratch_bytes for kernel, _ in launches), default=0),
+            stretches,
+            ctypes.addressof(entries),
+            records.scratch_bytes,
             template,
             tuple(slots),
             itemgetter(*(number for _, number in slots)) if len(slots) == len(template) > 1 else None,
@@ -146,30 +228,22 @@ class LLVMSequence:
                 places[position] = addresses[number]
             arguments = self._pack(*places)
         if not self._scratch_bytes:
-            self._start(arguments, 0)
+            self._run_all(self._stretches, arguments, 0)
             return True
         scratch = executor.take_scratch(self._scratch_bytes)
-        self._start(arguments, scratch.address)
+        self._run_all(self._stretches, arguments, scratch.address)
         executor.give_scratch(scratch)
         return True
 
-    def _start(self, arguments: bytes, scratch: int) -> None:
-        for stretch in self._stretches:
+    def _run_all(self, stretches: Sequence[_Stretch | _Turns], arguments: bytes, scratch: int) -> None:
+        for stretch in stretches:
+            if isinstance(stretch, _Turns):
+                for _ in range(stretch.count):
+                    self._run_all(stretch.stretches, arguments, scratch)
+                continue
             kernel = stretch.pooled
             if kernel is None or not kernel.share_out(arguments[stretch.offset :]):
-                self._run(stretch.entries, stretch.count, arguments, scratch)
-
-
-def _stretches(kernels: Sequence[LLVMKernel], records: Sequence[int], address: int) -> list[_Stretch]:
-    size = 3 * ctypes.sizeof(ctypes.c_uint64)
-    stretches: list[_Stretch] = []
-    for number, kernel in enumerate(kernels):
-        pooled = kernel if kernel.splits else None
-        if pooled is None and stretches and stretches[-1].pooled is None:
-            stretches[-1] = attrs.evolve(stretches[-1], count=stretches[-1].count + 1)
-        else:
-            stretches.append(_Stretch(address + number * size, 1, pooled, records[3 * number + 1]))
-    return stretches
+                self._run(self._entries + stretch.first * _ENTRY_BYTES, stretch.count, arguments, scratch)
 
 
 @attrs.frozen(eq=False)

@@ -13,6 +13,7 @@ from tileir.core.dtype import DType
 from tileir.driver.compilation import Request, built, compiled
 from tileir.runtime.interface import Options
 from tileir.semtree.ir import BufferRole
+from tileir.semtree.launches import unrolled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +73,7 @@ def kernel_seconds(request: Request, context: Context, device: DeviceInfo) -> tu
             executor.copy(content, memory[buffer.name]).wait()
     runs = [
         partial(kernels[launch.kernel].run, [memory[name] for name in launch.arguments])
-        for launch in compilation.sem.launches
+        for launch in unrolled(compilation.sem.launches)
     ]
     return _medians(runs)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.semtree.ir import ParamAccess
+from tileir.semtree.launches import launches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.semtree.ir import Launch, Program
+    from tileir.semtree.ir import Program, Work
 
 GRAPH_LAUNCHES: Final = 1024
 """Longer programs run one launch after the other: to know all that may overlap takes memory of its square."""
@@ -19,15 +20,15 @@ def dependencies(program: Program) -> tuple[tuple[int, ...], ...]:
     """Return, for each launch, the numbers of the earlier ones that it must follow, in rising order.
 
     A launch follows those that wrote what it reads, that read what it writes, and that wrote what it writes. What
-    follows from others by transitivity is left out.
+    follows from others by transitivity is left out. What is repeated counts as one launch.
     """
     written: dict[str, int] = {}
     read: dict[str, list[int]] = {}
     result: list[tuple[int, ...]] = []
     before: list[int] = []
-    for number, launch in enumerate(program.launches):
+    for number, work in enumerate(program.launches):
         needed: set[int] = set()
-        accesses = merged_accesses(program, launch)
+        accesses = merged_accesses(program, work)
         for name, access in accesses.items():
             if name in written:
                 needed.add(written[name])
@@ -57,13 +58,14 @@ def ancestors(after: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(before)
 
 
-def merged_accesses(program: Program, launch: Launch) -> Mapping[str, ParamAccess]:
-    """Return what a launch does with each buffer; several parameters may have one buffer."""
+def merged_accesses(program: Program, work: Work) -> Mapping[str, ParamAccess]:
+    """Return what a launch, or all that are repeated, do with each buffer; several parameters may have one buffer."""
     accesses: dict[str, ParamAccess] = {}
-    for param, name in zip(program.kernels[launch.kernel].params, launch.arguments, strict=True):
-        known = accesses.setdefault(name, param.access)
-        if known is not param.access:
-            accesses[name] = ParamAccess.READ_WRITE
+    for launch in launches((work,)):
+        for param, name in zip(program.kernels[launch.kernel].params, launch.arguments, strict=True):
+            known = accesses.setdefault(name, param.access)
+            if known is not param.access:
+                accesses[name] = ParamAccess.READ_WRITE
     return accesses
 
 

@@ -206,9 +206,21 @@ class KernelSequence(Protocol):
         ...
 
 
+@attrs.frozen(eq=False)
+class Repetition:
+    """Launches that run ``count`` times, in order: each as :meth:`SequencingExecutor.sequence` takes it."""
+
+    count: int
+    launches: tuple[tuple[Any, Sequence[Any]] | Repetition, ...]
+
+
 @runtime_checkable
 class SequencingExecutor(Protocol):
-    """What an executor that is not asynchronous may offer beyond :class:`Executor`: many launches in one call."""
+    """What an executor that is not asynchronous may offer beyond :class:`Executor`: many launches in one call.
+
+    It may have an attribute ``repeats``. Where that is true, :meth:`sequence` takes a :class:`Repetition` in the place
+    of a launch as well; otherwise it is given what is repeated again and again.
+    """
 
     def sequence(self, launches: Sequence[tuple[Any, Sequence[Any]]]) -> KernelSequence:
         """Ready launches, each a kernel and its arguments; a number stands for one of the arrays of a launch.

@@ -9,6 +9,7 @@ import attrs
 
 from tileir.runtime.dependencies import ancestors
 from tileir.semtree.ir import BufferRole
+from tileir.semtree.launches import launches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -101,10 +102,13 @@ def place(
 
 
 def _lives(program: Program, after: Sequence[Sequence[int]] | None) -> list[_Life]:
-    """Return the lives of the temporaries that are used, in the order of their first launches."""
+    """Return the lives of the temporaries that are used, in the order of their first launches.
+
+    What a repetition uses lives throughout it.
+    """
     uses: dict[str, list[int]] = {}
-    for number, launch in enumerate(program.launches):
-        for name in launch.arguments:
+    for number, work in enumerate(program.launches):
+        for name in dict.fromkeys(name for launch in launches((work,)) for name in launch.arguments):
             uses.setdefault(name, []).append(number)
     before = None if after is None else ancestors(after)
     lives: list[_Life] = []

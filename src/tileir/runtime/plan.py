@@ -16,20 +16,21 @@ from tileir.runtime.events import PendingEvent, all_ended
 from tileir.runtime.interface import SequencingExecutor
 from tileir.runtime.placement import place
 from tileir.runtime.submission import SubmittingWorkspace
-from tileir.runtime.workspace import Layout, SequencedWorkspace, Slot, Step, SteppingWorkspace, copied
-from tileir.semtree.ir import BufferRole, ParamAccess
+from tileir.runtime.workspace import Layout, Loop, SequencedWorkspace, Slot, Step, SteppingWorkspace, copied
+from tileir.semtree.ir import BufferRole, ParamAccess, Repeat
+from tileir.semtree.launches import launches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.runtime.arrays import Array, Format
     from tileir.runtime.events import Failure
-    from tileir.runtime.interface import Event, Library
+    from tileir.runtime.interface import Event, Kernel, Library
     from tileir.runtime.placement import Placement
     from tileir.runtime.resources import Resources
     from tileir.runtime.submission import Submission
     from tileir.runtime.workspace import Workspace
-    from tileir.semtree.ir import Buffer, Program
+    from tileir.semtree.ir import Buffer, Program, Work
 
 
 @attrs.frozen
@@ -201,13 +202,8 @@ def _layout(
     kernels = [executor.prepare(library, index) for index in range(len(program.kernels))]
     reads = _first_reads(program, after)
     steps = tuple(
-        Step(
-            kernels[launch.kernel],
-            tuple(numbers[name] for name in launch.arguments),
-            after[number],
-            tuple(numbers[name] for name in reads[number]),
-        )
-        for number, launch in enumerate(program.launches)
+        _step(work, kernels, numbers, after[number], tuple(numbers[name] for name in reads[number]))
+        for number, work in enumerate(program.launches)
     )
     alignments = _alignments(program)
     slots = {name: Slot(number, alignments.get(name, 1)) for name, number in numbers.items()}
@@ -225,6 +221,18 @@ def _layout(
         tuple(number for number in range(len(steps)) if number not in followed),
         {numbers[name]: writers for name, writers in _writers(program).items()},
     )
+
+
+def _step(
+    work: Work,
+    kernels: Sequence[Kernel],
+    numbers: Mapping[str, int],
+    after: tuple[int, ...] = (),
+    reads_first: tuple[int, ...] = (),
+) -> Step | Loop:
+    if isinstance(work, Repeat):
+        return Loop(work.count, tuple(_step(inner, kernels, numbers) for inner in work.launches), after, reads_first)
+    return Step(kernels[work.kernel], tuple(numbers[name] for name in work.arguments), after, reads_first)
 
 
 def _part_alignment(program: Program, resources: Resources) -> int:
@@ -248,8 +256,9 @@ def _first_reads(program: Program, after: tuple[tuple[int, ...], ...]) -> list[l
     readers: dict[str, int] = {}
     in_order = len(program.launches) > GRAPH_LAUNCHES
     before = () if in_order else ancestors(after)
-    for number, launch in enumerate(program.launches):
-        names = [name for name in dict.fromkeys(launch.arguments) if name in inputs]
+    for number, work in enumerate(program.launches):
+        used = dict.fromkeys(name for launch in launches((work,)) for name in launch.arguments)
+        names = [name for name in used if name in inputs]
         result.append([name for name in names if not readers.get(name, 0) & (-1 if in_order else before[number])])
         for name in names:
             readers[name] = readers.get(name, 0) | (1 if in_order else 1 << number)
@@ -259,8 +268,8 @@ def _first_reads(program: Program, after: tuple[tuple[int, ...], ...]) -> list[l
 def _writers(program: Program) -> Mapping[str, tuple[int, ...]]:
     """Return which launches write each output."""
     writers: dict[str, list[int]] = {buffer.name: [] for buffer in _with_role(program, BufferRole.OUTPUT)}
-    for number, launch in enumerate(program.launches):
-        for name, access in merged_accesses(program, launch).items():
+    for number, work in enumerate(program.launches):
+        for name, access in merged_accesses(program, work).items():
             if access is not ParamAccess.READ and name in writers:
                 writers[name].append(number)
     return {name: tuple(numbers) for name, numbers in writers.items()}
@@ -271,7 +280,7 @@ def _alignments(program: Program) -> Mapping[str, int]:
     external = (*_with_role(program, BufferRole.INPUT), *_with_role(program, BufferRole.OUTPUT))
     names = {buffer.name for buffer in external}
     needed: dict[str, int] = {}
-    for launch in program.launches:
+    for launch in launches(program.launches):
         for param, name in zip(program.kernels[launch.kernel].params, launch.arguments, strict=True):
             if name in names and param.alignment > param.dtype.itemsize:
                 needed[name] = max(needed.get(name, 1), param.alignment)

@@ -8,6 +8,7 @@ import attrs
 
 from tileir.runtime.events import all_ended
 from tileir.runtime.interface import BatchingExecutor, BindingKernel
+from tileir.runtime.workspace import unrolled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +70,7 @@ class SubmittingWorkspace:
     _memory: list[Any]
     nbytes: int
     _staging: dict[int, Any] = attrs.field(factory=dict, init=False)
-    _bound: dict[int, BoundKernel] = attrs.field(factory=dict, init=False)
+    _bound: dict[Step, BoundKernel] = attrs.field(factory=dict, init=False)
     _batch: _Batch | None = attrs.field(default=None, init=False)
 
     @classmethod
@@ -99,9 +100,10 @@ class SubmittingWorkspace:
             return None
         if not all(step.after == ((number - 1,) if number else ()) for number, step in enumerate(layout.steps)):
             return None
-        launches = [bound for _, bound in sorted(self._bound.items())]
+        bound = [self._bound.get(step) for step in unrolled(layout.steps)]
+        launches = [launch for launch in bound if launch is not None]
         copied = all(slot.number in staging and staging[slot.number].nbytes for slot in slots)
-        if len(launches) < len(layout.steps) or not copied:
+        if len(launches) < len(bound) or not copied:
             return None
         inputs, outputs = ([staging[slot.number] for slot in slots] for slots in (layout.inputs, layout.outputs))
         return _Batch(layout.executor, inputs, launches, outputs)
@@ -133,11 +135,14 @@ class SubmittingWorkspace:
             if not self._enter(slot, array, memory, in_place)
         ]
         launched: list[Event] = []
-        for number, step in enumerate(self._layout.steps):
-            waits = [launched[earlier] for earlier in step.after]
-            waits += [arrived[buffer] for buffer in step.reads_first if buffer in arrived]
-            launched.append(self._launch(number, step, memory, in_place, waits if step.after else [*waits, *after]))
-            submitted.append(launched[-1])
+        for work in self._layout.steps:
+            waits = [launched[earlier] for earlier in work.after]
+            waits += [arrived[buffer] for buffer in work.reads_first if buffer in arrived]
+            waits += [] if work.after else after
+            for step in unrolled((work,)):
+                submitted.append(self._launch(step, memory, in_place, waits))
+                waits = [submitted[-1]]
+            launched.append(submitted[-1])
         ends: list[Event] = []  # what comes last comes first: whoever waits for it has mostly waited for the others
         for number, array in leaving:
             ends.append(executor.copy(memory[number], array, [launched[step] for step in self._layout.writers[number]]))
@@ -161,14 +166,14 @@ class SubmittingWorkspace:
             self.nbytes += nbytes
         return self._staging[number]
 
-    def _launch(self, number: int, step: Step, memory: list[Any], in_place: set[int], after: Sequence[Event]) -> Event:
+    def _launch(self, step: Step, memory: list[Any], in_place: set[int], after: Sequence[Event]) -> Event:
         """Submit one launch, bound once for all runs if all its memory is of this object."""
         kernel = step.kernel
         if not in_place.isdisjoint(step.arguments):
             return kernel.run([memory[buffer] for buffer in step.arguments], after)
-        bound = self._bound.get(number)
+        bound = self._bound.get(step)
         if bound is None:
             if not isinstance(kernel, BindingKernel):
                 return kernel.run([memory[buffer] for buffer in step.arguments], after)
-            bound = self._bound[number] = kernel.bind([memory[buffer] for buffer in step.arguments])
+            bound = self._bound[step] = kernel.bind([memory[buffer] for buffer in step.arguments])
         return bound.run(after)

@@ -9,10 +9,10 @@ import numpy as np
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
-from tileir.runtime.interface import PartingExecutor
+from tileir.runtime.interface import PartingExecutor, Repetition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tileir.runtime.arrays import Array
     from tileir.runtime.interface import Buffer as Memory
@@ -39,6 +39,26 @@ class Step:
 
 
 @attrs.frozen(eq=False)
+class Loop:
+    """Steps that run ``count`` times, in order; ``after`` and ``reads_first`` are as for one launch."""
+
+    count: int
+    steps: tuple[Step | Loop, ...]
+    after: tuple[int, ...] = ()
+    reads_first: tuple[int, ...] = ()
+
+
+def unrolled(steps: Iterable[Step | Loop]) -> Iterator[Step]:
+    """Yield every launch as often as it runs, in order."""
+    for step in steps:
+        if isinstance(step, Loop):
+            for _ in range(step.count):
+                yield from unrolled(step.steps)
+        else:
+            yield step
+
+
+@attrs.frozen(eq=False)
 class Slot:
     """Where an array that the caller passes enters; ``alignment`` is 1 where kernels ask for that of elements only."""
 
@@ -52,7 +72,7 @@ class Layout:
 
     Attributes:
         executor: What runs the steps.
-        steps: All launches, in order.
+        steps: All launches, in order; what is repeated counts as one.
         inputs: Where the inputs enter.
         outputs: Where the outputs enter.
         buffers: How many buffers the program has.
@@ -65,7 +85,7 @@ class Layout:
     """
 
     executor: Executor[Any]
-    steps: tuple[Step, ...]
+    steps: tuple[Step | Loop, ...]
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     buffers: int
@@ -123,7 +143,8 @@ class SequencedWorkspace:
         arguments = layout.memory()
         for position, slot in enumerate((*layout.inputs, *layout.outputs)):
             arguments[slot.number] = position
-        launches = [(step.kernel, [arguments[number] for number in step.arguments]) for step in layout.steps]
+        steps = layout.steps if getattr(executor, "repeats", False) else tuple(unrolled(layout.steps))
+        launches: list[Any] = [_bound(step, arguments) for step in steps]
         return cls(layout, executor.sequence(launches))
 
     @property
@@ -186,10 +207,17 @@ class SteppingWorkspace:
                 placed = layout.executor.allocate(array.nbytes)
                 staged.append((placed, array))
             memory[slot.number] = placed
-        for step in layout.steps:
+        for step in unrolled(layout.steps):
             step.kernel.launch([memory[number] for number in step.arguments])
         for placed, array in staged:
             layout.executor.copy(placed, array).wait()
+
+
+def _bound(step: Step | Loop, arguments: Sequence[Any]) -> tuple[Kernel, list[Any]] | Repetition:
+    """Return a launch, or a repetition of launches, with its arguments."""
+    if isinstance(step, Loop):
+        return Repetition(step.count, tuple(_bound(inner, arguments) for inner in step.steps))
+    return step.kernel, [arguments[number] for number in step.arguments]
 
 
 def copied(executor: Executor[Any], array: Array) -> Memory:
