@@ -11,16 +11,17 @@ import numpy as np
 from tileir.core.names import NameScope
 from tileir.core.text import Writer
 from tileir.runtime.placement import place
-from tileir.semtree.ir import BufferRole
+from tileir.semtree.ir import BufferRole, Repeat
+from tileir.semtree.launches import launches
 from tileir.semtree.layout import ALIGNMENT, aligned
 from tileir_c.emitter import HEADER, comment_line, emit
 from tileir_c.identifiers import RESERVED, function_name, identifiers
 from tileir_c.spelling import MEMORY, constant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from tileir.semtree.ir import Buffer, Launch, Program
+    from tileir.semtree.ir import Buffer, Launch, Program, Work
     from tileir_c.emitter import Source
 
 FLAGS: Final = "-std=c11 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-strict-aliasing"
@@ -167,15 +168,14 @@ class _Body:
         with out.indented():
             self._memory(out)
             arrays = dict(zip(constants, spelt.values(), strict=True)) | dict(self.interface.parameters)
-            for launch in self.program.launches:
-                self._launch(out, launch, arrays)
+            self._launches(out, self.program.launches, arrays)
         out.line("}")
         intro = f'// Compile with: cc {FLAGS} -march=native -c {name}.c\n#include "{name}.h"\n\n'
         parts = (intro, HEADER, self.emitted.prelude, *(f"{text}\n" for text in self.emitted.functions), out.text())
         return "".join(parts)
 
     def _memory(self, out: Writer) -> None:
-        launched = {argument for launch in self.program.launches for argument in launch.arguments}
+        launched = {argument for launch in launches(self.program.launches) for argument in launch.arguments}
         for buffer in (*self.interface.inputs, *self.interface.outputs):
             if buffer.name not in launched:
                 out.line(f"(void){self.interface.parameters[buffer.name]};")
@@ -183,6 +183,17 @@ class _Body:
             out.line("unsigned char *const memory = (unsigned char *)workspace;")
         else:
             out.line("(void)workspace;")
+
+    def _launches(self, out: Writer, works: Sequence[Work], arrays: Mapping[str, str]) -> None:
+        for work in works:
+            if isinstance(work, Repeat):
+                turn = self.scope.fresh("turn")
+                out.line(f"for (int64_t {turn} = 0; {turn} < INT64_C({work.count}); ++{turn}) {{")
+                with out.indented():
+                    self._launches(out, work.launches, arrays)
+                out.line("}")
+            else:
+                self._launch(out, work, arrays)
 
     def _launch(self, out: Writer, launch: Launch, arrays: Mapping[str, str]) -> None:
         kernel, number = self.program.kernels[launch.kernel], launch.kernel
