@@ -18,17 +18,17 @@ from tileir.stripe.ir import Block, Direction, Index, Special, Tags
 from tileir.stripe.kernel_builder import KernelBuilder, element
 from tileir.stripe.program_builder import ProgramBuilder
 from tileir.stripe.storage import ZERO, Storage, Tensor
-from tileir.typed.ir import ScanPart, ScanResult
+from tileir.typed.ir import Marker, ScanPart, ScanResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.stripe.kernel_builder import Scalar
-    from tileir.typed.ir import Operation, Scan, Value
+    from tileir.typed.ir import Computation, Scan, Value
 
 
 def lower_scan(
-    builder: ProgramBuilder, results: tuple[Scan, ...], lower_operation: Callable[[ProgramBuilder, Operation], None]
+    builder: ProgramBuilder, results: tuple[Scan, ...], lower_operation: Callable[[ProgramBuilder, Computation], None]
 ) -> None:
     """Add the loop of which ``results`` are the results, after kernels that give the carries their first values.
 
@@ -43,7 +43,8 @@ def lower_scan(
     if loop.scan.count:
         loop.gather()
         for operation in loop.scan.body.operations:
-            lower_operation(loop.inner, operation)
+            if not isinstance(operation, Marker):
+                lower_operation(loop.inner, operation)
         loop.stack()
         loop.advance()
         builder.macs += loop.inner.macs * loop.scan.count

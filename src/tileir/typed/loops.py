@@ -11,7 +11,7 @@ from tileir.typed.dataflow import alive
 from tileir.typed.ir import Scan, ScanPart, ScanResult, TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from tileir.typed.ir import Function
 
@@ -51,6 +51,20 @@ def loops_of(function: Function) -> dict[Scan, tuple[Scan, ...]]:
         if isinstance(operation, Scan):
             found.setdefault(loop_of(operation), []).append(operation)
     return {loop: tuple(results) for loop, results in found.items()}
+
+
+def with_bodies(function: Function, change: Callable[[Function], Function]) -> Function:
+    """Return the function with the body of every loop changed, those inside bodies not counted; itself if none is."""
+    bodies = {
+        operation.body: change(operation.body) for operation in function.operations if isinstance(operation, Scan)
+    }
+    if all(new is old for old, new in bodies.items()):
+        return function
+    operations = tuple(
+        attrs.evolve(operation, body=bodies[operation.body]) if isinstance(operation, Scan) else operation
+        for operation in function.operations
+    )
+    return attrs.evolve(function, operations=operations)
 
 
 def without_idle_parts(function: Function) -> Function:

@@ -8,7 +8,8 @@ import attrs
 
 from tileir.core.ops import Op
 from tileir.typed.dataflow import with_operands, without_dead
-from tileir.typed.ir import Elementwise, Marker, Recall, Upstream
+from tileir.typed.ir import Elementwise, Marker, Recall, Scan, Upstream
+from tileir.typed.loops import with_bodies
 from tileir.typed.rematerialisation import rematerialised
 from tileir.typed.simplifier import simplify
 
@@ -35,7 +36,7 @@ def unmarked(function: Function) -> Function:
     """
     if not _has_markers(function):
         return function
-    function = rematerialised(function)
+    function = rematerialised(with_bodies(function, unmarked))
     outputs = frozenset(function.outputs)
     forwarded: dict[str, str] = {}
     operations: list[Operation] = []
@@ -53,4 +54,5 @@ def unmarked(function: Function) -> Function:
 
 
 def _has_markers(function: Function) -> bool:
-    return any(isinstance(operation, Marker) for operation in function.operations)
+    bodies = {operation.body for operation in function.operations if isinstance(operation, Scan)}
+    return any(isinstance(operation, Marker) for operation in function.operations) or any(map(_has_markers, bodies))

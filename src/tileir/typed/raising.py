@@ -30,6 +30,7 @@ from tileir.typed.ir import (
     Override,
     Recall,
     Reshape,
+    Scan,
     Scatter,
     ShapeOf,
     Upstream,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 _MOST_NODES: Final = 12  # of an expression that is nested into another, as for functions built in Python
 _GENERATED: Final = re.compile(r".*_\d+")  # the form of fresh names: nobody misses them
-_Expressed: TypeAlias = Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Marker
+_Expressed: TypeAlias = Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Scan | Marker
 _NO_DIMS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 
@@ -192,6 +193,8 @@ class _Raising:
                 return Call("checkpoint", (self._lone(name),))
             case Recall(input=name):
                 return self._lone(name)
+            case Scan():
+                raise _inexpressible(operation, "a loop")
             case _:
                 assert_never(operation)
 

@@ -82,7 +82,7 @@ class _Walk:
     def _with_simple_body(self, scan: Scan) -> Scan:
         body = self._bodies.get(scan.body)
         if body is None:
-            body = self._bodies[scan.body] = simplify(scan.body)
+            body = self._bodies[scan.body] = simplify(scan.body, merge=self.merge)
         return scan if body is scan.body else attrs.evolve(scan, body=body)
 
 

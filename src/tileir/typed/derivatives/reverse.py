@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tileir.typed.derivatives.loops import pull_scan, results_on
 from tileir.typed.derivatives.rules import pullback
 from tileir.typed.derivatives.sweep import Sweep
-from tileir.typed.ir import operands
+from tileir.typed.ir import Scan, operands
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,11 +60,19 @@ def _walk(sweep: Sweep, results: frozenset[str], wanted: frozenset[str]) -> None
     path = _path(sweep.emission.operations, results, active)
     missing = active - sweep.finished
     sweep.want(missing)
+    loops = results_on(path)
     for operation in reversed(path):
+        if missing.isdisjoint(operands(operation)):
+            continue
         cotangent = sweep.cotangent(operation.name)
-        if cotangent is not None and not missing.isdisjoint(operands(operation)):
-            for name, contribution in pullback(sweep, operation, cotangent):
-                sweep.contribute(name, contribution)
+        if isinstance(operation, Scan):
+            contributions = pull_scan(sweep, loops[operation.name], reverse)
+        elif cotangent is not None:
+            contributions = pullback(sweep, operation, cotangent)
+        else:
+            continue
+        for name, contribution in contributions:
+            sweep.contribute(name, contribution)
     sweep.finished |= missing
     sweep.want(frozenset())
 

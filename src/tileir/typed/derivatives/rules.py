@@ -16,6 +16,7 @@ from tileir.typed.ir import (
     Override,
     Recall,
     Reshape,
+    Scan,
     Scatter,
     ShapeOf,
     Upstream,
@@ -54,5 +55,7 @@ def pullback(sweep: Sweep, operation: Operation, cotangent: Tensor) -> Iterator[
             return overrides.pull_same(sweep, operation, cotangent)
         case Constant() | Coordinate() | ShapeOf() | Upstream():
             return iter(())
+        case Scan():
+            return iter(())  # a loop is pulled back as a whole, for all of its results: `reverse` does that
         case _:
             assert_never(operation)
