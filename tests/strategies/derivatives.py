@@ -13,6 +13,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import Op
 from tileir.tile.parser import parse
+from tileir.typed.derivatives.forward import forward
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.emission import Emission
 from tileir.typed.inference import infer
@@ -61,6 +62,31 @@ def pulled(
     for name, value in zip(wrt, found, strict=True):
         emission.add(Elementwise(f"d_{name}", Op.IDENT, (value.name,), value.dtype, value.shape))
     outputs = tuple(f"d_{name}" for name in wrt)
+    result = Function((*function.inputs, *parameters), outputs, tuple(emission.operations))
+    verify(result)
+    return simplify(result)
+
+
+def pushed(
+    function: Function, of: Sequence[str], tangents: Mapping[str, TensorType], *, even_ties: bool = False
+) -> Function:
+    """Return the function of the inputs, and of tangents named after inputs, to how each of ``of`` moves.
+
+    Tangents have the names ``v_X``, results the names ``d_O``.
+    """
+    emission = Emission.resuming(function)
+    parameters = tuple(Value(f"v_{name}", t.dtype, t.shape) for name, t in tangents.items())
+    emission.parameters(parameters)
+    found = forward(
+        emission,
+        [tensor(emission, name) for name in of],
+        [tensor(emission, name) for name in tangents],
+        [Tensor(p.name, p.dtype, p.shape) for p in parameters],
+        even_ties=even_ties,
+    )
+    for name, value in zip(of, found, strict=True):
+        emission.add(Elementwise(f"d_{name}", Op.IDENT, (value.name,), value.dtype, value.shape))
+    outputs = tuple(f"d_{name}" for name in of)
     result = Function((*function.inputs, *parameters), outputs, tuple(emission.operations))
     verify(result)
     return simplify(result)

@@ -305,6 +305,19 @@ def vjp(
     return _derivatives("vjp", (_tuple_of(y), _tuple_of(cotangent)), xs)
 
 
+def jvp(
+    y: Tensor | Sequence[Tensor], x: Tensor | Sequence[Tensor], tangent: Operand | Sequence[Operand]
+) -> Tensor | tuple[Tensor, ...]:
+    """Return how ``y`` moves when ``x`` moves along ``tangent``: the Jacobian times it.
+
+    Where ``x`` is several tensors there is a tangent for each; it broadcasts to the shape of its tensor. The result
+    is one tensor for each ``y``.
+    """
+    arguments = (_tuple_of(x), _tuple_of(tangent))
+    result = call("jvp", _tuple_of(y), *arguments)
+    return result if isinstance(y, Tensor) else tuple(call("element", result, place) for place in range(len(y)))
+
+
 def _derivatives(function: str, arguments: tuple[Operand, ...], xs: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
     """Return a result for each x: one tensor for one x, else a tuple."""
     result = call(function, *arguments, *xs)

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import fail
+from tileir.typed.derivatives.forward import forward
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.emission import broadcast_shape
 from tileir.typed.values import Group, Known, Operand, Tensor
@@ -42,6 +43,17 @@ def _pulled(
     values = [_float_tensor(operand, operand) for operand in wanted]
     found = reverse(emission, results, cotangents, values, even_ties=emission.even_ties)
     return found[0] if len(found) == 1 else Group(found)
+
+
+def _jvp(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Emit ``jvp(Y, X, dX)``: how Y moves when X moves along dX."""
+    results, moving, given = tensors(operands[0]), tensors(operands[1]), parts(operands[2])
+    if len(given) != len(moving):
+        message = f"{operands[1].label} has {len(moving)} parts, but there are {len(given)} tangents"
+        raise fail("TIL322", message, span)
+    tangents = [matched(emission, part, x) for part, x in zip(given, moving, strict=True)]
+    found = forward(emission, results, moving, tangents, even_ties=emission.even_ties)
+    return Group(found) if isinstance(operands[0].value, Group) else found[0]
 
 
 def parts(operand: Operand) -> tuple[Operand, ...]:
@@ -102,5 +114,6 @@ DERIVATIVES: Final[Mapping[str, Callable[[Emission, Sequence[Operand], Span | No
     {
         "gradient": _gradient,
         "vjp": _vjp,
+        "jvp": _jvp,
     }
 )

@@ -12,8 +12,9 @@ from tileir.typed.derivatives.sites import ContractionSite
 from tileir.typed.derivatives.summation import Reading, aggregate, domain_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
+    from tileir.typed.derivatives.algebra import Algebra
     from tileir.typed.derivatives.sweep import Sweep
     from tileir.typed.ir import Contraction
     from tileir.typed.values import Tensor
@@ -45,6 +46,30 @@ def _contributions(site: ContractionSite, cotangent: Tensor, wanted: Collection[
             yield from extrema.contributions(site, cotangent, wanted)
         case Aggregation.PROD:
             yield from products.contributions(site, cotangent, wanted)
+        case _:
+            assert_never(site.operation.aggregation)
+
+
+def pushforward(
+    algebra: Algebra, operation: Contraction, tangents: Sequence[Tensor | None], default: Tensor | None
+) -> Tensor | None:
+    """Return the tangent of a contraction, for those of its operands and of its default; None stands for 0."""
+    site = ContractionSite.of(algebra, operation)
+    found = _tangent(site, tangents) if any(t is not None for t in tangents) else None
+    rest = None if default is None else unwritten(site, default)
+    if found is None or rest is None:
+        return rest if found is None else found
+    return algebra.add(algebra.emission.cast(found, rest.dtype), rest)
+
+
+def _tangent(site: ContractionSite, tangents: Sequence[Tensor | None]) -> Tensor | None:
+    match site.operation.aggregation:
+        case Aggregation.SUM | Aggregation.ASSIGN:
+            return site.pushed(tangents)
+        case Aggregation.MAX | Aggregation.MIN:
+            return extrema.pushed(site, tangents)
+        case Aggregation.PROD:
+            return products.pushed(site, tangents)
         case _:
             assert_never(site.operation.aggregation)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.dtype import accumulator
-from tileir.core.ops import Aggregation, Combination
+from tileir.core.ops import Combination, Op
 from tileir.typed.derivatives.summation import aggregate, incoming
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from tileir.typed.derivatives.sites import ContractionSite
     from tileir.typed.values import Tensor
@@ -47,10 +47,30 @@ def _selected(site: ContractionSite, cotangent: Tensor, *, even: bool) -> Tensor
 
 def divided(site: ContractionSite, tensor: Tensor) -> Tensor:
     """Return ``tensor``, which goes with the result, divided by the number of points that tie."""
-    ties = aggregate(
-        site.algebra, site.points, site.result, [site.reading(0), site.outcome()], Combination.EQ, Aggregation.SUM
-    )
+    readings = [site.reading(0), site.outcome()]
+    ties = aggregate(site.algebra, site.points, site.result, readings, Combination.EQ)
     if ties is None:
         return tensor
     emission, dtype = site.algebra.emission, accumulator(tensor.dtype)
+    ties = site.algebra.compute(Op.MAX, ties, emission.constant(1, ties.dtype))  # NaN has no ties at all
     return site.algebra.div(emission.cast(tensor, dtype), emission.cast(ties, dtype))
+
+
+def pushed(site: ContractionSite, tangents: Sequence[Tensor | None]) -> Tensor | None:
+    """Return the tangent of the result: the transpose of what :func:`contributions` does."""
+    even = site.algebra.even_ties or not site.is_distinct
+    if site.operation.combination is Combination.NONE:
+        return _tangent(site, tangents[0], even=even)
+    parts = site.split(wide=False)
+    if parts is None:
+        return None
+    combined, extremum = parts
+    return _tangent(extremum, combined.pushed(tangents), even=even)
+
+
+def _tangent(site: ContractionSite, tangent: Tensor | None, *, even: bool) -> Tensor | None:
+    if tangent is None:
+        return None
+    readings = [site.reading(0), site.outcome(), incoming(tangent, site.place(0))]
+    found = aggregate(site.algebra, site.points, site.result, readings, Combination.COND)
+    return divided(site, found) if even and found is not None else found

@@ -7,6 +7,7 @@ are it is 0. So the zeros of each product are counted, and left out of it.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import attrs
@@ -17,7 +18,7 @@ from tileir.typed.derivatives.summation import Reading, aggregate, incoming
 from tileir.typed.values import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from tileir.typed.derivatives.sites import ContractionSite
 
@@ -100,3 +101,33 @@ def _factors(site: ContractionSite, cotangent: Tensor) -> Tensor | None:
     if quotients is None or alone is None:
         return None
     return algebra.choose(factors.is_zero, alone, algebra.div(quotients, factors.others))
+
+
+def pushed(site: ContractionSite, tangents: Sequence[Tensor | None]) -> Tensor | None:
+    """Return the tangent of the result: the transpose of what :func:`contributions` does."""
+    if site.operation.combination is Combination.NONE:
+        return _tangent(site, tangents[0])
+    parts = site.split(wide=True)
+    if parts is None:
+        return None
+    combined, product = parts
+    return _tangent(product, combined.pushed(tangents))
+
+
+def _tangent(site: ContractionSite, tangent: Tensor | None) -> Tensor | None:
+    factors = None if tangent is None else Factors.of(site)
+    if tangent is None or factors is None:
+        return None
+    algebra = site.algebra
+    wide = algebra.emission.cast(tangent, factors.others.dtype)
+    zero = algebra.constant(0.0, wide)
+    terms = (
+        (algebra.choose(factors.is_zero, zero, algebra.div(wide, factors.others)), factors.without),
+        (algebra.choose(factors.is_zero, wide, zero), factors.but_one),
+    )
+    products = []
+    for term, product in terms:
+        total = aggregate(algebra, site.points, site.result, [incoming(term, site.place(0))], Combination.NONE)
+        if total is not None:
+            products.append(algebra.mul(product, total))
+    return reduce(algebra.add, products) if products else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
 import attrs
@@ -101,6 +102,35 @@ class ContractionSite:
                 return self.into(position, [self.reading(0), self.reading(1), arriving], Combination.COND)
             case Combination.COND | Combination.EQ:
                 return None
+            case _:
+                assert_never(self.operation.combination)
+
+    def pushed(self, tangents: Sequence[Tensor | None]) -> Tensor | None:
+        """Return the tangent of a contraction that sums or assigns, for those of its operands; None stands for 0."""
+        moved = [None if t is None else incoming(t, self.place(k)) for k, t in enumerate(tangents)]
+        terms = [self._sum(readings, combination) for readings, combination in self._varied(moved)]
+        found = [term for term in terms if term is not None]
+        return reduce(self.algebra.add, found) if found else None
+
+    def _sum(self, readings: Sequence[Reading], combination: Combination) -> Tensor | None:
+        found = aggregate(self.algebra, self.points, self.result, readings, combination, self.operation.aggregation)
+        return None if found is None else self.algebra.emission.cast(found, self.operation.dtype)
+
+    def _varied(self, moved: Sequence[Reading | None]) -> Iterator[tuple[list[Reading], Combination]]:
+        """Yield what is summed, for each operand that has a tangent."""
+        match self.operation.combination:
+            case Combination.NONE | Combination.ADD:
+                present = [reading for reading in moved if reading is not None]
+                if present:
+                    yield present, Combination.NONE if len(present) == 1 else Combination.ADD
+            case Combination.MUL:
+                for position, reading in enumerate(moved):
+                    if reading is not None:
+                        yield [reading, self.reading(1 - position)], Combination.MUL
+            case Combination.COND if moved[2] is not None:
+                yield [self.reading(0), self.reading(1), moved[2]], Combination.COND
+            case Combination.COND | Combination.EQ:
+                return
             case _:
                 assert_never(self.operation.combination)
 

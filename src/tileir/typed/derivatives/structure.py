@@ -48,19 +48,17 @@ def pull_scatter(sweep: Sweep, operation: Scatter, cotangent: Tensor) -> Iterato
     if not sweep.wanted(operation.updates):
         return
     sweep.toward(operation.updates)
-    yield operation.updates, gathered(sweep, cotangent, operation)
+    yield operation.updates, gathered(sweep, cotangent, operation.shape, operation.indices)
 
 
-def gathered(algebra: Algebra, cotangent: Tensor, operation: Scatter) -> Tensor:
-    """Return the rows of ``cotangent``, which broadcasts to the shape of ``operation``, at its indices."""
-    if len(cotangent.shape) < len(operation.shape):
-        return cotangent
-    if cotangent.shape[0] == 1:
-        return algebra.reshaped(cotangent, cotangent.shape[1:])
-    indices = algebra.value(operation.indices)
-    shape = indices.shape + cotangent.shape[1:]
-    emission = algebra.emission
-    return emission.add(Gather(emission.fresh(), cotangent.name, indices.name, cotangent.dtype, shape))
+def gathered(algebra: Algebra, value: Tensor, full: Shape, indices: str) -> Tensor:
+    """Return the rows of ``value``, which stands for its broadcast to ``full``, at ``indices``."""
+    if len(value.shape) < len(full):
+        return value
+    if value.shape[0] == 1:
+        return algebra.reshaped(value, value.shape[1:])
+    emission, places = algebra.emission, algebra.value(indices)
+    return emission.add(Gather(emission.fresh(), value.name, places.name, value.dtype, places.shape + value.shape[1:]))
 
 
 def reshaped(algebra: Algebra, value: Tensor, full: Shape, shape: Shape) -> Tensor:
