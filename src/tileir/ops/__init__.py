@@ -238,7 +238,7 @@ __all__ = [
     "hard_sigmoid", "hard_swish", "hard_tanh", "heaviside", "hypot", "image_patches", "inner", "instance_norm",
     "inverse_sqrt_decay", "inverse_time_decay", "is_max", "isclose", "isfinite", "isinf", "isnan", "kron",
     "l2_normalise", "lamb", "lars", "layer_norm", "leaky_relu", "lerp", "less", "less_equal", "linear_warmup",
-    "local_response_norm", "log", "log10", "log1p", "log2", "log_sigmoid", "logaddexp", "logcumsumexp",
+    "local_response_norm", "log", "log1p", "log2", "log10", "log_sigmoid", "logaddexp", "logcumsumexp",
     "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logsumexp", "lp_pool", "matmul", "max",
     "max_pool", "maximum", "mean", "mean_variance_norm", "min", "min_pool", "minimum", "mish", "momentum",
     "move_axis", "nan_to_num", "narrow", "norm", "not_equal", "outer", "pad", "permute", "polynomial_decay", "pow",
