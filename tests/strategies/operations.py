@@ -13,9 +13,10 @@ import numpy as np
 
 from strategies import operation_cases
 from tileir.tile.builder import FunctionBuilder
+from tileir.tile.builder_functions import vjp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tileir.tile.builder import Tensor
     from tileir.tile.ir import Function
@@ -64,10 +65,42 @@ class Case:
     def function(self) -> Function:
         """Return the Tile function; its outputs are ``O0``, ``O1`` and so on."""
         f = FunctionBuilder()
-        tensors = [self._input(f, name, array) for name, array in self.inputs.items()]
-        results = self.build(*tensors)
-        tuples = results if isinstance(results, tuple) else (results,)
-        return f.build(**{f"O{position}": result for position, result in enumerate(tuples)})
+        results = self._results(f)[1]
+        return f.build(**{f"O{position}": result for position, result in enumerate(results)})
+
+    def backward(self) -> Function:
+        """Return the function of the inputs and of ``W0``, ``W1`` …, what arrives at each float result.
+
+        Its outputs are ``d<name>`` for each input in ``differentiated``.
+        """
+        f = FunctionBuilder()
+        tensors, results = self._results(f)
+        floats = [place for place, wanted in enumerate(self.expected(self.arrays("f64"))) if wanted.dtype.kind == "f"]
+        arriving = [
+            f.input(f"W{place}", *(f"W{place}_{axis}" for axis in range(results[place].rank)))
+            if results[place].rank
+            else f.scalar(f"W{place}")
+            for place in floats
+        ]
+        wrt = [tensors[name] for name in self.differentiated]
+        found = vjp([results[place] for place in floats], arriving, *wrt)
+        gradients = found if isinstance(found, tuple) else (found,)
+        return f.build(**{f"d{name}": d for name, d in zip(self.differentiated, gradients, strict=True)})
+
+    def _results(self, f: FunctionBuilder) -> tuple[dict[str, Tensor], tuple[Tensor, ...]]:
+        return self.added_to(f, "")
+
+    def added_to(self, f: FunctionBuilder, prefix: str) -> tuple[dict[str, Tensor], tuple[Tensor, ...]]:
+        """Return the inputs and results of this case in a function of several, with a prefix for names."""
+        tensors = {name: self._input(f, prefix, name, array) for name, array in self.inputs.items()}
+        results = self.build(*tensors.values())
+        return tensors, results if isinstance(results, tuple) else (results,)
+
+    def arriving(self, dtype: str) -> dict[str, Array]:
+        """Return something that arrives backward at each float result: no two elements of it are alike."""
+        wanted = self.expected(self.arrays("f64"))
+        weights = {f"W{p}": sample(*w.shape, low=-1, seed=9) for p, w in enumerate(wanted) if w.dtype.kind == "f"}
+        return {name: array.astype(DTYPES[dtype]) for name, array in weights.items()}
 
     def arrays(self, dtype: str) -> dict[str, Array]:
         """Return the inputs with floats of ``dtype``."""
@@ -100,12 +133,30 @@ class Case:
                 assert result.dtype.kind in ("b" if wanted.dtype.kind == "b" else "iu")
                 np.testing.assert_array_equal(result, wanted)
 
-    def _input(self, f: FunctionBuilder, name: str, array: Array) -> Tensor:
+    def _input(self, f: FunctionBuilder, prefix: str, name: str, array: Array) -> Tensor:
         if array.ndim == 0:
-            return f.scalar(name)
+            return f.scalar(prefix + name)
         names = self.dims.get(name)
         split = names.split() if names is not None else [f"{name}_{axis}" for axis in range(array.ndim)]
-        return f.input(name, *split)
+        return f.input(prefix + name, *(prefix + dim for dim in split))
+
+
+def together(cases: Sequence[Case], dtype: str) -> tuple[Function, dict[str, Array], list[tuple[Case, int]]]:
+    """Return one function of many cases, its arrays, and each case with the number of its results.
+
+    So a device that compiles slowly compiles once.
+    """
+    f = FunctionBuilder()
+    arrays: dict[str, Array] = {}
+    outputs: dict[str, Tensor] = {}
+    counts: list[tuple[Case, int]] = []
+    for number, case in enumerate(cases):
+        prefix = f"C{number}_"
+        _, results = case.added_to(f, prefix)
+        arrays |= {prefix + name: array for name, array in case.arrays(dtype).items()}
+        outputs |= {f"{prefix}O{position}": result for position, result in enumerate(results)}
+        counts.append((case, len(results)))
+    return f.build(**outputs), arrays, counts
 
 
 def sample(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0) -> Array:

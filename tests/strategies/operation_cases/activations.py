@@ -70,7 +70,9 @@ CASES: Final = (
         lambda torch, x, w: torch.where(x > 0, x, x * w),
     ),
     _case("elu", lambda x: ops.elu(x, alpha=0.7), lambda x: _elu(x, 0.7), lambda f, x: f.elu(x, 0.7)),
-    _case("celu", lambda x: ops.celu(x, alpha=0.7), lambda x: _elu(x / 0.7, 1.0) * 0.7, lambda f, x: f.celu(x, 0.7)),
+    _case(
+        "celu", lambda x: ops.celu(x, alpha=0.7), lambda x: _elu(x / 0.7, 1.0) * 0.7, lambda f, x: f.elu(x / 0.7) * 0.7
+    ),
     _case(
         "selu",
         ops.selu,
@@ -92,17 +94,17 @@ CASES: Final = (
     ),
     _case("sigmoid", ops.sigmoid, _sigmoid, lambda _, x: x.sigmoid()),
     _case("log_sigmoid", ops.log_sigmoid, lambda x: -_softplus(-x), lambda f, x: f.logsigmoid(x)),
-    _case("softplus", ops.softplus, _softplus, lambda f, x: f.softplus(x, threshold=1000)),
+    _case("softplus", ops.softplus, _softplus, lambda _, x: x.logaddexp(x * 0)),
     _case(
         "softplus_beta",
         lambda x: ops.softplus(x, beta=2.5),
         lambda x: _softplus(2.5 * x) / 2.5,
-        lambda f, x: f.softplus(x, 2.5, 1000),
+        lambda _, x: (2.5 * x).logaddexp(x * 0) / 2.5,
     ),
     _case("softsign", ops.softsign, lambda x: x / (1 + abs(x)), lambda f, x: f.softsign(x)),
     _case("silu", ops.silu, lambda x: x * _sigmoid(x), lambda f, x: f.silu(x)),
     _case("mish", ops.mish, lambda x: x * np.tanh(_softplus(x)), lambda f, x: f.mish(x)),
-    _case("hard_sigmoid", ops.hard_sigmoid, lambda x: np.clip(x / 6 + 0.5, 0, 1), lambda f, x: f.hardsigmoid(x)),
+    _case("hard_sigmoid", ops.hard_sigmoid, lambda x: np.clip(x / 6 + 0.5, 0, 1), lambda f, x: f.relu6(x + 3) / 6),
     _case(
         "hard_sigmoid_slope",
         lambda x: ops.hard_sigmoid(x, slope=0.2),

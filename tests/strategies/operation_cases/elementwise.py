@@ -135,11 +135,18 @@ _BINARY: Final = (
             name,
             getattr(ops, name),
             getattr(np, name),
-            lambda torch, x, y, n=name: getattr(torch, n)(x, y),
+            lambda torch, x, y, n=short: getattr(torch, n)(x, y),
             _WHOLE,
             _DIVISOR,
         )
-        for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+        for name, short in (
+            ("equal", "eq"),
+            ("not_equal", "ne"),
+            ("less", "lt"),
+            ("less_equal", "le"),
+            ("greater", "gt"),
+            ("greater_equal", "ge"),
+        )
     ),
     Case(
         "lerp",

@@ -184,9 +184,16 @@ _BORDERS: Final = (
     ),
     _one(
         "pad_value",
-        lambda x: ops.pad(x, [(1, 2), 0, (0, 1)], value=-np.inf),
-        lambda x: np.pad(x, ((1, 2), (0, 0), (0, 1)), constant_values=-np.inf),
-        lambda torch, x: torch.nn.functional.pad(x, (0, 1, 0, 0, 1, 2), value=-np.inf),
+        lambda x: ops.pad(x, [(1, 2), 0, (0, 1)], value=2.5),
+        lambda x: np.pad(x, ((1, 2), (0, 0), (0, 1)), constant_values=2.5),
+        lambda torch, x: torch.nn.functional.pad(x, (0, 1, 0, 0, 1, 2), value=2.5),
+    ),
+    Case(
+        "pad_infinity",
+        lambda x: ops.pad(x, 1, value=-np.inf),
+        {"X": _X},
+        lambda x: np.pad(x, 1, constant_values=-np.inf),
+        wrt=(),
     ),
     _one(
         "pad_cuts",
