@@ -15,6 +15,7 @@ from tileir.core.errors import TileError
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
 from tileir.typed.interpreter import interpret
+from tileir.typed.ir import Function, Scan, ScanPart, ScanResult, TensorType, Value
 from tileir.typed.verifier import verify
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from strategies.derivatives import Arrays
-    from tileir.typed.ir import Function
 
 
 def assert_transposed(
@@ -155,3 +155,49 @@ def test_faults(call: str, code: str | None, underlined: str | None) -> None:
     with pytest.raises(TileError) as caught:
         infer(parse(text), types_of(arrays))
     assert [(d.code, d.underlined) for d in caught.value.diagnostics] == [(code, underlined)]
+
+
+def loop(part: ScanPart, number: int, *, reverse: bool) -> Function:
+    """Return a result of h = tanh(h * w + x); y = h * w, with w of fewer axes and a carry that counts."""
+    body = """
+    function (H, C, X, W) -> (H_new, C_new, Y) {
+        H_new = tanh(H * W + X); C_new = C + 1; Y = H_new * W * as_f64(C);
+    }"""
+    types = {"H": TensorType(DType.F64, (2,)), "C": TensorType(DType.I32, ())}
+    types |= {"X": TensorType(DType.F64, (2,)), "W": TensorType(DType.F64, ())}
+    step = infer(parse(body), types)
+    shape = {ScanPart.FINAL: (2,), ScanPart.HISTORY: (4, 2), ScanPart.OUTPUT: (4, 2)}[part]
+    result = ScanResult(part, number)
+    scan = Scan("O", step, 4, reverse, ("h", "c"), ("x",), ("w",), result, DType.F64, shape)
+    inputs = (
+        Value("h", DType.F64, (2,)),
+        Value("c", DType.I32, ()),
+        Value("x", DType.F64, (4, 2)),
+        Value("w", DType.F64, ()),
+    )
+    return Function(inputs, ("O",), (scan,))
+
+
+@pytest.mark.parametrize("wrt", [("h",), ("x",), ("w",), ("h", "x", "w")])
+@pytest.mark.parametrize(("part", "number"), [(ScanPart.FINAL, 0), (ScanPart.HISTORY, 0), (ScanPart.OUTPUT, 0)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_loops(part: ScanPart, number: int, wrt: tuple[str, ...], reverse: bool) -> None:
+    function = loop(part, number, reverse=reverse)
+    random = np.random.default_rng(3)
+    inputs: dict[str, NDArray[Any]] = {
+        v.name: np.asarray(random.uniform(-1, 1, v.shape)).astype(v.dtype.numpy) for v in function.inputs
+    }
+    cotangent = np.asarray(random.uniform(1, 2, function.operations[0].shape))
+    assert_transposed(function, inputs, wrt, {"O": cotangent})
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (1, 2), (4, 1)])
+def test_sequences_that_move_alike_in_all_steps(shape: tuple[int, ...]) -> None:
+    function = loop(ScanPart.OUTPUT, 0, reverse=False)
+    inputs: dict[str, NDArray[Any]] = {v.name: np.full(v.shape, 0.5, v.dtype.numpy) for v in function.inputs}
+    tangent = np.arange(1.0, np.prod(shape) + 1).reshape(shape)
+    found = []
+    for value in (tangent, np.array(np.broadcast_to(tangent, (4, 2)))):
+        ahead = pushed(function, ("O",), types_of({"x": value}))
+        found.append(interpret(ahead, {**inputs, "v_x": value})["d_O"])
+    np.testing.assert_array_equal(found[0], found[1])

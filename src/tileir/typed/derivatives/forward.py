@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
-from tileir.typed.derivatives import contractions, elementwise, structure
+from tileir.typed.derivatives import contractions, elementwise, forward_loops, structure
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.overrides import Instance
 from tileir.typed.derivatives.reverse import reverse
@@ -27,6 +27,7 @@ from tileir.typed.ir import (
     Override,
     Recall,
     Reshape,
+    Scan,
     Scatter,
     ShapeOf,
     Upstream,
@@ -141,6 +142,8 @@ def pushforward(motion: Motion, operation: Operation) -> Tensor | None:
             default = None if operation.default is None else motion.tangent(operation.default)
             tangents = [motion.tangent(access.tensor) for access in operation.inputs]
             return contractions.pushforward(motion, operation, tangents, default)
+        case Scan():
+            return forward_loops.push_scan(motion, operation, forward)
         case Override():
             return _override(motion, operation)
         case Constant() | Coordinate() | ShapeOf() | Upstream():
