@@ -48,7 +48,9 @@ class GroupElementwise:
         nest = None if sch.is_scheduled(kernel) else analyse(kernel)
         if nest is None or nest.allocations or len(nest.segments) != 1 or nest.segments[0].loops:
             return kernel
-        if nest.segments[0].has_indirect_store or len(sch.parallel_indices(nest)) < len(nest.indices):
+        if any(sch.scatters(nest.segments[0], i.name) for i in nest.indices) or len(sch.parallel_indices(nest)) < len(
+            nest.indices
+        ):
             return kernel
         nest = merged(nest)
         index = _contiguous(nest)

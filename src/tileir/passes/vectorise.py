@@ -63,7 +63,7 @@ class Vectorise:
 
     def _vector_index(self, nest: Nest) -> stripe.Index | None:
         constrained = sch.constrained_indices(nest)
-        if nest.segments[0].has_indirect_store or not sch.written_uses(nest):
+        if any(sch.scatters(nest.segments[0], i.name) for i in nest.indices) or not sch.written_uses(nest):
             return None
         candidates = [
             i

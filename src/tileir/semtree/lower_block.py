@@ -317,6 +317,10 @@ class BlockLowering:
         place = cast(sem.Apply(Op.MIN, uniform((positive, high))), counting)
         base = self.offsets.lanes(view.offset, scope.lanes)
         scaled = sem.Apply(Op.MUL, uniform((place, self.offsets.constant(dim.stride))))
+        if place.type.lanes == 1 < scope.lanes and view.offset.coefficient(LANE) == 1 and view.swizzle == (0, 0):
+            first = self.offsets.scalar(view.offset.substitute({LANE: 0}))
+            wide = sem.Type(view.shape.dtype, scope.lanes)
+            return sem.Subscript(view.array, sem.Apply(Op.ADD, (first, scaled)), wide)
         offset = swizzled(sem.Apply(Op.ADD, uniform((base, scaled))), *view.swizzle)
         return sem.Subscript(view.array, offset, sem.Type(view.shape.dtype, offset.type.lanes))
 

@@ -89,9 +89,10 @@ class _Loop:
             firsts.setdefault(operation.result, operation)
         storage = Storage.of(scan.body)
         inner = ProgramBuilder(scan.body, storage, dict(scan.body.labels))
-        step = outer.storage.temporary("step", DType.I64, (1,))
-        counter = Tensor.of(storage.fresh("step"), DType.I64, (1,))
-        return cls(outer, inner, scan, firsts, step, counter, storage.temporary("next_step", DType.I64, (1,)))
+        dtype = DType.I32 if scan.count <= DType.I32.maximum else DType.I64  # lanes are as many as the widest allows
+        step = outer.storage.temporary("step", dtype, (1,))
+        counter = Tensor.of(storage.fresh("step"), dtype, (1,))
+        return cls(outer, inner, scan, firsts, step, counter, storage.temporary("next_step", dtype, (1,)))
 
     @property
     def carries(self) -> tuple[Value, ...]:
@@ -102,7 +103,7 @@ class _Loop:
         """Add kernels that give the step and the carries their first values, and view these and the constants."""
         scan, storage = self.scan, self.outer.storage
         kernel = KernelBuilder()
-        first = kernel.constant("first", DType.I64, scan.count - 1 if scan.reverse and scan.count else 0)
+        first = kernel.constant("first", self.step.dtype, scan.count - 1 if scan.reverse and scan.count else 0)
         kernel.store("step", first, self.step, (ZERO,))
         self.outer.add(kernel, scan, Tags.of("eltwise", "fill"))
         self.views[self.counter.buffer] = (self.step, Direction.INOUT)
@@ -175,7 +176,7 @@ class _Loop:
     def advance(self) -> None:
         """Add the kernel that computes the next step."""
         kernel = KernelBuilder()
-        by = kernel.constant("by", DType.I64, -1 if self.scan.reverse else 1)
+        by = kernel.constant("by", self.step.dtype, -1 if self.scan.reverse else 1)
         kernel.store("next_step", kernel.compute("next_step", Op.ADD, self._now(kernel), by), self.advanced, (ZERO,))
         self.inner.add(kernel, self.scan, Tags.of("eltwise", "advance"))
 

@@ -119,6 +119,21 @@ def indirect_names(segment: Segment) -> frozenset[str]:
     return chosen_by_data(segment.statements)
 
 
+def scatters(segment: Segment, index: str) -> bool:
+    """Return whether some element is written at a place that data decide, and that may differ along ``index``."""
+    if not segment.has_indirect_store:
+        return False
+    moved = {use.name for use in segment.uses if use.stride(index)}
+    varying: set[str] = set()
+    for statement in segment.statements:
+        into = stripe.scalar_output(statement)
+        moves = isinstance(statement, stripe.Load) and statement.source in moved
+        moves |= isinstance(statement, stripe.LoadIndex) and index in statement.affine.indices
+        if into is not None and (moves or not varying.isdisjoint(stripe.scalar_inputs(statement))):
+            varying.add(into)
+    return any(isinstance(s, stripe.Store) and s.index in varying for s in segment.statements)
+
+
 def owns_its_elements(use: Use, index: str) -> bool:
     """Return whether different values of ``index`` surely write different elements: it alone moves some axis."""
     return any(affine.indices == (index,) for affine in use.access)

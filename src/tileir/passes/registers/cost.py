@@ -124,7 +124,7 @@ def can_be_vector(nest: Nest, index: str) -> bool:
     panels = panel_uses(nest, index)
     for segment in nest.segments:
         indirect = sch.indirect_names(segment)
-        if segment.has_indirect_store:
+        if any(sch.scatters(segment, i.name) for i in nest.indices):
             return False
         for use in segment.uses:
             packable = use in panels and use.name not in indirect and segment.loops
