@@ -9,30 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.ops.foundation import (
-    Aggregation,
     Tensor,
-    aggregate,
     axis_of,
-    broadcast_dims,
     call,
     cast_to,
     chosen,
-    dim_like,
     dims_of,
-    full,
-    indices_of,
     integer_of,
     mistaken,
     rank_of,
-    tensor_of,
 )
+from tileir.ops.positions import coordinates_of, element_numbers, is_inside, row_numbers, widened, within
 from tileir.ops.shaping import product
 from tileir.tile import builder_functions as tf
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.ops.foundation import Dim, Operand, Size
+    from tileir.ops.foundation import Dim, Operand
 
 MODES: Final = ("clamp", "fill", "wrap")
 NEAREST: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
@@ -62,7 +54,7 @@ def take(
     aligned = tf.reshape(indices, *sizes[:batch], *[1] * (place - batch), *sizes[batch:])
     number = within(aligned, dims[place], rows, mode)
     if place > 0:
-        number = _row_numbers(rows, dims[:place], len(sizes) - batch) * dims[place] + number
+        number = row_numbers(rows, dims[:place], len(sizes) - batch) * dims[place] + number
     taken = call("gather", rows, number)
     return _filled(taken, aligned, dims[place], fill, rank_of(x) - place - 1) if mode == "fill" else taken
 
@@ -112,7 +104,7 @@ def gather_nd(
     parts = coordinates_of(indices, depth, rank_of(x) - batch)
     end = batch + len(parts)
     rows = tf.reshape(x, product(x, dims[:end]), *dims[end:])
-    number = _row_numbers(rows, dims[:batch], rank_of(indices) - 1 - batch) if batch > 0 else None
+    number = row_numbers(rows, dims[:batch], rank_of(indices) - 1 - batch) if batch > 0 else None
     for part, size in zip(parts, dims[batch:end], strict=True):
         position = within(part, size, rows, mode)
         number = position if number is None else number * size + position
@@ -192,72 +184,8 @@ def embedding(table: Tensor, indices: Tensor, *, padding_index: int | None = Non
         return rows
     padding = integer_of(padding_index, "padding_index")
     number = dims_of(table)[0] + padding if padding < 0 else padding
-    is_padding = tf.reshape(_widened(indices) == number, *dims_of(indices), *[1] * (rank_of(table) - 1))
+    is_padding = tf.reshape(widened(indices) == number, *dims_of(indices), *[1] * (rank_of(table) - 1))
     return tf.where(is_padding, tf.stop_gradient(rows), rows)
-
-
-def element_numbers(flat: Tensor, dims: Sequence[Dim], indices: Tensor, axis: int, mode: str = "clamp") -> Tensor:
-    """Return row-major numbers of the elements of a tensor of ``dims`` that ``indices`` name along ``axis``.
-
-    ``flat`` has all elements along one axis.
-
-    Raises:
-        TileError: TIL217, the indices have another number of axes.
-
-    """
-    if rank_of(indices) != len(dims):
-        raise mistaken(f"indices along an axis have as many axes as the tensor, {len(dims)}, not {rank_of(indices)}")
-    sizes = [*dims]
-    sizes[axis] = dim_like(flat, 1)
-    shape = broadcast_dims(full(flat, sizes, 0), indices)
-    number = None
-    for place, size in enumerate(dims):
-        if place == axis:
-            part = within(indices, size, flat, mode)
-        else:
-            part = _coordinates(flat, [shape[place] if other == place else 1 for other in range(len(dims))], place)
-        number = _next_number(number, size, part)
-    assert number is not None  # there is an axis
-    return number
-
-
-def within(indices: Tensor, size: Dim, rows: Tensor, mode: str = "clamp") -> Tensor:
-    """Return indices inside of an axis of this size, in the dtype that counts the first axis of ``rows``."""
-    wide = _widened(indices)
-    clamped = mode != "wrap"
-    inside = tf.min(tf.max(wide, 0), size - 1) if clamped else tf.mod(tf.mod(wide, size) + size, size)
-    return tf.as_like(inside, tf.index(rows, 0))
-
-
-def is_inside(indices: Tensor, size: Dim) -> Tensor:
-    """Return whether indices lie inside of an axis of this size."""
-    wide = _widened(indices)
-    return tf.logical_and(wide >= 0, wide < size)
-
-
-def _widened(indices: Tensor) -> Tensor:
-    """Return integers of at least 32 bits, which sizes fit in; floats are refused when compiling."""
-    return call("bit_or", indices, tf.cast(tensor_of(indices, 0), "i32"))
-
-
-def coordinates_of(indices: Tensor, depth: int | None, most: int) -> list[Tensor]:
-    """Return the parts of points, which the last axis of ``indices`` holds: one tensor for each coordinate.
-
-    Raises:
-        TileError: TIL217, the number of coordinates is not known, or not from 1 to ``most``.
-
-    """
-    sizes = dims_of(indices)
-    if not sizes:
-        raise mistaken("the last axis of indices of points holds their coordinates, but there are no axes")
-    count = sizes[-1].value if depth is None else integer_of(depth, "depth")
-    if count is None:
-        raise mistaken("the number of coordinates of a point is not known; say depth=…")
-    if not 1 <= count <= most:
-        raise mistaken(f"a point has from 1 to {most} coordinates here, not {count}")
-    points = tf.reshape(indices, *sizes[:-1], sizes[-1].call("match", count))
-    kept = indices_of(indices)[:-1]
-    return [aggregate(Aggregation.ASSIGN, points[(*kept, place)], kept, sizes[:-1]) for place in range(count)]
 
 
 def _batch_dims(indices: Tensor, count: int, most: int) -> int:
@@ -265,25 +193,6 @@ def _batch_dims(indices: Tensor, count: int, most: int) -> int:
     if not 0 <= batch <= min(most, rank_of(indices)):
         raise mistaken(f"batch_dims is from 0 to {min(most, rank_of(indices))}, not {batch}")
     return batch
-
-
-def _row_numbers(rows: Tensor, sizes: Sequence[Dim], behind: int) -> Tensor:
-    """Return the row-major number of each element of a tensor of ``sizes``, with so many axes of size 1 behind them."""
-    number = None
-    for axis, size in enumerate(sizes):
-        own = [size if place == axis else 1 for place in range(len(sizes) + behind)]
-        number = _next_number(number, size, _coordinates(rows, own, axis))
-    assert number is not None  # callers have an axis
-    return number
-
-
-def _coordinates(rows: Tensor, sizes: Sequence[Size], axis: int) -> Tensor:
-    """Return coordinates along an axis, in the dtype that counts the first axis of ``rows``."""
-    return tf.as_like(tf.index(full(rows, sizes, 0), axis), tf.index(rows, 0))
-
-
-def _next_number(number: Tensor | None, size: Dim, part: Tensor) -> Tensor:
-    return part if number is None else number * size + part
 
 
 def _filled(taken: Tensor, indices: Tensor, size: Dim, fill: Operand, behind: int) -> Tensor:
