@@ -82,7 +82,7 @@ def compile_stages(
         graph = prepared(infer(function, arguments))
         program = lower_to_stripe(graph)
         scheduled = run(passes_of(passes, target), program, dump=dump)
-        kernels = lower_to_semtree(scheduled, target)
+        kernels = share_kernels(lower_to_semtree(scheduled, target))
         verify_program(kernels)
         return Stages(function, graph, program, scheduled, _finished(kernels))
 
@@ -103,6 +103,5 @@ def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pa
 
 def _finished(program: sem.Program) -> sem.Program:
     """Return the program with as few and as simple kernels, and as few temporaries, as can be."""
-    shared = share_kernels(program)
-    simple = attrs.evolve(shared, kernels=tuple(simplify_kernel(kernel) for kernel in shared.kernels))
+    simple = attrs.evolve(program, kernels=tuple(simplify_kernel(kernel) for kernel in program.kernels))
     return share_kernels(reuse_in_place(simple))

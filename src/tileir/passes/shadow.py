@@ -28,7 +28,7 @@ from tileir.stripe.ir import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tileir.stripe.ir import Program, Statement
 
@@ -53,9 +53,10 @@ def _shadowed(kernel: Block) -> Block:
     views = Counter(r.source for r in kernel.refinements)
     names = NameScope.of(r.name for r in kernel.refinements)
     kept: dict[str, Refinement] = {}
+    readers, users = _touching(kernel)
     for view in kernel.refinements:
         plain = view.direction is Direction.OUT and view.aggregation in (None, Aggregation.ASSIGN)
-        if plain and views[view.source] == 1 and _is_read_back(kernel, view.name) and _is_stored_plainly(kernel, view):
+        if plain and views[view.source] == 1 and view.name in readers and _is_stored_plainly(users[view.name], view):
             kept[view.name] = _allocation(view, names.fresh(f"{view.name}_kept"))
     if not kept:
         return kernel
@@ -63,15 +64,24 @@ def _shadowed(kernel: Block) -> Block:
     return attrs.evolve(kernel, refinements=(*kernel.refinements, *kept.values()), statements=statements)
 
 
-def _is_read_back(kernel: Block, name: str) -> bool:
-    return any(name in views_read(statement) for statement in kernel.statements)
-
-
-def _is_stored_plainly(kernel: Block, view: Refinement) -> bool:
-    """Return whether only stores to places that are known write a view, and views inside have its axes."""
+def _touching(kernel: Block) -> tuple[frozenset[str], Mapping[str, Sequence[Statement]]]:
+    """Return the views that statements read, and which statements touch each view."""
+    readers: set[str] = set()
+    users: dict[str, list[Statement]] = {}
     for statement in kernel.statements:
-        if view.name not in (*views_read(statement), *views_written(statement)):
-            continue
+        read = views_read(statement)
+        readers.update(read)
+        for name in dict.fromkeys((*read, *views_written(statement))):
+            users.setdefault(name, []).append(statement)
+    return frozenset(readers), users
+
+
+def _is_stored_plainly(users: Sequence[Statement], view: Refinement) -> bool:
+    """Return whether only stores to places that are known write a view, and views inside have its axes.
+
+    ``users`` are the statements that touch it.
+    """
+    for statement in users:
         match statement:
             case Load(index=index) | Store(index=index):
                 if index is not None:

@@ -314,7 +314,9 @@ class FusionScan:
             return False
         grown = 0
         moved = second if position == start else first
-        for root in sorted(moved.touched.keys() & self._temporary):
+        for root in moved.touched:
+            if root not in self._temporary:
+                continue
             last = self._last_other(root, first, second)
             if position == start and root in second.written:
                 grown += self._bytes[root] * ((end - start) * (last > end))
