@@ -19,6 +19,7 @@ from tileir.core.errors import BackendError, TileError
 from tileir.driver import cli_devices, cli_values
 from tileir.driver.cli_cache import cache
 from tileir.driver.cli_explain import explain_
+from tileir.driver.cli_grad import grad
 from tileir.driver.cli_targets import target_options, targets
 from tileir.driver.cli_tune import tune_
 from tileir.driver.stages import STAGES, listing, stage_text, texts_after
@@ -75,6 +76,7 @@ def commands() -> None:
 
 commands.add_command(cache)
 commands.add_command(explain_)
+commands.add_command(grad)
 commands.add_command(tune_)
 commands.add_command(targets)
 

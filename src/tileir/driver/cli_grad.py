@@ -1,0 +1,45 @@
+"""The command `tileir grad`: the gradients of a program, as a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tileir.driver import cli_values
+from tileir.driver.differentiation import gradient
+from tileir.tile.printer import to_text
+
+if TYPE_CHECKING:
+    from tileir.driver.differentiation import Ties
+
+
+@click.command("grad")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--wrt", metavar="NAMES", help="The inputs whose gradients are asked for; all of floats without it.")
+@click.option("--of", metavar="NAMES", help="The outputs that are differentiated; all of floats without it.")
+@click.option(
+    "--ties",
+    type=click.Choice(("all", "even")),
+    default="all",
+    show_default=True,
+    help="What the elements get that share a maximum or minimum: each all of the gradient, or an even part.",
+)
+def grad(file: Path, values: tuple[str, ...], wrt: str | None, of: str | None, ties: Ties) -> None:
+    """Print the gradients of FILE as a Tile program; NAMES are separated by commas.
+
+    The program takes the inputs of FILE, and its outputs are called d<NAME>. Without types of the inputs it works for
+    all shapes; where NAME=f32[3,4] says dtype and dims, or NAME=array.npy a file to take them from, gradients are
+    written out for these.
+    """
+    function = cli_values.read_function(file)
+    types = cli_values.types(function, values)
+    result = gradient(function, wrt=_names(wrt), of=_names(of), arguments=types or None, ties=ties)
+    click.echo(to_text(result), nl=False)
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    """Split names at commas."""
+    return None if text is None else tuple(name.strip() for name in text.split(","))
