@@ -75,7 +75,7 @@ def gradient(
     """
     even = _is_even(ties)
     if isinstance(function, typed.Function):
-        sources, results = _typed_choice(function, wrt, of)
+        sources, results = chosen_for(function, wrt, of)
         return typed_gradient(function, sources, results, even_ties=even)
     source = function_of(function)
     inputs = tuple(parameter.name for parameter in source.inputs)
@@ -85,7 +85,7 @@ def gradient(
             source, _chosen("input", wrt, inputs), _chosen("output", of, outputs), even_ties=even
         ).function
     graph = infer(source, tensor_types(inputs, arguments))
-    sources, results = _typed_choice(graph, wrt, of)
+    sources, results = chosen_for(graph, wrt, of)
     expanded = typed_gradient(graph, sources, results, even_ties=even)
     return raise_to_tile(expanded, {p.name: [d.name for d in p.dims] for p in source.inputs if p.dims is not None})
 
@@ -180,7 +180,7 @@ def _seeds(kind: str, names: tuple[str, ...], given: object) -> dict[str, object
     return {name: seeds[name] for name in names if name in chosen}
 
 
-def _typed_choice(
+def chosen_for(
     function: typed.Function, wrt: Names | None, of: Names | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of inputs and outputs to differentiate by and to differentiate; all of them are floats."""

@@ -49,7 +49,11 @@ class Algebra:
 
     def known(self, value: Tensor) -> float | None:
         """Return the number that ``value`` is, or None where it is no constant."""
-        definition = self.emission.definitions[value.name]
+        return self.number(value.name)
+
+    def number(self, name: str) -> float | None:
+        """Return the number that ``name`` stands for, or None where it is no constant."""
+        definition = self.emission.definitions[name]
         return definition.value if isinstance(definition, Constant) else None
 
     def compute(self, op: Op, *inputs: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tileir.typed.derivatives.algebra import Algebra
     from tileir.typed.derivatives.sweep import Sweep
+    from tileir.typed.ir import Operation, Value
     from tileir.typed.values import Tensor
 
 
@@ -74,8 +75,11 @@ def pullback(sweep: Sweep, operation: Elementwise, cotangent: Tensor) -> Iterato
 
 def partials(site: Site) -> tuple[Partial | None, ...]:
     """Return the partial derivative by each operand; None where it is 0 everywhere."""
-    if site.operation.op is Op.COND and _is_relu(site):
-        return (None, None, _relu)
+    if site.operation.op is Op.COND:
+        if _is_relu(site):
+            return (None, None, _relu)
+        if _is_sign(site):
+            return (None, None, None)
     return PARTIALS.get(site.operation.op, (None,) * len(site.operation.inputs))
 
 
@@ -203,18 +207,18 @@ def _modulus(site: Site, t: Tensor) -> Tensor:
 
 
 def _base(site: Site, t: Tensor) -> Tensor:
-    """Multiply by ``b · a^(b - 1)``; where b is 0 the power is taken as ``a^0``, so that no 0 meets an infinity."""
+    """Multiply by ``b · a^(b - 1)``; where a and b are 0 the power is that of 1, so that no 0 meets an infinity."""
     algebra, base, exponent = site.algebra, site.operand(0), site.operand(1)
     one, zero = algebra.constant(1.0, exponent), algebra.constant(0.0, exponent)
     known = algebra.known(exponent)
     if known == 0:
         return zero
     if known is None:
-        vanishes = algebra.compute(Op.CMP_EQ, exponent, zero)
-        lower = algebra.sub(algebra.choose(vanishes, one, exponent), one)
-    else:
-        lower = algebra.sub(exponent, one)
-    return algebra.mul(t, algebra.mul(exponent, power(algebra, base, lower)))
+        vanishes = algebra.compute(
+            Op.BIT_AND, algebra.compute(Op.CMP_EQ, exponent, zero), algebra.compute(Op.CMP_EQ, base, zero)
+        )
+        base = algebra.choose(vanishes, one, base)
+    return algebra.mul(t, algebra.mul(exponent, power(algebra, base, algebra.sub(exponent, one))))
 
 
 def power(algebra: Algebra, base: Tensor, exponent: Tensor) -> Tensor:
@@ -270,11 +274,29 @@ def _arm(position: int) -> Partial:
 
 def _is_relu(site: Site) -> bool:
     """Return whether the operation is ``x < 0 ? 0 : x``."""
-    algebra, (condition, then, otherwise) = site.algebra, site.operation.inputs
-    test = algebra.definition(condition)
-    if not isinstance(test, Elementwise) or test.op is not Op.CMP_LT or test.inputs[0] != otherwise:
+    test, otherwise = _choice(site.algebra, site.operation, Op.CMP_LT, 0)
+    return test is not None and test == otherwise
+
+
+def _is_sign(site: Site) -> bool:
+    """Return whether the operation is ``x > 0 ? 1 : x < 0 ? -1 : x``."""
+    algebra = site.algebra
+    positive, rest = _choice(algebra, site.operation, Op.CMP_GT, 1)
+    if positive is None:
         return False
-    return all(algebra.known(algebra.value(name)) == 0 for name in (test.inputs[1], then))
+    return _choice(algebra, algebra.definition(rest), Op.CMP_LT, -1) == (positive, positive)
+
+
+def _choice(algebra: Algebra, operation: Value | Operation, test: Op, number: float) -> tuple[str | None, str]:
+    """Return x and z where ``operation`` is ``test(x, 0) ? number : z``; None for x where it is something else."""
+    if not isinstance(operation, Elementwise) or operation.op is not Op.COND:
+        return None, operation.name
+    condition, then, otherwise = operation.inputs
+    made = algebra.definition(condition)
+    if not isinstance(made, Elementwise) or made.op is not test:
+        return None, otherwise
+    fits = algebra.number(then) == number and algebra.number(made.inputs[1]) == 0
+    return (made.inputs[0] if fits else None), otherwise
 
 
 def _relu(site: Site, t: Tensor) -> Tensor:

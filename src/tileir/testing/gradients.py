@@ -1,0 +1,212 @@
+"""Gradients against finite differences, for functions of one's own: :func:`check_gradients`."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.driver.arguments import bind, split
+from tileir.driver.compiler import function_of
+from tileir.driver.differentiation import chosen_for
+from tileir.driver.executable import compile as compile_for_device
+from tileir.runtime.arrays import to_array
+from tileir.tile.differentiation import vjp
+from tileir.typed.inference import infer
+from tileir.typed.interpreter import interpret
+from tileir.typed.ir import TensorType
+from tileir.typed.preparation import prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tileir.driver.differentiation import Names, Ties
+    from tileir.runtime.interface import DeviceInfo
+    from tileir.tile import ir as tile
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Arrays: TypeAlias = "dict[str, Array]"
+
+_FIRST_STEP: Final = 2.0**-6
+_SHRINKING: Final = 2.0**-3
+_STEPS: Final = 5  # step sizes that are tried before an element counts as one at a kink
+_NOISE: Final = 2.0**-48  # relative rounding error of a sum of results, generously
+_FLOOR: Final = 2.0**-7  # of the greatest gradient of a tensor: smaller ones need not be more accurate than this one
+
+
+def check_gradients(
+    function: tile.Function | str,
+    inputs: Any,
+    wrt: Names | None = None,
+    of: Names | None = None,
+    *,
+    order: int = 1,
+    ties: Ties = "all",
+    device: str | DeviceInfo | None = None,
+    tolerance: float = 1e-6,
+    elements: int = 100,
+    seed: int = 0,
+) -> None:
+    """Compare the gradients of ``function`` at ``inputs`` with finite differences in f64.
+
+    A sum of all outputs with random weights is differentiated by each element: by the reverse sweep, and by central
+    differences of several widths, extrapolated (Ridders, "Accurate computation of F'(x) and F'(x) F''(x)", Advances in
+    Engineering Software 4, 1982). Elements near a kink or a jump, where differences of no width agree, are left out.
+
+    Args:
+        function: A function, or its text.
+        inputs: A mapping by name, a sequence in declared order, or one array for the first input; floats of any width
+            become f64.
+        wrt: Inputs to differentiate by; by default all floats.
+        of: Outputs to differentiate; by default all floats.
+        order: 2 checks the gradients of the gradients too.
+        ties: As for :func:`tileir.gradient`.
+        device: Where everything is computed; by default by the interpreter.
+        tolerance: The greatest relative error; smaller than 1e-9 differences cannot be.
+        elements: How many elements of each input are looked at, chosen at random where there are more.
+        seed: Of the random weights and choices.
+
+    Raises:
+        AssertionError: Gradients are wrong; the message names the element that is most so. Or most elements are at
+            kinks, so that there is nothing to compare.
+        TileError: As for :func:`tileir.gradient`.
+    """
+    source = function_of(function)
+    names = tuple(parameter.name for parameter in source.inputs)
+    given = bind(names, *split(inputs))
+    arrays = {name: _widened(to_array(name, value)) for name, value in zip(names, given, strict=True)}
+    rng = np.random.default_rng(seed)
+    graph = infer(source, _types(arrays))
+    sources, results = chosen_for(graph, wrt, of)
+    for level in range(1, order + 1):
+        made = vjp(source, sources, results, even_ties=ties == "even")
+        shapes = {value.name: value.shape for value in (*graph.inputs, *graph.operations)}
+        weights = {name: rng.uniform(0.5, 1.5, shapes[name]) for name in results}
+        seeds = {seed_: weights[name] for seed_, name in zip(made.seeds, results, strict=True)}
+        value = _Weighted(_evaluator(source, arrays, device), weights)
+        gradients = _evaluator(made.function, {**arrays, **seeds}, device)({**arrays, **seeds})
+        found = dict(zip(sources, gradients.values(), strict=True))
+        _compare(_Check(value, arrays, tolerance, elements, rng), found, level)
+        source, arrays, results = made.function, {**arrays, **seeds}, tuple(gradients)
+        graph = infer(source, _types(arrays))
+
+
+def _widened(array: Array) -> Array:
+    dtype = DType.of(array.dtype)
+    return np.array(array, np.float64) if dtype is not None and dtype.is_float else array
+
+
+def _types(arrays: Mapping[str, Array]) -> dict[str, TensorType]:
+    types = {}
+    for name, array in arrays.items():
+        dtype = DType.of(array.dtype)
+        assert dtype is not None  # to_array refuses the others
+        types[name] = TensorType(dtype, array.shape)
+    return types
+
+
+def _evaluator(
+    function: tile.Function, arrays: Mapping[str, Array], device: str | DeviceInfo | None
+) -> Callable[[Mapping[str, Array]], Arrays]:
+    """Return what computes the outputs of ``function``, by name, for arrays of these types."""
+    if device is None:
+        graph = prepared(infer(function, _types(arrays)))
+        return lambda values: interpret(graph, values)
+    executable = compile_for_device(function, _types(arrays), device=device)
+
+    def run(values: Mapping[str, Array]) -> Arrays:
+        outputs = executable(**values)
+        return dict(zip(executable.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
+
+    return run
+
+
+@attrs.frozen(eq=False)
+class _Weighted:
+    """A function as one number: the weighted sum of its results."""
+
+    evaluate: Callable[[Mapping[str, Array]], Arrays]
+    weights: Arrays
+
+    def __call__(self, arrays: Mapping[str, Array]) -> tuple[float, float]:
+        """Return the sum, and that of the sizes of its terms."""
+        results = self.evaluate(arrays)
+        terms = [(results[name] * weight).reshape(-1) for name, weight in self.weights.items()]
+        return math.fsum(np.concatenate(terms)), float(sum(np.abs(term).sum() for term in terms))
+
+
+@attrs.frozen(eq=False)
+class _Check:
+    """One function at one place."""
+
+    value: _Weighted
+    arrays: Arrays
+    tolerance: float
+    elements: int
+    rng: np.random.Generator
+
+    def places(self, name: str) -> Iterator[tuple[int, ...]]:
+        """Yield the elements of an input that are looked at."""
+        array = self.arrays[name]
+        chosen = range(array.size)
+        if array.size > self.elements:
+            chosen = sorted(self.rng.choice(array.size, self.elements, replace=False))  # type: ignore[assignment]
+        for position in chosen:
+            yield tuple(int(part) for part in np.unravel_index(position, array.shape))
+
+    def derivative(self, name: str, place: tuple[int, ...], scale: float) -> tuple[float, float] | None:
+        """Return the derivative by one element and its uncertainty; None at a kink."""
+        width = _FIRST_STEP * max(1.0, abs(float(self.arrays[name][place])))
+        for _ in range(_STEPS):
+            rows = [self._difference(name, place, width * part) for part in (1.0, 0.5, 0.25)]
+            (first, _), (second, _), (third, noise) = rows
+            upper, lower = second + (second - first) / 3, third + (third - second) / 3
+            best = lower + (lower - upper) / 15
+            allowed = noise + 0.1 * self.tolerance * max(abs(best), scale)
+            if abs(best - lower) <= allowed:  # false for NaN
+                return best, noise
+            width *= _SHRINKING
+        return None
+
+    def _difference(self, name: str, place: tuple[int, ...], width: float) -> tuple[float, float]:
+        """Return the central difference, and how far rounding may have moved it."""
+        array = self.arrays[name]
+        results = []
+        for sign in (1, -1):
+            moved = array.copy()
+            moved[place] += sign * width
+            results.append((float(moved[place]), *self.value({**self.arrays, name: moved})))
+        (right, above, size), (left, below, _) = results
+        with np.errstate(all="ignore"):
+            return float(np.divide(above - below, right - left)), _NOISE * (1.0 + size) / width
+
+
+def _compare(check: _Check, gradients: Arrays, order: int) -> None:
+    """Raise for the worst element of all gradients, if it is wrong."""
+    worst: tuple[float, str] | None = None
+    wrong = settled = total = 0
+    for name, gradient in gradients.items():
+        scale = _FLOOR * float(np.max(np.abs(gradient), initial=0.0, where=np.isfinite(gradient)))
+        for place in check.places(name):
+            total += 1
+            found = check.derivative(name, place, scale)
+            if found is None:
+                continue
+            settled += 1
+            expected, noise = found
+            actual = float(gradient[place])
+            error = abs(actual - expected) / (noise + check.tolerance * max(abs(expected), scale))
+            if not error <= 1.0:
+                wrong += 1
+                where = f"{name}[{', '.join(map(str, place))}]" if place else name
+                text = f"the gradient by {where} is {actual!r}, but differences give {expected!r}"
+                badness = math.inf if math.isnan(error) else error
+                worst = max(worst or (0.0, ""), (badness, text))
+    if worst is not None:
+        what = "" if order == 1 else f", of order {order}"
+        raise AssertionError(f"{worst[1]}; {wrong} of {settled} gradients are wrong{what}")
+    if settled * 2 < total:
+        raise AssertionError(f"{total - settled} of {total} elements are at kinks or jumps; choose other inputs")
