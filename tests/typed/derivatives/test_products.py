@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tileir
 from strategies.derivatives import Problem, accept, assert_gradients, gradients, problems
 
 ROWS = "function (A[N, M]) -> (O) { O[i : N] = *(A[i, j]); }"
@@ -55,3 +56,40 @@ def test_an_element_that_is_read_several_times() -> None:
 def test_narrow_floats_are_multiplied_in_f32() -> None:
     found = gradients(ROWS, {"A": np.array([[1000.0, 1000.0, 0.001]], np.float16)}, ["A"])
     np.testing.assert_allclose(found["A"].astype(float), [[1.0, 1.0, np.inf]], rtol=2e-3)
+
+
+@given(st.lists(st.integers(-2, 2), min_size=1, max_size=4))
+def test_second_derivatives_with_zeros_are_exact(values: list[int]) -> None:
+    text = "function (A[N]) -> (H) { O[] = *(A[i]); G = gradient(O, A); H = gradient(G, A); }"
+    places = range(len(values))
+    expected = [
+        sum(float(np.prod([values[k] for k in places if k not in (i, j)])) for i in places if i != j) for j in places
+    ]
+    np.testing.assert_array_equal(tileir.evaluate(text, {"A": np.array(values, np.float64)}), expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "function (A[N, M]) -> (O) { O[i : N] = *(A[i, j]); }",
+        "function (A[N, M]) -> (O) { O[j : M] = *(A[i, j]); }",
+        "function (A[N, M]) -> (O) { O[] = *(A[i, j]); }",
+        "function (A[N, M]) -> (O) { O[i + j : N + M - 1] = *(A[i, j]); }",
+        "function (A[N, N]) -> (O) { O[i, i : N, N] = *(A[i, j]); }",
+        "function (A[N, M]) -> (O) { O[i : N] = *(A[i, j]), i + j < 3; }",
+        "function (A[N, M]) -> (O) { O[i, k : N, 2] = *(A[i, j + k]), j < 2; }",
+        "function (A[N, M]) -> (O) { O[i : N] = *(A[i, k] + A[j, k]); }",
+    ],
+)
+def test_gradients_of_gradients_agree_with_finite_differences(text: str) -> None:
+    """Zeros are among the factors, so that nothing may be divided by one."""
+    twice = text.replace("-> (O)", "-> (G)").replace("; }", "; P = gradient(O * O, A); G = gradient(P * P, A); }")
+    once = text.replace("-> (O)", "-> (L)").replace("; }", "; P = gradient(O * O, A); L = P * P; }")
+    values = np.array([[0.0, 1.5, -1.0], [0.5, 2.0, 0.0], [1.0, -0.5, 0.25]])
+    found, step = tileir.evaluate(twice, {"A": values}), 1e-5
+    for place in np.ndindex(values.shape):
+        moved = [values.copy(), values.copy()]
+        moved[0][place] -= step
+        moved[1][place] += step
+        low, high = (float(np.sum(tileir.evaluate(once, {"A": v}))) for v in moved)
+        np.testing.assert_allclose(found[place], (high - low) / (2 * step), rtol=1e-4, atol=1e-4)

@@ -11,7 +11,7 @@ from tileir.core.dtype import accumulator
 from tileir.core.ops import Aggregation, Combination
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
-from tileir.typed.derivatives.summation import Place, Points, Reading, aggregate, domain_of, incoming
+from tileir.typed.derivatives.summation import Place, Points, Reading, aggregate, domain_of, incoming, spread
 from tileir.typed.ir import Access, Constraint, Contraction
 from tileir.typed.rules import contraction_types
 from tileir.typed.values import Tensor
@@ -134,11 +134,12 @@ class ContractionSite:
             case _:
                 assert_never(self.operation.combination)
 
-    def split(self, *, wide: bool) -> tuple[ContractionSite, ContractionSite] | None:
+    def split(self, *, wide: bool, fill: float | None = None) -> tuple[ContractionSite, ContractionSite] | None:
         """Split the contraction in two: one that assigns all combined values, and one that aggregates those.
 
-        Values are combined in the dtype of the result, or if ``wide``, in that of its sums. None where there is
-        no point.
+        Values are combined in the dtype of the result, or if ``wide``, in that of its sums. Their axes are those of
+        the index points, first the ones that are axes of the result; where there is no point they are ``fill``, if
+        that is given: a number that changes no aggregate. None where there is no point at all.
         """
         domain = domain_of(self.operation, [operand.shape for operand in self.operands])
         if domain is None:
@@ -148,8 +149,13 @@ class ContractionSite:
         values = [self.value(position) for position in range(len(self.operands))]
         operands = tuple(emission.cast(v, accumulator(v.dtype)) if wide else v for v in values)
         types = contraction_types(Aggregation.ASSIGN, self.operation.combination, [v.dtype for v in operands])
-        indices, shape = tuple(map(Affine.index, ranges)), tuple(ranges.values())
+        points = tuple(map(Affine.index, ranges))
+        indices = tuple(dict.fromkeys((*(p for p in domain.accesses[0] if p in points), *points)))
+        shape = tuple(ranges[p.indices[0]] for p in indices)
         constraints = tuple(Constraint(c, int(c.bounds(ranges)[1]) + 1) for c in domain.constraints)
+        filled = None
+        if fill is not None and constraints:
+            filled = spread(emission, emission.constant(fill, types.result), shape).name
         first = Contraction(
             emission.fresh(),
             indices,
@@ -161,6 +167,7 @@ class ContractionSite:
             types.result,
             shape,
             constraints,
+            filled,
             span=self.operation.span,
         )
         terms = emission.add(first)
@@ -170,7 +177,7 @@ class ContractionSite:
             inputs=(Access(terms.name, indices),),
             combination=Combination.NONE,
             operand_dtype=terms.dtype,
-            constraints=constraints,
+            constraints=() if fill is not None else constraints,
             default=None,
         )
         return self._part(first, operands), self._part(second, (terms,))
