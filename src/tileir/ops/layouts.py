@@ -30,6 +30,11 @@ class Axis:
     sizes: tuple[Dim, ...]
 
     @property
+    def parts(self) -> tuple[Axis, ...]:
+        """What it is made of, as axes."""
+        return tuple(Axis((place,), (size,)) for place, size in zip(self.places, self.sizes, strict=True))
+
+    @property
     def place(self) -> Polynomial:
         """The position on the joint axis."""
         place, *rest = self.places
