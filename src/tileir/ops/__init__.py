@@ -208,6 +208,11 @@ from tileir.ops.reductions import (
     sum,
     variance,
 )
+from tileir.ops.scattering import (
+    scatter,
+    scatter_along_axis,
+    scatter_nd,
+)
 from tileir.ops.schedules import (
     cosine_decay,
     exponential_decay,
@@ -269,9 +274,10 @@ __all__ = [
     "move_axis", "multi_head_attention", "nan_to_num", "narrow", "norm", "not_equal", "one_hot", "outer", "pad",
     "permute", "polynomial_decay", "pow", "prelu", "prod", "rad2deg", "reciprocal", "relu", "relu6", "remainder",
     "repeat", "reshape", "rms_norm", "rmsprop", "roll", "rotary_embedding", "rotate", "round", "rsqrt",
-    "scaled_dot_product_attention", "searchsorted", "select", "selu", "separable_conv", "sgd", "sigmoid", "sign",
-    "silu", "sin", "sinc", "sinh", "slice", "soft_shrink", "softmax", "softplus", "softsign", "split", "sqrt",
-    "square", "squeeze", "stack", "std", "step_decay", "sum", "sum_pool", "swap_axes", "take", "take_along_axis",
-    "tan", "tanh", "tanh_shrink", "tensordot", "threshold", "tile", "trace", "transpose", "tril", "triu", "trunc",
-    "unsqueeze", "unstack", "variance", "weight_standardisation", "where", "xlogy",
+    "scaled_dot_product_attention", "scatter", "scatter_along_axis", "scatter_nd", "searchsorted", "select", "selu",
+    "separable_conv", "sgd", "sigmoid", "sign", "silu", "sin", "sinc", "sinh", "slice", "soft_shrink", "softmax",
+    "softplus", "softsign", "split", "sqrt", "square", "squeeze", "stack", "std", "step_decay", "sum", "sum_pool",
+    "swap_axes", "take", "take_along_axis", "tan", "tanh", "tanh_shrink", "tensordot", "threshold", "tile", "trace",
+    "transpose", "tril", "triu", "trunc", "unsqueeze", "unstack", "variance", "weight_standardisation", "where",
+    "xlogy",
 ]  # fmt: skip

@@ -90,7 +90,8 @@ def logcumsumexp(x: Tensor, axis: int = -1) -> Tensor:
     before, size, after = sizes[:position], sizes[position], sizes[position + 1 :]
     columns = tf.reshape(x, *before, 1, size, *after)
     rows = tf.reshape(finite, *before, size, 1, *after)
-    powers = tf.exp(columns - rows)
+    # Terms that no sum takes, for they come later, may be greater: they must not overflow, in gradients neither.
+    powers = tf.exp(tf.where(columns <= rows, columns - rows, 0))
     indices, k = list(indices_of(x)), index_of(x, "k")
     place = indices[position]
     terms = powers[(*indices[:position], place, place - k, *indices[position + 1 :])]
