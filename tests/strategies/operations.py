@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from strategies import operation_cases
+from tileir import TileError, evaluate
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.builder_functions import vjp
 
@@ -170,6 +171,25 @@ def sample(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0) -> 
 def integers(*shape: int, low: int = -4, high: int = 5, seed: int = 0) -> Array:
     """Return i32 numbers from low to high - 1, the same at each call."""
     return np.random.default_rng((seed, low + 1000, high + 1000)).integers(low, high, shape, np.int32)
+
+
+def run(build: Callable[..., Any], *arrays: Array) -> Any:
+    """Return what an operation gives for the arrays, by interpretation; each axis has a dimension of its own."""
+    names = [f"X{position}" for position in range(len(arrays))]
+    inputs = dict(zip(names, arrays, strict=True))
+    return evaluate(Case("", build, inputs, build).function(), inputs)
+
+
+def fault_of(attempt: Callable[[], object], file: str) -> tuple[str, str]:
+    """Return code and message of the one fault, which has to be at a line of ``file``."""
+    try:
+        attempt()
+    except TileError as error:
+        diagnostic = error.diagnostics[0]
+        assert diagnostic.span is not None
+        assert diagnostic.span.source.name == file
+        return diagnostic.code, diagnostic.message
+    raise AssertionError("this went well")
 
 
 @cache

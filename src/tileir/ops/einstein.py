@@ -59,7 +59,7 @@ def contract(operands: Sequence[Labelled], output: Sequence[str], broadcast: set
     Labels in ``broadcast`` may have size 1 in some of the tensors; the others have one size.
     """
     sizes = _sizes(operands, broadcast)
-    left = _summed_alone(operands, output, sizes)
+    left = _summed_alone(operands, output)
     while len(left) > 2:
         first, second = _next_pair(left, output, sizes)
         others = [part for place, part in enumerate(left) if place not in (first, second)]
@@ -95,25 +95,27 @@ def _product(
     )
 
 
-def _summed_alone(operands: Sequence[Labelled], output: Sequence[str], sizes: Mapping[str, Dim]) -> list[Labelled]:
+def _summed_alone(operands: Sequence[Labelled], output: Sequence[str]) -> list[Labelled]:
     """Sum over the labels that only one tensor has, before it is multiplied with the others."""
     result: list[Labelled] = []
     for place, (tensor, labels) in enumerate(operands):
         others = [part for other, part in enumerate(operands) if other != place]
         kept = _kept([(tensor, labels)], others, output)
         whole = len(operands) == 1 or len(kept) == len(set(labels))
-        result.append((tensor, labels) if whole else (_product([(tensor, labels)], kept, sizes, set()), kept))
+        own = dict(zip(labels, dims_of(tensor), strict=True))
+        result.append((tensor, labels) if whole else (_product([(tensor, labels)], kept, own, set()), kept))
     return result
 
 
 def _next_pair(operands: Sequence[Labelled], output: Sequence[str], sizes: Mapping[str, Dim]) -> tuple[int, int]:
-    """Return the pair whose product has the fewest elements more than its factors had; the first of several."""
+    """Return the pair whose product has the fewest elements more than its factors had; of several, the cheapest."""
     elements = [_elements(labels, sizes) for _, labels in operands]
 
-    def growth(pair: tuple[int, int]) -> int:
+    def growth(pair: tuple[int, int]) -> tuple[int, int]:
         others = [part for place, part in enumerate(operands) if place not in pair]
-        kept = _kept([operands[pair[0]], operands[pair[1]]], others, output)
-        return _elements(kept, sizes) - elements[pair[0]] - elements[pair[1]]
+        factors = [operands[place] for place in pair]
+        more = _elements(_kept(factors, others, output), sizes) - elements[pair[0]] - elements[pair[1]]
+        return more, _elements(_labels(factors), sizes)
 
     count = len(operands)
     return min(((first, second) for first in range(count) for second in range(first + 1, count)), key=growth)

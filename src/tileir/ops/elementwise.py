@@ -6,6 +6,7 @@ All broadcast. What Tile has by itself keeps its name here; the others are formu
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import TYPE_CHECKING, Final
 
@@ -243,18 +244,19 @@ def atan2(y: Operand, x: Operand) -> Tensor:
 
     The sign of a zero is not looked at. The arctangent is taken of a quotient that is at most 1.
     """
-    across, up = abs(x), abs(y)
+    across, up = _magnitude(x), _magnitude(y)
     greater_one, lesser_one = _nonzero(call("max", across, up)), call("min", across, up)
     quotient = call("cond", lesser_one == _INFINITY, 1.0, call("mul", lesser_one, 1.0) / greater_one)
     angle = atan(quotient)
-    angle = call("cond", across < up, math.pi / 2 - angle, angle)
+    angle = call("cond", call("cmp_lt", across, up), math.pi / 2 - angle, angle)
     angle = call("cond", call("cmp_lt", x, 0), math.pi - angle, angle)
     return call("cond", call("cmp_lt", y, 0), -angle, angle)
 
 
 def hypot(x: Operand, y: Operand) -> Tensor:
     """Return ``sqrt(x * x + y * y)`` without overflow of the squares."""
-    greater_one, lesser_one = call("max", abs(x), abs(y)), call("min", abs(x), abs(y))
+    across, up = _magnitude(x), _magnitude(y)
+    greater_one, lesser_one = call("max", across, up), call("min", across, up)
     quotient = call("mul", lesser_one, 1.0) / _nonzero(greater_one)
     length = greater_one * sqrt(square(quotient) + 1)
     return call("cond", greater_one == _INFINITY, greater_one, length)
@@ -300,7 +302,8 @@ def frac(x: Tensor) -> Tensor:
 
 def copysign(x: Operand, y: Operand) -> Tensor:
     """Return ``|x|`` with the sign of ``y``; 0 counts as positive, whatever its sign."""
-    return call("cond", call("cmp_lt", y, 0), -abs(x), abs(x))
+    magnitude = call("abs", x)
+    return call("cond", call("cmp_lt", y, 0), -magnitude, magnitude)
 
 
 def heaviside(x: Operand, at_zero: Operand) -> Tensor:
@@ -340,8 +343,10 @@ def greater_equal(x: Operand, y: Operand) -> Tensor:
 
 def isclose(x: Operand, y: Operand, *, rtol: float = 1e-5, atol: float = 1e-8) -> Tensor:
     """Return whether ``|x - y| <= atol + rtol * |y|``, or both are the same infinity, as bool."""
-    near = abs(call("sub", x, y)) <= abs(y) * rtol + atol
-    return call("cmp_eq", x, y) | (near & isfinite(y))
+    distance = abs(call("sub", x, y))
+    if isinstance(y, int | float):
+        return call("cmp_eq", x, y) | ((distance <= builtins.abs(y) * rtol + atol) & math.isfinite(y))
+    return call("cmp_eq", x, y) | ((distance <= abs(y) * rtol + atol) & isfinite(y))
 
 
 def isnan(x: Operand) -> Tensor:
@@ -371,6 +376,10 @@ def nan_to_num(
     result = call("cond", isnan(x), nan, x)
     result = result if posinf is None else call("cond", x == _INFINITY, posinf, result)
     return result if neginf is None else call("cond", x == -_INFINITY, neginf, result)
+
+
+def _magnitude(x: Operand) -> Operand:
+    return builtins.abs(x) if isinstance(x, int | float) else abs(x)
 
 
 def _nonzero(x: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ def pad(x: Tensor, pads: Pads, *, mode: str = "constant", value: Operand = 0) ->
             Negative widths, with ``"constant"`` only, cut off.
         mode: ``"constant"``; ``"edge"``: the outermost element; ``"reflect"``: mirrored at it, which is not
             repeated; ``"symmetric"``: mirrored behind it; ``"wrap"``: from the other end.
-        value: What ``"constant"`` borders hold; its dtype adapts to that of ``x``, or wins as in arithmetic.
+        value: What ``"constant"`` borders hold, in the dtype of ``x``.
 
     Shapes: each axis grows by its two widths. Dtypes: that of ``x``.
 
@@ -89,8 +89,9 @@ def _constant(x: Tensor, widths: Sequence[tuple[Dim, Dim]], value: Operand) -> T
             borders.append(position < before)
         if behind.value is None or behind.value > 0:
             borders.append(position >= before + dim)
+    filling = call("as_like", value, x)
     for border in borders:
-        padded = call("cond", border, value, padded)
+        padded = call("cond", border, filling, padded)
     return padded
 
 

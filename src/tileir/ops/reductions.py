@@ -115,7 +115,7 @@ def is_max(x: Tensor, axes: Axes = None) -> Tensor:
 def logsumexp(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Return ``log(sum(exp(x)))`` over ``axes``, less the greatest element before, so that nothing overflows."""
     greatest = max(x, axes, keepdims=True)
-    shift = call("cond", isfinite(greatest), greatest, 0)
+    shift = call("stop_gradient", call("cond", isfinite(greatest), greatest, 0))
     result = call("log", sum(call("exp", x - shift), axes, keepdims=True)) + shift
     gone = axes_of(x, axes)
     return result if keepdims else call("reshape", result, *(d for a, d in enumerate(dims_of(x)) if a not in gone))

@@ -216,4 +216,4 @@ def _bound(dim: Dim, bound: object) -> Dim:
     if isinstance(bound, Dim):
         return bound
     number = integer_of(bound, "a bound of a slice")
-    return dim + number if number < 0 else dim_like(dim, number)
+    return dim - -number if number < 0 else dim_like(dim, number)

@@ -150,11 +150,23 @@ def _state(recorder: Recorder, _: Call) -> Sizes | None:
 def _element(recorder: Recorder, call: Call) -> Sizes | None:
     """Return the sizes of a part of a tuple that was made in this function."""
     group, position = call.arguments
-    step = recorder.steps.get(group.name) if isinstance(group, Name) else None
-    if step is None or not isinstance(step.body, Call) or not isinstance(position, IntLiteral):
-        return None
-    parts = step.body.arguments[_MEMBERS[step.body.function] :] if step.body.function in _MEMBERS else ()
-    return _operand(recorder, parts[position.value]) if position.value < len(parts) else None
+    parts = _members(recorder, group)
+    known = isinstance(position, IntLiteral) and position.value < len(parts)
+    return _operand(recorder, parts[position.value]) if known and isinstance(position, IntLiteral) else None
+
+
+def _members(recorder: Recorder, group: Expr) -> tuple[Expr, ...]:
+    """Return values that have the sizes of the parts of a tuple; none where that is unknown."""
+    while isinstance(group, Name) and group.name in recorder.steps:
+        body = recorder.steps[group.name].body
+        if not isinstance(body, Call):
+            break
+        if body.function in _MEMBERS:
+            return body.arguments[_MEMBERS[body.function] :]
+        if body.function != "jvp":
+            break
+        group = body.arguments[0]  # what it differentiates has the structure of its result
+    return ()
 
 
 def _literal(recorder: Recorder, size: int) -> Dim:
@@ -171,6 +183,7 @@ _ROWS: Final[Mapping[str, Callable[[Recorder, Call], Sizes | None]]] = MappingPr
         "builtin_logsoftmax": _like_the_first,
         "override_gradient": _like_the_first,
         "index": _like_the_first,
+        "jvp": _like_the_first,
         "gradient": _derivative,
         "vjp": _derivative,
         "shape": _shape,

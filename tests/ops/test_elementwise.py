@@ -1,0 +1,100 @@
+"""Elementwise functions and activations: what is refused, dtypes, and accuracy where formulas could lose it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tileir
+from strategies.operations import fault_of, run
+from tileir import ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.tile.builder import Tensor
+
+
+@pytest.mark.parametrize(
+    ("attempt", "code", "message"),
+    [
+        (lambda x: ops.clip(x), "TIL217", "clip needs a bound: low, high or both"),
+        (lambda x: ops.cast(x, "float"), "TIL206", "there is no element type 'float'"),
+        (
+            lambda x: ops.gelu(x, approximate="erf"),
+            "TIL217",
+            "approximate is one of 'none', 'tanh', 'sigmoid', not 'erf'",
+        ),
+        (lambda x: ops.prelu(x, x), "TIL217", "the weight is a scalar or a vector; this one has rank 2"),
+        (lambda x: ops.prelu(x, ops.sum(x, 0), axis=2), "TIL314", "the axis is 2"),
+        (lambda x: ops.glu(x, axis=2), "TIL314", "the axis is 2"),
+        (lambda _: ops.maximum(1, 2), "TIL215", "at least one argument is a tensor or dimension"),
+    ],
+)
+def test_mistakes(attempt: Callable[[Tensor], object], code: str, message: str) -> None:
+    x = tileir.FunctionBuilder().input("X", "A", "B")
+    found = fault_of(lambda: attempt(x), __file__)
+    assert found[0] == code
+    assert message in found[1]
+
+
+def test_halves_of_an_odd_axis_are_refused() -> None:
+    assert fault_of(lambda: run(lambda x: ops.glu(x), np.ones((2, 3))), __file__)[0] == "TIL312"
+
+
+MAGNITUDES = st.floats(-300, 300).flatmap(lambda exponent: st.sampled_from([1, -1]).map(lambda s: s * 10**exponent))
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [("log1p", -0.9, 1e300), ("expm1", -1e300, 700), ("asinh", -1e150, 1e150), ("atanh", -0.99, 0.99)],
+)
+@given(x=MAGNITUDES)
+def test_nothing_is_lost_near_0(name: str, low: float, high: float, x: float) -> None:
+    point = np.clip(x, low, high)
+    reference = {"asinh": np.arcsinh, "atanh": np.arctanh}.get(name) or getattr(np, name)
+    np.testing.assert_allclose(run(getattr(ops, name), np.array(point)), reference(point), rtol=2e-15)
+
+
+def test_small_ends_of_softplus_stay() -> None:
+    x = np.array([-80, -40, -20], np.float32)
+    np.testing.assert_allclose(run(ops.softplus, x), np.exp(x.astype(np.float64)), rtol=1e-6)
+    np.testing.assert_allclose(run(ops.log_sigmoid, -x), -np.exp(x.astype(np.float64)), rtol=1e-6)
+
+
+def test_nan_stays_nan() -> None:
+    x = np.array([np.nan])
+    for name in ("relu6", "elu", "gelu", "softplus", "hard_sigmoid", "mish", "log1p", "expm1", "asinh", "softsign"):
+        assert np.isnan(run(getattr(ops, name), x)).all(), name
+    for build in (lambda t: ops.clip(t, 0, 1), lambda t: ops.logaddexp(t, 1), lambda t: ops.hypot(t, 1)):
+        assert np.isnan(run(build, x)).all()
+
+
+@pytest.mark.parametrize(
+    ("build", "dtype", "result"),
+    [
+        (ops.relu, np.int8, np.int8),
+        (lambda x: ops.relu(x, alpha=0.5), np.float16, np.float16),
+        (lambda x: ops.clip(x, 0, 1), np.int16, np.int16),
+        (ops.gelu, np.float16, np.float16),
+        (ops.gelu, np.int32, np.float32),
+        (ops.softplus, np.int32, np.float32),
+        (ops.softsign, np.int32, np.float32),
+        (ops.reciprocal, np.int32, np.float32),
+        (ops.log1p, np.int32, np.float32),
+        (ops.remainder, np.int32, np.int32),
+        (ops.heaviside, np.float16, np.float16),
+        (ops.floor_divide, np.int64, np.int64),
+        (ops.isfinite, np.int32, np.bool_),
+        (ops.logical_xor, np.float32, np.bool_),
+        (ops.elu, np.float16, np.float16),
+    ],
+)
+def test_dtypes(build: Callable[..., Tensor], dtype: Any, result: Any) -> None:
+    x = np.ones(2, dtype)
+    two = build in (ops.remainder, ops.heaviside, ops.floor_divide, ops.logical_xor)
+    assert run(build, *([x, x] if two else [x])).dtype == result

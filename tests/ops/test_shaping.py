@@ -1,0 +1,195 @@
+"""Shapes: what is refused, what compiles to nothing, and slices, pads and the like of all kinds against NumPy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tileir
+from strategies.operations import fault_of, run, sample
+from tileir import ops
+from tileir.tile.printer import expression_text, to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.tile.builder import Tensor
+
+S: Final = np.s_
+FRACTION: Any = 1.5  # where an integer belongs
+TEXT: Any = "1"
+TRIPLE: Any = (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "code", "message"),
+    [
+        (lambda x: ops.reshape(x, -1, -1), "TIL217", "at most one size of a reshape is -1"),
+        (lambda x: ops.reshape(x, FRACTION), "TIL217", "a size is an integer, not 1.5"),
+        (lambda x: ops.flatten(x, first=3), "TIL314", "the axis is 3, but the tensor has axes 0 to 2"),
+        (lambda x: ops.flatten(x, first=2, last=1), "TIL217", "the last axis, 1, comes before the first, 2"),
+        (lambda x: ops.squeeze(x, 5), "TIL314", "the axis is 5, but the tensor has axes 0 to 2"),
+        (lambda x: ops.unsqueeze(x, 4), "TIL314", "the axis is 4, but the tensor has axes 0 to 3"),
+        (lambda x: ops.unsqueeze(x, (0, -5)), "TIL217", "an axis stands twice among (0, -5)"),
+        (lambda x: ops.unsqueeze(x, FRACTION), "TIL217", "an axis is an integer, not 1.5"),
+        (lambda x: ops.transpose(x, (0, 1)), "TIL217", "each of 3 axes stands once in an order of axes, not (0, 1)"),
+        (lambda x: ops.transpose(x, (0, 1, 1)), "TIL217", "each of 3 axes stands once in an order of axes"),
+        (lambda x: ops.swap_axes(x, 0, 3), "TIL314", "the axis is 3"),
+        (lambda x: ops.move_axis(x, -4, 0), "TIL314", "the axis is -4"),
+        (lambda x: ops.broadcast_to(x, 2, 3), "TIL310", "a tensor of rank 3 cannot be broadcast to 2 axes"),
+        (
+            lambda x: ops.broadcast_to(ops.broadcast_to(x, 2, 2, 2), 2, 2, 3),
+            "TIL310",
+            "an axis of size 2 cannot be broadcast to 3",
+        ),
+        (lambda x: ops.tile(x, FRACTION), "TIL217", "a size is an integer, not 1.5"),
+        (lambda x: ops.repeat(x, 2, 3), "TIL314", "the axis is 3"),
+        (lambda x: ops.slice(x, S[:, :, :, :]), "TIL209", "there are 4 keys, but the tensor has rank 3"),
+        (lambda x: ops.slice(x, S[..., ...]), "TIL217", "at most one key of a slice is ..."),
+        (lambda x: ops.slice(x, S[::0]), "TIL217", "the step of a slice is not 0"),
+        (lambda x: ops.slice(x, TEXT), "TIL217", "a position is an integer, not '1'"),
+        (lambda x: ops.slice(x, S[1.5:]), "TIL217", "a bound of a slice is an integer, not 1.5"),
+        (lambda x: ops.slice(x, x), "TIL217", "a tensor is no key of a slice; use gather"),
+        (lambda x: ops.slice(ops.slice(x, S[:, 1:3]), S[:, 9]), None, ""),
+        (
+            lambda x: ops.select(ops.broadcast_to(x, 2, 2, 2), 1, 2),
+            "TIL314",
+            "the position is 2, but the axis has size 2",
+        ),
+        (lambda x: ops.flip(x, (0, 0)), "TIL217", "an axis stands twice among (0, 0)"),
+        (lambda x: ops.rotate(x, 1, (0, 0)), "TIL217", "an axis stands twice among (0, 0)"),
+        (lambda x: ops.rotate(x, 1, (0, 1, 2)), "TIL217", "a rotation has two axes, not 3"),
+        (lambda x: ops.roll(x, (1, 2), 0), "TIL217", "there are 2 shifts but 1 axes"),
+        (lambda _: ops.concatenate([]), "TIL217", "there is nothing to concatenate"),
+        (lambda x: ops.concatenate([x, ops.flatten(x)]), "TIL305", "tensors of rank 3 and 1 cannot be concatenated"),
+        (lambda x: ops.concatenate([x, x], 3), "TIL314", "the axis is 3"),
+        (
+            lambda x: ops.concatenate([ops.reshape(x, 2, 3), ops.reshape(x, 4, 2)]),
+            "TIL310",
+            "two sizes have to be equal, but are 3 and 2",
+        ),
+        (lambda x: ops.split(x, 0), "TIL217", "there is at least one part, not 0"),
+        (lambda x: ops.split(ops.reshape(x, 5), 2), "TIL310", "two sizes have to be equal, but are 5 and 4"),
+        (lambda x: ops.pad(x, [1, 2]), "TIL217", "each of 3 axes needs its widths, but there are 2"),
+        (lambda x: ops.pad(x, [TRIPLE, 0, 0]), "TIL217", "the widths of an axis are two: before and behind it"),
+        (lambda x: ops.pad(x, FRACTION), "TIL217", "a width is an integer, not 1.5"),
+        (
+            lambda x: ops.pad(x, 1, mode="reflective"),
+            "TIL217",
+            "mode is one of 'constant', 'reflect', 'symmetric', 'edge', 'wrap', not 'reflective'",
+        ),
+        (lambda x: ops.pad(ops.reshape(x, 2), 2, mode="reflect"), "TIL314", "an axis of size 2 has no position 2"),
+        (lambda x: ops.image_patches(ops.flatten(x), 2), "TIL305", "images have a batch, sizes and channels"),
+        (lambda x: ops.image_patches(x, (2, 2)), "TIL217", "each of 1 axes needs a number, but there are 2"),
+        (lambda x: ops.image_patches(x, 2, padding="full"), "TIL217", "padding is one of 'valid', 'same', not 'full'"),
+        (
+            lambda x: ops.image_patches(x, 2, padding=[]),
+            "TIL217",
+            "each of 1 axes needs a pair of widths, but there are 0",
+        ),
+    ],
+)
+def test_mistakes(attempt: Callable[[Tensor], object], code: str | None, message: str) -> None:
+    x = tileir.FunctionBuilder().input("X", "A", "B", "C")
+    if code is None:
+        attempt(x)
+        return
+    found = fault_of(lambda: attempt(x), __file__)
+    assert found[0] == code
+    assert message in found[1]
+
+
+@pytest.mark.parametrize(
+    ("build", "code", "message"),
+    [
+        (lambda x: ops.reshape(x, 7), "TIL310", "has 12 elements"),
+        (lambda x: ops.squeeze(x, 0), "TIL310", "cannot become [4]"),
+        (lambda x: ops.broadcast_to(x, 3, 5), "TIL301", "'X0_1' is 4 and an operand is 5"),
+        (lambda x: ops.broadcast_to(x, 1, 4), "TIL312", "both must match"),
+        (lambda x: ops.slice(x, S[3]), "TIL312", "'X0_0' is 3 and an operand is 4, but both must match"),
+        (lambda x: ops.slice(x, S[:, -5]), "TIL312", "both must match"),
+        (lambda x: ops.slice(x, x.dims[1]), "TIL312", "both must match"),
+        (
+            lambda x: ops.concatenate([x, ops.transpose(x)]),
+            "TIL312",
+            "'X0_1' is 4 and 'X0_0' is 3, but both must match",
+        ),
+        (lambda x: ops.split(x, 2)[0], "TIL312", "both must match"),
+        (lambda x: ops.split(x, [1, 1])[1], "TIL312", "both must match"),
+        (lambda x: ops.pad(x, [3, 0], mode="reflect"), "TIL312", "both must match"),
+        (lambda x: ops.pad(x, [4, 0], mode="symmetric"), "TIL312", "both must match"),
+        (lambda x: ops.pad(x, [4, 0], mode="wrap"), "TIL312", "both must match"),
+    ],
+)
+def test_mistakes_that_depend_on_sizes(build: Callable[[Tensor], Tensor], code: str, message: str) -> None:
+    found = fault_of(lambda: run(build, sample(3, 4)), __file__)
+    assert found[0] == code
+    assert message in found[1]
+
+
+def test_sizes_stay_simple() -> None:
+    f = tileir.FunctionBuilder()
+    x = f.input("X", "N", "C", "H", "W")
+    n, c, h, w = x.dims
+    assert ops.reshape(x, n, -1, w).dims[1] == c * h
+    assert ops.reshape(ops.reshape(x, n, c, -1), (x.dims[0], -1)).dims[1] == c * (h * w)
+    assert ops.reshape(ops.broadcast_to(f.scalar("S"), 4, 6), 3, -1).dims[1].value == 8
+    assert ops.flip(ops.roll(ops.transpose(x), 1, 0)).dims == (w, h, c, n)
+    assert ops.slice(x, S[:, ::1, None]).dims[:2] == (n, c)
+    assert [expression_text(dim.expr) for dim in ops.slice(x, S[1:, :-1, ::2, 2:7]).dims] == [
+        "max(N - 1, 0)",
+        "max(C - 1, 0)",
+        "(H + 1) / 2",
+        "max(min(7, W) - 2, 0)",
+    ]
+
+
+def test_what_changes_nothing_records_nothing() -> None:
+    f = tileir.FunctionBuilder()
+    x = f.input("X", "N", "C")
+    assert ops.transpose(x, (0, 1)) is x
+    assert ops.roll(x, 0, 1) is x
+    assert ops.rotate(x, 4) is x
+    assert ops.pad(x, 0, mode="edge") is x
+    assert to_text(f.build(Y=ops.slice(x, S[:, 1]))).splitlines()[1:-1] == [
+        "  T = min(1, match(C, max(C, 2)));",
+        "  Y[i0 : N] = =(X[i0, T]);",
+    ]
+
+
+bounds = st.one_of(st.none(), st.integers(-7, 7))
+keys = st.builds(slice, bounds, bounds, st.sampled_from([None, 1, 2, 3, -1, -2, -4]))
+
+
+@given(key=keys, size=st.integers(1, 6), known=st.booleans())
+def test_slices_are_those_of_numpy(key: slice, size: int, known: bool) -> None:
+    x = sample(size)
+    build = (lambda t: ops.slice(ops.reshape(t, size), key)) if known else (lambda t: ops.slice(t, key))
+    np.testing.assert_array_equal(run(build, x), x[key])
+
+
+@given(
+    pads=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    mode=st.sampled_from(["constant", "reflect", "symmetric", "edge", "wrap"]),
+    size=st.integers(4, 5),
+)
+def test_pads_are_those_of_numpy(pads: tuple[int, int], mode: Any, size: int) -> None:
+    x = sample(size, 2)
+    np.testing.assert_array_equal(run(lambda t: ops.pad(t, [pads, 0], mode=mode), x), np.pad(x, (pads, (0, 0)), mode))
+
+
+@given(shift=st.integers(-9, 9), size=st.integers(0, 4))
+def test_rolls_are_those_of_numpy(shift: int, size: int) -> None:
+    x = sample(size, 2)
+    np.testing.assert_array_equal(run(lambda t: ops.roll(t, shift, 0), x), np.roll(x, shift, 0))
+
+
+def test_pads_keep_dtypes() -> None:
+    x = np.arange(3, dtype=np.int16)
+    padded = run(lambda t: ops.pad(t, 1, value=7), x)
+    assert padded.dtype == np.int16
+    np.testing.assert_array_equal(padded, [7, 0, 1, 2, 7])
