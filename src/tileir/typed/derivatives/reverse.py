@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from tileir.typed.derivatives.loops import pull_scan, results_on
 from tileir.typed.derivatives.rules import pullback
 from tileir.typed.derivatives.sweep import Sweep
-from tileir.typed.ir import Scan, operands
+from tileir.typed.ir import Scan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tileir.typed.emission import Emission
     from tileir.typed.ir import Operation
@@ -27,7 +27,7 @@ def reverse(
 ) -> tuple[Tensor, ...]:
     """Emit the derivatives of ``Σ results · cotangents`` with respect to each of ``wanted``.
 
-    Sweeps of the same results and cotangents share their work.
+    Sweeps of the same results and cotangents share their work: each operation is visited once for each operand.
 
     Args:
         emission: Where all of them are defined, and where operations go.
@@ -47,47 +47,42 @@ def reverse(
         for result, cotangent in zip(results, cotangents, strict=True):
             sweep.contribute(result.name, cotangent)
     stem = emission.stem
-    _walk(sweep, frozenset(y.name for y in results), frozenset(x.name for x in wanted))
+    _walk(sweep, frozenset(x.name for x in wanted))
     emission.stem = stem
     return tuple(_final(sweep, x) for x in wanted)
 
 
-def _walk(sweep: Sweep, results: frozenset[str], wanted: frozenset[str]) -> None:
-    """Find the cotangents of ``wanted``, and of all between them and the results."""
-    active = set(wanted - sweep.finished)
-    if not active:
-        return
-    path = _path(sweep.emission.operations, results, active)
-    missing = active - sweep.finished
+def _walk(sweep: Sweep, wanted: frozenset[str]) -> None:
+    """Find the cotangents of ``wanted``, and of all between them and what has its cotangent already."""
+    path = sweep.path
+    missing = set(wanted - sweep.finished)
+    pending = list(missing)
+    visited: set[int] = set()
+    while pending:
+        for position in path.readers.get(pending.pop(), ()):
+            visited.add(position)
+            name = path.operations[position].name
+            if name not in sweep.finished and name not in missing:
+                missing.add(name)
+                pending.append(name)
     sweep.want(missing)
-    loops = results_on(path)
-    for operation in reversed(path):
-        if missing.isdisjoint(operands(operation)):
-            continue
-        cotangent = sweep.cotangent(operation.name)
-        if isinstance(operation, Scan):
-            contributions = pull_scan(sweep, loops[operation.name], reverse)
-        elif cotangent is not None:
-            contributions = pullback(sweep, operation, cotangent)
-        else:
-            continue
-        for name, contribution in contributions:
+    operations = [path.operations[position] for position in sorted(visited)]
+    loops = results_on(operations)
+    for operation in reversed(operations):
+        for name, contribution in _contributions(sweep, operation, loops):
             sweep.contribute(name, contribution)
     sweep.finished |= missing
     sweep.want(frozenset())
 
 
-def _path(operations: Sequence[Operation], results: frozenset[str], active: set[str]) -> list[Operation]:
-    """Return the float operations up to the last result that depend on ``active``, and add their names to it."""
-    path: list[Operation] = []
-    end = 0
-    for operation in operations:
-        if operation.dtype.is_float and not active.isdisjoint(operands(operation)):
-            path.append(operation)
-            active.add(operation.name)
-            if operation.name in results:
-                end = len(path)
-    return path[:end]
+def _contributions(
+    sweep: Sweep, operation: Operation, loops: Mapping[str, Sequence[Scan]]
+) -> Iterable[tuple[str, Tensor]]:
+    """Return what arrives at the operands of ``operation``."""
+    if isinstance(operation, Scan):
+        return pull_scan(sweep, loops[operation.name], reverse)
+    cotangent = sweep.cotangent(operation.name)
+    return () if cotangent is None else pullback(sweep, operation, cotangent)
 
 
 def _final(sweep: Sweep, wanted: Tensor) -> Tensor:

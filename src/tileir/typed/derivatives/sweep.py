@@ -9,17 +9,45 @@ import attrs
 
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.recall import next_sweep, to_recall
-from tileir.typed.ir import Recall
+from tileir.typed.ir import Recall, operands
 from tileir.typed.templates import free_upstreams
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from tileir.typed.ir import Operation
     from tileir.typed.values import Tensor
 
 SweepKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], bool]
 """What is differentiated, the cotangents that come in, and whether ties are split evenly."""
+
+
+@attrs.frozen(eq=False)
+class Path:
+    """The float operations that some results depend on, in program order, and the positions of those that read a value.
+
+    What the results depend on is complete when it is made, so it stays true while operations are added.
+    """
+
+    operations: Sequence[Operation]
+    readers: Mapping[str, Sequence[int]]
+
+    @classmethod
+    def to(cls, operations: Sequence[Operation], results: AbstractSet[str]) -> Path:
+        """Return the path that ends in ``results``."""
+        needed = set(results)
+        path: list[Operation] = []
+        for operation in reversed(operations):
+            if operation.name in needed and operation.dtype.is_float:
+                path.append(operation)
+                needed.update(operands(operation))
+        path.reverse()
+        readers: dict[str, list[int]] = {}
+        for position, operation in enumerate(path):
+            for name in dict.fromkeys(operands(operation)):
+                readers.setdefault(name, []).append(position)
+        return cls(path, readers)
 
 
 @attrs.define(eq=False)
@@ -51,6 +79,11 @@ class Sweep(Algebra):
             recall = Recall(copy, name, self._number, definition.dtype, definition.shape)
             found = self._recalled[name] = self.emission.add(recall)
         return self.emission.current(found)
+
+    @cached_property
+    def path(self) -> Path:
+        """The operations that the sweep goes through."""
+        return Path.to(self.emission.operations, self.results)
 
     @cached_property
     def open_templates(self) -> Mapping[str, AbstractSet[str]]:
