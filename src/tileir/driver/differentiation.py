@@ -69,8 +69,8 @@ def gradient(
         A function of the kind that was given; of a text, the function.
 
     Raises:
-        TileError: The function is wrong, does not fit the arguments, or has something in the way that has no
-            derivative; TIL321 names what is no float.
+        TileError: The function is wrong, or does not fit the arguments; TIL321, something to differentiate or to
+            differentiate by is no float.
         ArgumentError: TIL710, a name that the function does not have; TIL707.
     """
     even = _is_even(ties)

@@ -24,9 +24,6 @@ def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_
         of: Names of float values of the function.
         even_ties: Whether what arrives at a maximum or minimum is split evenly among tied elements.
 
-    Raises:
-        TileError: TIL324, an operation in between cannot be differentiated.
-
     """
     emission = Emission.resuming(function)
     names = [emission.names.fresh(f"d{name}") for name in wrt]
