@@ -106,6 +106,8 @@ def test_full_tensors_and_broadcasts() -> None:
     np.testing.assert_array_equal(run(lambda x: foundation.full(x, (), True), X), np.True_)
     np.testing.assert_array_equal(run(lambda x: foundation.full(x, (2,), x.dims[1]), X), [3, 3])
     rows = run(lambda x: foundation.expand(ops.sum(x, 0, keepdims=True), (2, 4, x.dims[1])), X)
+    filled = run(lambda x: foundation.like(x, 7), X.astype(np.float16))
+    assert (filled.dtype, filled.shape) == (np.float16, (2, 3))
     np.testing.assert_array_equal(rows, np.broadcast_to(X.sum(0), (2, 4, 3)))
 
 

@@ -52,6 +52,7 @@ __all__ = [
     "indices_of",
     "inside",
     "integer_of",
+    "like",
     "mistake",
     "mistaken",
     "rank_of",
@@ -302,6 +303,14 @@ def full(x: Operand, sizes: Sequence[Size], value: Operand | bool, dtype: DType 
     """
     scalar = tensor_of(x, value) if dtype is None else cast_to(tensor_of(x, value), dtype)
     return expand(scalar, sizes) if sizes else scalar
+
+
+def like(x: Tensor, value: Operand | bool) -> Tensor:
+    """Return ``value``, a number or tensor, broadcast with ``x``; a number takes the dtype of ``x``.
+
+    It is a choice whose condition is always true, so it costs no memory and has no gradient towards ``x``.
+    """
+    return call("cond", call("as_bool", tensor_of(x, 1)), tensor_of(x, value), x)
 
 
 def real(dim: Size) -> Dim | float:
