@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tileir.core.dtype import accumulator
 from tileir.core.ops import Combination, Op
+from tileir.typed.derivatives.runs import Running
 from tileir.typed.derivatives.summation import aggregate, incoming
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ def contributions(site: ContractionSite, cotangent: Tensor, wanted: Collection[i
 
 def _selected(site: ContractionSite, cotangent: Tensor, *, even: bool) -> Tensor | None:
     """Return what arrives at the one operand."""
+    running = Running.of(site)
+    if running is not None:
+        return running.selected(cotangent, even=even)
     share = divided(site, cotangent) if even else cotangent
     readings = [site.reading(0), site.outcome(), incoming(share, site.result)]
     return site.into(0, readings, Combination.COND)
@@ -71,6 +75,9 @@ def pushed(site: ContractionSite, tangents: Sequence[Tensor | None]) -> Tensor |
 def _tangent(site: ContractionSite, tangent: Tensor | None, *, even: bool) -> Tensor | None:
     if tangent is None:
         return None
+    running = Running.of(site)
+    if running is not None:
+        return running.tangent(tangent, even=even)
     readings = [site.reading(0), site.outcome(), incoming(tangent, site.place(0))]
     found = aggregate(site.algebra, site.points, site.result, readings, Combination.COND)
     return divided(site, found) if even and found is not None else found

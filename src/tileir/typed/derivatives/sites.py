@@ -11,7 +11,7 @@ from tileir.core.dtype import accumulator
 from tileir.core.ops import Aggregation, Combination
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
-from tileir.typed.derivatives.summation import Place, Points, Reading, aggregate, domain_of, incoming, spread
+from tileir.typed.derivatives.summation import Place, Points, Reading, aggregate, domain_of, incoming, is_bare, spread
 from tileir.typed.ir import Access, Constraint, Contraction
 from tileir.typed.rules import contraction_types
 from tileir.typed.values import Tensor
@@ -137,51 +137,94 @@ class ContractionSite:
     def split(self, *, wide: bool, fill: float | None = None) -> tuple[ContractionSite, ContractionSite] | None:
         """Split the contraction in two: one that assigns all combined values, and one that aggregates those.
 
-        Values are combined in the dtype of the result, or if ``wide``, in that of its sums. Their axes are those of
-        the index points, first the ones that are axes of the result; where there is no point they are ``fill``, if
-        that is given: a number that changes no aggregate. None where there is no point at all.
+        Values are combined in the dtype of the result, or if ``wide``, in that of its sums. With ``fill``, a number
+        that changes no aggregate, their axes are those of the index points, first the ones that are axes of the
+        result; where there is no point they are that number. None where there is no point at all.
         """
-        domain = domain_of(self.operation, [operand.shape for operand in self.operands])
-        if domain is None:
+        terms = self._terms() if fill is None else self._terms_of_points()
+        if terms is None:
             return None
-        emission, ranges = self.algebra.emission, dict(domain.ranges)
+        emission = self.algebra.emission
         emission.stem = f"{self.operation.name}_terms"
         values = [self.value(position) for position in range(len(self.operands))]
         operands = tuple(emission.cast(v, accumulator(v.dtype)) if wide else v for v in values)
         types = contraction_types(Aggregation.ASSIGN, self.operation.combination, [v.dtype for v in operands])
-        points = tuple(map(Affine.index, ranges))
-        indices = tuple(dict.fromkeys((*(p for p in domain.accesses[0] if p in points), *points)))
-        shape = tuple(ranges[p.indices[0]] for p in indices)
-        constraints = tuple(Constraint(c, int(c.bounds(ranges)[1]) + 1) for c in domain.constraints)
         filled = None
-        if fill is not None and constraints:
-            filled = spread(emission, emission.constant(fill, types.result), shape).name
+        if fill is not None and terms.constraints:
+            filled = spread(emission, emission.constant(fill, types.result), terms.place.shape).name
         first = Contraction(
             emission.fresh(),
-            indices,
-            tuple(Access(v.name, access) for v, access in zip(operands, domain.accesses[1:], strict=True)),
+            terms.place.indices,
+            tuple(Access(v.name, access) for v, access in zip(operands, terms.accesses, strict=True)),
             Aggregation.ASSIGN,
             self.operation.combination,
             types.operand,
             types.accumulator,
             types.result,
-            shape,
-            constraints,
+            terms.place.shape,
+            terms.constraints,
             filled,
             span=self.operation.span,
         )
-        terms = emission.add(first)
+        combined = emission.add(first)
         second = attrs.evolve(
             self.operation,
-            output=domain.accesses[0],
-            inputs=(Access(terms.name, indices),),
+            output=terms.output,
+            inputs=(Access(combined.name, terms.place.indices),),
             combination=Combination.NONE,
-            operand_dtype=terms.dtype,
-            constraints=() if fill is not None else constraints,
+            operand_dtype=combined.dtype,
+            constraints=() if fill is not None else terms.all_constraints,
             default=None,
         )
-        return self._part(first, operands), self._part(second, (terms,))
+        return self._part(first, operands), self._part(second, (combined,))
+
+    def _terms(self) -> _Terms | None:
+        """Return the combined values: of all elements where those have plain indices, else of all points."""
+        operation = self.operation
+        sizes: dict[str, int] = {}
+        for polynomial, size in (axis for k in range(len(self.operands)) for axis in self.place(k).axes):
+            if not is_bare(polynomial):
+                return self._terms_of_points()
+            (name,) = polynomial.indices
+            sizes[name] = min(size, sizes.get(name, size))
+        place = Place(tuple(map(Affine.index, sizes)), tuple(sizes.values()))
+        within = tuple(c for c in operation.constraints if set(c.polynomial.indices) <= sizes.keys())
+        accesses = tuple(access.indices for access in operation.inputs)
+        return _Terms(place, accesses, within, operation.output, operation.constraints)
+
+    def _terms_of_points(self) -> _Terms | None:
+        """Return the combined values of all points; None where there is no point."""
+        domain = domain_of(self.operation, [operand.shape for operand in self.operands])
+        if domain is None:
+            return None
+        ranges = dict(domain.ranges)
+        constraints = tuple(Constraint(c, int(c.bounds(ranges)[1]) + 1) for c in domain.constraints)
+        output, *accesses = domain.accesses
+        points = tuple(map(Affine.index, ranges))
+        indices = tuple(dict.fromkeys((*(p for p in output if p in points), *points)))
+        place = Place(indices, tuple(ranges[p.indices[0]] for p in indices))
+        return _Terms(place, tuple(accesses), constraints, output, constraints)
 
     def _part(self, operation: Contraction, operands: tuple[Tensor, ...]) -> ContractionSite:
         points = Points.of(operation, [operand.shape for operand in operands])
         return ContractionSite(self.algebra, operation, operands, True, points)
+
+
+@attrs.frozen
+class _Terms:
+    """The values that a contraction combines, as a tensor.
+
+    Attributes:
+        place: Its indices and shape.
+        accesses: Where the operands are read, in the same indices.
+        constraints: Of its elements.
+        output: Where a value goes.
+        all_constraints: Those of the contraction, in which indices may occur that only the output has.
+
+    """
+
+    place: Place
+    accesses: tuple[tuple[Affine, ...], ...]
+    constraints: tuple[Constraint, ...]
+    output: tuple[Affine, ...]
+    all_constraints: tuple[Constraint, ...]

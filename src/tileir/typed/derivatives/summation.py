@@ -62,7 +62,7 @@ class Place:
     def is_plain(self) -> bool:
         """Whether every axis longer than 1 has an index of its own: points without other indices are its elements."""
         long = [p for p, size in self.axes if p != Affine() or size != 1]
-        names = {p.terms[0][0] for p in long if len(p.terms) == 1 and p.terms[0][1] == 1 and p.offset == 0}
+        names = {p.terms[0][0] for p in long if is_bare(p)}
         return len(names) == len(long) and 0 not in self.shape
 
 
@@ -177,6 +177,11 @@ def _without_one(
             if algebra.known(one.tensor) == 1 and one.tensor.dtype is rest.tensor.dtype:
                 return (rest,), Combination.NONE
     return readings, combination
+
+
+def is_bare(polynomial: Affine) -> bool:
+    """Return whether a polynomial is just an index."""
+    return len(polynomial.terms) == 1 and polynomial.terms[0][1] == 1 and polynomial.offset == 0
 
 
 def _holds(polynomial: Affine, size: int) -> bool:
