@@ -33,6 +33,7 @@ _NAMES: Final = {
     "TIL215": "a Python value that a program cannot hold",
     "TIL216": "an object of another builder, or of one that is finished",
     "TIL217": "an argument that an operation of the library cannot take",
+    "TIL218": "a scan that does not go with its step",
 }
 _TYPES: Final = {
     "TIL301": "shapes cannot be broadcast together",
@@ -55,6 +56,8 @@ _TYPES: Final = {
     "TIL326": "an upstream outside of the gradients of its override",
     "TIL328": "an override whose arguments do not come in pairs",
     "TIL329": "an override with a gradient of another shape than its tensor",
+    "TIL331": "a scan whose sequences do not have as many elements as it has steps",
+    "TIL332": "a carry that changes its dtype or shape",
 }
 _INDICES: Final = {
     "TIL401": "an index variable has no bounds",

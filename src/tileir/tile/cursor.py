@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeVar
+
 import attrs
 
 from tileir.core.span import Source, Span
 from tileir.tile.lexer import END, Faults, Lexer, Token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 
 class AbandonError(Exception):
@@ -55,6 +62,13 @@ class Cursor:
         if self.token.kind != kind:
             raise self.unexpected(what or f"'{kind}'")
         return self.advance()
+
+    def list(self, item: Callable[[], T]) -> tuple[T, ...]:
+        """Read one item or more, with commas between them."""
+        items = [item()]
+        while self.skip(","):
+            items.append(item())
+        return tuple(items)
 
     def unexpected(self, expected: str, *notes: str) -> AbandonError:
         """Report that the next token is not what was expected, and return what the caller raises."""

@@ -18,6 +18,8 @@ MAX_NODES: Final = 2**18
 """How many nodes an expression may have; one that shares nodes counts them as often as it reads them."""
 MAX_INTEGER: Final = 2**64 - 1
 """The greatest integer that a literal may be."""
+MAX_SCANS: Final = 8
+"""How deep scans may stand inside one another."""
 MAX_CHARACTERS: Final = 64 * 2**20
 """The length from which on a text is refused unread."""
 MAX_FAULTS: Final = 100

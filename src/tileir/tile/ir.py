@@ -193,7 +193,33 @@ class Contraction:
     name_span: Span | None = _span()
 
 
-Statement: TypeAlias = Assignment | Contraction
+@attrs.frozen(cache_hash=True)
+class Scan:
+    """``name = scan (carries; sequences; constants) count times reverse function … ;``.
+
+    ``step`` is a function of its own, which reads nothing but its inputs: the carries, a slice of each sequence and
+    the constants, in this order. Its outputs are the new carries, and then what a step puts out. ``count`` may be
+    missing where there are sequences.
+    """
+
+    name: str
+    carries: tuple[Name, ...]
+    sequences: tuple[Name, ...]
+    constants: tuple[Name, ...]
+    step: Function
+    count: Expr | None = None
+    reverse: bool = False
+    attributes: tuple[Attribute, ...] = ()
+    span: Span | None = _span()
+    name_span: Span | None = _span()
+
+    @property
+    def operands(self) -> tuple[Name, ...]:
+        """What is passed to the step, in the order of its inputs."""
+        return (*self.carries, *self.sequences, *self.constants)
+
+
+Statement: TypeAlias = Assignment | Contraction | Scan
 
 
 @attrs.frozen(cache_hash=True)

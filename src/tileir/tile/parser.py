@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 from tileir.core.errors import ParseError
-from tileir.core.ops import Aggregation, Combination
+from tileir.tile.contraction_parser import TENSOR, ContractionParser
 from tileir.tile.cursor import AbandonError, Cursor
 from tileir.tile.expression_parser import ExpressionParser
-from tileir.tile.grammar import AGGREGATIONS, COMBINATIONS
+from tileir.tile.grammar import MAX_SCANS
 from tileir.tile.ir import (
-    Access,
     Assignment,
     Attribute,
-    Constraint,
     Contraction,
     Function,
     Input,
     Name,
     Output,
+    Scan,
 )
 from tileir.tile.lexer import END, INDEX, NAME, Faults, Token, TooManyFaultsError, source_of
 from tileir.tile.verifier import verify
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from tileir.tile.ir import Expr, Statement
 
 T = TypeVar("T")
-
-_AGGREGATION_FORMS: Final = "an aggregation: +(…), *(…), >(…), <(…) or =(…)"
-_TENSOR: Final = "a tensor name, which begins with a capital letter or '#',"
 
 
 def parse(text: str, name: str = "<text>") -> Function:
@@ -84,7 +80,8 @@ def _read(text: str, name: str, read: Callable[[_Parser], T]) -> T:
     faults = Faults()
     try:
         cursor = Cursor.at_start(source_of(text, name), faults)
-        result = read(_Parser(cursor, ExpressionParser(cursor)))
+        expressions = ExpressionParser(cursor)
+        result = read(_Parser(cursor, expressions, ContractionParser(cursor, expressions)))
         if not cursor.at(END):
             raise cursor.unexpected("the end of the text")
         if not faults.found:
@@ -100,6 +97,8 @@ class _Parser:
 
     cursor: Cursor
     expressions: ExpressionParser
+    contractions: ContractionParser
+    scans: int = 0  # around what is read
 
     def wrapped(self, keyword: str, read: Callable[[], T]) -> T:
         """Read something that may have ``keyword`` in front and ``;`` behind."""
@@ -110,8 +109,8 @@ class _Parser:
 
     def bare_contraction(self) -> Contraction:
         """Read a contraction without attributes and without its ``;``."""
-        name = self.cursor.expect(NAME, _TENSOR)
-        return self._contraction(name, (), name.start)
+        name = self.cursor.expect(NAME, TENSOR)
+        return self.contractions.read(name, (), name.start)
 
     def function(self) -> Function:
         """Read a whole function."""
@@ -123,6 +122,12 @@ class _Parser:
             inputs, outputs = self._header()
         except AbandonError:
             cursor.recover_header()
+        statements = self._statements()
+        return Function(inputs, outputs, statements, span=cursor.span_from(start))
+
+    def _statements(self) -> tuple[Statement, ...]:
+        """Read ``{ statements }``; where one is faulty, those after it are read all the same."""
+        cursor = self.cursor
         cursor.expect("{")
         statements = []
         while not cursor.at("}") and not cursor.at(END):
@@ -132,35 +137,28 @@ class _Parser:
                 cursor.recover()
                 cursor.skip(";")
         cursor.expect("}")
-        return Function(inputs, outputs, tuple(statements), span=cursor.span_from(start))
+        return tuple(statements)
 
     def _header(self) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
         cursor = self.cursor
         cursor.expect("function", "'function (inputs) -> (outputs) { statements }'")
         cursor.expect("(")
-        inputs = () if cursor.at(")") else self._list(self._input)
+        inputs = () if cursor.at(")") else cursor.list(self._input)
         cursor.expect(")", "',' or ')'")
         cursor.expect("->")
         cursor.expect("(")
-        outputs = self._list(self._output)
+        outputs = cursor.list(self._output)
         cursor.expect(")", "',' or ')'")
         if not cursor.at("{"):
             raise cursor.unexpected("'{'")
         return inputs, outputs
 
-    def _list(self, item: Callable[[], T]) -> tuple[T, ...]:
-        """Read one item or more, with commas between them."""
-        items = [item()]
-        while self.cursor.skip(","):
-            items.append(item())
-        return tuple(items)
-
     def _input(self) -> Input:
         cursor = self.cursor
-        name = cursor.expect(NAME, _TENSOR)
+        name = cursor.expect(NAME, TENSOR)
         if not cursor.skip("["):
             return Input(name.text, span=cursor.span_of(name))
-        dims = () if cursor.at("]") else self._list(self._dimension)
+        dims = () if cursor.at("]") else cursor.list(self._dimension)
         cursor.expect("]", "',' or ']'")
         return Input(name.text, dims, span=cursor.span_from(name.start))
 
@@ -169,7 +167,7 @@ class _Parser:
         return Name(name.text, span=self.cursor.span_of(name))
 
     def _output(self) -> Output:
-        name = self.cursor.expect(NAME, _TENSOR)
+        name = self.cursor.expect(NAME, TENSOR)
         return Output(name.text, span=self.cursor.span_of(name))
 
     def _statement(self) -> Statement:
@@ -178,24 +176,74 @@ class _Parser:
         attributes = []
         while cursor.at("["):
             attributes.append(self._attribute())
-        name = cursor.expect(NAME, _TENSOR)
+        name = cursor.expect(NAME, TENSOR)
         statement: Statement
         if cursor.at("["):
-            statement = self._contraction(name, tuple(attributes), start)
+            statement = self.contractions.read(name, tuple(attributes), start)
         elif cursor.skip("="):
-            value = self.expressions.expression()
-            where = cursor.span_of(name)
-            span = cursor.span_from(start)
-            statement = Assignment(name.text, value, tuple(attributes), span=span, name_span=where)
+            statement = self._assigned(name, tuple(attributes), start)
         else:
-            raise cursor.unexpected("'=' or '['", *self._augmented())
+            raise cursor.unexpected("'=' or '['", *self.contractions.augmented())
         self._end_of_statement()
         return statement
 
-    def _augmented(self) -> tuple[str, ...]:
-        """Say how to write what other languages write as ``O += …``."""
-        sign = self.cursor.token.kind
-        return (f"an aggregation is written O[i : N] = {sign}(A[i, j]);",) if sign in AGGREGATIONS else ()
+    def _assigned(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Assignment | Scan:
+        """Read what stands behind ``=``."""
+        cursor = self.cursor
+        if self._at_word("scan"):
+            return self._scan(name, attributes, start)
+        value = self.expressions.expression()
+        where, span = cursor.span_of(name), cursor.span_from(start)
+        return Assignment(name.text, value, attributes, span=span, name_span=where)
+
+    def _scan(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Scan:
+        """Read ``scan (carries; sequences; constants) count times reverse function …``."""
+        cursor = self.cursor
+        cursor.advance()
+        cursor.expect("(", "'(', as in scan(carries; sequences; constants) function (…) -> (…) { … }")
+        if self.scans == MAX_SCANS:
+            cursor.report(f"scans stand inside one another at most {MAX_SCANS} deep", cursor.here, "TIL103")
+            raise AbandonError
+        inner = attrs.evolve(self, scans=self.scans + 1)
+        try:
+            parts, count, reverse = self._passed()
+        except AbandonError:
+            cursor.recover_header()
+            inner._statements()
+            raise
+        step = inner.function()
+        where, span = cursor.span_of(name), cursor.span_from(start)
+        return Scan(name.text, *parts, step, count, reverse, attributes, span=span, name_span=where)
+
+    def _passed(self) -> tuple[tuple[tuple[Name, ...], tuple[Name, ...], tuple[Name, ...]], Expr | None, bool]:
+        """Read what a scan passes to its step, how often and in which direction."""
+        cursor = self.cursor
+        carries = self._operands()
+        sequences = self._operands() if cursor.skip(";") else ()
+        constants = self._operands() if cursor.skip(";") else ()
+        cursor.expect(")", "',', ';' or ')'")
+        count: Expr | None = None
+        if not cursor.at("function") and not self._at_word("reverse"):
+            count = self.expressions.expression()
+            if not self._at_word("times"):
+                raise cursor.unexpected("'times' after the number of steps")
+            cursor.advance()
+        reverse = self._at_word("reverse")
+        if reverse:
+            cursor.advance()
+        return (carries, sequences, constants), count, reverse
+
+    def _operands(self) -> tuple[Name, ...]:
+        """Read names with commas between them, or none."""
+        cursor = self.cursor
+        return () if cursor.at(";") or cursor.at(")") else cursor.list(self._operand)
+
+    def _operand(self) -> Name:
+        name = self.cursor.expect(NAME, f"{TENSOR} as anything else goes into a statement of its own,")
+        return Name(name.text, span=self.cursor.span_of(name))
+
+    def _at_word(self, word: str) -> bool:
+        return self.cursor.at(INDEX) and self.cursor.token.text == word
 
     def _end_of_statement(self) -> None:
         """Take the ``;``. Where a line was plainly meant to be ended by one, report it and go on."""
@@ -213,7 +261,7 @@ class _Parser:
         name = cursor.expect(INDEX, "the name of an attribute, in lower case,")
         parameters: tuple[str, ...] = ()
         if cursor.skip("("):
-            parameters = self._list(self._parameter)
+            parameters = cursor.list(self._parameter)
             cursor.expect(")", "',' or ')'")
         cursor.expect("]", "']]'")
         cursor.expect("]", "']]'")
@@ -223,126 +271,3 @@ class _Parser:
         if self.cursor.at(INDEX):
             return self.cursor.advance().text
         return self.cursor.expect(NAME, "a name").text
-
-    def _contraction(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Contraction:
-        cursor = self.cursor
-        indices, sizes = self._target()
-        aggregation = self._aggregation()
-        combination, inputs = self._combination()
-        constraints = []
-        while cursor.skip(","):
-            constraints.append(self._constraint())
-        no_defract, default = self._options()
-        return Contraction(
-            name.text,
-            indices,
-            sizes,
-            aggregation,
-            combination,
-            inputs,
-            tuple(constraints),
-            no_defract,
-            default,
-            attributes,
-            span=cursor.span_from(start),
-            name_span=cursor.span_of(name),
-        )
-
-    def _target(self) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-        """Read ``[indices : sizes]``."""
-        cursor = self.cursor
-        cursor.expect("[")
-        indices: tuple[Expr, ...] = ()
-        sizes: tuple[Expr, ...] = ()
-        if not cursor.at("]") and not cursor.at(":"):
-            indices = self._list(self.expressions.polynomial)
-        if cursor.skip(":") and not cursor.at("]"):
-            sizes = self._list(self.expressions.expression)
-        cursor.expect("]", "',' or ']'" if sizes else "',', ':' or ']'")
-        return indices, sizes
-
-    def _aggregation(self) -> Aggregation:
-        """Read ``= sign (``."""
-        cursor = self.cursor
-        if cursor.at("=="):
-            raise cursor.unexpected("'='", "an assigning contraction is written O[i : N] = =(A[i]);")
-        if not cursor.skip("="):
-            raise cursor.unexpected("'='", *self._augmented())
-        aggregation = AGGREGATIONS.get(cursor.token.kind)
-        if aggregation is None:
-            raise cursor.unexpected(_AGGREGATION_FORMS)
-        cursor.advance()
-        cursor.expect("(")
-        return aggregation
-
-    def _combination(self) -> tuple[Combination, tuple[Access, ...]]:
-        """Read the inputs and the closing parenthesis."""
-        cursor = self.cursor
-        accesses = [self._access()]
-        combination = COMBINATIONS.get(cursor.token.kind, Combination.NONE)
-        if combination is not Combination.NONE:
-            sign = cursor.advance()
-            accesses.append(self._access())
-            if cursor.skip("?"):
-                if combination is not Combination.EQ:
-                    message = "a conditional combination compares for equality: +(A[i] == B[i] ? C[i])"
-                    cursor.report(message, cursor.span_of(sign))
-                combination = Combination.COND
-                accesses.append(self._access())
-        if not cursor.at(")"):
-            raise cursor.unexpected(*_after_inputs(combination))
-        cursor.advance()
-        return combination, tuple(accesses)
-
-    def _access(self) -> Access:
-        cursor = self.cursor
-        form = "a tensor with its indices, as in A[i, j]"
-        if not cursor.at(NAME):
-            raise cursor.unexpected(form, "anything but indexing goes into a statement of its own")
-        name = cursor.advance()
-        if not cursor.at("["):
-            raise cursor.unexpected(f"'[': a contraction reads {form}")
-        cursor.advance()
-        indices = () if cursor.at("]") else self._list(self.expressions.polynomial)
-        cursor.expect("]", "',' or ']'")
-        return Access(name.text, indices, span=cursor.span_from(name.start))
-
-    def _constraint(self) -> Constraint:
-        cursor = self.cursor
-        start = cursor.token.start
-        polynomial = self.expressions.polynomial()
-        if not cursor.at("<"):
-            note = "a constraint is 'polynomial < bound' and means 0 <= polynomial < bound"
-            raise cursor.unexpected("'<'", note)
-        cursor.advance()
-        bound = self.expressions.expression()
-        return Constraint(polynomial, bound, span=cursor.span_from(start))
-
-    def _options(self) -> tuple[bool, Name | None]:
-        """Read ``no_defract`` and ``default D``, in either order, each at most once."""
-        cursor = self.cursor
-        no_defract = False
-        default: Name | None = None
-        while cursor.at("no_defract") or cursor.at("default"):
-            option = cursor.advance()
-            if no_defract if option.kind == "no_defract" else default is not None:
-                cursor.report(f"'{option.kind}' is said twice", cursor.span_of(option))
-            if option.kind == "no_defract":
-                no_defract = True
-                continue
-            name = cursor.expect(NAME, _TENSOR)
-            default = Name(name.text, span=cursor.span_of(name))
-        return no_defract, default
-
-
-def _after_inputs(combination: Combination) -> tuple[str, str]:
-    """Say what may follow the inputs of a contraction, and what to do about anything else."""
-    match combination:
-        case Combination.NONE:
-            return "'+', '*', '==' or ')'", "any other operation goes into a statement of its own"
-        case Combination.EQ:
-            return "'?' or ')'", "a contraction combines one or two tensors, or A[i] == B[i] ? C[i]"
-        case Combination.COND:
-            return "')'", "where the condition is false a contraction contributes 0"
-        case Combination.ADD | Combination.MUL:
-            return "')'", "a contraction combines two tensors at most; multiply others in a statement of their own"

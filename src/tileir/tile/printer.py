@@ -28,6 +28,7 @@ from tileir.tile.ir import (
     IndexName,
     IntLiteral,
     Name,
+    Scan,
     Unary,
 )
 
@@ -41,6 +42,11 @@ _COMBINATION_SIGNS: Final = {combination: sign for sign, combination in COMBINAT
 
 def to_text(function: Function) -> str:
     """Return the canonical text of a verified function; parentheses only where they are needed."""
+    return _function(function) + "\n"
+
+
+def _function(function: Function) -> str:
+    """Return the text of a function, without an end of its last line."""
     writer = Writer()
     inputs = [_input(parameter) for parameter in function.inputs]
     outputs = [spell_tensor(output.name) for output in function.outputs]
@@ -53,9 +59,10 @@ def to_text(function: Function) -> str:
         writer.line(") {")
     with writer.indented():
         for statement in function.statements:
-            writer.line(statement_text(statement))
+            for line in statement_text(statement).splitlines():
+                writer.line(line)
     writer.line("}")
-    return writer.text()
+    return writer.text().rstrip("\n")
 
 
 def statement_text(statement: Statement) -> str:
@@ -66,6 +73,8 @@ def statement_text(statement: Statement) -> str:
             return f"{attributes}{spell_tensor(name)} = {expression_text(value)};"
         case Contraction():
             return f"{attributes}{_contraction(statement)};"
+        case Scan():
+            return f"{attributes}{_scan(statement)};"
         case _:
             assert_never(statement)
 
@@ -144,6 +153,15 @@ def _contraction(statement: Contraction) -> str:
     if statement.default is not None:
         parts.append(f" default {spell_tensor(statement.default.name)}")
     return "".join(parts)
+
+
+def _scan(statement: Scan) -> str:
+    parts = [_expressions(names) for names in (statement.carries, statement.sequences, statement.constants)]
+    operands = "; ".join(parts).rstrip("; ")
+    count = "" if statement.count is None else f"{expression_text(statement.count)} times "
+    direction = "reverse " if statement.reverse else ""
+    heading = f"{spell_tensor(statement.name)} = scan({operands}) {count}{direction}"
+    return heading + _function(statement.step)
 
 
 def _inputs(statement: Contraction) -> str:

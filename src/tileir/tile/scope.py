@@ -18,6 +18,7 @@ from tileir.tile.ir import (
     IndexName,
     IntLiteral,
     Name,
+    Scan,
     Unary,
 )
 from tileir.tile.traversal import walk
@@ -128,6 +129,8 @@ class Scope:
             case Assignment(value=value):
                 kind = Kind.CONSTANT if self.is_constant(value) else Kind.TENSOR
                 return Definition(kind, position, self.rank(value), statement.name_span)
+            case Scan():
+                return Definition(Kind.TENSOR, position, None, statement.name_span)
             case _:
                 assert_never(statement)
 

@@ -15,6 +15,7 @@ from tileir.tile.ir import (
     IndexName,
     IntLiteral,
     Name,
+    Scan,
     Unary,
 )
 
@@ -68,7 +69,7 @@ def walk_with_depth(root: Expr) -> Iterator[tuple[Expr, int]]:
 
 
 def expressions(statement: Statement) -> Iterator[tuple[Place, Expr]]:
-    """Yield the outermost expressions of a statement in the order of the text."""
+    """Yield the outermost expressions of a statement in the order of the text; not those of a step inside it."""
     match statement:
         case Assignment(value=value):
             yield Place.VALUE, value
@@ -83,6 +84,11 @@ def expressions(statement: Statement) -> Iterator[tuple[Place, Expr]]:
             for constraint in statement.constraints:
                 yield Place.POLYNOMIAL, constraint.polynomial
                 yield Place.CONSTANT, constraint.bound
+        case Scan():
+            for operand in statement.operands:
+                yield Place.VALUE, operand
+            if statement.count is not None:
+                yield Place.CONSTANT, statement.count
         case _:
             assert_never(statement)
 

@@ -11,14 +11,16 @@ import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.tile.functions import builtin, near
-from tileir.tile.grammar import MAX_DEPTH, MAX_FAULTS, MAX_INTEGER, MAX_NODES, is_index_name, is_tensor_name
-from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, IndexName, IntLiteral, Name
+from tileir.tile.grammar import MAX_DEPTH, MAX_FAULTS, MAX_INTEGER, MAX_NODES, MAX_SCANS, is_index_name, is_tensor_name
+from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, IndexName, IntLiteral, Name, Scan
 from tileir.tile.polynomial_rules import check_affine
+from tileir.tile.scan_rules import check_scan, count_of
 from tileir.tile.scope import Kind, Scope
 from tileir.tile.traversal import Place, expressions, index_names, walk_with_depth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from tileir.core.span import Span
     from tileir.tile.ir import Function
@@ -40,11 +42,12 @@ class Nodes:
 
 @attrs.frozen
 class Checked:
-    """A function with what every check asks of it."""
+    """A function with what every check asks of it; ``around`` has the names that are known around a step."""
 
     function: Function
     scope: Scope
     nodes: Nodes
+    around: AbstractSet[str] = frozenset()
 
 
 def verify(function: Function) -> None:
@@ -54,14 +57,28 @@ def verify(function: Function) -> None:
         VerifyError: One diagnostic for each fault, in the order of the text.
 
     """
-    nodes = collect(function)
-    faults = list(islice(check_depth(nodes), MAX_FAULTS))
-    if not faults:  # the other checks may then recurse
-        checked = Checked(function, Scope.of(function), nodes)
-        faults = list(islice(chain.from_iterable(check(checked) for check in CHECKS), MAX_FAULTS))
+    faults = list(islice(_faults(function, frozenset(), 0), MAX_FAULTS))
     if faults:
         faults.sort(key=lambda fault: -1 if fault.span is None else fault.span.start)
         raise VerifyError(faults)
+
+
+def _faults(function: Function, around: AbstractSet[str], scans: int) -> Iterator[Diagnostic]:
+    """Yield what is wrong with a function inside so many scans, and with the steps of its own."""
+    nodes = collect(function)
+    too_deep = list(islice(check_depth(nodes), MAX_FAULTS))
+    if too_deep:  # the other checks may recurse
+        yield from too_deep
+        return
+    checked = Checked(function, Scope.of(function), nodes, around)
+    yield from chain.from_iterable(check(checked) for check in CHECKS)
+    names = around | checked.scope.definitions.keys()
+    for statement in function.statements:
+        if isinstance(statement, Scan) and scans < MAX_SCANS:
+            yield from _faults(statement.step, names, scans + 1)
+        elif isinstance(statement, Scan):
+            message = f"scans stand inside one another at most {MAX_SCANS} deep"
+            yield Diagnostic("TIL103", message, statement.span)
 
 
 def collect(function: Function) -> Nodes:
@@ -157,6 +174,10 @@ def check_defined(checked: Checked) -> Iterator[Diagnostic]:
         definition = checked.scope.definitions.get(name)
         if definition is None:
             origin = "assign it first, or make it an input"
+            if name in checked.around:
+                origin = "a step reads nothing but its inputs: pass it to the scan, and make it an input of the step"
+                yield Diagnostic("TIL201", f"{name!r} is defined around the scan only; {origin}", span)
+                continue
             if place is not Place.VALUE:
                 origin = f"a dimension is named by an input, as in A[{name}]"
             message = f"{name!r} is not defined; {origin}"
@@ -197,6 +218,13 @@ def check_tensors(checked: Checked) -> Iterator[Diagnostic]:
             definition = checked.scope.definitions.get(name)
             if definition is not None and definition.kind is Kind.DIMENSION:
                 yield Diagnostic("TIL205", f"{name!r} is a dimension, not a tensor", span)
+
+
+def check_scans(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that a scan says how many steps it has, and passes its step what that takes and gives back."""
+    for statement in checked.function.statements:
+        if isinstance(statement, Scan):
+            yield from check_scan(statement, checked.scope)
 
 
 def check_constants(checked: Checked) -> Iterator[Diagnostic]:
@@ -252,7 +280,7 @@ def check_index_counts(checked: Checked) -> Iterator[Diagnostic]:
         indices, sizes = len(statement.indices), len(statement.sizes)
         if indices != sizes:
             message = (
-                f"{statement.name!r} has {_count(indices, 'index', 'indices')} but {_count(sizes, 'size', 'sizes')}"
+                f"{statement.name!r} has {count_of(indices, 'index', 'indices')} but {count_of(sizes, 'size', 'sizes')}"
             )
             form = "write one size for each index: O[i, j : M, N]"
             yield Diagnostic("TIL208", message, statement.name_span or statement.span, (form,))
@@ -268,7 +296,7 @@ def check_ranks(checked: Checked) -> Iterator[Diagnostic]:
             if rank is None and access.tensor in ranks:
                 ranks[access.tensor] = count  # all other uses must agree with this one
             elif rank is not None and rank != count:
-                message = f"{access.tensor!r} has rank {rank}, but is read with {_count(count, 'index', 'indices')}"
+                message = f"{access.tensor!r} has rank {rank}, but is read with {count_of(count, 'index', 'indices')}"
                 yield Diagnostic("TIL209", message, access.span)
         default = statement.default
         if default is not None and (rank := ranks.get(default.name)) not in (None, len(statement.sizes)):
@@ -283,7 +311,7 @@ def check_inputs_of_combinations(checked: Checked) -> Iterator[Diagnostic]:
     for statement in _contractions(checked.function):
         count, arity = len(statement.inputs), statement.combination.arity
         if count != arity:
-            message = f"{statement.combination.value!r} combines {_count(arity, 'tensor', 'tensors')}, not {count}"
+            message = f"{statement.combination.value!r} combines {count_of(arity, 'tensor', 'tensors')}, not {count}"
             yield Diagnostic("TIL210", message, statement.span)
 
 
@@ -310,6 +338,7 @@ CHECKS: Final[tuple[Callable[[Checked], Iterator[Diagnostic]], ...]] = (
     check_defined,
     check_outputs,
     check_tensors,
+    check_scans,
     check_constants,
     check_calls,
     check_index_places,
@@ -369,7 +398,3 @@ def _similar(name: str, scope: Scope) -> tuple[str, ...]:
 
 def _defined_at(span: Span | None) -> tuple[str, ...]:
     return () if span is None else (f"its definition is in line {span.line}",)
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"

@@ -23,6 +23,7 @@ from tileir.typed.infer_builtins import handler
 from tileir.typed.infer_contraction import contract
 from tileir.typed.infer_elementwise import apply, scalar
 from tileir.typed.infer_overrides import escaped_upstreams
+from tileir.typed.infer_scan import scan
 from tileir.typed.ir import Constant, Elementwise, Function, Value
 from tileir.typed.values import Known, Operand, PoisonedError, Tensor
 
@@ -159,6 +160,8 @@ class _Inference:
                 result = self._assign(statement)
             case tile.Contraction():
                 result = contract(self, statement)
+            case tile.Scan():
+                result = scan(self, statement, infer)
             case _:
                 assert_never(statement)
         self._bound[statement.name] = result

@@ -1,0 +1,160 @@
+"""Contractions: what they write, how they aggregate and combine, their constraints and options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.ops import Aggregation, Combination
+from tileir.tile.grammar import AGGREGATIONS, COMBINATIONS
+from tileir.tile.ir import Access, Attribute, Constraint, Contraction, Name
+from tileir.tile.lexer import NAME
+
+if TYPE_CHECKING:
+    from tileir.tile.cursor import Cursor
+    from tileir.tile.expression_parser import ExpressionParser
+    from tileir.tile.ir import Expr
+    from tileir.tile.lexer import Token
+
+TENSOR: Final = "a tensor name, which begins with a capital letter or '#',"
+"""What to call the name of a tensor where one is expected."""
+
+_AGGREGATION_FORMS: Final = "an aggregation: +(…), *(…), >(…), <(…) or =(…)"
+
+
+@attrs.frozen
+class ContractionParser:
+    """The grammar of contractions, at a cursor."""
+
+    cursor: Cursor
+    expressions: ExpressionParser
+
+    def read(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Contraction:
+        """Read what stands behind the name: ``[indices : sizes] = aggregation(inputs), constraints options``."""
+        cursor = self.cursor
+        indices, sizes = self._target()
+        aggregation = self._aggregation()
+        combination, inputs = self._combination()
+        constraints = []
+        while cursor.skip(","):
+            constraints.append(self._constraint())
+        no_defract, default = self._options()
+        return Contraction(
+            name.text,
+            indices,
+            sizes,
+            aggregation,
+            combination,
+            inputs,
+            tuple(constraints),
+            no_defract,
+            default,
+            attributes,
+            span=cursor.span_from(start),
+            name_span=cursor.span_of(name),
+        )
+
+    def _target(self) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        """Read ``[indices : sizes]``."""
+        cursor = self.cursor
+        cursor.expect("[")
+        indices: tuple[Expr, ...] = ()
+        sizes: tuple[Expr, ...] = ()
+        if not cursor.at("]") and not cursor.at(":"):
+            indices = cursor.list(self.expressions.polynomial)
+        if cursor.skip(":") and not cursor.at("]"):
+            sizes = cursor.list(self.expressions.expression)
+        cursor.expect("]", "',' or ']'" if sizes else "',', ':' or ']'")
+        return indices, sizes
+
+    def _aggregation(self) -> Aggregation:
+        """Read ``= sign (``."""
+        cursor = self.cursor
+        if cursor.at("=="):
+            raise cursor.unexpected("'='", "an assigning contraction is written O[i : N] = =(A[i]);")
+        if not cursor.skip("="):
+            raise cursor.unexpected("'='", *self.augmented())
+        aggregation = AGGREGATIONS.get(cursor.token.kind)
+        if aggregation is None:
+            raise cursor.unexpected(_AGGREGATION_FORMS)
+        cursor.advance()
+        cursor.expect("(")
+        return aggregation
+
+    def _combination(self) -> tuple[Combination, tuple[Access, ...]]:
+        """Read the inputs and the closing parenthesis."""
+        cursor = self.cursor
+        accesses = [self._access()]
+        combination = COMBINATIONS.get(cursor.token.kind, Combination.NONE)
+        if combination is not Combination.NONE:
+            sign = cursor.advance()
+            accesses.append(self._access())
+            if cursor.skip("?"):
+                if combination is not Combination.EQ:
+                    message = "a conditional combination compares for equality: +(A[i] == B[i] ? C[i])"
+                    cursor.report(message, cursor.span_of(sign))
+                combination = Combination.COND
+                accesses.append(self._access())
+        if not cursor.at(")"):
+            raise cursor.unexpected(*_after_inputs(combination))
+        cursor.advance()
+        return combination, tuple(accesses)
+
+    def _access(self) -> Access:
+        cursor = self.cursor
+        form = "a tensor with its indices, as in A[i, j]"
+        if not cursor.at(NAME):
+            raise cursor.unexpected(form, "anything but indexing goes into a statement of its own")
+        name = cursor.advance()
+        if not cursor.at("["):
+            raise cursor.unexpected(f"'[': a contraction reads {form}")
+        cursor.advance()
+        indices = () if cursor.at("]") else cursor.list(self.expressions.polynomial)
+        cursor.expect("]", "',' or ']'")
+        return Access(name.text, indices, span=cursor.span_from(name.start))
+
+    def _constraint(self) -> Constraint:
+        cursor = self.cursor
+        start = cursor.token.start
+        polynomial = self.expressions.polynomial()
+        if not cursor.at("<"):
+            note = "a constraint is 'polynomial < bound' and means 0 <= polynomial < bound"
+            raise cursor.unexpected("'<'", note)
+        cursor.advance()
+        bound = self.expressions.expression()
+        return Constraint(polynomial, bound, span=cursor.span_from(start))
+
+    def _options(self) -> tuple[bool, Name | None]:
+        """Read ``no_defract`` and ``default D``, in either order, each at most once."""
+        cursor = self.cursor
+        no_defract = False
+        default: Name | None = None
+        while cursor.at("no_defract") or cursor.at("default"):
+            option = cursor.advance()
+            if no_defract if option.kind == "no_defract" else default is not None:
+                cursor.report(f"'{option.kind}' is said twice", cursor.span_of(option))
+            if option.kind == "no_defract":
+                no_defract = True
+                continue
+            name = cursor.expect(NAME, TENSOR)
+            default = Name(name.text, span=cursor.span_of(name))
+        return no_defract, default
+
+    def augmented(self) -> tuple[str, ...]:
+        """Say how to write what other languages write as ``O += …``."""
+        sign = self.cursor.token.kind
+        return (f"an aggregation is written O[i : N] = {sign}(A[i, j]);",) if sign in AGGREGATIONS else ()
+
+
+def _after_inputs(combination: Combination) -> tuple[str, str]:
+    """Say what may follow the inputs of a contraction, and what to do about anything else."""
+    match combination:
+        case Combination.NONE:
+            return "'+', '*', '==' or ')'", "any other operation goes into a statement of its own"
+        case Combination.EQ:
+            return "'?' or ')'", "a contraction combines one or two tensors, or A[i] == B[i] ? C[i]"
+        case Combination.COND:
+            return "')'", "where the condition is false a contraction contributes 0"
+        case Combination.ADD | Combination.MUL:
+            return "')'", "a contraction combines two tensors at most; multiply others in a statement of their own"

@@ -1,0 +1,41 @@
+"""What a scan passes to its step, and what that gives back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.core.errors import Diagnostic
+from tileir.tile.scope import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.tile.ir import Scan
+    from tileir.tile.scope import Scope
+
+
+def check_scan(statement: Scan, scope: Scope) -> Iterator[Diagnostic]:
+    """Yield what is wrong with a scan, its step itself left out."""
+    where, step, given = statement.name_span or statement.span, statement.step, statement.operands
+    if statement.count is None and not statement.sequences:
+        message = f"{statement.name!r} has no sequences, so say how many steps there are: scan(…) N times function"
+        yield Diagnostic("TIL218", message, where)
+    if len(step.inputs) != len(given):
+        passed, taken = count_of(len(given), "tensor", "tensors"), count_of(len(step.inputs), "input", "inputs")
+        note = "the inputs of a step are the carries, a slice of each sequence, and the constants, in this order"
+        yield Diagnostic("TIL218", f"{statement.name!r} passes {passed}, but its step has {taken}", where, (note,))
+    if len(step.outputs) < len(statement.carries):
+        carries = count_of(len(statement.carries), "carry", "carries")
+        made = count_of(len(step.outputs), "output", "outputs")
+        note = "the outputs of a step are a new value for each carry, and then what it puts out"
+        yield Diagnostic("TIL218", f"{statement.name!r} has {carries}, but its step has {made}", where, (note,))
+    for operand in given:
+        definition = scope.definitions.get(operand.name)
+        if definition is not None and definition.kind is Kind.DIMENSION:
+            message = f"{operand.name!r} is a dimension, not a tensor; a step has the dimensions of its own inputs"
+            yield Diagnostic("TIL205", message, operand.span)
+
+
+def count_of(number: int, one: str, many: str) -> str:
+    """Return a number with what is counted."""
+    return f"{number} {one if number == 1 else many}"
