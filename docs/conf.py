@@ -22,7 +22,9 @@ myst_substitutions = {
     "codes": tables.codes(),
     "dtypes": tables.dtypes(),
     "expansions": tables.expansions(),
+    "operations": tables.operations(),
     "passes": tables.passes(),
+    "plaidml_names": tables.plaidml_names(),
     "precedence": tables.precedence(),
 }
 

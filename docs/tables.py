@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from tileir import ops
 from tileir.core.codes import CODES
 from tileir.core.dtype import DType
+from tileir.ops.plaidml import ALIASES
 from tileir.passes.catalog import PASSES
 from tileir.semtree.expansions import ULP
 from tileir.tile.grammar import RANK
 from tileir.tile.ir import UnaryOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 STAGES = {
     "1": "Text",
@@ -81,3 +85,46 @@ def passes() -> str:
 
 def _default(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value).replace("'", "")
+
+
+def operations() -> str:
+    """Return the operations of the library with what each does, a table for each file of it under a bold title."""
+    families: dict[str, list[Callable[..., Any]]] = {}
+    for name in ops.__all__:
+        operation = getattr(ops, name)
+        home = operation.__module__ if operation.__module__.startswith("tileir.ops.") else "tileir.ops.elementwise"
+        families.setdefault(home, []).append(operation)
+    parts = []
+    for module in sorted(families):
+        title = (sys.modules[module].__doc__ or "").strip().splitlines()[0]
+        rows = [
+            (f"`{operation.__name__}({_parameters(operation)})`", _summary(operation)) for operation in families[module]
+        ]
+        parts.append(f"**{title}**\n\n{_table(('operation', 'what it does'), rows)}")
+    return "\n\n".join(parts)
+
+
+def plaidml_names() -> str:
+    """Return PlaidML's names for operations."""
+    return _table(("PlaidML", "tileir.ops"), ((f"`{old}`", f"`{new}`") for old, new in ALIASES.items()))
+
+
+def _parameters(operation: Callable[..., Any]) -> str:
+    """Return the parameters of a function with their defaults, without their types."""
+    parts: list[str] = []
+    keywords = False
+    for parameter in inspect.signature(operation).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not keywords:
+            keywords = True
+            parts.append("*")
+        star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+        keywords = keywords or bool(star)
+        default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
+        parts.append(f"{star}{parameter.name}{default}")
+    return ", ".join(parts)
+
+
+def _summary(operation: Callable[..., Any]) -> str:
+    """Return the first paragraph of a docstring in one line, with single backquotes."""
+    paragraph = (inspect.getdoc(operation) or "").partition("\n\n")[0]
+    return " ".join(paragraph.split()).replace("``", "`")

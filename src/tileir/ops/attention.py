@@ -31,7 +31,6 @@ from tileir.ops.layouts import Axis, read, written
 from tileir.ops.windows import is_integer
 
 if TYPE_CHECKING:
-
     from tileir.ops.foundation import Axes, Dim, Operand, Tensor
 
 _NOTHING: Final = float("-inf")  # the score of what is not seen

@@ -1,0 +1,69 @@
+"""PlaidML's names for operations that mean the same here: ``tileir.ops.plaidml.Summation`` is ``tileir.ops.sum``.
+
+Names that PlaidML has in common with the library are not listed, nor are operations whose options differ.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.ops.foundation import Tensor
+
+ALIASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "All": "all",
+        "Any": "any",
+        "Cast": "cast",
+        "Concatenate": "concatenate",
+        "Convolution": "conv",
+        "ConvolutionTranspose": "conv_transpose",
+        "CumulativeProd": "cumprod",
+        "CumulativeSum": "cumsum",
+        "Dot": "dot",
+        "Elu": "elu",
+        "Equal": "equal",
+        "Flatten": "flatten",
+        "Gemm": "gemm",
+        "ImagePatches": "image_patches",
+        "IsMax": "is_max",
+        "LogSoftmax": "log_softmax",
+        "MatMul": "matmul",
+        "MaxReduce": "max",
+        "Mean": "mean",
+        "MinReduce": "min",
+        "NotEqual": "not_equal",
+        "Pow": "pow",
+        "Prod": "prod",
+        "Relu": "relu",
+        "Reshape": "reshape",
+        "Softmax": "softmax",
+        "Sqrt": "sqrt",
+        "Summation": "sum",
+        "Variance": "variance",
+        "broadcast": "broadcast_to",
+        "ceiling": "ceil",
+        "convolution": "conv",
+        "explicit_padding": "pad",
+        "l2norm": "l2_normalise",
+        "lrn": "local_response_norm",
+        "mvn": "mean_variance_norm",
+    }
+)
+"""PlaidML's name of an operation, and the library's."""
+
+
+def __getattr__(name: str) -> Callable[..., Tensor]:
+    """Return the operation that PlaidML calls ``name``."""
+    if name not in ALIASES:
+        raise AttributeError(f"PlaidML has no operation {name!r} that means the same as one of tileir.ops")
+    operation: Callable[..., Tensor] = getattr(importlib.import_module("tileir.ops"), ALIASES[name])
+    return operation
+
+
+def __dir__() -> list[str]:
+    return sorted(ALIASES)
