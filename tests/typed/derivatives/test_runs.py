@@ -1,4 +1,4 @@
-"""Derivatives of running maxima and minima, which visit runs of equal results and not all pairs of elements."""
+"""Derivatives of running maxima, minima and products, which do not visit all pairs of elements."""
 
 from __future__ import annotations
 
@@ -115,3 +115,61 @@ def test_other_windows_use_the_rule_for_all_maxima(form: str) -> None:
     way = np.random.default_rng(1).uniform(-1, 1, LENGTH)
     ahead, back = (interpret(function, {"A": values + sign * step * way})["O"].sum() for sign in (1, -1))
     np.testing.assert_allclose((ahead - back) / (2 * step), found @ way, rtol=1e-9)
+
+
+PRODUCTS = {
+    "O[i : N] = *(A[i - k]), k < N": False,
+    "O[i : N] = *(A[k]), k - i < N": True,
+    "O[i : N] = *(A[k] + B[k]), i - k < N": False,
+}
+
+
+@pytest.mark.parametrize("form", PRODUCTS)
+@pytest.mark.parametrize("zeros", [(), (3,), (3, 30)])
+def test_running_products_are_exact_where_factors_are_zero(form: str, zeros: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0)
+    factors = random.uniform(0.9, 1.1, LENGTH)
+    factors[list(zeros)] = 0
+    inputs = {"A": factors}
+    if "B" in form:
+        inputs = {"A": factors - 1.0, "B": np.ones(LENGTH)}
+    arriving = random.uniform(-1, 1, LENGTH)
+    text = f"function ({', '.join(inputs)}) -> (O) {{ {form}; }}".replace("(A", "(A[N]", 1)
+    found = gradients(text, inputs, ["A"], {"O": arriving})["A"]
+    ordered, weights = (factors[::-1], arriving[::-1]) if PRODUCTS[form] else (factors, arriving)
+    right = [sum(weights[i] * np.prod(np.delete(ordered[: i + 1], a)) for i in range(a, LENGTH)) for a in range(LENGTH)]
+    np.testing.assert_allclose(found, right[::-1] if PRODUCTS[form] else right, rtol=1e-11, atol=1e-12)
+    ahead = pushed(infer(parse(text), types_of(inputs)), ["O"], types_of({"A": arriving}))
+    way = random.uniform(-1, 1, LENGTH)
+    moved = interpret(ahead, {**inputs, "v_A": way})["d_O"]
+    np.testing.assert_allclose(arriving @ moved, found @ way, rtol=1e-9)
+
+
+def test_second_derivatives_of_running_products_know_zeros() -> None:
+    text = """
+    function (A[N], V[N]) -> (H) {
+        O[i : N] = *(A[k]), i - k < N;
+        G = gradient(O, A);
+        H = vjp(G, V, A);
+    }"""
+    random = np.random.default_rng(0)
+    values = random.uniform(0.9, 1.1, LENGTH)
+    values[[3, 9]] = 0
+    way = random.uniform(-1, 1, LENGTH)
+    arrays = {"A": values, "V": way}
+    found = interpret(infer(parse(text), types_of(arrays)), arrays)["H"]
+
+    def slope(at: NDArray[Any]) -> NDArray[Any]:
+        return gradients("function (A[N]) -> (O) { O[i : N] = *(A[k]), i - k < N; }", {"A": at}, ["A"])["A"]
+
+    step = 1e-6
+    np.testing.assert_allclose(found, (slope(values + step * way) - slope(values - step * way)) / (2 * step), atol=1e-7)
+
+
+def test_running_products_take_no_quadratic_memory() -> None:
+    size = 4096
+    function = infer(
+        parse("function (A[N]) -> (O) { O[i : N] = *(A[i - k]), k < N; }"), {"A": TensorType(DType.F32, (size,))}
+    )
+    backward = pulled(function, ["A"], {"O": TensorType(DType.F32, (size,))})
+    assert all(operation.shape in ((), (size,)) for operation in backward.operations)

@@ -1,7 +1,8 @@
 """Derivatives of products, exact where factors are zero, and so are derivatives of these.
 
 The derivative of a product by one factor is the product of all others: of those before it times those after it, each
-of which is a product again. Nothing is divided. Along one axis both are running products, which take linear time.
+of which is a product again. Nothing is divided. Along one axis both are running products, which take linear time; the
+derivatives of running products are linear recurrences.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Combination
 from tileir.poly.affine import Affine, total
+from tileir.typed.derivatives import recurrences
+from tileir.typed.derivatives.runs import Running
 from tileir.typed.derivatives.summation import Reading, aggregate, incoming, spread
 from tileir.typed.ir import Access, Constraint, Contraction
 
@@ -28,16 +31,27 @@ def contributions(site: ContractionSite, cotangent: Tensor, wanted: Collection[i
 
     Factors are written out, and what arrives at each is handed on by the rules of sums.
     """
+    found = _running(site)
+    if found is not None:
+        combined, running = found
+        arriving = recurrences.selected(running, cotangent)
+        yield from ((0, arriving),) if combined is None else combined.linear(arriving, wanted)
+        return
     parts = site.split(wide=True, fill=1.0)
     if parts is not None:
         combined, product = parts
-        arriving = product.into(0, [incoming(cotangent, product.result), _others(product)], Combination.MUL)
-        if arriving is not None:
-            yield from combined.linear(arriving, wanted)
+        each = product.into(0, [incoming(cotangent, product.result), _others(product)], Combination.MUL)
+        if each is not None:
+            yield from combined.linear(each, wanted)
 
 
 def pushed(site: ContractionSite, tangents: Sequence[Tensor | None]) -> Tensor | None:
     """Return the tangent of the result: the transpose of what :func:`contributions` does."""
+    found = _running(site)
+    if found is not None:
+        combined, running = found
+        moved = tangents[0] if combined is None else combined.pushed(tangents)
+        return None if moved is None else recurrences.tangent(running, moved)
     parts = site.split(wide=True, fill=1.0)
     if parts is None:
         return None
@@ -47,6 +61,19 @@ def pushed(site: ContractionSite, tangents: Sequence[Tensor | None]) -> Tensor |
         return None
     readings = [incoming(moved, product.place(0)), _others(product)]
     return aggregate(product.algebra, product.points, product.result, readings, Combination.MUL)
+
+
+def _running(site: ContractionSite) -> tuple[ContractionSite | None, Running] | None:
+    """Return what combines the factors, if anything does, and how their product runs; None where it does not."""
+    combined: ContractionSite | None = None
+    product = site
+    if site.operation.combination is not Combination.NONE:
+        parts = site.split(wide=True)
+        if parts is None:
+            return None
+        combined, product = parts
+    running = Running.of(product)
+    return None if running is None else (combined, running)
 
 
 def _others(product: ContractionSite) -> Reading:

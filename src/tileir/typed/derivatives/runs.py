@@ -34,7 +34,7 @@ _RADIX: Final = 8
 
 @attrs.frozen
 class Running:
-    """A maximum or minimum of all elements up to each one along an axis.
+    """A maximum, minimum or product of all elements up to each one along an axis.
 
     Attributes:
         site: The contraction.
@@ -49,7 +49,9 @@ class Running:
 
     @classmethod
     def of(cls, site: ContractionSite) -> Self | None:
-        """Return how the maximum or minimum of one operand runs; None where it does not, or is short."""
+        """Return how an aggregate of one operand runs; None where it does not, or is short."""
+        if site.operation.combination is not Combination.NONE:
+            return None
         operand, result = site.place(0), site.result
         differing = [k for k, (a, b) in enumerate(zip(operand.axes, result.axes, strict=False)) if a != b]
         if operand.shape != result.shape or len(differing) != 1 or any(not is_bare(p) for p in result.indices):

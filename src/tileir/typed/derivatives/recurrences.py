@@ -1,0 +1,107 @@
+"""Linear recurrences along an axis, and with them the derivatives of running products.
+
+``x[i] = b[i] + a[i]·x[i-1]`` is found in steps: after each, an element is a linear function of the one twice as far
+before it (P. M. Kogge and H. S. Stone, "A parallel algorithm for the efficient solution of a general class of
+recurrence equations", 1973). That is about n·log n work, nothing is divided, and derivatives of it are exact.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.core.dtype import accumulator
+from tileir.core.ops import Aggregation, Combination
+from tileir.poly.affine import Affine
+from tileir.typed.derivatives.summation import Reading, spread
+from tileir.typed.ir import Access, Contraction
+from tileir.typed.rules import contraction_types
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.typed.derivatives.algebra import Algebra
+    from tileir.typed.derivatives.runs import Running
+    from tileir.typed.values import Tensor
+
+
+def selected(running: Running, cotangent: Tensor) -> Tensor:
+    """Return what arrives at the factors of a running product.
+
+    That is, for each of them, the product of those before it times ``x[i] = g[i] + a[i+1]·x[i+1]``, the sum of what
+    arrives at all results from there on, each multiplied by the factors up to it.
+    """
+    site, algebra = running.site, running.site.algebra
+    algebra.emission.stem = f"d{site.operands[0].name}"
+    factors = _wide(algebra, site.value(0))
+    arriving = algebra.expanded(_wide(algebra, cotangent), factors.shape)
+    links = _shifted(algebra, factors, running.axis, running.direction, 0.0)
+    return algebra.mul(_before(running), _solved(algebra, links, arriving, running.axis, running.direction))
+
+
+def tangent(running: Running, given: Tensor) -> Tensor:
+    """Return how a running product moves: ``x[i] = t[i] · (product before i) + a[i]·x[i-1]``."""
+    site, algebra = running.site, running.site.algebra
+    factors = _wide(algebra, site.value(0))
+    moved = algebra.expanded(algebra.mul(_wide(algebra, given), _before(running)), factors.shape)
+    return _solved(algebra, factors, moved, running.axis, -running.direction)
+
+
+def _wide(algebra: Algebra, value: Tensor) -> Tensor:
+    return algebra.emission.cast(value, accumulator(value.dtype))
+
+
+def _before(running: Running) -> Tensor:
+    """Return for each factor the product of those before it."""
+    algebra = running.site.algebra
+    return _shifted(algebra, _wide(algebra, running.site.outcome().tensor), running.axis, -running.direction, 1.0)
+
+
+def _shifted(algebra: Algebra, value: Tensor, axis: int, distance: int, fill: float) -> Tensor:
+    """Return the elements at this distance along an axis, and ``fill`` where there is none."""
+    here, there = _places(value, axis, distance)
+    default = spread(algebra.emission, algebra.constant(fill, value), value.shape) if fill else None
+    return _assigned(algebra, here, [Reading(value, there)], Combination.NONE, default)
+
+
+def _solved(algebra: Algebra, links: Tensor, values: Tensor, axis: int, direction: int) -> Tensor:
+    """Return x where ``x[i] = values[i] + links[i] · x[i + direction]``, and nothing is added at the end."""
+    distance = 1
+    while distance < values.shape[axis]:
+        here, there = _places(values, axis, direction * distance)
+        farther = _assigned(algebra, here, [Reading(links, here), Reading(values, there)], Combination.MUL)
+        values = algebra.add(values, farther)
+        distance *= 2
+        if distance < values.shape[axis]:
+            links = _assigned(algebra, here, [Reading(links, here), Reading(links, there)], Combination.MUL)
+    return values
+
+
+def _places(value: Tensor, axis: int, distance: int) -> tuple[tuple[Affine, ...], tuple[Affine, ...]]:
+    here = tuple(Affine.index(f"x{k}") for k in range(len(value.shape)))
+    return here, tuple(index + distance if k == axis else index for k, index in enumerate(here))
+
+
+def _assigned(
+    algebra: Algebra,
+    here: tuple[Affine, ...],
+    readings: Sequence[Reading],
+    combination: Combination,
+    default: Tensor | None = None,
+) -> Tensor:
+    """Assign a combination to each element; all that is read has the same dtype and shape."""
+    like = readings[0].tensor
+    types = contraction_types(Aggregation.ASSIGN, combination, [reading.tensor.dtype for reading in readings])
+    return algebra.emission.add(
+        Contraction(
+            algebra.emission.fresh(),
+            here,
+            tuple(Access(reading.tensor.name, reading.indices) for reading in readings),
+            Aggregation.ASSIGN,
+            combination,
+            types.operand,
+            types.accumulator,
+            types.result,
+            like.shape,
+            default=None if default is None else default.name,
+        )
+    )
