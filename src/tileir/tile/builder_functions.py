@@ -13,6 +13,7 @@ from tileir.core.dtype import DType
 from tileir.tile.building.contractions import Access, Combined, conditional
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import mistake
+from tileir.tile.building.scans import scan as scan
 from tileir.tile.building.tensors import Tensor
 from tileir.tile.building.tensors import call as call  # any function by its name, assertions among them
 

@@ -21,6 +21,7 @@ from tileir.tile.ir import (
     IntLiteral,
     Name,
     Output,
+    Scan,
     Unary,
 )
 from tileir.tile.traversal import walk
@@ -44,10 +45,10 @@ def assemble(recorder: Recorder, outputs: Sequence[str], span: Span | None) -> F
     exprs: dict[str, Expr] = {}  # what to read instead of a reference
     statements: list[Statement] = []
     for step in steps:
-        body = step.body if isinstance(step.body, Contraction) else substitute(step.body, exprs)
+        body = step.body if isinstance(step.body, Contraction | Scan) else substitute(step.body, exprs)
         once = values[step.reference] == 1 and step.reference not in others
         plain = once and step.name is None and not step.attributes
-        if plain and not isinstance(body, Contraction) and sum(1 for _ in walk(body)) <= _MOST_NODES:
+        if plain and not isinstance(body, Contraction | Scan) and sum(1 for _ in walk(body)) <= _MOST_NODES:
             exprs[step.reference] = body
             continue
         name = recorder.names.fresh(_STEM) if step.name is None else step.name
@@ -106,14 +107,17 @@ def _live(recorder: Recorder, outputs: Sequence[str]) -> list[Step]:
 
 def _value_reads(step: Step) -> list[str]:
     """Return the names in an elementwise value, into which other values can be nested."""
-    if isinstance(step.body, Contraction):
+    if isinstance(step.body, Contraction | Scan):
         return []
     return [node.name for node in walk(step.body) if isinstance(node, Name)]
 
 
 def _other_reads(step: Step) -> list[str]:
-    """Return the names that a contraction reads, which have to be statements."""
+    """Return the names that a contraction or scan reads, which have to be statements."""
     body = step.body
+    if isinstance(body, Scan):
+        counted = () if body.count is None else walk(body.count)
+        return [node.name for node in (*body.operands, *counted) if isinstance(node, Name)]
     if not isinstance(body, Contraction):
         return []
     roots = [*body.indices, *body.sizes, *(index for access in body.inputs for index in access.indices)]
@@ -123,7 +127,22 @@ def _other_reads(step: Step) -> list[str]:
     return names if body.default is None else [*names, body.default.name]
 
 
-def _statement(step: Step, name: str, body: Expr | Contraction, exprs: Mapping[str, Expr]) -> Statement:
+def _statement(step: Step, name: str, body: Expr | Contraction | Scan, exprs: Mapping[str, Expr]) -> Statement:
+    if isinstance(body, Scan):
+        carries, sequences, constants = (
+            tuple(Name(_renamed(operand.name, exprs), span=operand.span) for operand in operands)
+            for operands in (body.carries, body.sequences, body.constants)
+        )
+        count = None if body.count is None else substitute(body.count, exprs)
+        return attrs.evolve(
+            body,
+            name=name,
+            carries=carries,
+            sequences=sequences,
+            constants=constants,
+            count=count,
+            attributes=step.attributes,
+        )
     if not isinstance(body, Contraction):
         return Assignment(name, body, step.attributes, span=step.span, name_span=step.span)
     default = body.default

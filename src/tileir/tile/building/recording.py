@@ -14,7 +14,18 @@ from tileir.core.errors import TileError, fail
 from tileir.core.names import NameScope
 from tileir.core.span import call_site
 from tileir.tile.grammar import MAX_INTEGER, is_index_name, is_tensor_name
-from tileir.tile.ir import Attribute, Call, Contraction, FloatLiteral, Input, IntLiteral, Name, Unary, UnaryOperator
+from tileir.tile.ir import (
+    Attribute,
+    Call,
+    Contraction,
+    FloatLiteral,
+    Input,
+    IntLiteral,
+    Name,
+    Scan,
+    Unary,
+    UnaryOperator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +45,7 @@ class Step:
     """One statement. Without a ``name`` it goes by its ``reference``, which no text can spell."""
 
     reference: str
-    body: Expr | Contraction
+    body: Expr | Contraction | Scan
     name: str | None
     attributes: tuple[Attribute, ...]
     span: Span | None
@@ -52,8 +63,9 @@ class Target:
 
 @attrs.define(eq=False)
 class Recorder:
-    """The inputs and statements of one function, in order."""
+    """The inputs and statements of one function, in order; that of a step knows the one ``around`` its scan."""
 
+    around: Recorder | None = None
     inputs: list[Input] = attrs.field(factory=list, init=False)
     dims: dict[str, None] = attrs.field(factory=dict, init=False)
     steps: dict[str, Step] = attrs.field(factory=dict, init=False)  # by reference
@@ -77,7 +89,7 @@ class Recorder:
             raise mistake("TIL202", f"{name!r} is defined before; tensors never change, so choose a new name")
         self.names.add(name)
 
-    def record(self, body: Expr | Contraction, name: str | None = None) -> str:
+    def record(self, body: Expr | Contraction | Scan, name: str | None = None) -> str:
         """Append a statement and return how expressions refer to its result."""
         self.check_open()
         reference = f"%{self._count}" if name is None else name
@@ -161,4 +173,15 @@ def foreign(value: object) -> TileError:
 def same(recorder: Recorder, other: Recorder) -> None:
     """Refuse an object of another builder."""
     if recorder is not other:
+        if _stands_in(recorder, other) or _stands_in(other, recorder):
+            message = "this belongs to the function around the step; pass it to the scan, among the constants"
+            raise mistake("TIL216", message)
         raise mistake("TIL216", "this belongs to another builder; a function is made of what one builder gave")
+
+
+def _stands_in(recorder: Recorder, other: Recorder) -> bool:
+    """Return whether ``recorder`` is that of a step of a scan in ``other``, directly or not."""
+    around = recorder.around
+    while around is not None and around is not other:
+        around = around.around
+    return around is other

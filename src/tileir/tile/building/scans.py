@@ -1,0 +1,210 @@
+"""Scans: a step that is recorded by a builder of its own, and what the loop over it makes."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.core.span import call_site
+from tileir.tile import ir
+from tileir.tile.building.assembly import assemble, substitute
+from tileir.tile.building.indices import Dim, size_of
+from tileir.tile.building.recording import Recorder, mistake
+from tileir.tile.building.sizes import sizes_of
+from tileir.tile.building.tensors import Tensor, computed, recorder_of, value_of
+from tileir.tile.grammar import is_tensor_name
+from tileir.tile.traversal import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tileir.tile.building.sizes import Sizes
+    from tileir.tile.building.tensors import Operand
+    from tileir.tile.ir import Expr
+
+    Step: TypeAlias = Callable[..., Tensor | Sequence[Tensor]] | ir.Function
+
+
+def scan(
+    step: Step,
+    carries: Sequence[Operand],
+    sequences: Sequence[Tensor] = (),
+    constants: Sequence[Operand] = (),
+    *,
+    count: Dim | int | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, ...]:
+    """Run ``step`` for each element along the first axis of ``sequences``, as a loop that is not unrolled.
+
+    ``step`` is called once, with tensors of a function of its own: the carries, a slice of each sequence, and the
+    constants, in this order. It returns a new value for each carry, of the same dtype and shape, and then what it
+    puts out. A :class:`tileir.tile.ir.Function` with such inputs and outputs will do as well.
+
+    Args:
+        step: What one step computes. It reads nothing but what it is passed.
+        carries: The values before the first step.
+        sequences: Tensors that are read along their first axis.
+        constants: What every step reads as it is.
+        count: How many steps there are; needed only without sequences.
+        reverse: Whether the last element comes first.
+
+    Returns:
+        The carries after the last step, and then what the steps put out, stacked along a new first axis.
+
+    Raises:
+        TileError: TIL218, the step does not go with what is passed to it, or nothing says how many steps there are;
+            TIL216, the step uses a tensor of the function around it.
+
+    """
+    given = (*carries, *sequences, *constants)
+    recorder = recorder_of(given)
+    if count is None and not sequences:
+        raise mistake("TIL218", "without sequences nothing says how many steps there are; pass count=…")
+    names = [_named(recorder, operand) for operand in given]
+    passed = _Passed.of(recorder, names, len(carries), len(sequences), count)
+    if isinstance(step, ir.Function):
+        function, made = step, _unknown_sizes(step, len(names))
+    else:
+        function, made = passed.recorded(step)
+    if len(function.outputs) < len(carries):
+        raise mistake(
+            "TIL218", f"there are {len(carries)} carries, but the step returns {len(function.outputs)} tensors"
+        )
+    first, last = len(carries), len(carries) + len(sequences)
+    times = None if count is None else size_of(recorder, count)
+    parts = tuple(names[:first]), tuple(names[first:last]), tuple(names[last:])
+    statement = ir.Scan("", parts[0], parts[1], parts[2], function, times, reverse, span=call_site())
+    return _results(recorder, recorder.record(statement), passed, made)
+
+
+@attrs.frozen
+class _Passed:
+    """What a scan passes: the recorder around it, operands by name with their sizes, and the first axis of results."""
+
+    recorder: Recorder
+    names: list[ir.Name]
+    sizes: list[Sizes | None]
+    carries: int
+    sequences: int
+    steps: Dim | None
+
+    @classmethod
+    def of(
+        cls, recorder: Recorder, names: list[ir.Name], carries: int, sequences: int, count: Dim | int | None
+    ) -> _Passed:
+        """Look up the sizes of what is passed."""
+        sizes = [sizes_of(recorder, name.name) for name in names]
+        first = sizes[carries] if sequences else None
+        steps = first[0] if first else None
+        for place in range(carries, carries + sequences):
+            if sizes[place] == ():
+                raise mistake("TIL218", f"sequence {place - carries} is a scalar; pass it among the constants")
+        if count is not None:
+            steps = Dim(size_of(recorder, count), recorder)
+        return cls(recorder, names, sizes, carries, sequences, steps)
+
+    def recorded(self, step: Callable[..., Tensor | Sequence[Tensor]]) -> tuple[ir.Function, list[Sizes | None]]:
+        """Record a step, and return it with the sizes of its outputs in terms of the function around it."""
+        inner = Recorder(self.recorder)
+        names = _input_names(step, len(self.names), self.carries, self.sequences)
+        for name in names:
+            inner.claim(name)
+        dims: dict[str, Expr] = {}
+        inputs = []
+        for number, (name, sizes) in enumerate(zip(names, self.sizes, strict=True)):
+            is_sequence = self.carries <= number < self.carries + self.sequences
+            inputs.append(_declared(inner, name, sizes[1:] if sizes and is_sequence else sizes, dims))
+        returned = step(*inputs)
+        outputs = (returned,) if isinstance(returned, Tensor) else tuple(returned)
+        references: list[str] = []
+        for output in outputs:
+            if not isinstance(output, Tensor):
+                raise mistake("TIL215", f"a step returns tensors, not a {type(output).__name__}")
+            expr = value_of(inner, output)
+            fresh = output.reference in references or output.reference in names
+            references.append(inner.record(expr) if fresh else output.reference)
+        made = [self._outside(sizes_of(inner, reference), dims) for reference in references]
+        function = assemble(inner, references, call_site())
+        inner.finished = True
+        return function, made
+
+    def _outside(self, sizes: Sizes | None, dims: dict[str, Expr]) -> Sizes | None:
+        """Return sizes inside the step as those around it; None where they are made of something else than inputs."""
+        if sizes is None:
+            return None
+        known = all(not isinstance(node, ir.Name) or node.name in dims for dim in sizes for node in walk(dim.expr))
+        return tuple(Dim(substitute(dim.expr, dims), self.recorder) for dim in sizes) if known else None
+
+
+def _named(recorder: Recorder, operand: Operand) -> ir.Name:
+    """Return an operand by name; a number or dimension becomes a statement."""
+    expr = value_of(recorder, operand)
+    if not isinstance(operand, Tensor):
+        expr = value_of(recorder, computed(recorder, expr))
+    assert isinstance(expr, ir.Name)
+    return expr
+
+
+def _input_names(step: Callable[..., object], count: int, carries: int, sequences: int) -> list[str]:
+    """Return names for the inputs of a step: those of its parameters where it has so many, with a capital."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = [name for name, p in inspect.signature(step).parameters.items() if p.kind in kinds]
+    except (TypeError, ValueError):
+        parameters = []
+    names = [name[:1].upper() + name[1:] for name in parameters[:count]]
+    if len(names) == count == len(set(names)) and all(map(is_tensor_name, names)):
+        return names
+    kinds_of = ["C"] * carries + ["X"] * sequences + ["W"] * (count - carries - sequences)
+    return [f"{kind}{number}" for number, kind in enumerate(kinds_of)]
+
+
+def _declared(inner: Recorder, name: str, sizes: Sizes | None, dims: dict[str, Expr]) -> Tensor:
+    """Declare an input of a step; equal sizes around the scan are one dimension inside, numbers stay numbers."""
+    span = call_site()
+    if sizes is None:
+        inner.inputs.append(ir.Input(name, None, span=span))
+        inner.sizes[name] = None
+        return Tensor(inner, name)
+    axes: list[ir.Name] = []
+    known: list[Dim] = []
+    for size in sizes:
+        found = next((dim for dim, expr in dims.items() if expr == size.expr and size.value is None), None)
+        if found is None:
+            found = inner.names.fresh(size.expr.name if isinstance(size.expr, ir.Name) else "D")
+            inner.dims[found] = None
+            dims[found] = size.expr
+        axes.append(ir.Name(found, span=span))
+        known.append(Dim(size.expr if size.value is not None else axes[-1], inner))
+    inner.inputs.append(ir.Input(name, tuple(axes), span=span))
+    inner.sizes[name] = tuple(known)
+    inner.ranks[name] = len(axes)
+    return Tensor(inner, name)
+
+
+def _unknown_sizes(step: ir.Function, passed: int) -> list[Sizes | None]:
+    if len(step.inputs) != passed:
+        raise mistake("TIL218", f"{passed} tensors are passed, but the step has {len(step.inputs)} inputs")
+    return [None] * len(step.outputs)
+
+
+def _results(recorder: Recorder, reference: str, passed: _Passed, made: Sequence[Sizes | None]) -> tuple[Tensor, ...]:
+    """Return a tensor for each result, with sizes as far as they are known."""
+    results: list[Tensor] = []
+    for number, sizes in enumerate(made):
+        if number < passed.carries:
+            sizes = passed.sizes[number]
+        elif sizes is not None:
+            sizes = None if passed.steps is None else (passed.steps, *sizes)
+        if len(made) == 1:
+            tensor = Tensor(recorder, reference)
+        else:
+            part = ir.Call("element", (ir.Name(reference, span=call_site()), ir.IntLiteral(number)), span=call_site())
+            tensor = computed(recorder, part)
+        recorder.sizes[tensor.reference] = sizes
+        if sizes is not None:
+            recorder.ranks[tensor.reference] = len(sizes)
+        results.append(tensor)
+    return tuple(results)
