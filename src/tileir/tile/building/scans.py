@@ -70,7 +70,7 @@ def scan(
         function, made = passed.recorded(step)
     if len(function.outputs) < len(carries):
         raise mistake(
-            "TIL218", f"there are {len(carries)} carries, but the step returns {len(function.outputs)} tensors"
+            "TIL218", f"the step returns {len(function.outputs)} tensors, fewer than the {len(carries)} carries"
         )
     first, last = len(carries), len(carries) + len(sequences)
     times = None if count is None else size_of(recorder, count)
@@ -117,7 +117,7 @@ class _Passed:
             is_sequence = self.carries <= number < self.carries + self.sequences
             inputs.append(_declared(inner, name, sizes[1:] if sizes and is_sequence else sizes, dims))
         returned = step(*inputs)
-        outputs = (returned,) if isinstance(returned, Tensor) else tuple(returned)
+        outputs = returned if isinstance(returned, tuple | list) else (returned,)
         references: list[str] = []
         for output in outputs:
             if not isinstance(output, Tensor):
