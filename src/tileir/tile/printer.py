@@ -45,16 +45,16 @@ def to_text(function: Function) -> str:
     return _function(function) + "\n"
 
 
-def _function(function: Function) -> str:
-    """Return the text of a function, without an end of its last line."""
+def _function(function: Function, before: str = "") -> str:
+    """Return the text of a function, with what stands ``before`` it, and without an end of its last line."""
     writer = Writer()
     inputs = [_input(parameter) for parameter in function.inputs]
     outputs = [spell_tensor(output.name) for output in function.outputs]
-    header = f"function ({', '.join(inputs)}) -> ({', '.join(outputs)}) {{"
+    header = f"{before}function ({', '.join(inputs)}) -> ({', '.join(outputs)}) {{"
     if len(header) <= _WIDTH:
         writer.line(header)
     else:
-        _list(writer, "function (", inputs)
+        _list(writer, f"{before}function (", inputs)
         _list(writer, ") -> (", outputs)
         writer.line(") {")
     with writer.indented():
@@ -161,7 +161,7 @@ def _scan(statement: Scan) -> str:
     count = "" if statement.count is None else f"{expression_text(statement.count)} times "
     direction = "reverse " if statement.reverse else ""
     heading = f"{spell_tensor(statement.name)} = scan({operands}) {count}{direction}"
-    return heading + _function(statement.step)
+    return _function(statement.step, heading)
 
 
 def _inputs(statement: Contraction) -> str:

@@ -36,6 +36,7 @@ from tileir.typed.ir import (
     Upstream,
     operands,
 )
+from tileir.typed.loops import loop_of
 from tileir.typed.raising_contractions import contraction_statement, fill_statement, has_points
 from tileir.typed.raising_expressions import (
     application,
@@ -44,6 +45,7 @@ from tileir.typed.raising_expressions import (
     operand_literals,
     typed_literal,
 )
+from tileir.typed.raising_loops import result_place, scan_statement, with_stacked_histories
 from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 
 _MOST_NODES: Final = 12  # of an expression that is nested into another, as for functions built in Python
 _GENERATED: Final = re.compile(r".*_\d+")  # the form of fresh names: nobody misses them
-_Expressed: TypeAlias = Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Scan | Marker
+_Expressed: TypeAlias = Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Marker
 _NO_DIMS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 
@@ -74,6 +76,7 @@ def raise_to_tile(function: Function, dims: Mapping[str, Sequence[str]] = _NO_DI
         TileError: TIL532 for each operation that Tile cannot express.
 
     """
+    function = with_stacked_histories(function)
     raising = _Raising.of(function)
     inputs = tuple(raising.input(value, dims.get(value.name, ())) for value in function.inputs)
     faults: list[Diagnostic] = []
@@ -112,6 +115,7 @@ class _Raising:
     arriving: Mapping[str, str]
     statements: list[Statement] = attrs.field(factory=list, init=False)
     _dims: dict[str, int] = attrs.field(factory=dict, init=False)
+    _loops: dict[Scan, str] = attrs.field(factory=dict, init=False)
     _exprs: dict[str, Expr] = attrs.field(factory=dict, init=False)
     _shaped: dict[Shape, str] = attrs.field(factory=dict, init=False)
     _sized: dict[int, str] = attrs.field(factory=dict, init=False)
@@ -157,6 +161,8 @@ class _Raising:
                 self._contraction(operation)
             case Constant():
                 self._constant(operation)
+            case Scan():
+                self._scan(operation)
             case _:
                 value = self._expression(operation)
                 if operation.name in self.nested and sum(1 for _ in walk(value)) <= _MOST_NODES:
@@ -193,8 +199,6 @@ class _Raising:
                 return Call("checkpoint", (self._lone(name),))
             case Recall(input=name):
                 return self._lone(name)
-            case Scan():
-                raise _inexpressible(operation, "a loop")
             case _:
                 assert_never(operation)
 
@@ -261,6 +265,18 @@ class _Raising:
         self.statements.append(fill_statement(name, shape, zero, attributes))
         return name
 
+    def _scan(self, operation: Scan) -> None:
+        """Make the statement of a loop where its first result stands; each result is a part of it."""
+        loop = loop_of(operation)
+        name = self._loops.get(loop)
+        if name is None:
+            name = self._loops[loop] = self.scope.fresh("Scan")
+            step = raise_to_tile(loop.body)
+            self.statements.append(scan_statement(name, loop, self.names, step))
+        place = Call("element", (Name(name), IntLiteral(result_place(operation))))
+        whole = len(operation.body.outputs) == 1
+        self._assign(operation, Name(name) if whole else place)
+
     def _contraction(self, operation: Contraction) -> None:
         dtypes = [self.definitions[access.tensor].dtype for access in operation.inputs]
         types = contraction_types(operation.aggregation, operation.combination, dtypes)
@@ -303,7 +319,7 @@ def _once_read(function: Function, named: Iterable[str]) -> frozenset[str]:
     reads = Counter(name for operation in function.operations for name in operands(operation))
     kept = {*function.outputs, *named, *(name for name, _ in function.labels)}
     for operation in function.operations:
-        if isinstance(operation, Contraction):
+        if isinstance(operation, Contraction | Scan):
             kept.update(operands(operation))
     return frozenset(
         operation.name
