@@ -38,7 +38,8 @@ def grouped(x: Array, groups: int) -> Array:
 def windowed(x: Array, size: int) -> Array:
     """Return the means of squares of windows of channels."""
     padded = np.pad(x * x, ((0, 0), (size // 2, (size - 1) // 2), (0, 0), (0, 0)))
-    return np.stack([padded[:, c : c + size].sum(1) for c in range(x.shape[1])], 1) / size
+    sums: Array = np.stack([padded[:, c : c + size].sum(1) for c in range(x.shape[1])], 1)
+    return sums / size
 
 
 CASES: Final = (
@@ -85,6 +86,7 @@ CASES: Final = (
         {"X": _X, "M": sample(4, seed=3), "V": sample(4, low=0.5, seed=4)} | {n: _CHANNELS[n] for n in "WB"},
         lambda x, m, v, w, b: (x - by_channel(m)) / np.sqrt(by_channel(v) + 1e-5) * by_channel(w) + by_channel(b),
         lambda t, x, m, v, w, b: t.nn.functional.batch_norm(x, m, v, w, b),
+        wrt=("X", "W", "B"),
     ),
     Case(
         "layer",
