@@ -12,6 +12,7 @@ from tileir.testing.programs.contractions import CONTRACTIONS
 from tileir.testing.programs.convolutions import CONVOLUTIONS
 from tileir.testing.programs.elementwise import ELEMENTWISE
 from tileir.testing.programs.layers import LAYERS
+from tileir.testing.programs.loops import LOOPS
 from tileir.testing.programs.moves import MOVES
 
-CASES: Final = (*CONTRACTIONS, *CONVOLUTIONS, *MOVES, *LAYERS, *ELEMENTWISE)
+CASES: Final = (*CONTRACTIONS, *CONVOLUTIONS, *MOVES, *LAYERS, *LOOPS, *ELEMENTWISE)
