@@ -71,4 +71,7 @@ def test_stages_import_stages_at_the_top() -> None:
         for node in ast.walk(function)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tileir")
     ]
-    assert inner == [("src/tileir/typed/ir.py", "tileir.typed.dataflow")]
+    assert inner == [
+        ("src/tileir/typed/infer_builtins.py", "tileir.typed.derivatives.builtins"),
+        ("src/tileir/typed/ir.py", "tileir.typed.dataflow"),
+    ]

@@ -12,9 +12,7 @@ from tileir.driver.jit import jit
 from tileir.runtime.arrays import to_array
 from tileir.tile import differentiation as derived
 from tileir.typed import ir as typed
-from tileir.typed.derivatives.functions import gradient as typed_gradient
 from tileir.typed.inference import infer
-from tileir.typed.raising import raise_to_tile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -73,6 +71,9 @@ def gradient(
             differentiate by is no float.
         ArgumentError: TIL710, a name that the function does not have; TIL707.
     """
+    from tileir.typed.derivatives.functions import gradient as typed_gradient  # few programs need it
+    from tileir.typed.raising import raise_to_tile
+
     even = _is_even(ties)
     if isinstance(function, typed.Function):
         sources, results = chosen_for(function, wrt, of)

@@ -13,7 +13,6 @@ from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.ops import Op
-from tileir.typed.derivatives.builtins import DERIVATIVES
 from tileir.typed.dims import known_integer, size
 from tileir.typed.infer_elementwise import apply, scalar, truth
 from tileir.typed.infer_overrides import OVERRIDES
@@ -34,7 +33,13 @@ Handler: TypeAlias = "Callable[[Emission, Sequence[Operand], Span | None], Resul
 
 def handler(name: str) -> Handler:
     """Return the meaning of the builtin ``name``, which is not an elementwise operation and exists."""
-    return _assertion if name.startswith("assert_") else HANDLERS[name]
+    if name.startswith("assert_"):
+        return _assertion
+    if name in HANDLERS:
+        return HANDLERS[name]
+    from tileir.typed.derivatives.builtins import DERIVATIVES  # a tenth of the package, which few programs need
+
+    return DERIVATIVES[name]
 
 
 def _call(emission: Emission, op: Op, span: Span | None, *values: Scalar) -> Operand:
@@ -200,7 +205,6 @@ HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
         "prng_state": _prng_state,
         "prng_value": _prng_value,
         **SHAPES,
-        **DERIVATIVES,
         **OVERRIDES,
     }
 )
