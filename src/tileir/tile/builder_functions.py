@@ -288,7 +288,11 @@ def simple_reduce(x: Tensor, *sizes: Dim | int) -> Tensor:
     return call("simple_reduce", x, *sizes)
 
 
-def gradient(y: Tensor | Sequence[Tensor], *xs: Tensor) -> Tensor | tuple[Tensor, ...]:
+@overload
+def gradient(y: Tensor | Sequence[Tensor], x: Tensor, second: Tensor, /, *xs: Tensor) -> tuple[Tensor, ...]: ...
+@overload
+def gradient(y: Tensor | Sequence[Tensor], x: Tensor, /) -> Tensor: ...
+def gradient(y: Tensor | Sequence[Tensor], /, *xs: Tensor) -> Tensor | tuple[Tensor, ...]:
     """Return the gradients of the sum of all elements of ``y`` with respect to each of ``xs``.
 
     ``y`` may be several tensors, whose sums are added. An x on which y does not depend gets zeros.
@@ -296,8 +300,19 @@ def gradient(y: Tensor | Sequence[Tensor], *xs: Tensor) -> Tensor | tuple[Tensor
     return _derivatives("gradient", (_tuple_of(y),), xs)
 
 
+@overload
 def vjp(
-    y: Tensor | Sequence[Tensor], cotangent: Operand | Sequence[Operand], *xs: Tensor
+    y: Tensor | Sequence[Tensor],
+    cotangent: Operand | Sequence[Operand],
+    x: Tensor,
+    second: Tensor,
+    /,
+    *xs: Tensor,
+) -> tuple[Tensor, ...]: ...
+@overload
+def vjp(y: Tensor | Sequence[Tensor], cotangent: Operand | Sequence[Operand], x: Tensor, /) -> Tensor: ...
+def vjp(
+    y: Tensor | Sequence[Tensor], cotangent: Operand | Sequence[Operand], /, *xs: Tensor
 ) -> Tensor | tuple[Tensor, ...]:
     """Return what ``cotangent`` at ``y`` comes to at each of ``xs``: the transposed Jacobian times it.
 
@@ -306,6 +321,12 @@ def vjp(
     return _derivatives("vjp", (_tuple_of(y), _tuple_of(cotangent)), xs)
 
 
+@overload
+def jvp(y: Tensor, x: Tensor | Sequence[Tensor], tangent: Operand | Sequence[Operand]) -> Tensor: ...
+@overload
+def jvp(
+    y: Sequence[Tensor], x: Tensor | Sequence[Tensor], tangent: Operand | Sequence[Operand]
+) -> tuple[Tensor, ...]: ...
 def jvp(
     y: Tensor | Sequence[Tensor], x: Tensor | Sequence[Tensor], tangent: Operand | Sequence[Operand]
 ) -> Tensor | tuple[Tensor, ...]:

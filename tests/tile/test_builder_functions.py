@@ -1,0 +1,64 @@
+"""Functions of the builder that are more than a call: derivatives, of one value and of several."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tileir
+from tileir.tile import builder_functions as tf
+from tileir.tile.builder import FunctionBuilder
+
+
+def body(function: tileir.Function) -> list[str]:
+    return [line.strip() for line in tileir.to_text(function).splitlines()[1:-1]]
+
+
+def test_one_gradient_is_a_tensor_with_the_sizes_of_what_it_is_by() -> None:
+    f = FunctionBuilder()
+    x = f.input("X", "N", "M")
+    gradient = tf.gradient(tf.tanh(x), x)
+    assert gradient.dims == x.dims
+    assert body(f.build(G=gradient)) == ["G = gradient(tanh(X), X);"]
+
+
+def test_several_gradients_are_a_tuple() -> None:
+    f = FunctionBuilder()
+    x, w = f.input("X", "N", "M"), f.input("W", "M")
+    found = tf.gradient(f.let("Y", x * w), x, w)
+    dx, dw = found
+    assert (dx.dims, dw.dims) == (x.dims, w.dims)
+    function = f.build(DX=dx, DW=dw)
+    assert body(function) == ["Y = X * W;", "T = gradient(Y, X, W);", "DX = element(T, 0);", "DW = element(T, 1);"]
+    dx_value, dw_value = tileir.evaluate(function, (np.ones((2, 3)), np.full(3, 2.0)))
+    assert (dx_value.tolist(), dw_value.tolist()) == ([[2.0] * 3] * 2, [2.0] * 3)
+
+
+def test_several_results_go_together() -> None:
+    f = FunctionBuilder()
+    x = f.input("X", "N")
+    y, z = f.let("Y", x * x), f.let("Z", tf.sin(x))
+    assert body(f.build(G=tf.gradient((y, z), x)))[-1] == "G = gradient(tuple(Y, Z), X);"
+
+
+def test_cotangents_are_tensors_or_numbers() -> None:
+    f = FunctionBuilder()
+    x, d = f.input("X", "N"), f.input("D", "N")
+    y, z = f.let("Y", x * x), f.let("Z", tf.sin(x))
+    pulled = tf.vjp([y, z], [d, 2.0], x)
+    assert pulled.dims == x.dims
+    function = f.build(G=pulled)
+    assert body(function)[-1] == "G = vjp(tuple(Y, Z), tuple(D, 2.0), X);"
+    found = tileir.evaluate(function, (np.zeros(2), np.ones(2)))
+    assert found.tolist() == [2.0, 2.0]
+
+
+def test_a_training_step_is_one_program() -> None:
+    f = FunctionBuilder()
+    x, w, rate = f.input("X", "B", "N"), f.input("W", "N"), f.scalar("Rate")
+    (rows, _), (b, n) = x.dims, f.indices("b n")
+    y = f.tensor("Y", rows)
+    y[b] += x[b, n] * w[n]
+    slope = tf.gradient((y - 1.0) * (y - 1.0), w)
+    step = f.build(Next=w - rate * slope)
+    found = tileir.evaluate(step, (np.eye(2), np.zeros(2), np.array(0.25)))
+    assert found.tolist() == [0.5, 0.5]
