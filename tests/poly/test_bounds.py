@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from math import gcd, prod
 
 import pytest
 from hypothesis import assume, given
@@ -289,3 +290,22 @@ def test_hundreds_of_linked_indices_are_solved() -> None:
     domain = domain_of((axes, [10] * 300), (pairs, [12] * 150))
     assert shape_of(domain) == [10] * 300
     assert len(domain.constraints) == 150
+
+
+def test_residues_are_those_of_the_window_where_the_dilation_shuffles_them() -> None:
+    domain = domain_of(([3 * y + 2 * j], [30]), ([j], [3]), ([y], [10]))
+    assert dict(domain.ranges) == {"v0_0": 3, "v0_1": 10}
+    v0_0, v0_1 = Affine.index("v0_0"), Affine.index("v0_1")
+    assert domain.accesses == ((2 * v0_0 + 3 * v0_1,), (v0_0,), (v0_1,))
+    assert domain.constraints == (29 - 2 * v0_0 - 3 * v0_1,)
+
+
+@pytest.mark.parametrize("stride", [3, 4, 5, 7])
+@pytest.mark.parametrize("dilation", [1, 2, 3])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_windows_up_to_the_stride_take_no_steps(stride: int, dilation: int, offset: int) -> None:
+    if gcd(stride, dilation) > 1:
+        return
+    domain = domain_of(([stride * y + dilation * j - offset], [20 * stride]), ([j], [stride]), ([y], [20]))
+    valid = sum(0 <= stride * b + dilation * a - offset < 20 * stride for a in range(stride) for b in range(20))
+    assert prod(size for _, size in domain.ranges) <= valid * 1.25

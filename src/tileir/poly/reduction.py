@@ -5,7 +5,9 @@ Both steps keep the set of valid index points, each point exactly once; only the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from math import ceil, floor, gcd, prod
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -16,7 +18,10 @@ from tileir.poly.lattice import independent, integral_points, inverse
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tileir.poly.affine import Rational
     from tileir.poly.lattice import Coset
+
+_MOST_RESIDUES: Final = 16  # of an index; the search for a good order of more takes too long
 
 
 @attrs.frozen
@@ -100,7 +105,8 @@ def _split(
     """Split each index v into ``v_0``, a residue, and ``v_1``, steps along its own axis; or into steps ``v_0`` alone.
 
     Every point of the coset is ``origin + Σ residue_j · basis[j] + Σ step_j · period_j · basis[j][j] · axis_j`` in
-    exactly one way with ``0 <= residue_j < period_j``, since the basis is triangular.
+    exactly one way with ``0 <= residue_j < period_j``, since the basis is triangular. Other multiples of a row of the
+    basis serve as well; :func:`_residue_row` says which is best.
     """
     replacements = {name: Affine.index(f"{name}_0") for name in names if name not in involved}
     residues: list[RangeConstraint] = []
@@ -109,8 +115,9 @@ def _split(
         if period > 1:
             residue = Affine.index(f"{name}_0")
             residues.append(RangeConstraint(residue, period))
+            chosen = _residue_row(k, involved, points, constraints)
             for later in range(k, len(involved)):
-                sums[later] = sums[later] + residue * row[later]
+                sums[later] = sums[later] + (residue + chosen.shift) * chosen.row[later]
         step = Affine.index(f"{name}_1" if period > 1 else f"{name}_0")
         replacements[name] = sums[k] + step * (row[k] * period)
     return Reduced(
@@ -118,6 +125,86 @@ def _split(
         tuple(tuple(p.substitute(replacements) for p in access) for access in accesses),
         (*_moved(constraints, replacements), *residues),
     )
+
+
+@attrs.frozen
+class _Residues:
+    """A residue r counts ``(r + shift) · row``."""
+
+    row: tuple[Rational, ...]
+    shift: int = 0
+
+
+def _residue_row(k: int, involved: Sequence[str], points: Coset, constraints: Sequence[RangeConstraint]) -> _Residues:
+    """Return how to count residues of index k so that indices take the fewest steps, and move the fewest constraints.
+
+    A factor that has no divisor in common with the period visits the same residues in another order, and so does a
+    shift. The residues 0, 1, 2 of ``3*x + 2*i`` ask for i = 0, 2, 1; with 0, 2, 1 in their place i < 3 is the residue
+    itself, and needs no steps of its own, of which only every second one would be valid.
+    """
+    row, period = points.basis[k], points.periods[k]
+    first = _Residues(tuple(row))
+    limits = _single_limits(k, involved, points, constraints)
+    least = prod(-(-limit.bound // limit.span) for limit in limits)
+    if not 2 < period <= _MOST_RESIDUES or _steps(first, period, limits) <= least:
+        return first
+    spans = [points.basis[j][j] * points.periods[j] for j in range(k, len(involved))]
+    candidates = [first]
+    for factor in (f for f in range(1, period) if gcd(f, period) == 1):
+        positive = [factor * x % span for x, span in zip(row[k:], spans, strict=True)]
+        nearest = [x - span if 2 * x > span else x for x, span in zip(positive, spans, strict=True)]
+        rows = dict.fromkeys((*row[:k], *rest) for rest in (positive, nearest))
+        candidates += [_Residues(new, shift) for new in rows for shift in range(period)]
+    return min(candidates, key=lambda c: (_steps(c, period, limits), _moves(c, involved, constraints)))
+
+
+def _moves(residues: _Residues, involved: Sequence[str], constraints: Sequence[RangeConstraint]) -> int:
+    """Return how many constraints the residue moves."""
+    row = tuple(zip(involved, residues.row, strict=True))
+    return sum(1 for c in constraints if sum(c.polynomial.coefficient(name) * x for name, x in row) != 0)
+
+
+@attrs.frozen
+class _Limit:
+    """``0 <= factor · (index number position) < bound``, where that index is ``origin + … + span · step``."""
+
+    position: int
+    origin: Rational
+    span: Rational
+    bound: Rational
+
+
+def _single_limits(
+    k: int, involved: Sequence[str], points: Coset, constraints: Sequence[RangeConstraint]
+) -> tuple[_Limit, ...]:
+    """Return the tightest limits of single indices that residue k moves and no other residue does."""
+    found: dict[int, _Limit] = {}
+    for constraint in constraints:
+        names = constraint.polynomial.indices
+        if len(names) != 1 or names[0] not in involved:
+            continue
+        factor = constraint.polynomial.coefficient(names[0])
+        j = involved.index(names[0])
+        others = (i for i in range(j + 1) if i != k and points.periods[i] > 1)
+        if j < k or any(points.basis[i][j] != 0 for i in others):
+            continue
+        origin = points.origin[j] + Fraction(constraint.polynomial.offset) / factor
+        bound = Fraction(constraint.bound - 1) / abs(factor)
+        limit = _Limit(j, origin if factor > 0 else origin + bound, points.basis[j][j] * points.periods[j], bound + 1)
+        if j not in found or limit.bound < found[j].bound:
+            found[j] = limit
+    return tuple(found.values())
+
+
+def _steps(residues: _Residues, period: int, limits: Sequence[_Limit]) -> int:
+    """Return how many combinations of steps the limits leave, each of which is valid for some residue."""
+    total = 1
+    for limit in limits:
+        starts = [limit.origin + (r + residues.shift) * residues.row[limit.position] for r in range(period)]
+        low = min(ceil(-start / limit.span) for start in starts)
+        high = max(floor((limit.bound - 1 - start) / limit.span) for start in starts)
+        total *= max(0, high - low + 1)
+    return total
 
 
 def _moved(constraints: Sequence[RangeConstraint], replacements: Mapping[str, Affine]) -> tuple[RangeConstraint, ...]:
