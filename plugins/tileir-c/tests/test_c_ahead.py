@@ -264,3 +264,23 @@ def test_bf16_is_read_as_ml_dtypes_saves_it(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(made(MATMUL, random_inputs()), tmp_path_factory.mktemp("program"), "-O0")
+
+
+LOOP = """function (A[N], Xs[T, U, N]) -> (H, Ys) {
+  S = scan(A; Xs) function (A[N], X[U, N]) -> (A3, Y) {
+    R = scan(A; X) reverse function (A[N], X[N]) -> (A2, Y) { A2 = A * 3 - X; Y = A ^ X; };
+    A3 = element(R, 0);
+    Z = element(R, 1);
+    Y[n : N] = +(Z[u, n]);
+  };
+  H = element(S, 0);
+  Ys = element(S, 1);
+}"""
+
+
+@needs_sanitizers
+def test_loops_are_loops_of_c(tmp_path: Path) -> None:
+    inputs = {"A": np.arange(5, dtype=np.int32), "Xs": np.arange(140, dtype=np.int32).reshape(7, 4, 5)}
+    results = run(made(LOOP, inputs), inputs, tmp_path, *SANITIZERS)
+    expected = tileir.evaluate(LOOP, inputs)
+    assert all(np.array_equal(results[name], array) for name, array in zip(("H", "Ys"), expected, strict=True))
