@@ -27,7 +27,7 @@ from tileir.ops.foundation import (
     rank_of,
     real,
 )
-from tileir.ops.layouts import Axis, read, written
+from tileir.ops.layouts import Axis, joined, read, written
 from tileir.ops.windows import is_integer
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def multi_head_attention(
         for position, x in enumerate((query, key, value))
     ]
     found = scaled_dot_product_attention(parts[0], parts[1], parts[2], mask=mask, bias=bias, causal=causal, scale=scale)
-    return _joined(found, weights[3], vectors[3])
+    return _merged(found, weights[3], vectors[3])
 
 
 def rotary_embedding(
@@ -278,12 +278,12 @@ def _projected(x: Tensor, weight: Tensor, vector: Tensor | None, heads: int) -> 
     return result if vector is None else result + call("reshape", vector, count, 1, outputs // count)
 
 
-def _joined(x: Tensor, weight: Tensor, vector: Tensor | None) -> Tensor:
+def _merged(x: Tensor, weight: Tensor, vector: Tensor | None) -> Tensor:
     """Return [..., H, S, D] times [O, H * D] as [..., S, O]."""
     if rank_of(weight) != 2:
         raise mistaken("weights have two axes")
     *batch, head, row, part = (_axis(x, axis, f"i{axis}") for axis in range(rank_of(x)))
-    joint = Axis((*head.places, *part.places), (*head.sizes, *part.sizes))
+    joint = joined(head, part)
     output = _axis(weight, 0, "o")
     value = read(x, (*batch, head, row, part)) * read(weight, (output, joint))
     result = written(Aggregation.SUM, value, (*batch, row, output))

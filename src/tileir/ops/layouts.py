@@ -57,6 +57,13 @@ class Axis:
         return tuple(inner) if joint == size else (*inner, self.place < joint.call("match", size))
 
 
+def joined(*axes: Axis) -> Axis:
+    """Return the one axis that is made of these, the last the innermost."""
+    return Axis(
+        tuple(place for axis in axes for place in axis.places), tuple(size for axis in axes for size in axis.sizes)
+    )
+
+
 def read(x: Tensor, axes: Sequence[Axis]) -> Combined:
     """Return the element of ``x`` at these axes; when it is compiled, TIL308 where one has another size."""
     sizes = dims_of(x)

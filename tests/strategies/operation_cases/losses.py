@@ -60,20 +60,20 @@ def similarity(x: Array, y: Array) -> Any:
 
 def _of_values(
     name: str, operation: Callable[..., Any], numpy: Callable[..., Array], torch: str, **options: Any
-) -> Any:
+) -> tuple[Case, ...]:
     """Return the cases of one loss with all reductions."""
-    reductions = {"none": lambda x: x, "mean": np.mean, "sum": np.sum}
+    reductions: dict[str, Callable[[Array], Any]] = {"none": np.asarray, "mean": np.mean, "sum": np.sum}
 
-    def case(reduction: str) -> Case:
+    def case(reduction: str, reduce: Callable[[Array], Any]) -> Case:
         return Case(
             f"{name}_{reduction}",
             lambda p, t: operation(p, t, reduction=reduction, **options),
             _PAIR,
-            lambda p, t: reductions[reduction](numpy(p - t)),
+            lambda p, t: reduce(numpy(p - t)),
             lambda module, p, t: getattr(module.nn.functional, torch)(p, t, reduction=reduction, **options),
         )
 
-    return tuple(case(reduction) for reduction in reductions)
+    return tuple(case(reduction, reduce) for reduction, reduce in reductions.items())
 
 
 _VALUES: Final = (

@@ -23,8 +23,8 @@ _MANY: Final = 4.0  # factor on the tolerance where a cancellation is divided by
 def normalised(x: Array, axes: Sequence[int], epsilon: float = 1e-5) -> Array:
     """Return the definition, with the biased variance."""
     centred = x - x.mean(tuple(axes), keepdims=True)
-    deviation: Array = np.sqrt((centred**2).mean(tuple(axes), keepdims=True) + epsilon)
-    return centred / deviation
+    result: Array = centred / np.sqrt((centred**2).mean(tuple(axes), keepdims=True) + epsilon)
+    return result
 
 
 def by_channel(vector: Array) -> Array:
@@ -38,8 +38,8 @@ def grouped(x: Array, groups: int) -> Array:
 def windowed(x: Array, size: int) -> Array:
     """Return the means of squares of windows of channels."""
     padded = np.pad(x * x, ((0, 0), (size // 2, (size - 1) // 2), (0, 0), (0, 0)))
-    sums: Array = np.stack([padded[:, c : c + size].sum(1) for c in range(x.shape[1])], 1)
-    return sums / size
+    result: Array = np.stack([padded[:, c : c + size].sum(1) for c in range(x.shape[1])], 1) / size
+    return result
 
 
 CASES: Final = (
