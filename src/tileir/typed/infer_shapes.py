@@ -12,7 +12,7 @@ from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.dims import known_integer, size
 from tileir.typed.infer_elementwise import scalar, tensor
-from tileir.typed.ir import Access, Contraction, Coordinate, Gather, Reshape, Scatter, ShapeOf
+from tileir.typed.ir import Access, Contraction, Coordinate, Gather, Override, Reshape, Scatter, ShapeOf
 from tileir.typed.values import Operand, Tensor
 
 if TYPE_CHECKING:
@@ -161,14 +161,20 @@ def _simple_reduce(emission: Emission, operands: Sequence[Operand], span: Span |
 
 
 def _softmax(logarithm: bool) -> Callable[[Emission, Sequence[Operand], Span | None], Result]:
-    """Expand softmax over the last axis, less the greatest element so that nothing overflows."""
+    """Expand softmax over the last axis, less the greatest element so that nothing overflows.
+
+    What is subtracted does not change the result, so no gradient goes there.
+    """
 
     def expand(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
         value = _with_axes(emission, operands[0])
         _check_sizes(operands, value.shape)
         value = emission.cast(value, float_for(value.dtype), span)
         greatest = reduce_last(emission, value, Aggregation.MAX, span)
-        shifted = emission.elementwise(Op.SUB, value, greatest, span=span)
+        shift = emission.add(
+            Override(emission.fresh(), greatest.name, (), None, greatest.dtype, greatest.shape, span=span)
+        )
+        shifted = emission.elementwise(Op.SUB, value, shift, span=span)
         powers = emission.elementwise(Op.EXP, shifted, span=span)
         total = reduce_last(emission, powers, Aggregation.SUM, span)
         if not logarithm:

@@ -64,6 +64,9 @@ class Factored:
 def pullback(sweep: Sweep, operation: Elementwise, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield the contribution to each operand, summed over the axes along which that was broadcast."""
     site = Site(sweep, operation)
+    if operation.op is Op.MUL and len(set(operation.inputs)) == 1:
+        yield from _pull_square(sweep, site, cotangent)
+        return
     for position, partial in enumerate(partials(site)):
         name = operation.inputs[position]
         if partial is not None and sweep.wanted(name):
@@ -71,6 +74,18 @@ def pullback(sweep: Sweep, operation: Elementwise, cotangent: Tensor) -> Iterato
             others, own = (partial.others, partial.own) if isinstance(partial, Factored) else (partial, _same)
             summed = sweep.reduced(others(site, cotangent), operation.shape, sweep.definition(name).shape)
             yield name, own(site, summed)
+
+
+def _pull_square(sweep: Sweep, site: Site, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield ``2 t x`` for the square of x, where twice a constant is one."""
+    name = site.operation.inputs[0]
+    if sweep.wanted(name):
+        sweep.toward(name)
+        if sweep.known(cotangent) is not None:
+            yield name, sweep.mul(sweep.add(cotangent, cotangent), site.operand(0))
+        else:
+            contribution = sweep.mul(cotangent, site.operand(0))
+            yield name, sweep.add(contribution, contribution)
 
 
 def partials(site: Site) -> tuple[Partial | None, ...]:
