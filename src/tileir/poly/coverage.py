@@ -6,7 +6,7 @@ True is always a proof. False may mean "not decided"; each function says when.
 from __future__ import annotations
 
 from math import gcd, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tileir.poly.affine import Affine, total
 from tileir.poly.box import feasible
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tileir.poly.bounds import Domain
+
+Box: TypeAlias = tuple[tuple[int, int], ...]
+"""The least and the greatest coordinate on each axis."""
 
 _MOST_CONSTRAINTS = 64  # elimination may square their number at each step
 
@@ -35,6 +38,36 @@ def covers(domain: Domain, sizes: Sequence[int], output: int = 0) -> bool:
     if sum(len(polynomial.terms) for polynomial in polynomials) == len(used):
         return all(_fills(polynomial, size, ranges) for polynomial, size in zip(polynomials, sizes, strict=True))
     return prod(ranges.values()) == prod(sizes) and injective(polynomials, ranges)
+
+
+def filled_box(domain: Domain, output: int = 0) -> Box | None:
+    """Return the box of the elements of tensor number ``output`` that valid points reach, if it is one.
+
+    That is decided where each axis is a constant, or one index with coefficient 1 or -1 that no other axis has. None
+    is for anything else.
+    """
+    polynomials = domain.accesses[output]
+    used = [i for polynomial in polynomials for i in polynomial.indices]
+    ranges = {name: extent for name, extent in domain.ranges if name in used}
+    steps = [c for polynomial in polynomials for _, c in polynomial.terms]
+    simple = len(used) == len(ranges) and all(abs(c) == 1 for c in steps)
+    if not simple or any(len(p.terms) > 1 for p in polynomials) or not always_hit(domain, ranges):
+        return None
+    return tuple((int(low), int(high)) for low, high in (polynomial.bounds(ranges) for polynomial in polynomials))
+
+
+def boxes_cover(boxes: Sequence[Box], sizes: Sequence[int]) -> bool:
+    """Return whether boxes, side by side along one axis, hold every element of a tensor with these extents."""
+    whole = tuple((0, size - 1) for size in sizes)
+    axes = [axis for axis, limits in enumerate(whole) if any(box[axis] != limits for box in boxes)]
+    if len(axes) != 1:
+        return not axes and bool(boxes)
+    reached = -1
+    for low, high in sorted(box[axes[0]] for box in boxes):
+        if low > reached + 1:
+            return False
+        reached = max(reached, high)
+    return reached == sizes[axes[0]] - 1
 
 
 def _fills(polynomial: Affine, size: int, ranges: Mapping[str, int]) -> bool:

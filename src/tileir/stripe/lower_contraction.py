@@ -6,10 +6,10 @@ from math import prod
 from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.ops import Aggregation, Combination, Op
-from tileir.poly.bounds import solve
 from tileir.poly.coverage import covers
 from tileir.stripe.ir import Index, Tags
 from tileir.stripe.kernel_builder import KernelBuilder
+from tileir.stripe.overwriting import solved, written_together
 
 if TYPE_CHECKING:
     from tileir.poly.affine import Affine
@@ -26,8 +26,9 @@ _INPUT: Final = Tags.of("contraction")
 def lower_contraction(builder: ProgramBuilder, contraction: Contraction) -> None:
     """Add the kernels of a contraction.
 
-    In order: where not every element is surely written, one that stores the default or 0; the contraction itself,
-    unless it has no valid point; and where the sums are kept in another dtype, one that converts them.
+    In order: where not every element is surely written, one that stores the default or 0, unless it is written over
+    its default; the contraction itself, unless it has no valid point; and where the sums are kept in another dtype,
+    one that converts them.
 
     Raises:
         TileError: TIL401 to TIL405, the indices have no proper bounds.
@@ -35,23 +36,28 @@ def lower_contraction(builder: ProgramBuilder, contraction: Contraction) -> None
     """
     result = builder.storage.result(contraction.name)
     shapes = [builder.sizes(access.tensor) for access in contraction.inputs]
-    domain = solve(
-        [contraction.output, *(access.indices for access in contraction.inputs)],
-        [contraction.shape, *shapes],
-        [(constraint.polynomial, constraint.bound) for constraint in contraction.constraints],
-        contraction.reduce,
-    )
+    domain = solved(contraction, shapes)
+    in_place = contraction.default is not None and contraction.default in builder.storage.overwriters
     if domain is None:
-        builder.fill(contraction, result, contraction.default)
+        if not in_place:
+            builder.fill(contraction, result, contraction.default)
         return
     same = contraction.accumulator is contraction.dtype
     stem = f"{contraction.name}_acc"
     target = result if same else builder.storage.temporary(stem, contraction.accumulator, contraction.shape)
-    if not covers(domain, contraction.shape):
+    if not in_place and not covers(domain, contraction.shape) and not _completed(builder, contraction, domain):
         builder.fill(contraction, target, contraction.default)
     _contract(builder, contraction, domain, target)
     if not same:
         builder.convert(contraction, target, result)
+
+
+def _completed(builder: ProgramBuilder, contraction: Contraction, domain: Domain) -> bool:
+    """Tell whether contractions that write over this one write all that it leaves out."""
+    later = builder.storage.overwriters
+    shapes = {name: tensor.sizes for name, tensor in builder.storage.tensors.items()}
+    shapes |= dict.fromkeys(builder.storage.constants, ())
+    return contraction.name in later and written_together(contraction, domain, later, shapes)
 
 
 def _contract(builder: ProgramBuilder, contraction: Contraction, domain: Domain, target: Tensor) -> None:

@@ -9,11 +9,12 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Dim, Direction, Refinement, Tags, TensorShape
+from tileir.stripe.overwriting import overwriters
 from tileir.typed.ir import Constant, Reshape
 
 if TYPE_CHECKING:
     from tileir.core.dtype import DType
-    from tileir.typed.ir import Function, Shape
+    from tileir.typed.ir import Contraction, Function, Shape
 
 
 ZERO: Final = Affine()
@@ -68,6 +69,7 @@ class Storage:
         constants: The operation of each value that is one, or reshapes one.
         copied: The outputs that need memory of their own although they reshape another value.
         allocations: The allocations that are not parameters, in order: results, then temporaries as they are made.
+        overwriters: The contraction that writes over a value, by the name of the value; both share their memory.
 
     """
 
@@ -75,6 +77,7 @@ class Storage:
     constants: dict[str, Constant]
     copied: frozenset[str]
     allocations: dict[str, Tensor]
+    overwriters: dict[str, Contraction]
     _names: NameScope
 
     @classmethod
@@ -82,6 +85,8 @@ class Storage:
         """Assign memory to every value of ``function``."""
         inputs = {value.name: Tensor.of(value.name, value.dtype, value.shape) for value in function.inputs}
         outputs = frozenset(function.outputs)
+        written = overwriters(function)
+        over = {operation.name: value for value, operation in written.items()}
         constants: dict[str, Constant] = {}
         roots = dict(zip(inputs, inputs, strict=True))
         holders = dict(roots)  # the value whose allocation holds all that reshape one root
@@ -93,7 +98,8 @@ class Storage:
             if isinstance(op, Reshape) and op.input in constants:
                 constants[op.name] = constants[op.input]
                 continue
-            root = roots[op.name] = roots[op.input] if isinstance(op, Reshape) else op.name
+            shared = op.input if isinstance(op, Reshape) else over.get(op.name)
+            root = roots[op.name] = op.name if shared is None else roots[shared]
             if op.name in outputs and holders.setdefault(root, op.name) != op.name:
                 copied.append(op.name)
         results = {op.name: Tensor.of(op.name, op.dtype, op.shape) for op in function.operations if op.name in outputs}
@@ -104,7 +110,7 @@ class Storage:
                 tensors[op.name] = Tensor.of(holders.get(root, root), op.dtype, op.shape)
         allocations = {name: results[name] for name in function.outputs}
         names = NameScope.of((*inputs, *(op.name for op in function.operations)))
-        return cls(tensors, constants, frozenset(copied), allocations, names)
+        return cls(tensors, constants, frozenset(copied), allocations, written, names)
 
     def result(self, name: str) -> Tensor:
         """Return where the operation that defines ``name`` writes, and allocate that where it is new."""

@@ -1,0 +1,74 @@
+"""Contractions that write over their default: nobody else reads it, so it need not be copied."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tileir.poly.bounds import solve
+from tileir.poly.coverage import boxes_cover, filled_box
+from tileir.typed.ir import Contraction, Elementwise, operands
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.poly.bounds import Domain
+    from tileir.typed.ir import Function, Shape
+
+
+def overwriters(function: Function) -> dict[str, Contraction]:
+    """Return the contraction that writes over a value, by the name of the value.
+
+    It is the only one that reads the value, and reads it as its default; the value is computed in this function and
+    is no result of it; and the aggregate is kept in the dtype of the value.
+    """
+    reads = Counter(name for operation in function.operations for name in operands(operation))
+    reads.update(function.outputs)
+    computed = {op.name for op in function.operations if isinstance(op, Contraction | Elementwise)}
+    return {
+        op.default: op
+        for op in function.operations
+        if isinstance(op, Contraction)
+        and op.default in computed
+        and reads[op.default] == 1
+        and op.accumulator is op.dtype
+    }
+
+
+def solved(contraction: Contraction, shapes: Sequence[Shape]) -> Domain | None:
+    """Return the domain of a contraction whose inputs have these shapes; None when it has no valid point.
+
+    Raises:
+        TileError: TIL401 to TIL405, the indices have no proper bounds.
+
+    """
+    return solve(
+        [contraction.output, *(access.indices for access in contraction.inputs)],
+        [contraction.shape, *shapes],
+        [(constraint.polynomial, constraint.bound) for constraint in contraction.constraints],
+        contraction.reduce,
+    )
+
+
+def written_together(
+    contraction: Contraction, domain: Domain, later: Mapping[str, Contraction], shapes: Mapping[str, Shape]
+) -> bool:
+    """Return whether a contraction and those that write over it, one over the other, write every element.
+
+    False may mean that it was not decided: only boxes that differ along one axis are put together.
+
+    Args:
+        contraction: The first one.
+        domain: Its domain.
+        later: What writes over which value.
+        shapes: Those of all values.
+
+    """
+    boxes = [filled_box(domain)]
+    name = contraction.name
+    while name in later:
+        over = later[name]
+        found = solved(over, [shapes[access.tensor] for access in over.inputs])
+        boxes.append(None if found is None else filled_box(found))
+        name = over.name
+    return len(boxes) > 1 and boxes_cover([box for box in boxes if box is not None], contraction.shape)
