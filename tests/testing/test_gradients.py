@@ -69,3 +69,15 @@ def test_what_is_compared_can_be_chosen() -> None:
 
 def test_devices_can_be_checked() -> None:
     check_gradients("function (X) -> (Y) { Y = exp(X) * X; }", X, device="llvm", order=2)
+
+
+def test_narrow_floats_in_between_make_it_less_sharp() -> None:
+    check_gradients(
+        "function (X, N) -> (Y, Z) { Y = as_f32(X * X); Z = sqrt(N) * as_f32(X); }", (X, np.array([4, 9, 2, 1]))
+    )
+    check_gradients("function (X) -> (Y) { Y = as_f16(X) * as_f16(X); }", X)
+
+
+def test_infinities_are_no_crash() -> None:
+    with pytest.raises(AssertionError, match="kinks"):
+        check_gradients("function (X) -> (Y) { Y = exp(exp(exp(X + 7.0))) - exp(exp(exp(X + 7.0))); }", X)

@@ -33,7 +33,8 @@ Arrays: TypeAlias = "dict[str, Array]"
 _FIRST_STEP: Final = 2.0**-6
 _SHRINKING: Final = 2.0**-3
 _STEPS: Final = 5  # step sizes that are tried before an element counts as one at a kink
-_NOISE: Final = 2.0**-48  # relative rounding error of a sum of results, generously
+_NOISE: Final = {DType.F64: 2.0**-48, DType.F32: 2.0**-19, DType.F16: 2.0**-7, DType.BF16: 2.0**-5}
+"""Relative rounding error of a sum of results, generously, by the narrowest float in between."""
 _FLOOR: Final = 2.0**-7  # of the greatest gradient of a tensor: smaller ones need not be more accurate than this one
 
 
@@ -83,10 +84,12 @@ def check_gradients(
     sources, results = chosen_for(graph, wrt, of)
     for level in range(1, order + 1):
         made = vjp(source, sources, results, even_ties=ties == "even")
-        shapes = {value.name: value.shape for value in (*graph.inputs, *graph.operations)}
-        weights = {name: rng.uniform(0.5, 1.5, shapes[name]) for name in results}
+        types = {value.name: value for value in (*graph.inputs, *graph.operations)}
+        weights = {name: rng.uniform(0.5, 1.5, types[name].shape) for name in results}
+        weights = {name: np.asarray(weight, types[name].dtype.numpy) for name, weight in weights.items()}
         seeds = {seed_: weights[name] for seed_, name in zip(made.seeds, results, strict=True)}
-        value = _Weighted(_evaluator(source, arrays, device), weights)
+        noise = max(_NOISE[value.dtype] for value in types.values() if value.dtype.is_float)
+        value = _Weighted(_evaluator(source, arrays, device), weights, noise)
         gradients = _evaluator(made.function, {**arrays, **seeds}, device)({**arrays, **seeds})
         found = dict(zip(sources, gradients.values(), strict=True))
         _compare(_Check(value, arrays, tolerance, elements, rng), found, level)
@@ -130,12 +133,15 @@ class _Weighted:
 
     evaluate: Callable[[Mapping[str, Array]], Arrays]
     weights: Arrays
+    noise: float
 
     def __call__(self, arrays: Mapping[str, Array]) -> tuple[float, float]:
-        """Return the sum, and that of the sizes of its terms."""
+        """Return the sum, and how far rounding may have moved it."""
         results = self.evaluate(arrays)
-        terms = [(results[name] * weight).reshape(-1) for name, weight in self.weights.items()]
-        return math.fsum(np.concatenate(terms)), float(sum(np.abs(term).sum() for term in terms))
+        pairs = [(results[name], weight) for name, weight in self.weights.items()]
+        terms = np.concatenate([(_widened(left) * _widened(right)).reshape(-1) for left, right in pairs])
+        with np.errstate(all="ignore"):
+            return float(np.sum(terms)), self.noise * (1.0 + float(np.sum(np.abs(terms))))
 
 
 @attrs.frozen(eq=False)
@@ -179,9 +185,9 @@ class _Check:
             moved = array.copy()
             moved[place] += sign * width
             results.append((float(moved[place]), *self.value({**self.arrays, name: moved})))
-        (right, above, size), (left, below, _) = results
+        (right, above, noise), (left, below, _) = results
         with np.errstate(all="ignore"):
-            return float(np.divide(above - below, right - left)), _NOISE * (1.0 + size) / width
+            return float(np.divide(above - below, right - left)), noise / width
 
 
 def _compare(check: _Check, gradients: Arrays, order: int) -> None:
