@@ -130,7 +130,7 @@ def _loop(around: _Body, depth: int, count: int) -> list[str]:
     outputs += [_own(body, body.of(*draw(_types()))) for _ in range(draw(st.integers(0 if kinds else 1, 2)))]
     step = Function(inputs, tuple(outputs), tuple(body.operations))
     reverse = draw(st.booleans())
-    names = []
+    names: list[str] = []
     for result in results_of(step, len(kinds)):
         if result.part is ScanPart.FINAL or draw(st.booleans()) or not names:
             kind = result_type(step, len(kinds), count, result)

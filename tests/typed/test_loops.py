@@ -54,12 +54,13 @@ def test_a_loop_is_what_python_says(reverse: bool) -> None:
     made = function(*(attrs.evolve(s, reverse=reverse) for s in (C, D, Y, H)))
     verify(made)
     given = arguments(made)
-    c, d, ys, hs = given["c0"], given["d0"], [None] * 3, [None] * 3
+    c, d = given["c0"], given["d0"]
+    ys, hs = np.zeros((3, 2), np.float32), np.zeros((3, 2), np.float32)
     for t in reversed(range(3)) if reverse else range(3):
         hs[t] = c
         after = c * given["w"] + given["xs"][t]
         c, d, ys[t] = after, d + d, after - c
-    assert_same(interpret(made, given), {"c": c, "d": np.asarray(d), "y": np.array(ys), "h": np.array(hs)})
+    assert_same(interpret(made, given), {"c": c, "d": np.asarray(d), "y": ys, "h": hs})
 
 
 def test_results_of_one_loop_belong_together() -> None:

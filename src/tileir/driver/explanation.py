@@ -14,6 +14,7 @@ from tileir.driver.compiler import function_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.driver.winners import tuned
 from tileir.passes.base import run
+from tileir.passes.loops import is_loop
 from tileir.runtime.context import default_context
 from tileir.stripe.lowering import lower
 from tileir.typed.inference import infer
@@ -47,7 +48,7 @@ class Explanation:
     @property
     def seconds(self) -> float:
         """The predicted time of one run."""
-        return sum(kernel.seconds for kernel in self.kernels)
+        return sum(kernel.seconds * kernel.runs for kernel in self.kernels)
 
     @property
     def measured_seconds(self) -> float | None:
@@ -93,7 +94,8 @@ def explain(
         measure: Whether to run each kernel on the device as well.
 
     Raises:
-        TileError: The function is wrong or does not fit the arguments; TIL902, no such pass runs.
+        TileError: The function is wrong or does not fit the arguments; TIL902, no such pass runs, or a program with
+            a scan is to be measured.
         BackendError: There is no such device, or it refused a kernel.
     """
     function = function_of(source)
@@ -111,6 +113,8 @@ def explain(
     found = explain_program(program, modelled)
     if chosen is None or not measure:
         return found
+    if any(map(is_loop, program.main.statements)):
+        raise fail("TIL902", "a program with a scan is measured as a whole only: time the compiled function instead")
     from tileir.driver.measurement import kernel_seconds
 
     return attrs.evolve(found, measured=kernel_seconds(request, owner, chosen))

@@ -57,6 +57,8 @@ def _headline(kernel: KernelCost, measured: float | None) -> str:
         f"{count_text(whole.total_operations)} operations, {kernel.intensity:.3g} for each byte moved; "
         f"{kernel.units:.3g} {'unit' if kernel.units == 1 else 'units'} busy"
     )
+    if kernel.runs > 1:
+        text += f"; runs {kernel.runs} times"
     return (
         text if measured is None else f"{text}; measured {seconds_text(measured)}, {_error(kernel.seconds, measured)}"
     )
@@ -67,8 +69,8 @@ def _error(predicted: float, measured: float) -> str:
 
 
 def _sum(target: str, kernels: Sequence[KernelCost], measured: Sequence[float]) -> str:
-    seconds = sum(kernel.seconds for kernel in kernels)
-    operations = sum(kernel.whole.total_operations for kernel in kernels)
+    seconds = sum(kernel.seconds * kernel.runs for kernel in kernels)
+    operations = sum(kernel.whole.total_operations * kernel.runs for kernel in kernels)
     many = f"{len(kernels)} {'kernel' if len(kernels) == 1 else 'kernels'}"
     text = f"{target}: {many}, {count_text(operations)} operations, {seconds_text(seconds)}"
     if not measured:
@@ -142,7 +144,7 @@ def as_json(target: str, kernels: Sequence[KernelCost], measured: Sequence[float
     """Return everything that is known of the kernels."""
     document: dict[str, Any] = {
         "target": target,
-        "seconds": sum(kernel.seconds for kernel in kernels),
+        "seconds": sum(kernel.seconds * kernel.runs for kernel in kernels),
         "kernels": [_kernel_json(kernel) for kernel in kernels],
     }
     if measured:
@@ -157,6 +159,7 @@ def _kernel_json(kernel: KernelCost) -> dict[str, Any]:
     return {
         "name": kernel.name,
         "seconds": kernel.seconds,
+        "runs": kernel.runs,
         "bound": kernel.bound,
         "units": kernel.units,
         "intensity": kernel.intensity,

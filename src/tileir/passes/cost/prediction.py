@@ -15,6 +15,7 @@ from tileir.passes.cost.operations import operations_of
 from tileir.passes.cost.points import count_points
 from tileir.passes.cost.scopes import Kind, scope_of
 from tileir.passes.cost.traffic import Moved, Traffic
+from tileir.passes.loops import is_loop
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class KernelCost:
         times: The seconds of each resource, by name.
         seconds: The predicted time.
         bound: The name of the resource that decides.
+        runs: How often it runs in one run of the program: more than once where it stands in a loop.
 
     """
 
@@ -116,6 +118,7 @@ class KernelCost:
     times: Mapping[str, float]
     seconds: float
     bound: str
+    runs: int = 1
 
     @property
     def whole(self) -> BlockCost:
@@ -138,7 +141,7 @@ class ProgramCost:
     @property
     def seconds(self) -> float:
         """The predicted time of one run."""
-        return sum(kernel.seconds for kernel in self.kernels)
+        return sum(kernel.seconds * kernel.runs for kernel in self.kernels)
 
 
 def predict(program: stripe.Program, machine: Machine) -> ProgramCost:
@@ -147,10 +150,18 @@ def predict(program: stripe.Program, machine: Machine) -> ProgramCost:
     Caches are taken as warm: data of a program that fits in a cache as a whole is there when a run begins, as it is
     when a function is called again and again.
     """
-    tensors = {r.name: r for r in program.main.refinements}
     total = sum(r.shape.elements * r.shape.dtype.itemsize for r in program.main.refinements)
-    kernels = [s for s in program.main.statements if isinstance(s, stripe.Block)]
-    return ProgramCost(tuple(predict_kernel(kernel, tensors, machine, total) for kernel in kernels))
+    return ProgramCost(tuple(_kernels(program.main, 1, machine, total)))
+
+
+def _kernels(main: stripe.Block, runs: int, machine: Machine, total: int) -> Iterator[KernelCost]:
+    """Yield the costs of the kernels of ``main``, or of the body of a loop, which runs so often."""
+    tensors = {r.name: r for r in main.refinements}
+    for statement in main.blocks:
+        if is_loop(statement):
+            yield from _kernels(statement.blocks[0], runs * statement.indices[0].range, machine, total)
+        else:
+            yield attrs.evolve(predict_kernel(statement, tensors, machine, total), runs=runs)
 
 
 def predict_kernel(
