@@ -12,7 +12,7 @@ from strategies.poly import Problem, affines, problems
 from strategies.polyhedra import domain_points, elements
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve
-from tileir.poly.coverage import always_hit, covers, injective
+from tileir.poly.coverage import always_hit, boxes_cover, covers, filled_box, injective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +70,40 @@ def test_coverage_is_never_claimed_wrongly(problem: Problem) -> None:
     written = {elements(domain.accesses, point)[0] for point in domain_points(domain)}
     complete = written == set(product(*(range(size) for size in problem.sizes[0])))
     assert covers(domain, problem.sizes[0]) <= complete
+
+
+@examples(100)
+@given(problem=problems(largest=4))
+def test_boxes_are_what_is_written(problem: Problem) -> None:
+    domain = solve(problem.accesses, problem.sizes, problem.constraints)
+    assume(domain is not None)
+    assert domain is not None
+    box = filled_box(domain)
+    written = {elements(domain.accesses, point)[0] for point in domain_points(domain)}
+    assert box is None or written == set(product(*(range(low, high + 1) for low, high in box)))
+
+
+def test_boxes_are_seen_where_axes_have_indices_of_their_own() -> None:
+    domain = solve([[i + 1, 4 - j], [i, j, k]], [[5, 6], [2, 3, 4]])
+    assert domain is not None
+    assert filled_box(domain) == ((1, 2), (2, 4))
+
+
+@given(
+    boxes=st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=2), max_size=4),
+    sizes=st.just((4, 2)),
+)
+def test_boxes_cover_what_they_hold(boxes: list[list[tuple[int, int]]], sizes: tuple[int, int]) -> None:
+    inside = [tuple((min(b), min(max(b), size - 1)) for b, size in zip(box, sizes, strict=True)) for box in boxes]
+    proper = [box for box in inside if all(low <= high for low, high in box)]
+    held = {point for box in proper for point in product(*(range(low, high + 1) for low, high in box))}
+    assert boxes_cover(proper, sizes) <= (held == set(product(*map(range, sizes))))
+
+
+def test_boxes_side_by_side_cover() -> None:
+    assert boxes_cover([((0, 3), (1, 1)), ((0, 3), (0, 0))], (4, 2))
+    assert not boxes_cover([((0, 3), (1, 1))], (4, 2))
+    assert not boxes_cover([], (4, 2))
 
 
 @examples(100)

@@ -55,9 +55,7 @@ def lower_contraction(builder: ProgramBuilder, contraction: Contraction) -> None
 def _completed(builder: ProgramBuilder, contraction: Contraction, domain: Domain) -> bool:
     """Tell whether contractions that write over this one write all that it leaves out."""
     later = builder.storage.overwriters
-    shapes = {name: tensor.sizes for name, tensor in builder.storage.tensors.items()}
-    shapes |= dict.fromkeys(builder.storage.constants, ())
-    return contraction.name in later and written_together(contraction, domain, later, shapes)
+    return contraction.name in later and written_together(contraction, domain, later, builder.sizes)
 
 
 def _contract(builder: ProgramBuilder, contraction: Contraction, domain: Domain, target: Tensor) -> None:

@@ -10,7 +10,7 @@ from tileir.poly.coverage import boxes_cover, filled_box
 from tileir.typed.ir import Contraction, Elementwise, operands
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tileir.poly.bounds import Domain
     from tileir.typed.ir import Function, Shape
@@ -51,7 +51,7 @@ def solved(contraction: Contraction, shapes: Sequence[Shape]) -> Domain | None:
 
 
 def written_together(
-    contraction: Contraction, domain: Domain, later: Mapping[str, Contraction], shapes: Mapping[str, Shape]
+    contraction: Contraction, domain: Domain, later: Mapping[str, Contraction], shape_of: Callable[[str], Shape]
 ) -> bool:
     """Return whether a contraction and those that write over it, one over the other, write every element.
 
@@ -61,14 +61,14 @@ def written_together(
         contraction: The first one.
         domain: Its domain.
         later: What writes over which value.
-        shapes: Those of all values.
+        shape_of: Returns the shape of a value.
 
     """
     boxes = [filled_box(domain)]
     name = contraction.name
     while name in later:
         over = later[name]
-        found = solved(over, [shapes[access.tensor] for access in over.inputs])
+        found = solved(over, [shape_of(access.tensor) for access in over.inputs])
         boxes.append(None if found is None else filled_box(found))
         name = over.name
     return len(boxes) > 1 and boxes_cover([box for box in boxes if box is not None], contraction.shape)
