@@ -189,7 +189,7 @@ def _single_limits(
         if j < k or any(points.basis[i][j] != 0 for i in others):
             continue
         origin = points.origin[j] + Fraction(constraint.polynomial.offset) / factor
-        bound = Fraction(constraint.bound - 1) / abs(factor)
+        bound = abs(Fraction(max(0, constraint.bound - 1)) / factor)
         limit = _Limit(j, origin if factor > 0 else origin + bound, points.basis[j][j] * points.periods[j], bound + 1)
         if j not in found or limit.bound < found[j].bound:
             found[j] = limit
