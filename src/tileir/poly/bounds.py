@@ -81,7 +81,7 @@ def solve(
         names, accesses, gathered = reduced.names, reduced.accesses, reduced.constraints
     normal = system(names, ((c.polynomial, c.bound) for c in gathered))
     bounded = None if normal is None else enclose(normal)
-    return None if bounded is None else _flatten(bounded.box, bounded.rows, accesses)
+    return None if bounded is None else flattened(bounded.box, bounded.rows, accesses)
 
 
 def constraint_only_indices(
@@ -125,7 +125,7 @@ def _faults(accesses: Sequence[Sequence[Affine]], constraints: Sequence[tuple[Af
             )
 
 
-def _flatten(box: Mapping[str, tuple[int, int]], rows: Sequence[Row], accesses: Sequence[Sequence[Affine]]) -> Domain:
+def flattened(box: Mapping[str, tuple[int, int]], rows: Sequence[Row], accesses: Sequence[Sequence[Affine]]) -> Domain:
     """Shift every index to start at 0, fold those with one value, and write rows as affines that are >= 0."""
     ranges = {name: high - low + 1 for name, (low, high) in sorted(box.items()) if high > low}
     origin = {name: low for name, (low, _) in box.items()}

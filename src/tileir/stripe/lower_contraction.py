@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.coverage import covers
+from tileir.poly.partition import partition
 from tileir.stripe.ir import Index, Tags
 from tileir.stripe.kernel_builder import KernelBuilder
 from tileir.stripe.overwriting import solved, written_together
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
 
 _INPUT: Final = Tags.of("contraction")
 
+_LEAST_POINTS: Final = 1 << 15
+"""A kernel that visits fewer points costs little more than it takes to start several."""
+
 
 def lower_contraction(builder: ProgramBuilder, contraction: Contraction) -> None:
     """Add the kernels of a contraction.
 
     In order: where not every element is surely written, one that stores the default or 0, unless it is written over
-    its default; the contraction itself, unless it has no valid point; and where the sums are kept in another dtype,
-    one that converts them.
+    its default; the contraction itself, unless it has no valid point, as one kernel or several that write different
+    elements; and where the sums are kept in another dtype, one that converts them.
 
     Raises:
         TileError: TIL401 to TIL405, the indices have no proper bounds.
@@ -47,7 +51,8 @@ def lower_contraction(builder: ProgramBuilder, contraction: Contraction) -> None
     target = result if same else builder.storage.temporary(stem, contraction.accumulator, contraction.shape)
     if not in_place and not covers(domain, contraction.shape) and not _completed(builder, contraction, domain):
         builder.fill(contraction, target, contraction.default)
-    _contract(builder, contraction, domain, target)
+    for part in _parts(builder, contraction, domain):
+        _contract(builder, contraction, part, target)
     if not same:
         builder.convert(contraction, target, result)
 
@@ -58,8 +63,14 @@ def _completed(builder: ProgramBuilder, contraction: Contraction, domain: Domain
     return contraction.name in later and written_together(contraction, domain, later, builder.sizes)
 
 
+def _parts(builder: ProgramBuilder, contraction: Contraction, domain: Domain) -> tuple[Domain, ...]:
+    """Return the domains of the kernels that write a result; one that has a label is one kernel."""
+    points = prod(extent for _, extent in domain.ranges)
+    return (domain,) if contraction.name in builder.labels or points < _LEAST_POINTS else partition(domain)
+
+
 def _contract(builder: ProgramBuilder, contraction: Contraction, domain: Domain, target: Tensor) -> None:
-    """Add the kernel that visits every valid point once."""
+    """Add a kernel that visits every point of a domain once."""
     kernel = KernelBuilder(tuple(Index(name, extent) for name, extent in domain.ranges), domain.constraints)
     loaded = [
         _load(builder, kernel, access.tensor, polynomials)
