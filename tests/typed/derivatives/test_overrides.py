@@ -10,7 +10,7 @@ from tileir.core.errors import TileError
 from tileir.core.ops import Op
 from tileir.testing.values import Array
 from tileir.tile import builder_functions as tf
-from tileir.tile.builder import FunctionBuilder
+from tileir.tile.builder import FunctionBuilder, Tensor
 from tileir.tile.parser import parse
 from tileir.tile.printer import to_text
 from tileir.typed.inference import infer
@@ -19,12 +19,13 @@ from tileir.typed.ir import Contraction, Elementwise, Function, TensorType
 from tileir.typed.preparation import prepared
 from tileir.typed.verifier import verify
 
+DTYPES = {"float64": DType.F64, "float32": DType.F32, "int32": DType.I32}
 X = np.array([-1.75, -0.5, 0.25, 1.5])
 W = np.array([2.0, -1.0, 0.5, 3.0])
 
 
 def typed(text: str, **values: Array) -> Function:
-    types = {name: TensorType(DType.of(array.dtype), array.shape) for name, array in values.items()}
+    types = {name: TensorType(DTYPES[array.dtype.name], array.shape) for name, array in values.items()}
     function = infer(parse(text), types)
     verify(function)
     return function
@@ -234,7 +235,9 @@ def test_the_builder_says_the_same() -> None:
     r = f.let("R", tf.round(x * w))
     q = tf.override_gradient(r, (x, tf.upstream(r) * w), (w, 0.0))
     assert q.dims == x.dims
-    function = f.build(D=tf.gradient(tf.checkpoint(q) * tf.stop_gradient(q), x))
+    gradient = tf.gradient(tf.checkpoint(q) * tf.stop_gradient(q), x)
+    assert isinstance(gradient, Tensor)
+    function = f.build(D=gradient)
     assert to_text(function) == (
         "function (X[N], W[N]) -> (D) {\n"
         "  R = round(X * W);\n"
