@@ -53,6 +53,7 @@ _TYPES: Final = {
     "TIL321": "a derivative of something else than a float tensor",
     "TIL322": "a cotangent or tangent that does not go with its tensor",
     "TIL323": "an unknown way to treat ties",
+    "TIL325": "forward mode through a gradient that is not linear in what arrives",
     "TIL326": "an upstream outside of the gradients of its override",
     "TIL328": "an override whose arguments do not come in pairs",
     "TIL329": "an override with a gradient of another shape than its tensor",

@@ -51,13 +51,15 @@ class Inline:
     A kernel that only one reduction uses is computed there and no longer stored; one with other users, too, if it is
     cheap: it is then computed again. A cheap one that reads nothing, as one of indices does, is computed at every point
     that asks for it, and so is one that only widens integers. What it reads must be in memory anyway, or be computed in
-    the same way: an epilogue of a contraction stays one. The kernels whose results nobody reads any more are left to
+    the same way: an epilogue of a contraction stays one, and so do elementwise kernels that hand on their values without
+    storing them. Nor does a reduction read again what was done with long before. The kernels whose results nobody reads any more are left to
     dead_code. Runs before accumulate, which takes flat kernels apart.
 
     Attributes:
         reqs: Tags that a reduction must carry.
         max_operations: Most operations of a kernel that is computed again, all of them of :data:`CHEAP`.
         max_statements: Most statements of a reduction after the pass.
+        far: From how many statements before a reduction on a tensor that was read last there counts as gone.
 
     """
 
@@ -65,6 +67,7 @@ class Inline:
     reqs: tuple[str, ...] = ()
     max_operations: int = 4
     max_statements: int = 128
+    far: int = 8
 
     def __call__(self, program: Program) -> Program:
         """Return the program with elementwise kernels put into reductions."""
@@ -134,6 +137,8 @@ class _Scan:
     _readers: Counter[str] = attrs.field(init=False)
     _sizes: dict[str, int] = attrs.field(init=False)
     _kept: frozenset[str] = attrs.field(init=False)
+    _last: dict[str, int] = attrs.field(init=False)
+    _stored: frozenset[str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         program = self.program
@@ -143,6 +148,9 @@ class _Scan:
         kernels = program.main.blocks
         self._writers = Counter(self._roots[name] for kernel in kernels for name in set(views_written(kernel)))
         self._readers = Counter(self._roots[name] for kernel in kernels for name in _read(kernel))
+        self._last = {self._roots[name]: number for number, k in enumerate(kernels) for name in _read(k)}
+        others = (kernel for number, kernel in enumerate(kernels) if _Producer.of(number, kernel) is None)
+        self._stored = self._kept.union(self._roots[name] for kernel in others for name in _read(kernel))
 
     def kernels(self) -> tuple[Statement, ...]:
         """Return the kernels with producers put into reductions; the very same ones where there was none to put."""
@@ -154,7 +162,7 @@ class _Scan:
         if not isinstance(kernel, Block):
             return kernel
         if selected(kernel, self.options.reqs) and _is_flat_reduction(kernel):
-            kernel = self._with_producers(kernel)
+            kernel = self._with_producers(number, kernel)
         for name in views_written(kernel):
             self._written[self._roots[name]] = number
         producer = _Producer.of(number, kernel)
@@ -181,13 +189,15 @@ class _Scan:
         root = self._roots[name]
         return root in self._kept or self._readers[root] > 1 or root in self._producers
 
-    def _with_producers(self, kernel: Block) -> Block:
+    def _with_producers(self, number: int, kernel: Block) -> Block:
         """Put producers into a reduction, and producers of what these read, as long as there are any."""
         pending = [r for r in kernel.refinements if r.direction is Direction.IN]
         while pending:
             view = pending.pop()
             producer = self._producers.get(self._roots[view.source])
             if producer is None or not self._pays(kernel, view, producer) or not self._holds(producer):
+                continue
+            if self._keeps_more(number, producer):
                 continue
             before = {r.name for r in kernel.refinements}
             kernel = _inlined(kernel, view, producer)
@@ -207,6 +217,21 @@ class _Scan:
         if self._readers[self._roots[view.source]] == 1:
             return True
         return self._is_cheap(producer.operations())
+
+    def _keeps_more(self, number: int, producer: _Producer) -> bool:
+        """Return whether more has to be in memory for a reduction that computes the result than for one that reads it.
+
+        That is what only elementwise kernels read otherwise, which need not store it, and what was done with long before.
+        """
+        root = self._roots[producer.result.source]
+        saved = self._sizes[root] if self._readers[root] == 1 else self._sizes[root] // _SMALL
+        needed = 0
+        for source in {self._roots[name] for name in _read(producer.block)} - self._kept:
+            before = self._producers.get(source)
+            made = before is not None and before.from_nothing is not None
+            gone = source not in self._stored or self._last[source] < number - self.options.far
+            needed += 0 if made or not gone else self._sizes[source]
+        return needed > saved
 
     def _is_cheap(self, operations: Sequence[Op]) -> bool:
         return len(operations) <= self.options.max_operations and CHEAP.issuperset(operations)

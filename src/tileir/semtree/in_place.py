@@ -50,33 +50,33 @@ if TYPE_CHECKING:
 
 Loops: TypeAlias = tuple[For, ...]
 Term: TypeAlias = str | tuple[GridLevel, int]
+Pair: TypeAlias = tuple[int, int]
+"""A parameter that is read, and one that is written and may replace it."""
+Variant: TypeAlias = tuple[int, tuple[Pair, ...]]
+"""A kernel, and which parameters alias in it."""
 
 
 def reuse_in_place(program: Program) -> Program:
     """Return a program in which temporaries take the place of others that die where they are born, as kernels allow.
 
-    Such a kernel gets a variant whose two parameters may alias. A program that cannot be improved is returned itself.
+    Such a kernel gets a variant in which those parameters may alias. A program that cannot be improved is returned itself.
     """
     kernels = list(program.kernels)
     scope = NameScope.of(kernel.name for kernel in kernels)
-    variants: dict[tuple[int, int, int], int | None] = {}
+    variants: dict[tuple[int, tuple[Pair, ...]], Variant] = {}
     places: dict[str, str] = {}
     works: list[Work] = []
     for launch, pairs in zip(program.launches, _dying_and_born(program), strict=True):
         if isinstance(launch, Repeat):
             works.extend(with_launches((launch,), partial(_in_places, places)))
             continue
-        chosen = launch.kernel
-        for read, written in pairs:
-            key = (chosen, read, written)
-            if key not in variants:
-                variants[key] = _variant(kernels, chosen, read, written, scope)
-            variant = variants[key]
-            if variant is not None:
-                before = launch.arguments[read]
-                places[launch.arguments[written]] = places.get(before, before)
-                chosen = variant
-                break  # one result is enough, and most kernels have no other
+        key = (launch.kernel, tuple(pairs))
+        if key not in variants:
+            variants[key] = _variant(kernels, launch.kernel, pairs, scope)
+        chosen, aliases = variants[key]
+        for read, written in aliases:
+            before = launch.arguments[read]
+            places[launch.arguments[written]] = places.get(before, before)
         works.append(_in_places(places, attrs.evolve(launch, kernel=chosen)))
     return _compacted(program, kernels, tuple(works), places) if places else program
 
@@ -85,7 +85,7 @@ def _in_places(places: Mapping[str, str], launch: Launch) -> Launch:
     return attrs.evolve(launch, arguments=tuple(places.get(name, name) for name in launch.arguments))
 
 
-def _dying_and_born(program: Program) -> list[list[tuple[int, int]]]:
+def _dying_and_born(program: Program) -> list[list[Pair]]:
     """Return, for each launch, the parameters that are read and written of which one could replace the other.
 
     What a repetition uses is in use throughout it, so there is nothing to return for its launches.
@@ -98,7 +98,7 @@ def _dying_and_born(program: Program) -> list[list[tuple[int, int]]]:
                 first.setdefault(name, number)
                 last[name] = number
     temporaries = {buffer.name for buffer in program.buffers if buffer.role is BufferRole.TEMPORARY}
-    result: list[list[tuple[int, int]]] = []
+    result: list[list[Pair]] = []
     for number, launch in enumerate(program.launches):
         if isinstance(launch, Repeat):
             result.append([])
@@ -123,17 +123,29 @@ def _dying_and_born(program: Program) -> list[list[tuple[int, int]]]:
     return result
 
 
-def _variant(kernels: list[KernelFunction], number: int, read: int, written: int, scope: NameScope) -> int | None:
-    """Add the kernel whose two parameters may alias, and return its number; None where it would do something else."""
+def _variant(kernels: list[KernelFunction], number: int, pairs: Sequence[Pair], scope: NameScope) -> Variant:
+    """Add the kernel in which some pairs may alias, each parameter in one pair only; itself where there are none.
+
+    Results are looked at in the order in which they are first written: what one may replace, later ones may, too.
+    """
     kernel = kernels[number]
-    if not reads_before_it_writes(kernel, read, written):
-        return None
+    facts = _Facts.of(kernel) if pairs else None
+    aliases: list[Pair] = []
+    taken: set[int] = set()
+    if facts is not None:
+        for read, written in sorted(pairs, key=lambda pair: facts.first_store(kernel.params[pair[1]].name)):
+            if taken.isdisjoint((read, written)) and facts.may_alias(
+                kernel.params[read].name, kernel.params[written].name
+            ):
+                aliases.append((read, written))
+                taken.update((read, written))
+    if not aliases:
+        return number, ()
     params = tuple(
-        attrs.evolve(param, no_alias=False) if at in (read, written) else param
-        for at, param in enumerate(kernel.params)
+        attrs.evolve(param, no_alias=False) if at in taken else param for at, param in enumerate(kernel.params)
     )
     kernels.append(attrs.evolve(kernel, name=scope.fresh(kernel.name), params=params))
-    return len(kernels) - 1
+    return len(kernels) - 1, tuple(aliases)
 
 
 def _compacted(
@@ -152,14 +164,38 @@ def _compacted(
 
 def reads_before_it_writes(kernel: KernelFunction, read: int, written: int) -> bool:
     """Return whether parameter ``written`` may have the memory of parameter ``read``; what is not proved is False."""
-    arrays = kernel.params[read].name, kernel.params[written].name
-    accesses = list(_accesses(kernel.body, arrays, ()))
-    stores = [number for number, access in enumerate(accesses) if access.stores]
-    loads = [number for number, access in enumerate(accesses) if access.node.array == arrays[0]]
-    if not stores or (loads and loads[-1] > stores[0]):
-        return False
-    first = accesses[0]
-    return all(access.is_like(first) for access in accesses) and _differs_everywhere(kernel, first)
+    return _Facts.of(kernel).may_alias(kernel.params[read].name, kernel.params[written].name)
+
+
+@attrs.frozen(eq=False)
+class _Facts:
+    """The accesses of a kernel to each array, with their numbers in the order of the text, and its fixed variables."""
+
+    kernel: KernelFunction
+    accesses: Mapping[str, Sequence[tuple[int, _Access]]]
+    variables: Mapping[str, Expr]
+
+    @classmethod
+    def of(cls, kernel: KernelFunction) -> _Facts:
+        """Collect them in one walk."""
+        found: dict[str, list[tuple[int, _Access]]] = {}
+        for number, access in enumerate(_accesses(kernel.body, ())):
+            found.setdefault(access.node.array, []).append((number, access))
+        return cls(kernel, found, _constant_variables(kernel))
+
+    def first_store(self, array: str) -> int:
+        """Return the number of the first access that writes ``array``, or -1."""
+        return next((number for number, access in self.accesses.get(array, ()) if access.stores), -1)
+
+    def may_alias(self, read: str, written: str) -> bool:
+        """Return whether ``written`` may have the memory of ``read``, which the kernel only reads."""
+        loads, others = self.accesses.get(read, ()), self.accesses.get(written, ())
+        start = self.first_store(written)
+        if start < 0 or (loads and loads[-1][0] > start):
+            return False
+        _, first = min((*loads[:1], *others[:1]), key=lambda numbered: numbered[0])
+        alike = all(access.is_like(first) for _, access in (*loads, *others))
+        return alike and _differs_everywhere(self.kernel, first, self.variables)
 
 
 @attrs.frozen
@@ -176,25 +212,21 @@ class _Access:
         return same_place and list(map(id, self.loops)) == list(map(id, other.loops))
 
 
-def _accesses(stmts: tuple[Stmt, ...], arrays: tuple[str, str], loops: Loops) -> Iterator[_Access]:
+def _accesses(stmts: tuple[Stmt, ...], loops: Loops) -> Iterator[_Access]:
     """Yield the accesses in the order of the text; a statement reads before it writes."""
     for stmt in stmts:
         for root in expressions(stmt):
             for node in walk(root):
-                if isinstance(node, Subscript) and node.array in arrays:
+                if isinstance(node, Subscript):
                     yield _Access(node, loops, stores=False)
         match stmt:
-            case Assign(target=Subscript() as target):
-                if target.array in arrays:
-                    yield _Access(target, loops, stores=True)
+            case Assign(target=Subscript() as target) | AsyncCopy(target=target):
+                yield _Access(target, loops, stores=True)
             case For(body=body):
-                yield from _accesses(body, arrays, (*loops, stmt))
+                yield from _accesses(body, (*loops, stmt))
             case If(then=then, otherwise=otherwise):
-                yield from _accesses(then, arrays, loops)
-                yield from _accesses(otherwise, arrays, loops)
-            case AsyncCopy(target=target):
-                if target.array in arrays:
-                    yield _Access(target, loops, stores=True)
+                yield from _accesses(then, loops)
+                yield from _accesses(otherwise, loops)
             case Assign() | Declare() | DeclareArray() | Barrier() | AsyncCommit() | AsyncWait() | MatrixMultiply():
                 pass
             case Prefetch():
@@ -203,13 +235,13 @@ def _accesses(stmts: tuple[Stmt, ...], arrays: tuple[str, str], loops: Loops) ->
                 assert_never(stmt)
 
 
-def _differs_everywhere(kernel: KernelFunction, access: _Access) -> bool:
+def _differs_everywhere(kernel: KernelFunction, access: _Access, variables: Mapping[str, Expr]) -> bool:
     """Return whether no two passes over the body access one element through ``access``."""
     whole, lanes = access.node.offset, access.node.type.lanes
     offset, step = (whole.base, whole.stride) if isinstance(whole, Ramp) else (whole, 1)
     if offset.type.lanes > 1:
         return False
-    strides = _strides(offset, _constant_variables(kernel))
+    strides = _strides(offset, variables)
     if strides is None:
         return False
     spans = [(abs(step), lanes)]

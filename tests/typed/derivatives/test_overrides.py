@@ -195,6 +195,28 @@ def test_labels_that_are_integers_get_no_gradient() -> None:
     np.testing.assert_allclose(derivative(body, X=X, L=labels), (-labels / p + (1 - labels) / (1 - p)) * 0.1)
 
 
+def test_forward_mode_takes_the_transpose() -> None:
+    text = """function (X, W, T) -> (J, K) {
+      P = round(X * W);
+      U = upstream(P);
+      Q = override_gradient(P, X, U * W + reshape(reshape(U, 2, 2), 4), W, U * X);
+      J = jvp(Q * Q, X, T);
+      K = jvp(stop_gradient(X) * X, X, T);
+    }"""
+    given = run(text, X=X, W=W, T=W + 1)
+    np.testing.assert_allclose(given["J"], 2 * np.rint(X * W) * (W + 1) * (W + 1))
+    np.testing.assert_allclose(given["K"], X * (W + 1))
+
+
+@pytest.mark.parametrize("gradient", ["max(min(upstream(Y), 1), -1)", "upstream(Y) * upstream(Y)"])
+def test_forward_mode_needs_linear_gradients(gradient: str) -> None:
+    text = f"function (X) -> (J) {{ Y = exp(X); Q = override_gradient(Y, X, {gradient}); J = jvp(Q, X, X); }}"
+    with pytest.raises(TileError) as caught:
+        infer(parse(text), {"X": TensorType(DType.F32, (3,))})
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.code, diagnostic.underlined) == ("TIL325", f"override_gradient(Y, X, {gradient})")
+
+
 FAULTS = [
     ("O = override_gradient(X, X);", "TIL328", "X"),
     ("O = override_gradient(X * 2, X, 1, W);", "TIL328", "W"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
@@ -14,9 +15,13 @@ from tileir.poly.affine import Affine
 from tileir.typed.dims import read_constant
 from tileir.typed.ir import Access, Constant, Contraction, Elementwise, Reshape
 from tileir.typed.rules import contraction_types
+from tileir.typed.templates import free_upstreams
 from tileir.typed.values import Tensor
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
     from tileir.typed.emission import Emission
     from tileir.typed.ir import Operation, Shape, Value
 
@@ -33,6 +38,11 @@ class Algebra:
 
     emission: Emission
     even_ties: bool
+
+    @cached_property
+    def open_templates(self) -> Mapping[str, AbstractSet[str]]:
+        """The upstreams that values depend on, by their names."""
+        return free_upstreams(self.emission.operations)
 
     def definition(self, name: str) -> Value | Operation:
         """Return what defines ``name``."""

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
+from tileir.core.errors import fail
 from tileir.typed.derivatives import contractions, elementwise, forward_loops, structure
 from tileir.typed.derivatives.algebra import Algebra
-from tileir.typed.derivatives.overrides import Instance
 from tileir.typed.derivatives.reverse import reverse
-from tileir.typed.derivatives.sweep import Sweep
 from tileir.typed.ir import (
     Cast,
     Checkpoint,
@@ -171,16 +170,33 @@ def _scatter(motion: Motion, operation: Scatter) -> Tensor | None:
 
 
 def _override(motion: Motion, operation: Override) -> Tensor | None:
-    """Transpose the template, which is linear in what arrives: reverse mode does it, from the pairs to what arrives."""
-    moving = {name: tangent for name, _ in operation.pairs if (tangent := motion.tangent(name)) is not None}
-    if operation.upstream is None or not moving:
+    """Transpose the template: reverse mode does it, from the gradients of the pairs to what arrives.
+
+    Raises:
+        TileError: TIL325, it is not linear in what arrives, so there is no transpose.
+
+    """
+    pairs = [(x, g) for x, g in operation.pairs if motion.tangent(x) is not None]
+    if operation.upstream is None or not pairs:
         return None
     emission = motion.emission
-    arriving = motion.expanded(motion.constant(0.0, motion.value(operation.name)), operation.shape)
-    instance = Instance.of(Sweep(emission, motion.even_ties), operation, arriving)
-    gradients = [instance.value(gradient) for name, gradient in operation.pairs if name in moving]
+    arriving = motion.value(operation.upstream)
+    gradients = [motion.value(g) for _, g in pairs]
     cotangents = [
-        motion.reduced(moving[name], motion.definition(name).shape, gradient.shape)
-        for (name, _), gradient in zip((p for p in operation.pairs if p[0] in moving), gradients, strict=True)
+        motion.reduced(tangent, motion.definition(x).shape, gradient.shape)
+        for (x, _), gradient in zip(pairs, gradients, strict=True)
+        if (tangent := motion.tangent(x)) is not None
     ]
-    return reverse(emission, gradients, cotangents, [arriving], even_ties=motion.even_ties)[0]
+    before = len(emission.operations)
+    (found,) = reverse(emission, gradients, cotangents, [arriving], even_ties=motion.even_ties)
+    still_open = {name for name, needed in motion.open_templates.items() if arriving.name in needed}
+    for made in emission.operations[before:]:
+        if not still_open.isdisjoint(operands(made)):
+            still_open.add(made.name)
+    if found.name in still_open:
+        message = (
+            "this gradient is not proportional to what arrives, so it says nothing about forward mode; take the "
+            "derivative without jvp"
+        )
+        raise fail("TIL325", message, operation.span)
+    return found

@@ -10,10 +10,9 @@ import attrs
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.recall import next_sweep, to_recall
 from tileir.typed.ir import Recall, operands
-from tileir.typed.templates import free_upstreams
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from tileir.typed.ir import Operation
@@ -84,11 +83,6 @@ class Sweep(Algebra):
     def path(self) -> Path:
         """The operations that the sweep goes through."""
         return Path.to(self.emission.operations, self.results)
-
-    @cached_property
-    def open_templates(self) -> Mapping[str, AbstractSet[str]]:
-        """The upstreams that values depend on, by their names."""
-        return free_upstreams(self.emission.operations)
 
     @cached_property
     def _to_recall(self) -> AbstractSet[str]:
