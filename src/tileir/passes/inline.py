@@ -27,7 +27,7 @@ from tileir.stripe.ir import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tileir.poly.affine import Affine
     from tileir.stripe.ir import Program, Refinement, Statement
@@ -51,9 +51,9 @@ class Inline:
     A kernel that only one reduction uses is computed there and no longer stored; one with other users, too, if it is
     cheap: it is then computed again. A cheap one that reads nothing, as one of indices does, is computed at every point
     that asks for it, and so is one that only widens integers. What it reads must be in memory anyway, or be computed in
-    the same way: an epilogue of a contraction stays one, and so do elementwise kernels that hand on their values without
-    storing them. Nor does a reduction read again what was done with long before. The kernels whose results nobody reads any more are left to
-    dead_code. Runs before accumulate, which takes flat kernels apart.
+    the same way: an epilogue of a contraction stays one, elementwise kernels go on handing on values that they need not
+    store, and what was done with long before is not kept for it. The kernels whose results nobody reads any more are
+    left to dead_code. Runs before accumulate, which takes flat kernels apart.
 
     Attributes:
         reqs: Tags that a reduction must carry.
@@ -139,6 +139,7 @@ class _Scan:
     _kept: frozenset[str] = attrs.field(init=False)
     _last: dict[str, int] = attrs.field(init=False)
     _stored: frozenset[str] = attrs.field(init=False)
+    _burdens: dict[str, int] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         program = self.program
@@ -172,6 +173,9 @@ class _Scan:
             small = self._sizes[root] // _SMALL
             if usable and all(self._sizes[self._roots[n]] <= small or self._is_at_hand(n) for n in _read(kernel)):
                 self._producers[root] = attrs.evolve(producer, from_nothing=self._from_nothing(producer))
+                if self._is_cheap(producer.operations()):
+                    burden = self._burden(self._roots[name] for name in _read(kernel))
+                    self._burdens[root] = min(self._sizes[root], burden)
         return kernel
 
     def _from_nothing(self, producer: _Producer) -> tuple[Op, ...] | None:
@@ -221,17 +225,18 @@ class _Scan:
     def _keeps_more(self, number: int, producer: _Producer) -> bool:
         """Return whether more has to be in memory for a reduction that computes the result than for one that reads it.
 
-        That is what only elementwise kernels read otherwise, which need not store it, and what was done with long before.
+        Namely what only elementwise kernels read otherwise, which need not store it, and what was last read long ago.
         """
         root = self._roots[producer.result.source]
         saved = self._sizes[root] if self._readers[root] == 1 else self._sizes[root] // _SMALL
-        needed = 0
-        for source in {self._roots[name] for name in _read(producer.block)} - self._kept:
-            before = self._producers.get(source)
-            made = before is not None and before.from_nothing is not None
-            gone = source not in self._stored or self._last[source] < number - self.options.far
-            needed += 0 if made or not gone else self._sizes[source]
-        return needed > saved
+        sources = {self._roots[name] for name in _read(producer.block)}
+        start = number - self.options.far
+        gone = (source for source in (sources & self._stored) - self._kept if self._last[source] < start)
+        return self._burden(sources) + sum(self._sizes[source] for source in gone) > saved
+
+    def _burden(self, sources: Iterable[str]) -> int:
+        """Return how many elements have to be stored so that ``sources`` can be read, or be computed."""
+        return sum(self._burdens.get(source, self._sizes[source]) for source in sources if source not in self._stored)
 
     def _is_cheap(self, operations: Sequence[Op]) -> bool:
         return len(operations) <= self.options.max_operations and CHEAP.issuperset(operations)

@@ -59,7 +59,7 @@ Variant: TypeAlias = tuple[int, tuple[Pair, ...]]
 def reuse_in_place(program: Program) -> Program:
     """Return a program in which temporaries take the place of others that die where they are born, as kernels allow.
 
-    Such a kernel gets a variant in which those parameters may alias. A program that cannot be improved is returned itself.
+    Such a kernel gets a variant in which they may alias. A program that cannot be improved is returned itself.
     """
     kernels = list(program.kernels)
     scope = NameScope.of(kernel.name for kernel in kernels)

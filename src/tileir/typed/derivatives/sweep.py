@@ -12,7 +12,7 @@ from tileir.typed.derivatives.recall import next_sweep, to_recall
 from tileir.typed.ir import Recall, operands
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from tileir.typed.ir import Operation
