@@ -95,13 +95,18 @@ def run(
     if verify:
         verify_program(program)
     for step in passes:
-        after = step(program) if getattr(unnamed(step), "sees_loops", False) else between_loops(step, program)
+        after = applied(step, program)
         if verify and after is not program:
             after = verified(after, label_of(step), since=program)
         program = after
         if dump is not None:
             dump(label_of(step), program)
     return program
+
+
+def applied(step: Pass, program: Program) -> Program:
+    """Apply one pass to a program that may have loops, without looking at what comes of it."""
+    return step(program) if getattr(unnamed(step), "sees_loops", False) else between_loops(step, program)
 
 
 def selected(block: Block, reqs: Iterable[str]) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.errors import TileError
+from tileir.passes.base import applied
 from tileir.passes.cost.prediction import predict
 
 if TYPE_CHECKING:
@@ -178,5 +179,5 @@ class Search:
             return self.program
         made = self._made.get(passes)
         if made is None:
-            made = self._made[passes] = passes[-1](self._after(passes[:-1]))
+            made = self._made[passes] = applied(passes[-1], self._after(passes[:-1]))
         return made
