@@ -29,6 +29,7 @@ from tileir.ops.foundation import (
 )
 from tileir.ops.layouts import Axis, joined, read, written
 from tileir.ops.windows import is_integer
+from tileir.tile.building.recording import mistake
 
 if TYPE_CHECKING:
     from tileir.ops.foundation import Axes, Dim, Operand, Tensor
@@ -81,7 +82,7 @@ def scaled_dot_product_attention(
     Sources: Vaswani et al., "Attention is all you need", 2017; Ainslie et al., "GQA", 2023.
 
     Raises:
-        TileError: TIL217, a rank is not as said; when it is compiled, TIL308 where sizes do not agree.
+        TileError: TIL305, a rank is not as said; when it is compiled, TIL312 where sizes do not agree.
 
     """
     heads = _heads_of(query, key, value)
@@ -122,8 +123,8 @@ def multi_head_attention(
     Source: Vaswani et al., "Attention is all you need", 2017.
 
     Raises:
-        TileError: TIL217, a rank is not as said, or a number of heads is no integer from 1 on; when it is compiled,
-            TIL308 where sizes do not agree.
+        TileError: TIL305, a rank is not as said; TIL217, a number of heads is no integer from 1 on; when it is
+            compiled, TIL312 where sizes do not agree.
 
     """
     shared = heads if key_heads is None else key_heads
@@ -152,13 +153,13 @@ def rotary_embedding(
     Source: Su et al., "RoFormer: Enhanced transformer with rotary position embedding", 2021.
 
     Raises:
-        TileError: TIL217, ``x`` has fewer than two axes, or there are no such pairs; when it is compiled, TIL308 where
-            D is odd.
+        TileError: TIL305, ``x`` has fewer than two axes; TIL217, there are no such pairs; when it is compiled, TIL312
+            where D is odd.
 
     """
     kind = chosen(pairs, ("halves", "neighbours"), "pairs")
     if rank_of(x) < 2:
-        raise mistaken("an embedding that is turned has two axes or more: positions and features")
+        raise mistake("TIL305", "an embedding that is turned has two axes or more: positions and features")
     *leading, features = dims_of(x)
     half = features // 2
     outer = tuple(index_of(x, f"i{axis}") for axis in range(len(leading)))
@@ -235,7 +236,7 @@ class _Heads:
 def _heads_of(query: Tensor, key: Tensor, value: Tensor) -> _Heads:
     ranks = [rank_of(x) for x in (query, key, value)]
     if len(set(ranks)) > 1 or ranks[0] < 2:
-        raise mistaken(f"query, key and value have the same number of axes, two or more; they have {ranks}")
+        raise mistake("TIL305", f"query, key and value have the same number of axes, two or more; they have {ranks}")
     batch = tuple(_axis(query, axis, f"i{axis}") for axis in range(ranks[0] - 3))
     if ranks[0] == 2:
         return _Heads(query, key, value, (), ())
@@ -267,7 +268,7 @@ def _greatest(x: Tensor, axes: tuple[int, ...]) -> Tensor:
 def _projected(x: Tensor, weight: Tensor, vector: Tensor | None, heads: int) -> Tensor:
     """Return [..., S, E] times [H * D, E] as [..., H, S, D]."""
     if rank_of(x) < 2 or rank_of(weight) != 2:
-        raise mistaken("queries, keys and values have two axes or more, and weights have two")
+        raise mistake("TIL305", "queries, keys and values have two axes or more, and weights have two")
     count, outputs = dim_like(x, heads), dims_of(weight)[0]
     *batch, row, _ = (_axis(x, axis, f"i{axis}") for axis in range(rank_of(x)))
     joint = Axis((index_of(x, "h"), index_of(x, "d")), (count, outputs // count))
@@ -281,7 +282,7 @@ def _projected(x: Tensor, weight: Tensor, vector: Tensor | None, heads: int) -> 
 def _merged(x: Tensor, weight: Tensor, vector: Tensor | None) -> Tensor:
     """Return [..., H, S, D] times [O, H * D] as [..., S, O]."""
     if rank_of(weight) != 2:
-        raise mistaken("weights have two axes")
+        raise mistake("TIL305", "weights have two axes")
     *batch, head, row, part = (_axis(x, axis, f"i{axis}") for axis in range(rank_of(x)))
     joint = joined(head, part)
     output = _axis(weight, 0, "o")

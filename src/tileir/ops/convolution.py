@@ -12,7 +12,7 @@ In groups, each part of the channels has kernels of its own. With a ``g`` in the
 ``k`` or ``c`` may be missing: ``"xg"`` is a depthwise kernel. Otherwise ``groups`` says how many there are, and they
 are parts of the axis ``k`` of the kernels (PyTorch, PlaidML's in_K), or of ``c`` with ``groups_in="c"`` (in_C).
 
-Sizes that have to agree are compared when the program is compiled (TIL308).
+Sizes that have to agree are compared when the program is compiled (TIL312).
 Sources: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016; PlaidML's ``convolution``.
 """
 
@@ -25,6 +25,7 @@ import attrs
 from tileir.ops.foundation import Aggregation, chosen, dim_like, index_of, mistaken
 from tileir.ops.layouts import Axis, Layout, beside, layout_of, read, written
 from tileir.ops.windows import is_integer, sizes_per_axis, transposed_windows_of, windows_of
+from tileir.tile.building.recording import mistake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +58,7 @@ def conv(
     Shapes: layouts and groups as told above; ``bias`` has rank 1. Dtypes promote as in ``X * W``.
 
     Raises:
-        TileError: TIL217, an option, layout or rank is not as said.
+        TileError: TIL217, an option or layout is not as said; TIL305, a rank is another one.
 
     """
     data, kernel = layout_of(x, layout, "ncx", "cx"), _kernel_layout(w, kernel_layout)
@@ -103,7 +104,8 @@ def conv_transpose(
     that need no numbers.
 
     Raises:
-        TileError: TIL217, an option, layout or rank is not as said, or both sizes are given.
+        TileError: TIL217, an option or layout is not as said, or both sizes are given; TIL305, a rank is
+            another one.
 
     """
     data, kernel = layout_of(y, layout, "ncx", "cx"), _kernel_layout(w, kernel_layout)
@@ -144,7 +146,7 @@ def conv_weight_gradient(
     options as for the convolution. ``groups`` counts for kernel layouts with ``g``, too.
 
     Raises:
-        TileError: TIL217, an option, layout or rank is not as said.
+        TileError: TIL217, an option or layout is not as said; TIL305, a rank is another one.
 
     """
     data = layout_of(x, layout, "ncx", "cx")
@@ -185,7 +187,7 @@ def depthwise_conv(
     Other kernel layouts are ``"xgk"`` (TensorFlow's), and ``"gx"`` and ``"xg"`` for one kernel each.
 
     Raises:
-        TileError: TIL217, an option, layout or rank is not as said.
+        TileError: TIL217, an option or layout is not as said; TIL305, a rank is another one.
 
     """
     if "g" not in kernel_layout or "c" in kernel_layout:
@@ -214,7 +216,7 @@ def separable_conv(
     "Xception: Deep learning with depthwise separable convolutions", 2017.
 
     Raises:
-        TileError: TIL217, an option, layout or rank is not as said.
+        TileError: TIL217, an option or layout is not as said; TIL305, a rank is another one.
 
     """
     middle = depthwise_conv(
@@ -306,4 +308,6 @@ def _kernel_layout(w: Tensor, layout: str) -> Layout:
 
 def _same_space(left: Layout, right: Layout) -> None:
     if left.space != right.space:
-        raise mistaken(f"the tensors have {left.space} and {right.space} spatial axes by their layouts and ranks")
+        raise mistake(
+            "TIL305", f"the tensors have {left.space} and {right.space} spatial axes by their layouts and ranks"
+        )

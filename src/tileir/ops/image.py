@@ -29,10 +29,10 @@ def space_to_depth(x: Tensor, block: PerAxis, *, order: str = "block_first", lay
     channel) where ``order`` is "block_first" (TensorFlow's, ONNX's DCR, PlaidML's ``reorg_yolo``), (channel, block)
     where it is "channel_first" (PyTorch's ``pixel_unshuffle``, ONNX's CRD). Dtype: that of ``x``.
 
-    When it is compiled, TIL308 where a size is no multiple of the block.
+    When it is compiled, TIL312 where a size is no multiple of the block.
 
     Raises:
-        TileError: TIL217, an option, layout or rank is not as said.
+        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
 
     """
     form = layout_of(x, layout, "ncx", "cx")
@@ -51,8 +51,8 @@ def depth_to_space(x: Tensor, block: PerAxis, *, order: str = "block_first", lay
     super-resolution using an efficient sub-pixel convolutional neural network", 2016.
 
     Raises:
-        TileError: TIL217, an option, layout or rank is not as said; when it is compiled, TIL308 where the number of
-            channels is no multiple of the elements of a block.
+        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes; when it is
+            compiled, TIL312 where the number of channels is no multiple of the elements of a block.
 
     """
     form = layout_of(x, layout, "ncx", "cx")
@@ -78,7 +78,7 @@ def crop(x: Tensor, start: Sizes, size: Sizes, *, layout: str = "ncx") -> Tensor
     What lies outside of ``x`` is 0. Dtype: that of ``x``.
 
     Raises:
-        TileError: TIL217, the layout or a number of sizes is not as said.
+        TileError: TIL217, the layout or a number of sizes is not as said; TIL305, there are too few axes.
 
     """
     form = layout_of(x, layout, "ncx", "x")

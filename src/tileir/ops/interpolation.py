@@ -65,7 +65,7 @@ def interpolate(
     a float stands for the nearest fraction with a denominator of at most 10,000.
 
     Raises:
-        TileError: TIL217, an option, layout or rank is not as said, or not just one of size and scale is given.
+        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
 
     """
     form = layout_of(x, layout, "ncx", "x")
@@ -96,7 +96,7 @@ def upsample(x: Tensor, factor: PerAxis, *, layout: str = "ncx") -> Tensor:
     It is the nearest interpolation with whole scales, and what PlaidML calls ``image_resize`` in that mode.
 
     Raises:
-        TileError: TIL217, an option, layout or rank is not as said.
+        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
 
     """
     form = layout_of(x, layout, "ncx", "x")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from tileir.ops.foundation import Aggregation, aggregate, call, dims_of, mistaken, rank_of
+from tileir.tile.building.recording import mistake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,7 +66,7 @@ def joined(*axes: Axis) -> Axis:
 
 
 def read(x: Tensor, axes: Sequence[Axis]) -> Combined:
-    """Return the element of ``x`` at these axes; when it is compiled, TIL308 where one has another size."""
+    """Return the element of ``x`` at these axes; when it is compiled, TIL312 where one has another size."""
     sizes = dims_of(x)
     constraints = (c for axis, size in zip(axes, sizes, strict=True) for c in axis.within(size))
     return x[tuple(axis.place for axis in axes)].given(*constraints)
@@ -109,20 +110,20 @@ def layout_of(tensor: Tensor, layout: str, letters: str, needed: str) -> Layout:
     """Return the layout of a tensor whose axes have some of ``letters``, at least those ``needed``.
 
     Raises:
-        TileError: TIL217, the layout has other letters, or the tensor has too few axes for it.
+        TileError: TIL217, the layout has other letters; TIL305, the tensor has too few axes for it.
 
     """
     if len(set(layout)) != len(layout) or not set(needed) <= set(layout) <= set(letters):
         raise mistaken(f"a layout has letters of {letters!r}, each at most once, among them {needed!r}; not {layout!r}")
     rank = rank_of(tensor)
     if rank < len(layout):
-        raise mistaken(f"layout {layout!r} needs {len(layout)} axes or more, but the tensor has {rank}")
+        raise mistake("TIL305", f"layout {layout!r} needs {len(layout)} axes or more, but the tensor has {rank}")
     return Layout(layout.replace(SPACE, SPACE * (rank - len(layout) + 1)))
 
 
 def beside(vector: Tensor, layout: Layout) -> Tensor:
     """Return a tensor of rank 1, an element for each channel, so that it broadcasts with one in this layout."""
     if rank_of(vector) != 1:
-        raise mistaken(f"what is given for each channel has rank 1, not {rank_of(vector)}")
+        raise mistake("TIL305", f"what is given for each channel has rank 1, not {rank_of(vector)}")
     behind = len(layout.letters) - 1 - layout.axes("c")[0]
     return call("reshape", vector, *dims_of(vector), *(1,) * behind) if behind else vector

@@ -13,6 +13,7 @@ from tileir.ops.attention import log_softmax
 from tileir.ops.elementwise import log1p
 from tileir.ops.foundation import axis_of, call, chosen, dim_like, dims_of, mistaken, rank_of, real
 from tileir.ops.positions import widened
+from tileir.tile.building.recording import mistake
 
 if TYPE_CHECKING:
     from tileir.ops.foundation import Operand, Tensor
@@ -121,8 +122,8 @@ def cross_entropy(
     examples. All as PyTorch's ``cross_entropy``.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, a rank or the reduction is another one, or
-            ``label_smoothing`` is not from 0 to 1.
+        TileError: TIL314, there is no such axis; TIL305, a rank is another one; TIL217, the reduction is another one,
+            or ``label_smoothing`` is not from 0 to 1.
 
     """
     place = axis_of(logits, axis)
@@ -306,8 +307,8 @@ def _picked(likelihood: Tensor, target: Tensor, axis: int) -> Tensor:
     """Return the element of the class of each example, 0 where there is no such class."""
     dims = dims_of(likelihood)
     if rank_of(target) != len(dims) - 1:
-        raise mistaken(
-            f"classes have an axis less than the {len(dims)} of what is given for each, not {rank_of(target)}"
+        raise mistake(
+            "TIL305", f"classes have an axis less than the {len(dims)} of what is given for each, not {rank_of(target)}"
         )
     sizes = [dim if place != axis else dim_like(dim, 1) for place, dim in enumerate(dims)]
     hit = call("index", likelihood, axis) == call("reshape", target, *sizes)
@@ -334,7 +335,7 @@ def _weighted(x: Tensor, weight: Tensor | None, axis: int) -> Tensor:
 
 def _vector(weight: Tensor) -> Tensor:
     if rank_of(weight) != 1:
-        raise mistaken(f"weights of classes have one axis, not {rank_of(weight)}")
+        raise mistake("TIL305", f"weights of classes have one axis, not {rank_of(weight)}")
     return weight
 
 

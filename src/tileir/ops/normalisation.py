@@ -27,6 +27,7 @@ from tileir.ops.foundation import (
 )
 from tileir.ops.reductions import sum as summed
 from tileir.ops.windows import is_integer
+from tileir.tile.building.recording import mistake
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +55,7 @@ def batch_norm(
     Source: Ioffe and Szegedy, "Batch normalization", 2015; the running statistics are PyTorch's.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, the rank of a vector is not 1.
+        TileError: TIL314, there is no such axis; TIL305, the rank of a vector is not 1.
 
     """
     channel = axis_of(x, axis)
@@ -86,7 +87,7 @@ def batch_norm_inference(
     Source: Ioffe and Szegedy, "Batch normalization", 2015.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, the rank of a vector is not 1.
+        TileError: TIL314, there is no such axis; TIL305, the rank of a vector is not 1.
 
     """
     channel = (axis_of(x, axis),)
@@ -111,7 +112,7 @@ def layer_norm(
     give that many last axes: ``axes=(-2, -1)``. Source: Ba, Kiros and Hinton, "Layer normalization", 2016.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, one stands there twice, or a rank is another one.
+        TileError: TIL314, there is no such axis; TIL217, one stands there twice; TIL305, a rank is another one.
 
     """
     over = axes_of(x, axes)
@@ -146,8 +147,8 @@ def group_norm(
     Source: Wu and He, "Group normalization", 2018.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, it is the first one, ``groups`` is no integer from 1 on, or
-            the rank of a vector is not 1.
+        TileError: TIL314, there is no such axis; TIL217, it is the first one, ``groups`` is no integer from 1 on;
+            TIL305, the rank of a vector is not 1.
 
     """
     channel = axis_of(x, axis)
@@ -169,7 +170,7 @@ def instance_norm(
     examples. Source: Ulyanov, Vedaldi and Lempitsky, "Instance normalization", 2016.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, it is the first one, or the rank of a vector is not 1.
+        TileError: TIL314, there is no such axis; TIL217, it is the first one; TIL305, the rank of a vector is not 1.
 
     """
     channel = axis_of(x, axis)
@@ -289,7 +290,7 @@ def _placed(x: Tensor, axes: Sequence[int], rank: int) -> Tensor:
     """Return a tensor so that its axes are these ones of a tensor of ``rank`` axes, up to leading ones of size 1."""
     dims = dims_of(x)
     if len(dims) != len(axes):
-        raise mistaken(f"what is given for {len(axes)} axes has as many axes, not {len(dims)}")
+        raise mistake("TIL305", f"what is given for {len(axes)} axes has as many axes, not {len(dims)}")
     sizes: list[Dim | int] = [1] * (rank - axes[0])
     for axis, size in zip(axes, dims, strict=True):
         sizes[axis - rank] = size

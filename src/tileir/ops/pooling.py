@@ -41,7 +41,7 @@ def max_pool(
     gradient unless ties are split evenly.
 
     Raises:
-        TileError: TIL217, an option, layout or rank is not as said.
+        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
 
     """
     form = layout_of(x, layout, "ncx", "x")
@@ -97,7 +97,7 @@ def average_pool(
     ceil mode. Dtype: that of ``x``; integers give f32.
 
     Raises:
-        TileError: TIL217, an option, layout or rank is not as said.
+        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
 
     """
     form = layout_of(x, layout, "ncx", "x")
@@ -130,7 +130,7 @@ def lp_pool(
     Dtype: that of ``x``; integers give f32. Where a window holds zeros only the gradient is NaN for a norm above 1.
 
     Raises:
-        TileError: TIL217, an option, layout or rank is not as said, or the norm is not above 0.
+        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
 
     """
     if not norm > 0:
@@ -149,7 +149,7 @@ def global_average_pool(x: Tensor, *, layout: str = "ncx") -> Tensor:
     """Return the mean of each channel; the spatial axes stay, with size 1. Integers give f32.
 
     Raises:
-        TileError: TIL217, the layout is not as said.
+        TileError: TIL217, the layout is not as said; TIL305, there are too few axes.
 
     """
     form = layout_of(x, layout, "ncx", "x")
@@ -159,10 +159,10 @@ def global_average_pool(x: Tensor, *, layout: str = "ncx") -> Tensor:
 def adaptive_average_pool(x: Tensor, output_size: Sizes, *, layout: str = "ncx") -> Tensor:
     """Return the means of ``output_size`` windows of equal sizes on each spatial axis. Integers give f32.
 
-    The sizes of the axes are multiples of ``output_size``; when it is compiled, TIL308 where they are not.
+    The sizes of the axes are multiples of ``output_size``; when it is compiled, TIL312 where they are not.
 
     Raises:
-        TileError: TIL217, the layout or the number of sizes is not as said.
+        TileError: TIL217, the layout or the number of sizes is not as said; TIL305, there are too few axes.
 
     """
     form = layout_of(x, layout, "ncx", "x")

@@ -1,0 +1,87 @@
+"""Attention: what is refused, what fuses into one kernel, and queries that see nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import tileir
+from strategies.operations import fault_of, run
+from tileir import ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.tile.builder import Tensor
+
+OTHER: Any = "another kind of value"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "code", "message"),
+    [
+        (lambda x, _: ops.softmax(x, 4), "TIL314", "the axis is 4, but the tensor has axes 0 to 2"),
+        (lambda x, _: ops.log_softmax(x, (0, 0)), "TIL217", "an axis stands twice"),
+        (
+            lambda x, m: ops.scaled_dot_product_attention(x, m, m),
+            "TIL305",
+            "query, key and value have the same number of axes, two or more; they have [3, 2, 2]",
+        ),
+        (
+            lambda x, m: ops.multi_head_attention(x, x, x, (m, m, m, m), 0),
+            "TIL217",
+            "the number of heads is",
+        ),
+        (
+            lambda x, m: ops.multi_head_attention(x, x, x, (x, m, m, m), 2),
+            "TIL305",
+            "queries, keys and values",
+        ),
+        (lambda x, m: ops.multi_head_attention(x, x, x, (m, m, m, x), 2), "TIL305", "weights have two axes"),
+        (lambda x, _: ops.rotary_embedding(x, pairs="both"), "TIL217", "pairs is one of 'halves', 'neighbours'"),
+    ],
+)
+def test_wrong_arguments(attempt: Callable[[Tensor, Tensor], object], code: str, message: str) -> None:
+    f = tileir.FunctionBuilder()
+    x, m = f.input("X", "B", "S", "E"), f.input("M", "O", "I")
+    found, text = fault_of(lambda: attempt(x, m), __file__)
+    assert (found, text[: len(message)]) == (code, message)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(1, 2, 3, 4), (1, 2, 3, 5), (1, 2, 3, 4)],
+        [(1, 3, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4)],
+        [(1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 5, 4)],
+    ],
+)
+def test_sizes_that_do_not_agree(shapes: list[tuple[int, ...]]) -> None:
+    def attend(*tensors: Tensor) -> Tensor:
+        return ops.scaled_dot_product_attention(*tensors)
+
+    assert fault_of(lambda: run(attend, *map(np.zeros, shapes)), __file__)[0] == "TIL312"
+
+
+@pytest.mark.parametrize(
+    "build", [ops.softmax, ops.log_softmax, ops.layer_norm, ops.rms_norm, lambda x: ops.softmax(x * 2.0 + 1.0)]
+)
+def test_operations_on_rows_are_one_kernel(build: Callable[[Tensor], Tensor]) -> None:
+    f = tileir.FunctionBuilder()
+    function = f.build(O=build(f.input("X", "N", "C")))
+    executable = tileir.compile(function, {"X": np.zeros((64, 96), np.float32)})
+    assert len(executable.sem.kernels) == 1
+
+
+def test_queries_without_keys_have_no_gradients() -> None:
+    f = tileir.FunctionBuilder()
+    q, k, v, m = (f.input(name, f"{name}0", f"{name}1") for name in "QKVM")
+    function = f.build(O=ops.scaled_dot_product_attention(q, k, v, mask=m))
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.random((3, 3)) for name in "QKV"} | {"M": np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]], bool)}
+    np.testing.assert_array_equal(tileir.evaluate(function, arrays)[1], 0)
+    gradients = tileir.vjp(function, arrays, {"O": np.ones((3, 3))}, wrt=["Q", "K", "V"])
+    assert all(np.isfinite(np.asarray(gradient)).all() for gradient in gradients.values())
+    np.testing.assert_array_equal(np.asarray(gradients["Q"])[1], 0)

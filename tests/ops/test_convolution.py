@@ -1,0 +1,98 @@
+"""Convolutions: what is refused, what is one contraction, and their gradients as operations of the library."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import tileir
+from strategies.operations import fault_of, run
+from tileir import ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.tile.builder import Tensor
+
+OTHER: Any = "another kind of value"
+THREE: Any = ((1, 2, 3), 0)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "code", "message"),
+    [
+        (lambda x, w, _: ops.conv(x, w, stride=0), "TIL217", "stride is an integer from 1 on, or 2 of them"),
+        (lambda x, w, _: ops.conv(x, w, stride=(1, 2, 3)), "TIL217", "stride is an integer from 1 on, or 2 of them"),
+        (lambda x, w, _: ops.conv(x, w, dilation=OTHER), "TIL217", "dilation is an integer from 1 on"),
+        (lambda x, w, _: ops.conv(x, w, padding="full"), "TIL217", "padding is 'valid', 'same_upper', 'same_lower'"),
+        (lambda x, w, _: ops.conv(x, w, padding=-1), "TIL217", "padding is a number from 0 on, or 2 of them or of"),
+        (lambda x, w, _: ops.conv(x, w, padding=THREE), "TIL217", "padding is a number from 0 on"),
+        (lambda x, w, _: ops.conv(x, w, groups=0), "TIL217", "groups is an integer from 1 on; it was 0"),
+        (lambda x, w, _: ops.conv(x, w, groups=2, groups_in="n"), "TIL217", "groups_in is one of 'k', 'c', not 'n'"),
+        (lambda x, w, _: ops.conv(x, w, layout="nhwc"), "TIL217", "a layout has letters of 'ncx', each at most once"),
+        (lambda x, w, _: ops.conv(x, w, layout="nx"), "TIL217", "a layout has letters of 'ncx', each at most once"),
+        (lambda x, w, _: ops.conv(x, w, kernel_layout="kx"), "TIL217", "a kernel layout has the letters 'k' and 'c'"),
+        (
+            lambda x, w, _: ops.conv(x, w, kernel_layout="gkx", groups=2),
+            "TIL217",
+            "with 'g' in the kernel layout that axis says how many groups there are",
+        ),
+        (lambda x, _, v: ops.conv(x, v), "TIL305", "layout 'kcx' needs 3 axes or more, but the tensor has 1"),
+        (lambda x, w, _: ops.conv(x, w, layout="cx"), "TIL305", "the tensors have 3 and 2 spatial axes"),
+        (lambda x, w, _: ops.conv(x, w, x), "TIL305", "what is given for each channel has rank 1, not 4"),
+        (lambda x, w, _: ops.depthwise_conv(x, w, kernel_layout="kcx"), "TIL217", "the layout of a depthwise kernel"),
+        (
+            lambda x, w, _: ops.conv_transpose(x, w, output_size=5, output_padding=1),
+            "TIL217",
+            "output_size says how many elements there are; leave output_padding out",
+        ),
+        (lambda x, w, _: ops.conv_transpose(x, w, output_size=(5,)), "TIL217", "output_size is one size, or 2 of them"),
+        (lambda x, w, _: ops.conv_weight_gradient(x, w, (3, 3, 3)), "TIL217", "kernel_size is one size, or 2 of them"),
+    ],
+)
+def test_wrong_arguments(attempt: Callable[[Tensor, Tensor, Tensor], object], code: str, message: str) -> None:
+    f = tileir.FunctionBuilder()
+    x, w, v = f.input("X", "N", "C", "H", "W"), f.input("K", "O", "I", "KH", "KW"), f.input("V", "L")
+    found, text = fault_of(lambda: attempt(x, w, v), __file__)
+    assert (found, text[: len(message)]) == (code, message)
+
+
+@pytest.mark.parametrize(
+    ("build", "shapes"),
+    [
+        (ops.conv, [(1, 3, 5), (2, 4, 3)]),
+        (lambda x, w: ops.conv(x, w, groups=2), [(1, 4, 5), (3, 2, 3)]),
+        (lambda x, w: ops.conv(x, w, groups=2), [(1, 6, 5), (4, 2, 3)]),
+        (ops.conv_transpose, [(1, 3, 5), (2, 4, 3)]),
+        (lambda x, w: ops.conv_weight_gradient(x, w, 3), [(1, 3, 5), (1, 2, 4)]),
+    ],
+)
+def test_sizes_that_do_not_agree(build: Callable[..., Any], shapes: list[tuple[int, ...]]) -> None:
+    assert fault_of(lambda: run(lambda *tensors: build(*tensors), *map(np.zeros, shapes)), __file__)[0] == "TIL312"
+
+
+def test_padding_and_strides_are_one_contraction() -> None:
+    f = tileir.FunctionBuilder()
+    x, w = f.input("X", "N", "C", "H"), f.input("W", "K", "C", "I")
+    text = tileir.to_text(f.build(O=ops.conv(x, w, stride=2, dilation=3, padding=1)))
+    assert text == (
+        "function (X[N, C, H], W[K, C, I]) -> (O) {\n"
+        "  O[n, k, o0 : N, K, (H + 2 - ((I - 1) * 3 + 1) + 2) / 2] = "
+        "+(X[n, c, o0 * 2 + i0 * 3 - 1] * W[k, c, i0]);\n}\n"
+    )
+
+
+def test_gradients_are_transposed_and_weight_gradients() -> None:
+    rng = np.random.default_rng(0)
+    x, w, dy = (rng.integers(-3, 4, shape).astype(float) for shape in ((1, 4, 7, 6), (6, 2, 3, 2), (1, 6, 4, 4)))
+    options: Any = {"stride": 2, "padding": 1, "groups": 2}
+    f = tileir.FunctionBuilder()
+    tensors = [f.input(name, *(f"{name}{axis}" for axis in range(4))) for name in ("X", "W")]
+    forward = f.build(O=ops.conv(*tensors, **options))
+    found = tileir.vjp(forward, {"X": x, "W": w}, {"O": dy})
+    by_data = run(lambda y, k: ops.conv_transpose(y, k, output_size=(7, 6), **options), dy, w)
+    by_kernel = run(lambda a, y: ops.conv_weight_gradient(a, y, (3, 2), **options), x, dy)
+    np.testing.assert_array_equal(np.asarray(found["X"]), by_data)
+    np.testing.assert_array_equal(np.asarray(found["W"]), by_kernel)

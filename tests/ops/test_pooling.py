@@ -1,0 +1,59 @@
+"""Pooling: what is refused, and gradients of ties."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import tileir
+from strategies.operations import fault_of, run
+from tileir import ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.tile.builder import Tensor
+
+OTHER: Any = "another kind of value"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "code", "message"),
+    [
+        (lambda x: ops.max_pool(x, 0), "TIL217", "kernel_size is an integer from 1 on, or 2 of them; it was 0"),
+        (lambda x: ops.max_pool(x, OTHER), "TIL217", "kernel_size is an integer from 1 on"),
+        (lambda x: ops.max_pool(x, 2, stride=(2,)), "TIL217", "stride is an integer from 1 on, or 2 of them"),
+        (lambda x: ops.max_pool(x, 2, padding=2), "TIL217", "padding is smaller than the window, which has 2 elements"),
+        (lambda x: ops.average_pool(x, 3, padding=((0, 3), 0)), "TIL217", "padding is smaller than the window"),
+        (lambda x: ops.sum_pool(x, 2, layout="ncxy"), "TIL217", "a layout has letters of 'ncx', each at most once"),
+        (lambda x: ops.lp_pool(x, 0, 2), "TIL217", "the norm is above 0; it was 0"),
+        (lambda x: ops.adaptive_average_pool(x, (1, 2, 3)), "TIL217", "output_size is one size, or 2 of them"),
+    ],
+)
+def test_wrong_arguments(attempt: Callable[[Tensor], object], code: str, message: str) -> None:
+    x = tileir.FunctionBuilder().input("X", "N", "C", "H", "W")
+    found, text = fault_of(lambda: attempt(x), __file__)
+    assert (found, text[: len(message)]) == (code, message)
+
+
+def test_adaptive_windows_are_equal() -> None:
+    attempt = lambda: run(lambda x: ops.adaptive_average_pool(x, 3), np.zeros((1, 1, 7)))  # noqa: E731
+    assert fault_of(attempt, __file__)[0] == "TIL312"
+
+
+@pytest.mark.parametrize(("ties", "expected"), [("all", [1, 1, 0, 1]), ("even", [0.5, 0.5, 0, 1])])
+def test_ties_of_maxima(ties: Any, expected: list[float]) -> None:
+    f = tileir.FunctionBuilder()
+    function = f.build(O=ops.max_pool(f.input("X", "N", "C", "H"), 2))
+    x = np.array([[[2.0, 2.0, 1.0, 3.0]]])
+    gradient = tileir.evaluate(tileir.gradient(function, ties=ties), {"X": x})
+    np.testing.assert_array_equal(np.asarray(gradient), [[expected]])
+
+
+def test_padding_at_the_end_begins_no_window() -> None:
+    found = run(
+        lambda x: ops.max_pool(x, 1, stride=3, padding=0, ceil_mode=True), -np.arange(1.0, 6.0).reshape(1, 1, 5)
+    )
+    np.testing.assert_array_equal(found, [[[-1, -4]]])
