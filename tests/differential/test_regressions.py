@@ -45,6 +45,23 @@ PROGRAMS: dict[str, tuple[str, Shapes]] = {
         "function (A[M, N]) -> (O) { O[i, j : M, N + 7] = +(A[i, N - 1 - 2*j + 2*k]), k < 65; }",
         {"A": (9, 256)},
     ),
+    "rows that a kernel writes in two ways and reads": (
+        """function (A[N, M]) -> (O, P) {
+            T = A * 2;
+            T_0[i, 0 : N, M] = =(A[i, 1]) default T;
+            O[i, 5 : N, M] = =(A[i, 2]) default T_0;
+            P = T + T_0;
+        }""",
+        {"A": (8, 256)},
+    ),
+    "parts side by side over one default": (
+        """function (A[N, M]) -> (O) {
+            T[i, j : N, 2 * M + 3] = =(A[i, j]);
+            S[i, j + M : N, 2 * M + 3] = =(A[i, M - 1 - j]) default T;
+            O[i, j + 2 * M : N, 2 * M + 3] = +(A[i, k]), j < 3 default S;
+        }""",
+        {"A": (5, 33)},
+    ),
 }
 """Text and shapes; all arguments are small integers in f32."""
 

@@ -102,16 +102,20 @@ class _Emitter:
         )
 
     def _with_one_view_each(self, views: Mapping[Use, stripe.Refinement]) -> dict[Use, stripe.Refinement]:
-        """Let uses of the same elements of memory that the tree allocates share a view: what one writes others read."""
+        """Let uses of the same elements share a view: what one writes others read.
+
+        That holds for memory that the tree allocates, and for other memory that is plainly written first.
+        """
         together: dict[stripe.Refinement, list[Use]] = {}
         for use, view in views.items():
-            if use.root in self.local:
+            if use.root in self.local or view.aggregation is None:
                 neutral = attrs.evolve(view, direction=stripe.Direction.NONE, aggregation=None)
                 together.setdefault(neutral, []).append(use)
         result = dict(views)
         for neutral, uses in together.items():
             ways = [views[use] for use in uses]
-            if any(way != ways[0] for way in ways):
+            local = uses[0].root in self.local
+            if any(way != ways[0] for way in ways) and (local or ways[0].direction is stripe.Direction.OUT):
                 writes = any(way.direction.writes for way in ways)
                 later = stripe.Direction.INOUT if writes else stripe.Direction.IN
                 first = ways[0].direction

@@ -19,6 +19,7 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tileir.core.names import NameScope
     from tileir.passes.kernels.nest import Use
 
 
@@ -35,7 +36,7 @@ def staggered(nest: Nest, rows: int) -> Nest:
         return nest
     names = sch.taken_names(nest)
     block = attrs.evolve(index, name=names.fresh(f"{index.name}_rows"), range=index.range // rows)
-    copies = [_Copy.of(nest, index, sch.part(block, rows) + number, f"_{number}") for number in range(rows)]
+    copies = [_Copy.of(nest, index, sch.part(block, rows) + number, f"_{number}", names) for number in range(rows)]
     stages = _stages(nest.segments)
     segments: list[Segment] = []
     for step in range(len(stages) + rows - 1):
@@ -72,9 +73,9 @@ class _Copy:
     suffix: str
 
     @classmethod
-    def of(cls, nest: Nest, index: stripe.Index, value: Affine, suffix: str) -> _Copy:
-        """Return the copy of a nest at ``value`` of ``index``."""
-        roots = {r.name: f"{r.name}{suffix}" for r in nest.allocations}
+    def of(cls, nest: Nest, index: stripe.Index, value: Affine, suffix: str, names: NameScope) -> _Copy:
+        """Return the copy of a nest at ``value`` of ``index``; what it allocates gets names that nothing else has."""
+        roots = {r.name: names.fresh(f"{r.name}{suffix}") for r in nest.allocations}
         allocations = tuple(attrs.evolve(r, name=roots[r.name]) for r in nest.allocations)
         return cls({index.name: value}, roots, allocations, suffix)
 
