@@ -11,8 +11,10 @@ from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation
 from tileir.core.target import Target
 from tileir.passes.accumulate import Accumulate
+from tileir.passes.analysis.running import running
 from tileir.passes.base import run
 from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.dead_code import DeadCode
@@ -29,6 +31,7 @@ from tileir.stripe.lowering import lower
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
 from tileir.typed.ir import TensorType
+from tileir.typed.simplifier import simplify
 
 SCANS = (
     "O[i : N] = AGG(I[i - k]), k < N;",
@@ -156,3 +159,18 @@ def test_threads_of_a_group_scan_together(body: str, sign: str, options: Scan, s
 def test_groups_scan_rows(body: str, options: Scan, rows: int, columns: int) -> None:
     sizes: dict[str, tuple[int, ...]] = {"J": (rows, columns)}
     check(program_of(body.replace("AGG", "+"), sizes), options, arrays_of(sizes))
+
+
+TWO_ENDS = SCANS[6]
+"""Transposed, its first four elements all have all terms: the intervals begin to shrink after them only."""
+
+
+@pytest.mark.parametrize("body", [body for body in (*SCANS, *BATCHED) if body is not TWO_ENDS])
+def test_gradients_of_running_sums_are_running_sums(body: str) -> None:
+    sizes = {"I": (40,), "J": (6, 40)}
+    used = "J[M, N]" if "J[" in body else "I[N]"
+    text = f"function ({used}) -> (G) {{ {body.replace('AGG', '+')} G = gradient(exp(O), {used[0]}); }}"
+    program = lower(simplify(infer(parse(text), {used[0]: TensorType(DType.F32, sizes[used[0]])})))
+    sums = [k for k in program.main.blocks if any(r.aggregation is Aggregation.SUM for r in k.refinements)]
+    assert len(sums) == 2
+    assert all(running(kernel) is not None for kernel in sums)
