@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+import training_step
 from backward_texts import WORKLOADS, Workload
 
 Call = Callable[[], Sequence[Any]]
@@ -62,7 +63,13 @@ def torch_call(workload: Workload) -> Call:
 def main() -> None:
     """Answer requests until standard input ends."""
     side, threads, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-    make = {"tileir": tileir_call, "torch": torch_call}[side]
+    step = {"tileir": training_step.tileir_step, "torch": training_step.torch_step}[side]
+    backward = {"tileir": tileir_call, "torch": torch_call}[side]
+
+    def make(name: str) -> Call:
+        workload = next((w for w in WORKLOADS if w.name == name), None)
+        return step() if workload is None else backward(workload)
+
     if side == "torch":
         import torch
 
@@ -71,11 +78,10 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         if "build" in request:
-            (workload,) = (w for w in WORKLOADS if w.name == request["build"])
             start = time.perf_counter()
-            call = make(workload)
+            call = make(request["build"])
             answer: object = time.perf_counter() - start
-            np.savez(folder / f"{side}.npz", *(np.asarray(gradient) for gradient in call()))
+            np.savez(folder / f"{side}.npz", *(np.asarray(result) for result in call()))
         else:
             assert call is not None, "build comes first"
             times: list[float] = []
