@@ -83,11 +83,11 @@ def test_a_tensor_without_sizes_has_none_inside() -> None:
         (lambda x, y, s: tf.scan(lambda a: y * a, [x], count=3), "TIL216"),
         (lambda x, y, s: tf.scan(lambda a: y, [x], count=3), "TIL216"),
         (lambda x, y, s: tf.scan(lambda a: (), [x], count=3), "TIL218"),
-        (lambda x, y, s: tf.scan(lambda a: 3, [x], count=3), "TIL215"),
+        (lambda x, y, s: tf.scan(lambda a: 3, [x], count=3), "TIL215"),  # type: ignore[arg-type,return-value]
         (lambda x, y, s: tf.scan(lambda a, b: a, [x], [s]), "TIL218"),
         (lambda x, y, s: tf.scan(parse("function (A) -> (A2) { A2 = A; }"), [x], [y]), "TIL218"),
-        (lambda x, y, s: tf.scan(lambda a: a, ["x"], count=3), "TIL215"),
-        (lambda x, y, s: tf.scan(lambda a: a, [x], count="3"), "TIL215"),
+        (lambda x, y, s: tf.scan(lambda a: a, ["x"], count=3), "TIL215"),  # type: ignore[list-item]
+        (lambda x, y, s: tf.scan(lambda a: a, [x], count="3"), "TIL215"),  # type: ignore[arg-type]
     ],
 )
 def test_mistakes_are_told_at_the_users_line(wrong: Callable[..., object], code: str) -> None:
