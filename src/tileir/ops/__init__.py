@@ -52,6 +52,10 @@ from tileir.ops.cumulative import (
     cumsum,
     logcumsumexp,
 )
+from tileir.ops.detection import (
+    iou,
+    nms,
+)
 from tileir.ops.einstein import (
     einsum,
 )
@@ -331,14 +335,14 @@ __all__ = [
     "global_max_pool", "glu", "greater", "greater_equal", "group_norm", "gru", "gru_cell", "gumbel", "hard_shrink",
     "hard_sigmoid", "hard_swish", "hard_tanh", "heaviside", "hinge_embedding_loss", "hinge_loss", "huber_loss",
     "hypot", "image_patches", "index", "inner", "instance_norm", "interpolate", "interpolated_take",
-    "inverse_sqrt_decay", "inverse_time_decay", "is_max", "isclose", "isfinite", "isinf", "isnan", "kl_divergence",
-    "kron", "kth_value", "l1_loss", "l2_normalise", "lamb", "lars", "layer_norm", "leaky_relu", "lerp", "less",
-    "less_equal", "linear_warmup", "linspace", "local_response_norm", "log", "log1p", "log2", "log10",
-    "log_sigmoid", "log_softmax", "logaddexp", "logcumsumexp", "logical_and", "logical_not", "logical_or",
+    "inverse_sqrt_decay", "inverse_time_decay", "iou", "is_max", "isclose", "isfinite", "isinf", "isnan",
+    "kl_divergence", "kron", "kth_value", "l1_loss", "l2_normalise", "lamb", "lars", "layer_norm", "leaky_relu",
+    "lerp", "less", "less_equal", "linear_warmup", "linspace", "local_response_norm", "log", "log1p", "log2",
+    "log10", "log_sigmoid", "log_softmax", "logaddexp", "logcumsumexp", "logical_and", "logical_not", "logical_or",
     "logical_xor", "logit", "logsumexp", "lp_pool", "lstm", "lstm_cell", "margin_ranking_loss", "masked_fill",
     "matmul", "max", "max_pool", "maximum", "mean", "mean_variance_norm", "median", "min", "min_pool", "minimum",
-    "mish", "momentum", "move_axis", "mse_loss", "multi_head_attention", "nan_to_num", "narrow", "nll_loss", "norm",
-    "normal", "not_equal", "one_hot", "outer", "pad", "permutation", "permute", "poisson_nll_loss",
+    "mish", "momentum", "move_axis", "mse_loss", "multi_head_attention", "nan_to_num", "narrow", "nll_loss", "nms",
+    "norm", "normal", "not_equal", "one_hot", "outer", "pad", "permutation", "permute", "poisson_nll_loss",
     "polynomial_decay", "pow", "prelu", "prod", "quantile", "rad2deg", "randint", "random_state", "ranks",
     "reciprocal", "relu", "relu6", "remainder", "reorg_yolo", "repeat", "reshape", "rms_norm", "rmsprop", "rnn",
     "rnn_cell", "roll", "rotary_embedding", "rotate", "round", "rsqrt", "scaled_dot_product_attention", "scatter",

@@ -28,6 +28,7 @@ ALIASES: Final[Mapping[str, str]] = MappingProxyType(
         "Elu": "elu",
         "Equal": "equal",
         "Flatten": "flatten",
+        "Gather": "take",
         "Gemm": "gemm",
         "ImagePatches": "image_patches",
         "IsMax": "is_max",
@@ -49,9 +50,11 @@ ALIASES: Final[Mapping[str, str]] = MappingProxyType(
         "ceiling": "ceil",
         "convolution": "conv",
         "explicit_padding": "pad",
+        "gather": "take",
         "l2norm": "l2_normalise",
         "lrn": "local_response_norm",
         "mvn": "mean_variance_norm",
+        "topk": "top_k",
     }
 )
 """PlaidML's name of an operation, and the library's."""

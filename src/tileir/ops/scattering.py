@@ -49,9 +49,9 @@ class _Options:
     bounds: str
     unique: bool
 
-    def __attrs_post_init__(self) -> None:
-        chosen(self.mode, MODES, "mode")
-        chosen(self.bounds, BOUNDS, "bounds")
+    @classmethod
+    def of(cls, mode: str, bounds: str, unique: bool) -> _Options:
+        return cls(chosen(mode, MODES, "mode"), chosen(bounds, BOUNDS, "bounds"), unique)
 
 
 def scatter(
@@ -76,7 +76,7 @@ def scatter(
     Source: NumPy's ``add.at`` and its like, JAX's ``at[…].add``; PlaidML's ``scatter`` is a sum into zeros, and with
     ``"set"`` its mode ``update_slice``.
     """
-    options = _Options(mode, bounds, unique)
+    options = _Options.of(mode, bounds, unique)
     place, dims = axis_of(x, axis), dims_of(x)
     count = product(x, dims_of(indices))
     rows = tf.reshape(x, product(x, dims[: place + 1]), *dims[place + 1 :])
@@ -109,7 +109,7 @@ def scatter_along_axis(
 
     Source: PyTorch's ``scatter`` and ``scatter_reduce``; NumPy's ``put_along_axis``; PlaidML's mode ``update_elt``.
     """
-    options = _Options(mode, bounds, unique)
+    options = _Options.of(mode, bounds, unique)
     place, dims = axis_of(x, axis), dims_of(x)
     flat = tf.reshape(x, product(x, dims))
     number = element_numbers(flat, dims, indices, place, bounds)
@@ -139,7 +139,7 @@ def scatter_nd(
 
     Source: TensorFlow's ``tensor_scatter_nd_update``; PlaidML's mode ``update_nd``.
     """
-    options = _Options(mode, bounds, unique)
+    options = _Options.of(mode, bounds, unique)
     dims = dims_of(x)
     parts = coordinates_of(indices, depth, len(dims))
     rows = tf.reshape(x, product(x, dims[: len(parts)]), *dims[len(parts) :])
