@@ -1,14 +1,17 @@
-"""Every case of the library: what goes backward through it against finite differences, in f64 by interpretation."""
+"""Every case of the library, differentiated in f64 by interpretation.
+
+What goes backward is held against finite differences, and what goes forward against what goes backward.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
 
 import tileir
-from strategies.operations import Case, all_cases
+from strategies.operations import Case, all_cases, sample
 from tileir.driver.arguments import tensor_type
 from tileir.typed.inference import infer
 from tileir.typed.interpreter import interpret
@@ -57,13 +60,30 @@ def differences(value: Callable[[Mapping[str, Array]], float], arrays: Mapping[s
 def test_gradients(name: str) -> None:
     case = CASES[name]
     arrays, arriving = case.arrays("f64"), case.arriving("f64")
-    found = tileir.evaluate(case.backward(), {**arrays, **arriving})
-    gradients = found if isinstance(found, tuple) else (found,)
+    gradients = tuple_of(tileir.evaluate(case.backward(), {**arrays, **arriving}))
     value = total(case, arriving)
     for wrt, gradient in zip(case.differentiated, gradients, strict=True):
-        assert (gradient.dtype, gradient.shape) == (np.float64, arrays[wrt].shape)
+        assert (gradient.dtype, gradient.shape) == (arrays[wrt].dtype, arrays[wrt].shape)
         slopes = differences(value, arrays, wrt)
         smooth = np.isfinite(slopes)
         assert smooth.sum() >= 0.5 * min(smooth.size, MOST)
         scale = max(1.0, float(np.abs(slopes[smooth]).max(initial=0)))
         np.testing.assert_allclose(gradient[smooth], slopes[smooth], rtol=0, atol=case.tolerance * TOLERANCE * scale)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_forward_mode_is_the_transpose_of_reverse_mode(name: str) -> None:
+    case = CASES[name]
+    arrays, arriving = case.arrays("f64"), case.arriving("f64")
+    tangents = {f"V{wrt}": sample(*arrays[wrt].shape, low=-1, high=1, seed=5) for wrt in case.differentiated}
+    moved = tuple_of(tileir.evaluate(case.forward(), {**arrays, **tangents}))
+    gradients = tuple_of(tileir.evaluate(case.backward(), {**arrays, **arriving}))
+    terms = [np.asarray(w * t) for w, t in zip(arriving.values(), moved, strict=True)]
+    others = [np.asarray(g * v) for g, v in zip(gradients, tangents.values(), strict=True)]
+    scale = max(1.0, *(float(abs(part).sum()) for part in (*terms, *others)))
+    assert abs(sum(part.sum() for part in terms) - sum(part.sum() for part in others)) <= 1e-10 * scale
+
+
+def tuple_of(results: Any) -> tuple[Array, ...]:
+    """Return the results of a function, of which there may be one."""
+    return results if isinstance(results, tuple) else (results,)

@@ -14,7 +14,7 @@ import numpy as np
 from strategies import operation_cases
 from tileir import TileError, evaluate
 from tileir.tile.builder import FunctionBuilder
-from tileir.tile.builder_functions import vjp
+from tileir.tile.builder_functions import jvp, vjp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,17 +76,34 @@ class Case:
         """
         f = FunctionBuilder()
         tensors, results = self._results(f)
-        floats = [place for place, wanted in enumerate(self.expected(self.arrays("f64"))) if wanted.dtype.kind == "f"]
+        floats = self.floats
         arriving = [
             f.input(f"W{place}", *(f"W{place}_{axis}" for axis in range(results[place].rank)))
             if results[place].rank
             else f.scalar(f"W{place}")
             for place in floats
         ]
-        wrt = [tensors[name] for name in self.differentiated]
-        found = vjp([results[place] for place in floats], arriving, *wrt)
-        gradients = found if isinstance(found, tuple) else (found,)
+        reached = [results[place] for place in floats]
+        first, *others = (tensors[name] for name in self.differentiated)
+        gradients = vjp(reached, arriving, first, *others) if others else (vjp(reached, arriving, first),)
         return f.build(**{f"d{name}": d for name, d in zip(self.differentiated, gradients, strict=True)})
+
+    def forward(self) -> Function:
+        """Return the function of the inputs, and of ``V<name>``, how each in ``differentiated`` moves.
+
+        Its outputs are ``t0``, ``t1`` and so on: how the float results move.
+        """
+        f = FunctionBuilder()
+        tensors, results = self._results(f)
+        wrt = [tensors[name] for name in self.differentiated]
+        tangents = [self._input(f, "V", name, self.inputs[name]) for name in self.differentiated]
+        found = jvp([results[place] for place in self.floats], wrt, tangents)
+        return f.build(**{f"t{place}": moved for place, moved in zip(self.floats, found, strict=True)})
+
+    @property
+    def floats(self) -> tuple[int, ...]:
+        """The positions of the results that are floats."""
+        return tuple(int(name[1:]) for name in self.arriving("f64"))
 
     def _results(self, f: FunctionBuilder) -> tuple[dict[str, Tensor], tuple[Tensor, ...]]:
         return self.added_to(f, "")
