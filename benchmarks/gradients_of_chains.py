@@ -3,7 +3,7 @@
     python benchmarks/gradients_of_chains.py [--layers 25 50 100 200 400] [--batch 32] [--width 64]
 
 Dense layers are ``x = tanh(x · W + b)``, those on elements ``x = tanh(x * w + b)``; each has weights of its own, and
-the gradients of the sum of the last x by all of them are taken. Compiling is measured to kernels, by ``compile_stages``.
+the gradients of the sum of the last x by all of them are taken. Compiling is measured to kernels (``compile_stages``).
 Memory is what the temporaries take, in tensors of one x.
 
 The least memory follows from the rule of docs/tile.md. When the backward pass is at layer l, it needs dz, dx and all
@@ -64,7 +64,7 @@ class Chain:
 
     def types(self) -> dict[str, tileir.TensorType]:
         """Return the types of its inputs."""
-        sizes = {"X": (self.batch, self.width)}
+        sizes: dict[str, tuple[int, ...]] = {"X": (self.batch, self.width)}
         for layer in range(1, self.layers + 1):
             sizes[f"W{layer}"] = (self.width if self.dense else self.batch, self.width)
             sizes[f"C{layer}"] = (self.width,)

@@ -72,6 +72,22 @@ def test_a_chain_becomes_one_kernel() -> None:
     assert names(after) == ["0(X)+1(a)+2(b)"]
 
 
+def test_far_blocks_are_joined_only_where_no_more_is_kept_in_between() -> None:
+    """Of the square of a, which is read again at the end, nothing is kept from the beginning on."""
+    sources = ("a", *(f"p{number}" for number in range(8)))
+    steps = [
+        Contraction(f"p{n}", (ROW, COLUMN), (Access(source, (ROW, INNER)), Access("B", (INNER, COLUMN))),
+                    Aggregation.MAX, Combination.ADD, F32, F32, F32, (4, 8))
+        for n, source in enumerate(sources)
+    ]  # fmt: skip
+    late: list[Operation] = [binary("q", "a", "a", op=Op.MUL), binary("o", "p8", "q"), binary("r", "o", "a")]
+    operations = [unary("a", "X", op=Op.ABS), *steps, *late]
+    inputs = {"X": (4, 8), "B": (8, 8)}
+    assert names(fused(operations, inputs, "r"))[-1] == "9(p7,B)+10(a)+11(p8,q)+12(o,a)"
+    near = fused(operations, inputs, "r", fuse=Fuse(far=100))
+    assert names(near)[0] == "0(X)+10(a)"
+
+
 def test_a_product_takes_what_follows_it_and_keeps_nothing_in_memory() -> None:
     operations: list[Operation] = [product("T", "A", "B"), binary("U", "T", "V"), binary("Y", "U", "X", op=Op.MAX)]
     after = run((Localise(), Scalarise()), fused(operations, PRODUCT, "Y"))

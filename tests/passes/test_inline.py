@@ -98,6 +98,30 @@ def test_results_of_the_program_are_stored_and_read() -> None:
     assert names(after) == ["0(X)", "1(d)"]
 
 
+def reads(program: Program, kernel: str) -> list[str]:
+    (block,) = (block for block in program.main.blocks if block.name == f"kernel_{kernel}")
+    return sorted(r.source for r in block.refinements if r.direction.reads)
+
+
+def test_values_that_elementwise_kernels_only_hand_on_are_not_stored_for_a_reduction() -> None:
+    """Of e and f only the product is stored, as elementwise kernels run as one; unless both can be made of X."""
+    last = [binary("p", "e", "f"), total("s", "p"), binary("y", "p", "f")]
+    costly = inlined([unary("e", "X", Op.EXP), unary("f", "X", Op.TANH), *last], MATRIX, "s", "y")
+    assert reads(costly, "3(p)") == ["p"]
+    cheap = inlined([unary("e", "X", Op.ABS), unary("f", "X"), *last], MATRIX, "s", "y")
+    assert reads(cheap, "3(p)") == ["X"]
+
+
+def test_what_was_last_read_long_ago_is_not_read_again() -> None:
+    between = [unary(f"t{number}", "X", Op.EXP) for number in range(10)]
+    operations = [unary("e", "X", Op.EXP), total("m", "e"), unary("d", "e"), *between, total("s", "d")]
+    outputs = ("m", "s", "y", *(operation.name for operation in between))
+    far = inlined([*operations, binary("y", "d", "X")], MATRIX, *outputs)
+    assert reads(far, "13(d)") == ["d"]
+    near = inlined([*operations, binary("y", "d", "X")], MATRIX, *outputs, inline=Inline(far=20))
+    assert reads(near, "13(d)") == ["e"]
+
+
 def test_an_epilogue_stays_with_its_contraction() -> None:
     i, j, k = ROW, COLUMN, Affine.index("k")
     inputs = (Access("A", (i, k)), Access("B", (k, j)))

@@ -11,6 +11,7 @@ import tileir
 from tileir.semtree.in_place import reads_before_it_writes, reuse_in_place
 from tileir.semtree.interpreter import run_program
 from tileir.semtree.ir import KernelFunction
+from tileir.semtree.launches import launches
 from tileir.semtree.parser import parse_kernel, parse_program
 from tileir.semtree.verifier import verify_program
 
@@ -54,12 +55,51 @@ def test_a_temporary_takes_the_place_of_one_that_dies() -> None:
     before = parse_program(PROGRAM)
     after = reuse_in_place(before)
     verify_program(after)
-    assert [launch.arguments for launch in after.launches] == [("B", "A"), ("B", "B"), ("D", "B"), ("E", "D")]
-    aliasing = after.kernels[after.launches[1].kernel]
+    assert [launch.arguments for launch in launches(after.launches)] == [("B", "A"), ("B", "B"), ("D", "B"), ("E", "D")]
+    first, second, *_ = launches(after.launches)
+    aliasing = after.kernels[second.kernel]
     assert [param.no_alias for param in aliasing.params] == [False, False]
-    assert [param.no_alias for param in after.kernels[after.launches[0].kernel].params] == [True, True]
+    assert [param.no_alias for param in after.kernels[first.kernel].params] == [True, True]
     values = {"A": np.arange(16, dtype=np.float32)}
     np.testing.assert_array_equal(run_program(after, values)["E"], run_program(before, values)["E"])
+
+
+SEVERAL = """\
+program {
+  input f32 A[16];
+  temporary f32 B[16];
+  temporary f32 C[16];
+  temporary f32 D[16];
+  temporary f32 E[16];
+  output f32 F[16];
+  kernel two(out f32 o[16] noalias, out f32 p[16] noalias, in f32 x[16] noalias, in f32 y[16] noalias) grid(16) {
+    i64 g = group_id(0);
+    f32 v = x[g];
+    o[g] = v + 1.0;
+    f32 w = y[g];
+    p[g] = v * w;
+  }
+  kernel add(out f32 o[16] noalias, in f32 x[16] noalias, in f32 y[16] noalias) grid(16) {
+    i64 g = group_id(0);
+    o[g] = x[g] + y[g];
+  }
+  launch 0(B, C, A, A);
+  launch 0(D, E, B, C);
+  launch 1(F, D, E);
+}
+"""
+
+
+def test_several_results_take_the_places_of_several_that_die() -> None:
+    """The first result may only replace what is read before it is written."""
+    before = parse_program(SEVERAL)
+    after = reuse_in_place(before)
+    verify_program(after)
+    assert [launch.arguments for launch in launches(after.launches)] == [
+        ("B", "C", "A", "A"), ("B", "C", "B", "C"), ("F", "B", "C")
+    ]  # fmt: skip
+    values = {"A": np.arange(16, dtype=np.float32)}
+    np.testing.assert_array_equal(run_program(after, values)["F"], run_program(before, values)["F"])
 
 
 def test_what_cannot_be_improved_is_returned_itself() -> None:
@@ -150,6 +190,6 @@ def test_a_function_uses_it() -> None:
     }"""
     x = np.random.default_rng(0).random((8, 8), np.float32)
     executable = tileir.compile(source, [x, x])
-    arguments = [launch.arguments for launch in executable.sem.launches]
+    arguments = [launch.arguments for launch in launches(executable.sem.launches)]
     assert any(len(set(names)) < len(names) for names in arguments)
     np.testing.assert_allclose(executable(x, x), tileir.evaluate(source, [x, x]), rtol=1e-5)
