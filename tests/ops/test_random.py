@@ -42,6 +42,10 @@ def run(build: Callable[..., Any], seed: int = 1, **inputs: Any) -> Any:
         (lambda s: ops.randint(s, (COUNT,), -10, 91), 40, (101**2 - 1) / 12),
         (lambda s: ops.randint(s, (COUNT,), 0, 1 << 31, dtype="i64"), 2.0**30, 2.0**62 / 12),
         (lambda s: ops.bernoulli(s, 0.3, (COUNT,)), 0.3, 0.21),
+        (lambda s: ops.glorot_uniform(s, (3, 100, 200)), 0, 2 / 900),
+        (lambda s: ops.glorot_normal(s, (200, 300), in_axis=1, out_axis=0), 0, 2 / 500),
+        (lambda s: ops.he_uniform(s, (100, 200, 3), in_axis=1, out_axis=0), 0, 2 / 600),
+        (lambda s: ops.he_normal(s, (300, 200)), 0, 2 / 300),
         (lambda s: ops.permutation(s, 2000), 999.5, (2000**2 - 1) / 12),
     ],
 )  # fmt: skip
@@ -120,6 +124,7 @@ def _pair() -> tileir.Function:
         (lambda s: ops.split_state(s, 0), "a number of states is positive, not 0"),
         (lambda s: ops.randint(s, (2,), 3, 3), "there are from 1 to 2**32 integers to draw, not 0"),
         (lambda s: ops.truncated_normal(s, (2,), low=1, high=1), "low is below high, but 1 is not below 1"),
+        (lambda s: ops.he_normal(s, (2, 3), out_axis=0), "inputs and outputs are two axes, not both 0"),
         (lambda s: ops.dropout(s, s, 1.5), "a rate is from 0 to 1, not 1.5"),
     ],
 )
