@@ -68,6 +68,13 @@ def test_tuples_are_differentiated_together() -> None:
     assert float(found) == pytest.approx(14 + 2 * math.cos(0.5) + 2)
 
 
+def test_constants_depend_on_nothing() -> None:
+    text = "function (X) -> (D, E) { C = 2.0; D = gradient(tuple(C, X), X); E = vjp(as_f64(1), 3.0, X); }"
+    assert [value.tolist() for value in tileir.evaluate(text, X)] == [[1, 1, 1], [0, 0, 0]]
+    assert errors("function (X) -> (D) { C = 2.0; D = gradient(X, C); }", X=X) == [("TIL321", "C")]
+    assert errors("function (X) -> (D) { D = gradient(2, X); }", X=X) == [("TIL321", "2")]
+
+
 def test_cotangents_broadcast() -> None:
     text = "function (X, T) -> (D) { D = vjp(X * X, T, X); }"
     assert tileir.evaluate(text, (X, np.array(0.5))).tolist() == [1.0, -2.0, 3.0]

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 def _gradient(emission: Emission, operands: Sequence[Operand], _: Span | None) -> Result:
     """Emit ``gradient(Y, X…)``: of the sum of all elements of Y with respect to each X."""
-    results = tensors(operands[0])
+    results = _results(emission, operands[0])
     ones = [emission.constant(1.0, y.dtype) for y in results]
     return _pulled(emission, results, ones, operands[1:])
 
 
 def _vjp(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     """Emit ``vjp(Y, dY, X…)``: what the cotangents dY of Y are with respect to each X."""
-    results = tensors(operands[0])
+    results = _results(emission, operands[0])
     given = parts(operands[1])
     if len(given) != len(results):
         message = f"{operands[0].label} has {len(results)} parts, but there are {len(given)} cotangents"
@@ -47,7 +47,8 @@ def _pulled(
 
 def _jvp(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     """Emit ``jvp(Y, X, dX)``: how Y moves when X moves along dX."""
-    results, moving, given = tensors(operands[0]), tensors(operands[1]), parts(operands[2])
+    results, moving = _results(emission, operands[0]), tensors(operands[1])
+    given = parts(operands[2])
     if len(given) != len(moving):
         message = f"{operands[1].label} has {len(moving)} parts, but there are {len(given)} tangents"
         raise fail("TIL322", message, span)
@@ -63,6 +64,18 @@ def parts(operand: Operand) -> tuple[Operand, ...]:
     return tuple(Operand(item, operand.span, operand.name) for item in operand.value.items)
 
 
+def _results(emission: Emission, operand: Operand) -> tuple[Tensor, ...]:
+    """Return what is differentiated: float tensors, and float constants, which depend on nothing."""
+    known = (part.value for part in parts(operand))
+    constants = [emission.tensor(v, operand.span) if isinstance(v, Known) and _is_float(v) else None for v in known]
+    pairs = zip(parts(operand), constants, strict=True)
+    return tuple(_float_tensor(part, operand) if constant is None else constant for part, constant in pairs)
+
+
+def _is_float(value: Known) -> bool:
+    return isinstance(value.value, float) if value.dtype is None else value.dtype.is_float
+
+
 def tensors(operand: Operand) -> tuple[Tensor, ...]:
     """Return the float tensors that ``operand`` is, or consists of.
 
@@ -75,7 +88,7 @@ def tensors(operand: Operand) -> tuple[Tensor, ...]:
 
 def _float_tensor(part: Operand, operand: Operand) -> Tensor:
     value = part.value
-    if isinstance(value, Known) and (value.dtype is None or value.dtype.is_float):
+    if isinstance(value, Known):
         raise fail("TIL321", f"{operand.label} is a constant, which has no derivative", operand.span)
     if not isinstance(value, Tensor):
         raise fail("TIL309", f"{operand.label} is no tensor; take a part of it first", operand.span)
