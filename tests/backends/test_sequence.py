@@ -11,7 +11,7 @@ from strategies.plans import SIZE, binary
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError
 from tileir.core.ops import Op
-from tileir.runtime.interface import Options, SequencingExecutor
+from tileir.runtime.interface import Options, Repetition, SequencingExecutor
 from tileir.semtree.ir import Assign, Const, DeclareArray, Region, Subscript, Type
 from tileir_llvm.executor import SPLIT_OPERATIONS, LLVMExecutor
 
@@ -56,6 +56,27 @@ def test_launches_run_in_order(executor: LLVMExecutor, pooled: Sequence[int]) ->
         (x,), (y,), (out,) = arrays(1, value), arrays(1, 3.0), arrays(1)
         assert sequence.launch([x, y, out])
         np.testing.assert_array_equal(out, (value + 3) ** 2 - value)
+
+
+@pytest.mark.parametrize("pooled", [(), (0,), (1,), (0, 1)])
+def test_what_is_repeated_runs_one_time_after_the_other(executor: LLVMExecutor, pooled: Sequence[int]) -> None:
+    plain = [binary(Op.ADD), binary(Op.SUB)]
+    add, subtract = ready(executor, *(shared(kernel) if at in pooled else kernel for at, kernel in enumerate(plain)))
+    a, b = buffers(arrays(2))
+    inner = Repetition(3, ((add, [a, 0, b]), (add, [b, 0, a])))
+    launches: list[Any] = [
+        (subtract, [0, 0, a]),
+        Repetition(2, (inner, Repetition(1, ((subtract, [a, 0, b]), (add, [b, b, a]))))),
+        (add, [a, 0, 1]),
+    ]
+    sequence = executor.sequence(launches)
+    for value in (1.0, 2.0):
+        (x,), (out,) = arrays(1, value), arrays(1)
+        total = 0.0
+        for _ in range(2):
+            total = 2 * (total + 6 * value - value)
+        assert sequence.launch([x, out])
+        np.testing.assert_array_equal(out, total + value)
 
 
 def test_the_executor_says_that_it_can(executor: LLVMExecutor) -> None:

@@ -11,10 +11,17 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given
 
 import tileir
+from strategies.effort import examples
+from strategies.loops import arguments, assert_same, functions
 from strategies.opencl_device import device
 from tileir.runtime.events import PendingEvent
+from tileir.tile.printer import to_text
+from tileir.typed.interpreter import interpret
+from tileir.typed.ir import Function
+from tileir.typed.raising import raise_to_tile
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 SOFTMAX = """
@@ -107,6 +114,10 @@ def test_a_process_may_end_while_the_device_works() -> None:
     text = f"""
 import numpy as np, tileir
 from tileir.runtime.events import PendingEvent
+from tileir.tile.printer import to_text
+from tileir.typed.interpreter import interpret
+from tileir.typed.ir import Function
+from tileir.typed.raising import raise_to_tile
 text = "function (A[N]) -> (B) {{ B[i : N] = +(A[i] * A[j]), j < 4096; }}"
 work = tileir.compile(text, [(4096,)], device={device().id!r})
 array = np.ones(4096, np.float32)
@@ -115,3 +126,13 @@ calls = [work.submit(array) for _ in range(4)] + [work.submit(array, after=[Pend
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("passes", ["cpu", "gpu"])
+@examples(2)
+@given(function=functions())
+def test_loops_compute_what_they_mean(passes: str, function: Function) -> None:
+    text, given = to_text(raise_to_tile(function)), arguments(function)
+    found = tileir.compile(text, given, device=device().id, passes=passes)(**given)
+    results = found if isinstance(found, tuple) else (found,)
+    assert_same(dict(zip(function.outputs, results, strict=True)), interpret(function, given))

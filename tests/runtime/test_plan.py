@@ -19,7 +19,7 @@ from tileir.core.ops import Op
 from tileir.runtime.events import PendingEvent
 from tileir.runtime.plan import MemoryUse, Plan
 from tileir.runtime.resources import Resources
-from tileir.semtree.ir import BufferRole, Launch, Program
+from tileir.semtree.ir import BufferRole, Launch, Program, Repeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,6 +169,55 @@ def test_any_program_gives_what_its_launches_do_in_order(
     plan, out = plan_of(Program(kernels, buffers, tuple(launches)), device()), operands()[2]
     plan.run([values["x"]], [out])
     np.testing.assert_array_equal(out, values["out"])
+
+
+LOOP = (
+    Launch(0, ("x", "x", "a")),
+    Repeat(3, (Launch(0, ("a", "x", "b")), Repeat(2, (Launch(1, ("b", "x", "a")), Launch(0, ("a", "a", "b")))))),
+    Launch(1, ("b", "x", "out")),
+)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_repeated_launches_run_one_time_after_the_other(device: Callable[[], Any]) -> None:
+    roles = {"x": BufferRole.INPUT, "out": BufferRole.OUTPUT}
+    names = [buffer(name, roles.get(name, BufferRole.TEMPORARY)) for name in ("x", "a", "b", "out")]
+    plan = plan_of(Program((binary(Op.ADD), binary(Op.SUB)), tuple(names), LOOP), device())
+    assert plan.after == ((), (0,), (1,))
+    x, _, out = operands()
+    a = x + x
+    for _ in range(3):
+        b = a + x
+        for _ in range(2):
+            a = b - x
+            b = a + a
+    for _ in range(3):
+        plan.run([x], [out])
+        np.testing.assert_array_equal(out, b - x)
+    plan.submit([x], [out]).wait()
+    np.testing.assert_array_equal(out, b - x)
+
+
+def test_what_is_repeated_is_handed_over_in_order() -> None:
+    device = DistantDevice()
+    roles = {"x": BufferRole.INPUT, "out": BufferRole.OUTPUT}
+    names = [buffer(name, roles.get(name, BufferRole.TEMPORARY)) for name in ("x", "a", "b", "out")]
+    plan = plan_of(Program((binary(Op.ADD), binary(Op.SUB)), tuple(names), LOOP), device)
+    x, _, out = operands()
+    plan.run([x], [out])
+    events = [event for event, _ in device.submitted]
+    assert len(events) == 2 + 3 * 5
+    for number, (_, after) in enumerate(device.submitted[1:]):
+        assert events[number] in after
+    plan.run([x], [out])
+    assert len(device.bound) == 5  # each launch once, however often it runs
+
+
+def test_what_a_repetition_uses_lives_throughout_it() -> None:
+    names = [buffer(name, BufferRole.TEMPORARY) for name in "abc"] + [buffer("x", BufferRole.INPUT)]
+    loop = Repeat(2, (Launch(0, ("x", "x", "a")), Launch(0, ("a", "a", "b")), Launch(0, ("b", "b", "c"))))
+    plan = plan_of(Program((binary(Op.ADD),), tuple(names), (loop,)))
+    assert plan.peak_bytes == 2 * 4096 + 4000
 
 
 def test_memory_of_plans_is_bounded_and_given_back() -> None:
