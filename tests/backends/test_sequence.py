@@ -14,6 +14,7 @@ from tileir.core.ops import Op
 from tileir.runtime.interface import Options, Repetition, SequencingExecutor
 from tileir.semtree.ir import Assign, Const, DeclareArray, Region, Subscript, Type
 from tileir_llvm.executor import SPLIT_OPERATIONS, LLVMExecutor
+from tileir_llvm.sequence import REPEATED_OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +42,7 @@ def arrays(count: int, fill: float = 0.0) -> list[np.ndarray[Any, np.dtype[np.fl
 
 def shared(kernel: KernelFunction) -> KernelFunction:
     """Return a kernel whose launches go to the pool; every group does the whole work."""
-    return attrs.evolve(kernel, grid=(2,), operations=SPLIT_OPERATIONS)
+    return attrs.evolve(kernel, grid=(2,), operations=max(SPLIT_OPERATIONS, REPEATED_OPERATIONS))
 
 
 @pytest.mark.parametrize("pooled", [(), (0,), (1,), (2,), (0, 1, 2)])

@@ -31,6 +31,10 @@ _POINTER_BYTES: Final = ctypes.sizeof(_POINTER)
 _WORDS: Final = 3
 _ENTRY_BYTES: Final = _WORDS * ctypes.sizeof(ctypes.c_uint64)
 
+REPEATED_OPERATIONS: Final = 2_000_000
+"""Kernels that are repeated run on the calling thread alone below so many operations: to share one out takes Python,
+which a loop does without. A step of a recurrent cell of 1,067,008 operations took 6 µs alone and 10 on two threads."""
+
 _CODE: Final = """\
 %entry = type { ptr, i64, i64 }  ; function, offset of its arguments, groups; or null, repetitions, entries
 
@@ -120,11 +124,13 @@ class _Records:
     alignments: dict[int, int] = attrs.field(factory=dict, init=False)
     scratch_bytes: int = attrs.field(default=0, init=False)
 
-    def stretches(self, launches: Sequence[Launch | Repetition]) -> tuple[_Stretch | _Turns, ...]:
+    def stretches(
+        self, launches: Sequence[Launch | Repetition], *, repeated: bool = False
+    ) -> tuple[_Stretch | _Turns, ...]:
         """Add launches, and return how they run."""
         found: list[_Stretch | _Turns] = []
         for launch in launches:
-            stretch = self._repeated(launch) if isinstance(launch, Repetition) else self._launched(*launch)
+            stretch = self._repeated(launch) if isinstance(launch, Repetition) else self._launched(*launch, repeated)
             last = found[-1] if found else None
             if _is_plain(last) and _is_plain(stretch):
                 found[-1] = attrs.evolve(last, count=last.count + stretch.count)
@@ -135,12 +141,12 @@ class _Records:
     def _repeated(self, repetition: Repetition) -> _Stretch | _Turns:
         first = len(self.entries) // _WORDS
         self.entries += [0, repetition.count, 0]
-        inside = self.stretches(repetition.launches)
+        inside = self.stretches(repetition.launches, repeated=True)
         count = len(self.entries) // _WORDS - first
         self.entries[first * _WORDS + 2] = count - 1
         return _Stretch(first, count) if all(map(_is_plain, inside)) else _Turns(repetition.count, inside)
 
-    def _launched(self, kernel: LLVMKernel, arguments: Sequence[HostBuffer | int]) -> _Stretch:
+    def _launched(self, kernel: LLVMKernel, arguments: Sequence[HostBuffer | int], repeated: bool) -> _Stretch:
         offset = len(self.template) * _POINTER_BYTES
         self.entries += [kernel.address, offset, kernel.groups]
         self.scratch_bytes = max(self.scratch_bytes, kernel.scratch_bytes)
@@ -150,7 +156,8 @@ class _Records:
                 needed = max(param.alignment, param.dtype.itemsize)
                 self.alignments[argument] = max(self.alignments.get(argument, 1), needed)
             self.template.append(0 if isinstance(argument, int) else argument.address)
-        return _Stretch(len(self.entries) // _WORDS - 1, 1, kernel if kernel.splits else None, offset)
+        pooled = kernel.splits and (not repeated or kernel.kernel.operations >= REPEATED_OPERATIONS)
+        return _Stretch(len(self.entries) // _WORDS - 1, 1, kernel if pooled else None, offset)
 
 
 def _is_plain(stretch: _Stretch | _Turns | None) -> TypeGuard[_Stretch]:
