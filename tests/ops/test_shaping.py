@@ -38,8 +38,8 @@ TRIPLE: Any = (1, 2, 3)
         (lambda x: ops.unsqueeze(x, FRACTION), "TIL217", "an axis is an integer, not 1.5"),
         (lambda x: ops.transpose(x, (0, 1)), "TIL217", "each of 3 axes stands once in an order of axes, not (0, 1)"),
         (lambda x: ops.transpose(x, (0, 1, 1)), "TIL217", "each of 3 axes stands once in an order of axes"),
-        (lambda x: ops.swap_axes(x, 0, 3), "TIL314", "the axis is 3"),
-        (lambda x: ops.move_axis(x, -4, 0), "TIL314", "the axis is -4"),
+        (lambda x: ops.swapaxes(x, 0, 3), "TIL314", "the axis is 3"),
+        (lambda x: ops.moveaxis(x, -4, 0), "TIL314", "the axis is -4"),
         (lambda x: ops.broadcast_to(x, 2, 3), "TIL310", "a tensor of rank 3 cannot be broadcast to 2 axes"),
         (
             lambda x: ops.broadcast_to(ops.broadcast_to(x, 2, 2, 2), 2, 2, 3),
@@ -61,8 +61,8 @@ TRIPLE: Any = (1, 2, 3)
             "the position is 2, but the axis has size 2",
         ),
         (lambda x: ops.flip(x, (0, 0)), "TIL217", "an axis stands twice among (0, 0)"),
-        (lambda x: ops.rotate(x, 1, (0, 0)), "TIL217", "an axis stands twice among (0, 0)"),
-        (lambda x: ops.rotate(x, 1, (0, 1, 2)), "TIL217", "a rotation has two axes, not 3"),
+        (lambda x: ops.rot90(x, 1, (0, 0)), "TIL217", "an axis stands twice among (0, 0)"),
+        (lambda x: ops.rot90(x, 1, (0, 1, 2)), "TIL217", "a rotation has two axes, not 3"),
         (lambda x: ops.roll(x, (1, 2), 0), "TIL217", "there are 2 shifts but 1 axes"),
         (lambda _: ops.concatenate([]), "TIL217", "there is nothing to concatenate"),
         (lambda x: ops.concatenate([x, ops.flatten(x)]), "TIL305", "tensors of rank 3 and 1 cannot be concatenated"),
@@ -153,7 +153,7 @@ def test_what_changes_nothing_records_nothing() -> None:
     x = f.input("X", "N", "C")
     assert ops.transpose(x, (0, 1)) is x
     assert ops.roll(x, 0, 1) is x
-    assert ops.rotate(x, 4) is x
+    assert ops.rot90(x, 4) is x
     assert ops.pad(x, 0, mode="edge") is x
     assert to_text(f.build(Y=ops.slice(x, S[:, 1]))).splitlines()[1:-1] == [
         "  T = min(1, match(C, max(C, 2)));",

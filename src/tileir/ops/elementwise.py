@@ -10,7 +10,7 @@ import builtins
 import math
 from typing import TYPE_CHECKING, Final
 
-from tileir.ops.foundation import Tensor, call, cast_to, mistaken
+from tileir.ops.foundation import Tensor, call, cast_to, like, mistaken
 from tileir.tile.builder_functions import (
     abs,
     acos,
@@ -68,6 +68,7 @@ __all__ = [
     "floor_divide",
     "fmod",
     "frac",
+    "full_like",
     "greater",
     "greater_equal",
     "heaviside",
@@ -93,6 +94,7 @@ __all__ = [
     "minimum",
     "nan_to_num",
     "not_equal",
+    "ones_like",
     "pow",
     "rad2deg",
     "reciprocal",
@@ -109,6 +111,7 @@ __all__ = [
     "tanh",
     "trunc",
     "xlogy",
+    "zeros_like",
 ]
 
 _INFINITY: Final = math.inf
@@ -122,6 +125,21 @@ def cast(x: Operand, dtype: DType | str) -> Tensor:
 
     """
     return cast_to(x, dtype)
+
+
+def full_like(x: Tensor, value: Operand) -> Tensor:
+    """Return ``value`` for each element of ``x``, in its dtype."""
+    return like(x, call("as_like", value, x))
+
+
+def zeros_like(x: Tensor) -> Tensor:
+    """Return 0 for each element of ``x``, in its dtype."""
+    return full_like(x, 0)
+
+
+def ones_like(x: Tensor) -> Tensor:
+    """Return 1 for each element of ``x``, in its dtype."""
+    return full_like(x, 1)
 
 
 def square(x: Tensor) -> Tensor:

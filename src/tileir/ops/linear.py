@@ -20,6 +20,7 @@ from tileir.ops.foundation import (
     mistaken,
     rank_of,
 )
+from tileir.ops.joining import stack, unstack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +71,18 @@ def inner(x: Tensor, y: Tensor) -> Tensor:
     if not rank_of(x) or not rank_of(y):
         return x * y
     return tensordot(x, y, ([-1], [-1]))
+
+
+def cross(x: Tensor, y: Tensor, *, axis: int = -1) -> Tensor:
+    """Return the vector product over an axis of size 3: ``x[1] * y[2] - x[2] * y[1]`` and so on.
+
+    Raises:
+        TileError: TIL314, there is no such axis, or it is shorter (TIL312 where that is known only when compiling).
+
+    """
+    left, right = (unstack(t, 3, axis) for t in (x, y))
+    parts = [left[(k + 1) % 3] * right[(k + 2) % 3] - left[(k + 2) % 3] * right[(k + 1) % 3] for k in range(3)]
+    return stack(parts, axis)
 
 
 def outer(x: Tensor, y: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.ops.foundation import Aggregation, Tensor, aggregate, dim_like, dims_of, full, index_of, indices_of, inside
-from tileir.ops.shaping import move_axis, product
+from tileir.ops.shaping import moveaxis, product
 from tileir.tile import builder_functions as tf
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def network_order(x: Tensor, axis: int, *, descending: bool, longest: int) -> Tensor:
     """Return where the elements of ``x`` along ``axis``, of at most ``longest``, come from when they are sorted."""
-    rows = move_axis(x, axis, -1)
+    rows = moveaxis(x, axis, -1)
     size = dims_of(rows)[-1]
     steps = (longest - 1).bit_length()
     values, places = _padded(rows, longest, 1 << steps)
@@ -23,7 +23,7 @@ def network_order(x: Tensor, axis: int, *, descending: bool, longest: int) -> Te
             values, places = _exchanged(values, places, merged, distance, size, descending=descending)
     flat = tf.reshape(places, *dims_of(rows)[:-1], 1 << steps)
     indices = indices_of(flat)
-    return move_axis(aggregate(Aggregation.ASSIGN, flat[indices], indices, dims_of(rows)), -1, axis)
+    return moveaxis(aggregate(Aggregation.ASSIGN, flat[indices], indices, dims_of(rows)), -1, axis)
 
 
 def ordered(a: Tensor, b: Tensor) -> Tensor:

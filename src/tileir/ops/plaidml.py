@@ -18,6 +18,7 @@ ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "All": "all",
         "Any": "any",
+        "BinaryCrossentropy": "binary_crossentropy",
         "Cast": "cast",
         "Concatenate": "concatenate",
         "Convolution": "conv",

@@ -21,7 +21,7 @@ from tileir.ops.foundation import (
     rank_of,
 )
 from tileir.ops.joining import concatenate, stack
-from tileir.ops.shaping import swap_axes
+from tileir.ops.shaping import swapaxes
 from tileir.ops.slicing import select
 from tileir.tile import builder_functions as tf
 
@@ -181,7 +181,7 @@ def _layers(
     directions = 2 if bidirectional else 1
     if not weights or len(weights) % directions:
         raise mistaken(f"there are {directions} weights for each layer, not {len(weights)} for all")
-    current = swap_axes(x, 0, 1) if batch_first else x
+    current = swapaxes(x, 0, 1) if batch_first else x
     last: list[tuple[Tensor, ...]] = []
     for layer in range(0, len(weights), directions):
         outputs = []
@@ -192,7 +192,7 @@ def _layers(
             outputs.append(output)
         current = concatenate(outputs, -1) if bidirectional else outputs[0]
     stacked = [stack(list(kind), 0) for kind in zip(*last, strict=True)]
-    return (swap_axes(current, 0, 1) if batch_first else current), stacked
+    return (swapaxes(current, 0, 1) if batch_first else current), stacked
 
 
 def _over_time(

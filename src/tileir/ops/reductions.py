@@ -80,6 +80,9 @@ def variance(x: Tensor, axes: Axes = None, *, correction: float = 0, keepdims: b
     return total / (count - correction if correction else count)  # type: ignore[operator]  # sizes take floats here
 
 
+var = variance
+
+
 def std(x: Tensor, axes: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
     """Return the square root of the variance over ``axes``."""
     return call("sqrt", variance(x, axes, correction=correction, keepdims=keepdims))
@@ -110,6 +113,18 @@ def argmin(x: Tensor, axis: int | None = None, *, keepdims: bool = False, ties: 
 def is_max(x: Tensor, axes: Axes = None) -> Tensor:
     """Return where ``x`` is equal to its greatest element over ``axes``, as bool of the shape of ``x``."""
     return x == max(x, axes, keepdims=True)
+
+
+def hardmax(x: Tensor, axis: int = -1) -> Tensor:
+    """Return 1 at the first greatest element on ``axis``, and 0 elsewhere, in the dtype of ``x``.
+
+    Raises:
+        TileError: TIL314, there is no such axis.
+
+    Source: PlaidML's and ONNX' ``Hardmax``.
+
+    """
+    return call("as_like", call("index", x, axis_of(x, axis)) == argmax(x, axis, keepdims=True), x)
 
 
 def logsumexp(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:

@@ -114,7 +114,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 permute = transpose
 
 
-def swap_axes(x: Tensor, first: int, second: int) -> Tensor:
+def swapaxes(x: Tensor, first: int, second: int) -> Tensor:
     """Return ``x`` with two axes exchanged.
 
     Raises:
@@ -127,7 +127,7 @@ def swap_axes(x: Tensor, first: int, second: int) -> Tensor:
     return transpose(x, order)
 
 
-def move_axis(x: Tensor, source: int, target: int) -> Tensor:
+def moveaxis(x: Tensor, source: int, target: int) -> Tensor:
     """Return ``x`` with one axis at another place, and the others in their order.
 
     Raises:

@@ -108,8 +108,8 @@ def flip(x: Tensor, axes: Axes = None) -> Tensor:
     return aggregate(Aggregation.ASSIGN, x[tuple(source)], variables, dims)
 
 
-def rotate(x: Tensor, turns: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
-    """Return ``x`` turned by quarters from the first of two axes towards the second, as NumPy's ``rot90``.
+def rot90(x: Tensor, turns: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
+    """Return ``x`` turned by quarters from the first of two axes towards the second, as NumPy has it.
 
     Raises:
         TileError: TIL314, there is no such axis; TIL217, there are not two different ones.

@@ -85,6 +85,15 @@ _UNARY: Final = (
         lambda _, x: x.clamp(-1, 2),
         _WHOLE,
     ),
+    _one(
+        "full_like",
+        lambda x: ops.full_like(x, 2.5),
+        lambda x: np.full_like(x, 2.5),
+        lambda torch, x: torch.full_like(x, 2.5),
+        wrt=(),
+    ),
+    _one("zeros_like", ops.zeros_like, np.zeros_like, None, _WHOLE),
+    _one("ones_like", ops.ones_like, np.ones_like, None, _WHOLE),
     _one("cast", lambda x: ops.cast(x, "i32"), lambda x: x.astype(np.int32), None, _X, ()),
 )
 

@@ -64,6 +64,14 @@ _PRODUCTS: Final = (
         sample(4, 2, 5),
     ),
     _many("tensordot_of_two_axes", ops.tensordot, np.tensordot, None, sample(2, 3, 4), sample(3, 4, 2)),
+    _many(
+        "cross",
+        lambda x, y: ops.cross(x, y, axis=1),
+        lambda x, y: np.cross(x, y, axis=1),
+        lambda torch, x, y: torch.linalg.cross(x, y, dim=1),
+        sample(2, 3, 2),
+        sample(2, 3, 2, seed=1),
+    ),
     _many("kron", ops.kron, np.kron, lambda torch, x, y: torch.kron(x, y), sample(2, 3), sample(3, 2)),
     _many("gemm", ops.gemm, np.matmul, lambda torch, x, y: torch.matmul(x, y), sample(2, 3), sample(3, 4)),
     _many(

@@ -86,6 +86,14 @@ CASES: Final = (
         lambda x: x.std(1, ddof=1, keepdims=True),
         lambda _, x: x.std(1, keepdim=True),
     ),
+    _one(
+        "hardmax",
+        lambda x: ops.cast(ops.hardmax(x, 1), "i32"),
+        lambda x: (x.argmax(1)[:, None] == np.arange(4)[:, None]) * 1,
+        None,
+        _WHOLE,
+    ),
+    _one("var", lambda x: ops.var(x, 2, correction=1), lambda x: x.var(2, ddof=1), lambda _, x: x.var(2)),
     _one("is_max", lambda x: ops.is_max(x, 1), lambda x: x == x.max(1, keepdims=True), None, _WHOLE),
     _one(
         "logsumexp",

@@ -77,10 +77,8 @@ _SHAPES: Final = (
     _one(
         "permute", lambda x: ops.permute(x, (1, -1, 0)), lambda x: x.transpose(1, 2, 0), lambda _, x: x.permute(1, 2, 0)
     ),
-    _one("swap_axes", lambda x: ops.swap_axes(x, 0, -1), lambda x: x.swapaxes(0, 2), lambda _, x: x.swapaxes(0, 2)),
-    _one(
-        "move_axis", lambda x: ops.move_axis(x, 0, -1), lambda x: np.moveaxis(x, 0, -1), lambda _, x: x.movedim(0, -1)
-    ),
+    _one("swapaxes", lambda x: ops.swapaxes(x, 0, -1), lambda x: x.swapaxes(0, 2), lambda _, x: x.swapaxes(0, 2)),
+    _one("moveaxis", lambda x: ops.moveaxis(x, 0, -1), lambda x: np.moveaxis(x, 0, -1), lambda _, x: x.movedim(0, -1)),
     _one(
         "broadcast_to",
         lambda x: ops.broadcast_to(x, 2, 3, -1),
@@ -114,8 +112,8 @@ _SLICES: Final = (
     _one("flip_all", ops.flip, np.flip, lambda _, x: x.flip((0, 1, 2))),
     *(
         _one(
-            f"rotate_by_{turns}",
-            lambda x, turns=turns: ops.rotate(x, turns, (1, 2)),
+            f"rot90_by_{turns}",
+            lambda x, turns=turns: ops.rot90(x, turns, (1, 2)),
             lambda x, turns=turns: np.rot90(x, turns, (1, 2)),
             lambda _, x, turns=turns: x.rot90(turns, (1, 2)),
         )
