@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import tileir
+from strategies.effort import examples
+from strategies.operation_cases.convolution import convolved, dilated, transposed
 from strategies.operations import fault_of, run
 from tileir import ops
 
@@ -96,3 +100,39 @@ def test_gradients_are_transposed_and_weight_gradients() -> None:
     by_kernel = run(lambda a, y: ops.conv_weight_gradient(a, y, (3, 2), **options), x, dy)
     np.testing.assert_array_equal(np.asarray(found["X"]), by_data)
     np.testing.assert_array_equal(np.asarray(found["W"]), by_kernel)
+
+
+@examples(40)
+@given(data=st.data())
+def test_all_options_together_follow_the_definition(data: st.DataObject) -> None:
+    space = data.draw(st.integers(1, 2))
+    size, kernel, stride, dilation, between, before, after = (
+        data.draw(st.tuples(*[st.integers(least, most)] * space))
+        for least, most in ((1, 6), (1, 3), (1, 3), (1, 3), (1, 2), (0, 2), (0, 2))
+    )
+    groups = data.draw(st.integers(1, 2))
+    wide = [(n - 1) * b + 1 + p + q for n, b, p, q in zip(size, between, before, after, strict=True)]
+    assume(all(n > d * (k - 1) for n, d, k in zip(wide, dilation, kernel, strict=True)))
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 4, (2, 2 * groups, *size)).astype(float)
+    w = rng.integers(-3, 4, (3 * groups, 2, *kernel)).astype(float)
+    pads = list(zip(before, after, strict=True))
+    expected = convolved(dilated(x, between), w, stride=stride, pads=pads, dilation=dilation, groups=groups)
+    found = run(
+        lambda a, b: ops.conv(
+            a, b, stride=stride, padding=pads, dilation=dilation, data_dilation=between, groups=groups
+        ),
+        x,
+        w,
+    )
+    np.testing.assert_array_equal(found, expected)
+    if between == (1,) * space:
+        back = run(
+            lambda y, b: ops.conv_transpose(
+                y, b, stride=stride, padding=pads, dilation=dilation, output_size=size, groups=groups
+            ),
+            expected,
+            w,
+        )
+        options: Any = {"stride": stride, "pads": pads, "dilation": dilation, "groups": groups}
+        np.testing.assert_array_equal(back, transposed(expected, w, size, **options))

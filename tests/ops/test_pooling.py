@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import tileir
+from strategies.effort import examples
+from strategies.operation_cases.pooling import pooled
 from strategies.operations import fault_of, run
 from tileir import ops
 
@@ -57,3 +61,32 @@ def test_padding_at_the_end_begins_no_window() -> None:
         lambda x: ops.max_pool(x, 1, stride=3, padding=0, ceil_mode=True), -np.arange(1.0, 6.0).reshape(1, 1, 5)
     )
     np.testing.assert_array_equal(found, [[[-1, -4]]])
+
+
+@examples(40)
+@given(
+    size=st.integers(1, 8),
+    kernel=st.integers(1, 4),
+    stride=st.integers(1, 4),
+    pads=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    ceil=st.booleans(),
+)
+def test_windows_follow_their_definition(
+    size: int, kernel: int, stride: int, pads: tuple[int, int], ceil: bool
+) -> None:
+    assume(max(pads) < kernel <= size + sum(pads))
+    starts = range(-pads[0], size + pads[1], stride)
+    inside = [first for first in starts if first + kernel <= size + pads[1]]
+    begun = [first for first in starts if first < size]
+    count = min(len(inside) + (starts[len(inside) - 1] + kernel < size + pads[1]), len(begun)) if ceil else len(inside)
+    x = -np.arange(1.0, size + 1).reshape(1, 1, size)
+    options: Any = {"stride": stride, "padding": (pads,), "ceil_mode": ceil}
+    found = run(
+        lambda t: (
+            ops.max_pool(t, kernel, **options),
+            ops.average_pool(t, kernel, count_include_pad=False, **options),
+        ),
+        x,
+    )
+    np.testing.assert_array_equal(found[0], pooled(np.max, x, [kernel], [stride], [pads[0]], [count]))
+    np.testing.assert_allclose(found[1], pooled(np.mean, x, [kernel], [stride], [pads[0]], [count]))

@@ -22,7 +22,6 @@ from tileir.ops.foundation import (
     dim_like,
     dims_of,
     index_of,
-    like,
     mistaken,
     rank_of,
     real,
@@ -295,11 +294,11 @@ def _turns(x: Tensor, positions: Tensor | None, features: Dim, base: float) -> t
     """Return the cosines and sines of angles for [..., S, D / 2], in the dtype of ``x``."""
     row, pair = index_of(x, "s"), index_of(x, "k")
     corner = aggregate(Aggregation.ASSIGN, x[(*(0,) * (rank_of(x) - 2), row, pair)], (row, pair), dims_of(x)[-2:])
-    zero = like(corner, 0)
+    zero = call("as_like", 0 * call("index", corner, 0), corner)  # adding it makes f32 of what is narrower
     exponent = (zero + cast_to(call("index", corner, 1), "f32")) * (-2.0 * math.log(base)) / real(features)
     if positions is None:
         place = zero + cast_to(call("index", corner, 0), "f32")
     else:
         place = call("reshape", cast_to(positions, "f32"), *dims_of(positions), 1)
     angle = place * call("exp", exponent)
-    return like(corner, call("cos", angle)), like(corner, call("sin", angle))
+    return call("as_like", call("cos", angle), corner), call("as_like", call("sin", angle), corner)

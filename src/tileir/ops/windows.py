@@ -9,6 +9,7 @@ the padding at the end is left out.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -51,7 +52,10 @@ class Window:
     count: Dim
 
     def element(self, window: Polynomial, tap: Polynomial) -> Polynomial:
-        """Return which element a tap of a window meets."""
+        """Return which element a tap of a window meets; one behind all where every tap meets what is between them."""
+        common = math.gcd(self.stride, self.dilation, self.data_dilation)
+        if self.before.value is not None and self.before.value % common:
+            return window + tap + self.size
         place = _times(window, self.stride) + _times(tap, self.dilation)
         if self.before.value != 0:
             place = place - self.before
