@@ -1,8 +1,8 @@
 """First values of weights: random numbers whose spread depends on how many inputs and outputs a unit has.
 
-Weights have ``inputs`` and ``outputs`` on two axes, by default the last two; all other axes, such as those of the window
-of a convolution, multiply both numbers. PyTorch's layout is ``in_axis=1, out_axis=0``. Each function returns the weights,
-of f32 unless ``dtype`` is given, and the next state.
+Weights have ``inputs`` and ``outputs`` on two axes, by default the last two; all other axes, such as those of the
+window of a convolution, multiply both numbers. PyTorch's layout is ``in_axis=1, out_axis=0``. Each function returns
+the weights, of f32 unless ``dtype`` is given, and the next state.
 """
 
 from __future__ import annotations
