@@ -6,7 +6,9 @@ import attrs
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from strategies.differentiable import Place, places
 from strategies.effort import examples
 from strategies.tile import Case, assert_equal, cases
 from tileir.core.dtype import DType
@@ -17,6 +19,7 @@ from tileir.testing.programs.case import Array
 from tileir.tile.parser import parse
 from tileir.tile.printer import to_text
 from tileir.tile.verifier import verify
+from tileir.typed.derivatives.functions import gradient
 from tileir.typed.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import (
@@ -122,6 +125,25 @@ def test_simplified_functions_come_back_with_as_many_operations(case: Case) -> N
     result = simplify(again(simplified))
     assert len(result.operations) <= len(simplified.operations)
     assert result.outputs == simplified.outputs
+
+
+@examples(40)
+@given(places(statements=4), st.booleans())
+def test_gradients_come_back(place: Place, even_ties: bool) -> None:
+    derived = simplify(gradient(place.case.typed(), place.wrt, place.of, even_ties=even_ties))
+    assert_same_bits(interpret(again(derived), place.case.inputs), interpret(derived, place.case.inputs))
+
+
+def test_loops_come_back_from_gradients() -> None:
+    text = """function (H[N], Xs[T, N], W) -> (D) {
+      S = scan(H; Xs; W) function (H[N], X[N], W) -> (H2, Y) { H2 = sin(H * W + X); Y = H2 * H2; };
+      Y = element(S, 1);
+      D = gradient(Y, H);
+    }"""
+    typed = inferred(text, H=TensorType(F32, (3,)), Xs=TensorType(F32, (4, 3)), W=TensorType(F32, ()))
+    values = {"H": np.ones(3, np.float32), "Xs": np.full((4, 3), 0.25, np.float32), "W": np.array(0.5, np.float32)}
+    derived = simplify(typed)
+    assert_same_bits(interpret(again(derived), values), interpret(derived, values))
 
 
 def test_philox_comes_back() -> None:
