@@ -12,6 +12,7 @@ from tileir.core.dtype import DType
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
+from tileir.typed.dataflow import with_operands
 from tileir.typed.ir import (
     Access,
     Cast,
@@ -22,9 +23,11 @@ from tileir.typed.ir import (
     Function,
     Scan,
     ScanPart,
+    ScanResult,
+    TensorType,
     Value,
 )
-from tileir.typed.loops import result_type, results_of
+from tileir.typed.loops import loop_of, result_type, results_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -159,3 +162,87 @@ def assert_same(left: Arrays, right: Arrays) -> None:
     for name, array in left.items():
         assert array.dtype == right[name].dtype
         np.testing.assert_array_equal(array, right[name], err_msg=name)
+
+
+def unrolled(function: Function) -> Function:
+    """Return a function without loops: their steps one after the other, slices and stacks as contractions."""
+    names = NameScope.of(value.name for value in (*function.inputs, *function.operations))
+    operations: list[Operation] = []
+    _unroll(function, {value.name: value.name for value in function.inputs}, names, operations, set(function.outputs))
+    return attrs.evolve(function, operations=tuple(operations))
+
+
+def _unroll(function: Function, known: dict[str, str], names: NameScope, made: list[Operation], kept: set[str]) -> None:
+    """Append the operations of ``function``, whose values get new names but for those that are ``kept``."""
+    loops: dict[Scan, dict[ScanResult, str]] = {}
+    for operation in function.operations:
+        if not isinstance(operation, Scan):
+            name = operation.name if operation.name in kept else names.fresh(operation.name)
+            made.append(attrs.evolve(with_operands(operation, known), name=name))
+            known[operation.name] = name
+            continue
+        loop = loop_of(operation)
+        if loop not in loops:
+            loops[loop] = _steps(attrs.evolve(operation, **_renamed(operation, known)), names, made)
+        found = loops[loop][operation.result]
+        name = operation.name if operation.name in kept else names.fresh(operation.name)
+        made.append(Elementwise(name, Op.IDENT, (found,), operation.dtype, operation.shape))
+        known[operation.name] = name
+
+
+def _renamed(scan: Scan, known: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    parts = {"carries": scan.carries, "sequences": scan.sequences, "constants": scan.constants}
+    return {part: tuple(known[name] for name in members) for part, members in parts.items()}
+
+
+def _steps(scan: Scan, names: NameScope, made: list[Operation]) -> dict[ScanResult, str]:
+    """Append all steps of a loop, and return its results."""
+    body, carries = scan.body, list(scan.carries)
+    stacks: dict[ScanResult, str | None] = {}
+    kinds = {result: result_type(body, len(carries), scan.count, result) for result in results_of(body, len(carries))}
+    for t in reversed(range(scan.count)) if scan.reverse else range(scan.count):
+        slices = []
+        for name, value in zip(scan.sequences, body.inputs[len(carries) :], strict=False):
+            axes = tuple(Affine.index(f"x{axis}") for axis in range(len(value.shape)))
+            access = Access(name, (Affine.constant(t), *axes))
+            slices.append(_assigned(names, made, value, axes, access, None))
+        inputs = (*carries, *slices, *scan.constants)
+        known = {value.name: name for value, name in zip(body.inputs, inputs, strict=True)}
+        _unroll(body, known, names, made, set())
+        new = [known[name] for name in body.outputs]
+        for result, kind in kinds.items():
+            if result.part is not ScanPart.FINAL:
+                history = result.part is ScanPart.HISTORY
+                source = carries[result.number] if history else new[len(carries) + result.number]
+                axes = tuple(Affine.index(f"x{axis}") for axis in range(len(kind.shape) - 1))
+                place, access = (Affine.constant(t), *axes), Access(source, axes)
+                stacks[result] = _assigned(names, made, kind, place, access, stacks.get(result))
+        carries = new[: len(carries)]
+    for result, kind in kinds.items():
+        if result.part is ScanPart.FINAL:
+            stacks[result] = carries[result.number]
+        elif result not in stacks:
+            zero, empty = names.fresh("Zero"), names.fresh("Empty")
+            made += [Constant(zero, kind.dtype, 0.0 if kind.dtype.is_float else 0), _filled(empty, zero, kind)]
+            stacks[result] = empty
+    return {result: name or "" for result, name in stacks.items()}
+
+
+def _filled(name: str, zero: str, kind: TensorType) -> Operation:
+    axes = tuple(Affine.index(f"x{axis}") for axis in range(len(kind.shape)))
+    types = (kind.dtype, kind.dtype, kind.dtype)
+    return Contraction(name, axes, (Access(zero, ()),), Aggregation.ASSIGN, Combination.NONE, *types, kind.shape)
+
+
+def _assigned(
+    names: NameScope,
+    made: list[Operation],
+    kind: Value | TensorType,
+    place: tuple[Affine, ...],
+    access: Access,
+    default: str | None,
+) -> str:
+    name, types = names.fresh("U"), (kind.dtype, kind.dtype, kind.dtype)
+    how = Aggregation.ASSIGN, Combination.NONE
+    made.append(Contraction(name, place, (access,), *how, *types, kind.shape, default=default))
+    return name

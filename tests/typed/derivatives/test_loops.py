@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
 
 import tileir
-from strategies.derivatives import types_of
+from strategies.derivatives import pulled, types_of
+from strategies.effort import examples
+from strategies.loops import arguments, assert_same, functions, unrolled
 from tileir.testing.gradients import check_gradients
 from tileir.tile.parser import parse
+from tileir.typed.dataflow import definitions
 from tileir.typed.inference import infer
 from tileir.typed.interpreter import interpret
-from tileir.typed.ir import Scan
+from tileir.typed.ir import Function, Scan, TensorType
 from tileir.typed.preparation import prepared
+from tileir.typed.verifier import verify
 
 if TYPE_CHECKING:
     from typing import Any
@@ -141,3 +146,19 @@ def test_steps_may_hold_overrides_and_checkpoints() -> None:
         dx[t], da = da, da * np.cos(kept[t]) * arrays["Xs"][t]
     np.testing.assert_allclose(found[0], da, rtol=1e-12)
     np.testing.assert_allclose(found[1], dx, rtol=1e-12)
+
+
+@examples(20)
+@given(functions())
+def test_gradients_are_those_of_the_steps_one_after_the_other(function: Function) -> None:
+    of = [value.name for value in function.operations if value.name in function.outputs and value.dtype.is_float]
+    wrt = [value.name for value in function.inputs if value.dtype.is_float]
+    assume(of and wrt)
+    plain = unrolled(function)
+    verify(plain)
+    assert_same(interpret(plain, arguments(function)), interpret(function, arguments(function)))
+    given, types = arguments(function), {name: definitions(function)[name] for name in of}
+    cotangents = {name: TensorType(value.dtype, value.shape) for name, value in types.items()}
+    weights = {f"w_{name}": np.ones(kind.shape, np.float32) for name, kind in cotangents.items()}
+    loops, steps = (prepared(pulled(each, wrt, cotangents)) for each in (function, plain))
+    assert_same(interpret(loops, {**given, **weights}), interpret(steps, {**given, **weights}))
