@@ -183,16 +183,13 @@ def _unroll(function: Function, known: dict[str, str], names: NameScope, made: l
             continue
         loop = loop_of(operation)
         if loop not in loops:
-            loops[loop] = _steps(attrs.evolve(operation, **_renamed(operation, known)), names, made)
+            renamed = with_operands(operation, known)
+            assert isinstance(renamed, Scan)
+            loops[loop] = _steps(renamed, names, made)
         found = loops[loop][operation.result]
         name = operation.name if operation.name in kept else names.fresh(operation.name)
         made.append(Elementwise(name, Op.IDENT, (found,), operation.dtype, operation.shape))
         known[operation.name] = name
-
-
-def _renamed(scan: Scan, known: dict[str, str]) -> dict[str, tuple[str, ...]]:
-    parts = {"carries": scan.carries, "sequences": scan.sequences, "constants": scan.constants}
-    return {part: tuple(known[name] for name in members) for part, members in parts.items()}
 
 
 def _steps(scan: Scan, names: NameScope, made: list[Operation]) -> dict[ScanResult, str]:
