@@ -84,7 +84,8 @@ def logcumsumexp(x: Tensor, axis: int = -1) -> Tensor:
     Source: PyTorch's ``logcumsumexp``.
     """
     position, sizes = axis_of(x, axis), dims_of(x)
-    greatest = _running(x, axis, Aggregation.MAX)
+    # The maximum cancels: no gradient has to go through it.
+    greatest = tf.stop_gradient(_running(x, axis, Aggregation.MAX))
     # Rows of which all elements are -infinity must not compute infinity - infinity.
     finite = tf.where(greatest - greatest == 0, greatest, 0)
     before, size, after = sizes[:position], sizes[position], sizes[position + 1 :]
