@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 
 from strategies.derivatives import Problem, accept, assert_gradients, gradients, problems
+from strategies.effort import examples
 
 ROWS = "function (A[N, M]) -> (O) { O[i : N] = >(A[i, j]); }"
 TIED = np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0], [5.0, 4.0, 0.0]])
 ARRIVING = np.array([6.0, 12.0, 18.0])
 
 
+@examples(60)
 @given(problems("><"))
 def test_extrema_agree_with_finite_differences(problem: Problem) -> None:
     accept(problem)

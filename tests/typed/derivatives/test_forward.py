@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 
 from strategies.derivatives import Problem, accept, problems, pulled, pushed, types_of
+from strategies.effort import examples
 from strategies.tile import Case, cases
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
@@ -44,6 +45,7 @@ def assert_transposed(
     assert np.isclose(left, sum(terms), rtol=0, atol=1e-9 * scale, equal_nan=True)
 
 
+@examples(60)
 @given(problems())
 def test_contractions(problem: Problem) -> None:
     accept(problem)
@@ -52,6 +54,7 @@ def test_contractions(problem: Problem) -> None:
     )
 
 
+@examples(40)
 @given(problems("><"))
 def test_extrema_with_even_ties(problem: Problem) -> None:
     accept(problem)
@@ -60,6 +63,7 @@ def test_extrema_with_even_ties(problem: Problem) -> None:
     assert_transposed(function, inputs, problem.wrt, problem.cotangents, even_ties=True)
 
 
+@examples(40)
 @given(cases(dtypes=(DType.F64,)))
 def test_generated_functions(case: Case) -> None:
     function = infer(parse(case.text), case.types)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import tileir
 from strategies.derivatives import Problem, accept, assert_gradients, gradients, problems
+from strategies.effort import examples
 
 ROWS = "function (A[N, M]) -> (O) { O[i : N] = *(A[i, j]); }"
 
@@ -18,6 +19,7 @@ def others(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> list[li
     return [[float(np.prod(np.delete(row, k))) for k in range(len(row))] for row in values]
 
 
+@examples(60)
 @given(problems("*"))
 def test_products_agree_with_finite_differences(problem: Problem) -> None:
     accept(problem)
