@@ -93,7 +93,7 @@ def _float_tensor(part: Operand, operand: Operand) -> Tensor:
     if not isinstance(value, Tensor):
         raise fail("TIL309", f"{operand.label} is no tensor; take a part of it first", operand.span)
     if not value.dtype.is_float:
-        message = f"{operand.label} is {value.dtype.value}, and only floats have derivatives; leave it out, or cast it with as_f32(…)"
+        message = f"{operand.label} is {value.dtype.value}; only floats have derivatives, so leave it out or cast it"
         raise fail("TIL321", message, operand.span)
     return value
 
