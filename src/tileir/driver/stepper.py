@@ -70,10 +70,12 @@ class Stepper:
                 stays as it was.
 
         """
-        values = dict(zip(self.inputs, bind(self.inputs, arrays, named), strict=True))
+        given = bind(self.inputs, arrays, named)
+        values = {name: to_array(name, value) for name, value in zip(self.inputs, given, strict=True)}
         with self._lock:
             buffers = self._buffers
-            given = [buffers.front[i.name] if i.name in self.updates else values[i.name] for i in self._function.inputs]
+            values.update(buffers.front)
+            given = [values[tensor.name] for tensor in self._function.inputs]
             executable = self._jit.specialise(*given)
             self._check(executable)
             updated = {result: buffers.back[name] for name, result in self.updates.items()}
