@@ -4,6 +4,7 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.tile import Case, cases
+from tileir.core.codec import from_json, to_json
 from tileir.core.dtype import DType
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
@@ -47,6 +48,36 @@ def test_golden() -> None:
     }"""
     types = {"A": TensorType(DType.F16, (2, 3)), "I": TensorType(DType.I32, (2,))}
     assert to_text(infer(parse(text), types)) == GOLDEN
+
+
+def test_markers() -> None:
+    text = """function (A) -> (O) {
+      B = round(A);
+      C = checkpoint(override_gradient(B, A, upstream(B) * 2));
+      O = gradient(exp(C), A) * stop_gradient(A);
+    }"""
+    function = infer(parse(text), {"A": TensorType(DType.F32, (2,))})
+    assert from_json(to_json(function), type(function)) == function
+    assert (
+        to_text(function)
+        == """\
+function (
+  A: f32[2],
+) -> (O) {
+  B: f32[2] = round(A)
+  C_0: f32[2] = upstream()
+  C_1: f32[] = constant(2.0)
+  C_2: f32[2] = mul(C_0, C_1)
+  C_3: f32[2] = override_gradient(B, A gets C_2) from C_0
+  C: f32[2] = checkpoint(C_3)
+  O_0: f32[2] = exp(C)
+  O_1: f32[] = constant(1.0)
+  dA: f32[2] = mul(O_0, C_1)
+  O_2: f32[2] = override_gradient(A)
+  O: f32[2] = mul(dA, O_2)
+}
+"""
+    )
 
 
 @examples(50)

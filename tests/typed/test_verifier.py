@@ -10,6 +10,7 @@ from tileir.poly.affine import Affine
 from tileir.typed.ir import (
     Access,
     Cast,
+    Checkpoint,
     Constant,
     Constraint,
     Contraction,
@@ -18,9 +19,12 @@ from tileir.typed.ir import (
     Function,
     Gather,
     Operation,
+    Override,
+    Recall,
     Reshape,
     Scatter,
     ShapeOf,
+    Upstream,
     Value,
 )
 from tileir.typed.verifier import verify
@@ -73,6 +77,12 @@ OPERATIONS = [
     (Scatter("R", "B", "B", DType.I64, DType.I32, (4,)), "accumulates in i64"),
     (Scatter("R", "B", "B", DType.I64, DType.I64, (4,)), "has dtype i64"),
     (Scatter("R", "B", "B", DType.I32, DType.I32, (0,)), "scatters to an empty axis"),
+    (Checkpoint("R", "A", F, (3, 2)), "is 'A' itself, but has another dtype or shape"),
+    (Recall("R", "A", 0, DType.F64, (2, 3)), "is 'A' itself, but has another dtype or shape"),
+    (Override("R", "A", (), None, F, (6,)), "is 'A' itself, but has another dtype or shape"),
+    (Override("R", "A", (), "A", F, (2, 3)), "has 'A' as its upstream, which is none"),
+    (Override("R", "A", (("B", "A"),), None, F, (2, 3)), "gives a gradient to 'B', which is i32"),
+    (Override("R", "A", (("A", "B"),), None, F, (2, 3)), "gives 'A' the gradient 'B', whose dtype or shape"),
     (attrs.evolve(SUM, combination=Combination.MUL), "has 1 inputs"),
     (attrs.evolve(SUM, output=(i, 0 * j)), "is written with 2 indices"),
     (attrs.evolve(SUM, inputs=(Access("A", (i,)),)), "reads 'A' with 1 indices"),
@@ -108,6 +118,24 @@ def test_names() -> None:
     assert faults(Function((B,), ("R", "R"), (neg,))) == ["output 'R' is listed twice"]
     assert faults(Function((B,), (), (neg,))) == ["a function needs at least one output"]
     assert faults(Function((B,), ("R",), (neg,), (("X", "x"),))) == ["label 'x' marks 'X', which no operation defines"]
+
+
+def test_upstreams_belong_to_overrides() -> None:
+    upstream = Upstream("U", F, (2, 3))
+    template = Elementwise("G", Op.NEG, ("U",), F, (2, 3))
+    override = Override("R", "A", (("A", "G"),), "U", F, (2, 3))
+    verify(Function((A,), ("R",), (upstream, template, override)))
+    assert faults(Function((A,), ("R", "G"), (upstream, template, override))) == [
+        "output 'G' reads 'U', which stands only in gradients of overrides"
+    ]
+    other = attrs.evolve(override, upstream=None)
+    assert faults(Function((A,), ("R",), (upstream, template, other))) == [
+        "output 'R' reads 'U', which stands only in gradients of overrides"
+    ]
+    wide = attrs.evolve(upstream, shape=(4, 2, 3))
+    assert faults(Function((A,), ("R",), (wide, attrs.evolve(override, pairs=())))) == [
+        "'R' has an upstream 'U' of another dtype or shape"
+    ]
 
 
 def test_all_faults_come_at_once() -> None:
