@@ -69,6 +69,8 @@ def test_wrong_arguments(attempt: Callable[[Tensor, Tensor, Tensor], object], co
         (ops.conv, [(1, 3, 5), (2, 4, 3)]),
         (lambda x, w: ops.conv(x, w, groups=2), [(1, 4, 5), (3, 2, 3)]),
         (lambda x, w: ops.conv(x, w, groups=2), [(1, 6, 5), (4, 2, 3)]),
+        (lambda x, w: ops.conv(x, w, stride=2, groups=2), [(1, 5, 5), (4, 2, 3)]),
+        (lambda y, w: ops.conv_transpose(y, w, stride=2, groups=2), [(1, 5, 5), (4, 2, 3)]),
         (ops.conv_transpose, [(1, 3, 5), (2, 4, 3)]),
         (lambda x, w: ops.conv_weight_gradient(x, w, 3), [(1, 3, 5), (1, 2, 4)]),
     ],

@@ -1,6 +1,7 @@
 """Convolutions of any number of dimensions, transposed ones, and the gradient of their kernels.
 
-Each is one contraction. Points whose element lies in the padding are passed over, so zero padding costs nothing.
+Each is one contraction. Points whose element lies in the padding are passed over, so zero padding costs nothing. Where
+the innermost axis is spatial and has a stride, its elements are sorted by their residues first.
 There is no transform for small kernels (Winograd): it rounds more, and the direct form is the one that is optimised.
 
 ``layout`` names the axes of data and results: ``n`` the batch, which may be missing, ``c`` the channels, ``x`` all
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.ops.foundation import Aggregation, chosen, dim_like, index_of, mistaken
+from tileir.ops.foundation import Aggregation, chosen, dim_like, dims_of, index_of, mistaken
 from tileir.ops.layouts import Axis, Layout, beside, layout_of, read, written
 from tileir.ops.windows import is_integer, sizes_per_axis, transposed_windows_of, windows_of
 from tileir.tile.building.recording import mistake
@@ -30,7 +31,7 @@ from tileir.tile.building.recording import mistake
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.ops.foundation import Dim, Tensor
+    from tileir.ops.foundation import Dim, Polynomial, Tensor
     from tileir.ops.windows import Padding, PerAxis, Sizes, Window
 
 
@@ -74,7 +75,7 @@ def conv(
     )
     channels = _channels_of(w, kernel, groups, groups_in)
     axes = _geometry(data, kernel, channels, data.sizes(x, "n"), windows)
-    result = written(Aggregation.SUM, read(x, axes.data) * read(w, axes.kernel), axes.result)
+    result = written(Aggregation.SUM, read(axes.divided(x), axes.data) * read(w, axes.kernel), axes.result)
     return result if bias is None else result + beside(bias, data)
 
 
@@ -121,7 +122,7 @@ def conv_transpose(
     )
     channels = _channels_of(w, kernel, groups, groups_in)
     axes = _geometry(data, kernel, channels, data.sizes(y, "n"), windows)
-    result = written(Aggregation.SUM, read(y, axes.result) * read(w, axes.kernel), axes.data)
+    result = axes.united(written(Aggregation.SUM, read(y, axes.result) * read(w, axes.kernel), axes.data))
     return result if bias is None else result + beside(bias, data)
 
 
@@ -167,7 +168,7 @@ def conv_weight_gradient(
     absent = [letter for letter in parts if letter not in kernel.letters and (letter != "g" or groups == 1)]
     channels = _divided(x, {letter: size for letter, size in parts.items() if letter not in absent}, joined)
     axes = _geometry(data, kernel, channels, data.sizes(x, "n"), windows)
-    return written(Aggregation.SUM, read(x, axes.data) * read(dy, axes.result), axes.kernel)
+    return written(Aggregation.SUM, read(axes.divided(x), axes.data) * read(dy, axes.result), axes.kernel)
 
 
 def depthwise_conv(
@@ -236,11 +237,40 @@ class _Channels:
 
 @attrs.frozen
 class _Geometry:
-    """All axes of a convolution's data, kernels and result, in the order of their layouts."""
+    """All axes of a convolution's data, kernels and result, in the order of their layouts.
+
+    Where the innermost axis of the data is spatial and has a stride, its positions ``stride * q + r``, padding
+    included, are read and written as two axes, r and q, so that neighbours in memory are neighbours in the result. The
+    axis that is divided so is that of the window ``strided``.
+    """
 
     data: tuple[Axis, ...]
     kernel: tuple[Axis, ...]
     result: tuple[Axis, ...]
+    strided: Window | None
+
+    def divided(self, x: Tensor) -> Tensor:
+        """Return the data in the form in which it is read."""
+        if self.strided is None:
+            return x
+        outer, whole, parts = self._innermost(x, self.strided)
+        value = x[(*(axis.place for axis in outer), whole)].given(parts[0].place < self.strided.stride)
+        return written(Aggregation.ASSIGN, value, (*outer, *parts))
+
+    def united(self, x: Tensor) -> Tensor:
+        """Return what was written in that form as data."""
+        if self.strided is None:
+            return x
+        outer, whole, parts = self._innermost(x, self.strided)
+        return written(Aggregation.ASSIGN, read(x, (*outer, *parts)), (*outer, Axis((whole,), (self.strided.size,))))
+
+    def _innermost(self, x: Tensor, window: Window) -> tuple[list[Axis], Polynomial, tuple[Axis, ...]]:
+        """Return the outer axes, where the innermost one is read or written whole, and its parts."""
+        *outer, rest, quotient = self.data
+        sizes = dims_of(x)[: len(outer)]
+        axes = [Axis((index_of(x, f"x{axis}"),), (size,)) for axis, size in enumerate(sizes)]
+        r, q = index_of(x, "r"), index_of(x, "q")
+        return axes, q * window.stride + r - window.before, (Axis((r,), rest.sizes), Axis((q,), quotient.sizes))
 
 
 def _geometry(
@@ -249,15 +279,23 @@ def _geometry(
     """Return what is read and written where; the data's axes are those of the gradient when it is transposed."""
     numbered = tuple(enumerate(windows))
     output = [index_of(window.count, f"o{axis}") for axis, window in numbered]
-    tap = [index_of(window.count, f"i{axis}") for axis, window in numbered]
+    tap: list[Polynomial] = [index_of(window.count, f"i{axis}") for axis, window in numbered]
     joint = tuple(Axis((index_of(size, "n"),), (size,)) for size in batch)
     elements = [Axis((w.element(output[axis], tap[axis]),), (w.size,)) for axis, w in numbered]
+    last = windows[-1]
+    divides = data.letters[-1] == "x" and last.stride > 1 and last.dilation == last.data_dilation == 1
+    if divides:
+        rest, times = index_of(last.count, "r"), index_of(last.count, "t")
+        reach = last.count + (last.kernel + (last.stride - 1)) // last.stride - 1
+        tap[-1] = times * last.stride + rest
+        elements[-1:] = [Axis((rest,), (dim_like(reach, last.stride),)), Axis((output[-1] + times,), (reach,))]
     counts = [Axis((output[axis],), (w.count,)) for axis, w in numbered]
     taps = [Axis((tap[axis],), (w.kernel,)) for axis, w in numbered]
     return _Geometry(
         data.arranged({"n": joint, "c": (channels.data,), "x": elements}),
         kernel.arranged({**{letter: (axis,) for letter, axis in channels.kernel.items()}, "x": taps}),
         data.arranged({"n": joint, "c": (channels.result,), "x": counts}),
+        last if divides else None,
     )
 
 
