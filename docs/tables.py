@@ -92,8 +92,7 @@ def operations() -> str:
     families: dict[str, list[Callable[..., Any]]] = {}
     for name in ops.__all__:
         operation = getattr(ops, name)
-        home = operation.__module__ if operation.__module__.startswith("tileir.ops.") else "tileir.ops.elementwise"
-        families.setdefault(home, []).append(operation)
+        families.setdefault(_home(name, operation), []).append(operation)
     parts = []
     for module in sorted(families):
         title = (sys.modules[module].__doc__ or "").strip().splitlines()[0]
@@ -102,6 +101,14 @@ def operations() -> str:
         ]
         parts.append(f"**{title}**\n\n{_table(('operation', 'what it does'), rows)}")
     return "\n\n".join(parts)
+
+
+def _home(name: str, operation: Callable[..., Any]) -> str:
+    """Return the file of the library that has an operation; Tile's own stand in one that lists them."""
+    if operation.__module__.startswith("tileir.ops."):
+        return operation.__module__
+    modules = (module for module in sorted(sys.modules) if module.startswith("tileir.ops."))
+    return next(module for module in modules if name in getattr(sys.modules[module], "__all__", ()))
 
 
 def plaidml_names() -> str:

@@ -1,4 +1,4 @@
-"""Functions of elements: arithmetic, exponentials, comparisons and logic.
+"""Functions of elements: arithmetic, roundings, exponentials and trigonometry.
 
 All broadcast. What Tile has by itself keeps its name here; the others are formulas over those.
 """
@@ -23,9 +23,6 @@ from tileir.tile.builder_functions import (
     exp,
     floor,
     log,
-    logical_and,
-    logical_not,
-    logical_or,
     pow,
     round,
     rsqrt,
@@ -58,7 +55,6 @@ __all__ = [
     "cos",
     "cosh",
     "deg2rad",
-    "equal",
     "erf",
     "erfc",
     "exp",
@@ -69,31 +65,17 @@ __all__ = [
     "fmod",
     "frac",
     "full_like",
-    "greater",
-    "greater_equal",
     "heaviside",
     "hypot",
-    "isclose",
-    "isfinite",
-    "isinf",
-    "isnan",
     "lerp",
-    "less",
-    "less_equal",
     "log",
     "log1p",
     "log2",
     "log10",
     "logaddexp",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
     "logit",
     "maximum",
     "minimum",
-    "nan_to_num",
-    "not_equal",
     "ones_like",
     "pow",
     "rad2deg",
@@ -327,73 +309,6 @@ def copysign(x: Operand, y: Operand) -> Tensor:
 def heaviside(x: Operand, at_zero: Operand) -> Tensor:
     """Return 0 below 0, 1 above, and ``at_zero`` at 0."""
     return call("cond", call("cmp_lt", x, 0), 0, call("cond", call("cmp_gt", x, 0), 1, at_zero))
-
-
-def equal(x: Operand, y: Operand) -> Tensor:
-    """Return whether two are equal, as bool."""
-    return call("cmp_eq", x, y)
-
-
-def not_equal(x: Operand, y: Operand) -> Tensor:
-    """Return whether two differ, as bool; NaN differs from itself."""
-    return call("cmp_ne", x, y)
-
-
-def less(x: Operand, y: Operand) -> Tensor:
-    """Return whether ``x < y``, as bool."""
-    return call("cmp_lt", x, y)
-
-
-def less_equal(x: Operand, y: Operand) -> Tensor:
-    """Return whether ``x <= y``, as bool."""
-    return call("cmp_le", x, y)
-
-
-def greater(x: Operand, y: Operand) -> Tensor:
-    """Return whether ``x > y``, as bool."""
-    return call("cmp_gt", x, y)
-
-
-def greater_equal(x: Operand, y: Operand) -> Tensor:
-    """Return whether ``x >= y``, as bool."""
-    return call("cmp_ge", x, y)
-
-
-def isclose(x: Operand, y: Operand, *, rtol: float = 1e-5, atol: float = 1e-8) -> Tensor:
-    """Return whether ``|x - y| <= atol + rtol * |y|``, or both are the same infinity, as bool."""
-    distance = abs(call("sub", x, y))
-    if isinstance(y, int | float):
-        return call("cmp_eq", x, y) | ((distance <= builtins.abs(y) * rtol + atol) & math.isfinite(y))
-    return call("cmp_eq", x, y) | ((distance <= abs(y) * rtol + atol) & isfinite(y))
-
-
-def isnan(x: Operand) -> Tensor:
-    """Return whether an element is NaN, as bool."""
-    return call("cmp_ne", x, x)
-
-
-def isinf(x: Operand) -> Tensor:
-    """Return whether an element is infinite, as bool."""
-    return abs(x) == _INFINITY
-
-
-def isfinite(x: Operand) -> Tensor:
-    """Return whether an element is neither NaN nor infinite, as bool."""
-    return abs(x) < _INFINITY
-
-
-def logical_xor(x: Operand, y: Operand) -> Tensor:
-    """Return whether just one of both is not 0, as bool."""
-    return call("bit_xor", call("as_bool", x), call("as_bool", y))
-
-
-def nan_to_num(
-    x: Tensor, *, nan: Operand = 0.0, posinf: Operand | None = None, neginf: Operand | None = None
-) -> Tensor:
-    """Return ``x`` with ``nan`` for NaN, and other numbers for infinities where they are given."""
-    result = call("cond", isnan(x), nan, x)
-    result = result if posinf is None else call("cond", x == _INFINITY, posinf, result)
-    return result if neginf is None else call("cond", x == -_INFINITY, neginf, result)
 
 
 def _magnitude(x: Operand) -> Operand:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tileir.ops.elementwise import isfinite
+from tileir.ops.comparisons import isfinite
 from tileir.ops.foundation import (
     Aggregation,
     aggregate,
