@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -170,6 +171,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("digits.png"), help="the picture (default: digits.png)")
     parser.add_argument("--device", help="device id, as `tileir devices` prints it")
     options = parser.parse_args()
+    if options.compare and find_spec(options.compare) is None:
+        parser.error("--compare torch needs PyTorch: pip install torch")
     digits = load_digits()
     images, labels = (digits.images[..., None] / 16).astype(np.float32), digits.target.astype(np.int32)
     split = train_test_split(images, labels, test_size=0.2, random_state=0, stratify=labels)

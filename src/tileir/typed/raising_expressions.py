@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -97,6 +98,7 @@ def integer(value: int) -> Expr:
     return IntLiteral(value) if value >= 0 else Unary(UnaryOperator.NEG, IntLiteral(-value))
 
 
+@lru_cache(maxsize=256)  # rounding takes long, and the same few constants come again and again
 def _shortest(value: float, dtype: DType) -> float:
     """Return the number with the fewest digits that ``dtype`` rounds to ``value``: 0.1 for an f32 near it."""
     if not math.isfinite(value):
