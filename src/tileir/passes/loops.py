@@ -8,15 +8,18 @@ program it does for the kernels of a step. Passes that look at blocks, whatever 
 
 from __future__ import annotations
 
+from collections import Counter
+from operator import is_
 from typing import TYPE_CHECKING
 
 import attrs
 
 from tileir.core.names import NameScope
+from tileir.core.rewrite import rewritten
 from tileir.stripe.ir import Block, Buffer, Direction, Program, Tags, views_read, views_written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from tileir.stripe.ir import Refinement, Statement
@@ -35,23 +38,16 @@ def between_loops(function: Callable[[Program], Program], program: Program) -> P
     """
     if not any(map(is_loop, program.main.statements)):
         return function(program)
-    old = program
     stretches = _stretches(program.main.statements)
-    for number, stretch in enumerate(stretches):
+    whole = _Whole.of(program, stretches)
+    after: list[Statement] = []
+    for stretch in stretches:
         first = stretch[0]
         if isinstance(first, Block) and is_loop(first):
-            program, loop = _loop_after(function, program, first)
-            stretches[number] = (loop,)
+            after.append(whole.loop_after(function, first))
         else:
-            others = [s for place, other in enumerate(stretches) if place != number for s in other]
-            program, stretches[number] = _stretch_after(function, program, stretch, others)
-    statements = tuple(statement for stretch in stretches for statement in stretch)
-    before = old.main.statements
-    same = len(statements) == len(before) and all(new is s for new, s in zip(statements, before, strict=True))
-    if program is old and same:
-        return old
-    main = attrs.evolve(program.main, statements=_in_order(statements))
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+            after.extend(whole.kernels_after(function, stretch))
+    return whole.result(tuple(after))
 
 
 def _stretches(statements: Iterable[Statement]) -> list[tuple[Statement, ...]]:
@@ -64,114 +60,191 @@ def _stretches(statements: Iterable[Statement]) -> list[tuple[Statement, ...]]:
     return [tuple(stretch) for stretch in found]
 
 
-def _stretch_after(
-    function: Callable[[Program], Program],
-    program: Program,
-    stretch: tuple[Statement, ...],
-    others: Sequence[Statement],
-) -> tuple[Program, tuple[Statement, ...]]:
-    """Apply ``function`` to neighbouring kernels; return the program with the memory that these need, and they."""
-    sources = {view.name: view.source for view in program.main.refinements}
-    written = {sources[name] for statement in stretch for name in views_written(statement)}
-    shared = {sources[name] for s in others for name in (*views_read(s), *views_written(s))}
-    shared.update(program.inputs, program.outputs)
-    constants = {buffer.name for buffer in program.buffers}
-    allocations = [
-        _tagged(r, user=True) if r.name in shared and r.name not in constants else r for r in program.entry.refinements
-    ]
-    user = [r.name for r in allocations if r.name in shared and r.name not in constants]
-    given = tuple(name for name in user if name not in written)
-    part = _program(
-        program.entry,
-        allocations,
-        attrs.evolve(program.main, refinements=_directed(program.main, {*given, *constants}), statements=stretch),
-        given,
-        tuple(name for name in user if name in written),
-        program.buffers,
+@attrs.define
+class _Whole:
+    """A program with loops while its parts change.
+
+    Attributes:
+        program: What it was.
+        allocations: What its entry block allocates, by name.
+        views: The views of ``main``, by name.
+        buffers: The contents of constants, by name.
+        users: How many stretches use each allocation.
+        fixed: Parameters and results, which stay.
+
+    """
+
+    program: Program
+    allocations: dict[str, Refinement]
+    views: dict[str, Refinement]
+    buffers: dict[str, Buffer]
+    users: Counter[str]
+    fixed: frozenset[str]
+
+    @classmethod
+    def of(cls, program: Program, stretches: Iterable[tuple[Statement, ...]]) -> _Whole:
+        """Take a program apart."""
+        allocations = {r.name: r for r in program.entry.refinements}
+        views = {view.name: view for view in program.main.refinements}
+        buffers = {buffer.name: buffer for buffer in program.buffers}
+        fixed = frozenset((*program.inputs, *program.outputs))
+        whole = cls(program, allocations, views, buffers, Counter(), fixed)
+        for stretch in stretches:
+            whole.users.update(whole.memory(stretch))
+        return whole
+
+    def memory(self, statements: Iterable[Statement]) -> list[str]:
+        """Return the allocations that statements use, each once."""
+        return list(dict.fromkeys(self.views[name].source for name in _used(statements)))
+
+    def result(self, statements: tuple[Statement, ...]) -> Program:
+        """Put the program together again; the old one where nothing changed."""
+        main = self.program.main
+        if len(statements) == len(main.statements) and all(map(is_, statements, main.statements)):
+            return self.program
+        given = {*self.program.inputs, *self.buffers}
+        views = tuple(_directed(view, given) for view in self.views.values())
+        return _program(
+            self.program.entry,
+            tuple(self.allocations.values()),
+            attrs.evolve(main, refinements=views, statements=_in_order(statements)),
+            self.program.inputs,
+            self.program.outputs,
+            tuple(self.buffers.values()),
+        )
+
+    def kernels_after(
+        self, function: Callable[[Program], Program], stretch: tuple[Statement, ...]
+    ) -> tuple[Statement, ...]:
+        """Apply ``function`` to neighbouring kernels, keep the memory that these need then, and return them."""
+        own = self.memory(stretch)
+        written = {self.views[name].source for statement in stretch for name in views_written(statement)}
+        user = [name for name in own if name not in self.buffers and (name in self.fixed or self.users[name] > 1)]
+        given = tuple(name for name in user if name not in written)
+        content = {name: self.buffers[name] for name in own if name in self.buffers}
+        views = tuple(_directed(self.views[name], {*given, *content}) for name in _used(stretch))
+        part = _program(
+            self.program.entry,
+            tuple(
+                _tagged(self.allocations[name], user=True) if name in user else self.allocations[name] for name in own
+            ),
+            attrs.evolve(self.program.main, refinements=views, statements=stretch),
+            given,
+            tuple(name for name in user if name in written),
+            tuple(content.values()),
+        )
+        new = _hoisted(function(part))
+        if new is part:
+            return stretch
+        kept = {*user, *(name for name in content if self.users[name] > 1)}
+        self._forget(own, kept)
+        return self._added(new, kept)
+
+    def _forget(self, own: Sequence[str], kept: AbstractSet[str]) -> None:
+        """Let go of what one stretch alone used."""
+        self.users.subtract(own)
+        gone = {name for name in own if name not in kept}
+        for name in gone:
+            del self.allocations[name]
+            self.buffers.pop(name, None)
+        self.views = {name: view for name, view in self.views.items() if view.source not in gone}
+
+    def _added(self, part: Program, kept: AbstractSet[str]) -> tuple[Statement, ...]:
+        """Add the memory of a changed stretch under names that are free, and return its kernels."""
+        names = NameScope.of((*self.allocations, *self.views))
+        sources: dict[str, str] = {}
+        content = {buffer.name: buffer for buffer in part.buffers}
+        for r in part.entry.refinements:
+            name = sources[r.name] = r.name if r.name in kept else names.fresh(r.name)
+            if r.name not in kept:
+                self.allocations[name] = attrs.evolve(r, name=name) if name != r.name else r
+                if r.name in content:
+                    self.buffers[name] = attrs.evolve(content[r.name], name=name)
+        renamed: dict[str, str] = {}
+        for view in part.main.refinements:
+            name, source = view.name, sources[view.source]
+            if name in self.views and self.views[name].source != source:
+                name = renamed[name] = names.fresh(name)
+            if name not in self.views:
+                self.views[name] = attrs.evolve(view, name=name, source=source)
+        statements = tuple(_reading(statement, renamed) for statement in part.main.statements)
+        self.users.update(self.memory(statements))
+        return statements
+
+    def loop_after(self, function: Callable[[Program], Program], loop: Block) -> Block:
+        """Apply ``function`` to the body of a loop, add the constants that it needs, and return the loop."""
+        body, *copies = loop.statements
+        assert isinstance(body, Block)  # the verifier's rule
+        views = {view.name: view for view in loop.refinements}
+        advanced = {name for copy in copies for name in views_read(copy)}
+        given = tuple(name for name, view in views.items() if view.direction.reads)
+        made = tuple(name for name, view in views.items() if view.direction is Direction.OUT or name in advanced)
+        part = _program(
+            attrs.evolve(self.program.entry, name=loop.name, tags=Tags.of("program")),
+            tuple(_tagged(_allocation(view), user=name in given or name in made) for name, view in views.items()),
+            attrs.evolve(body, tags=body.tags.remove("body").add("main")),
+            given,
+            made,
+            (),
+        )
+        new = _hoisted(between_loops(function, part))
+        if new is part:
+            return loop
+        used = {view.source for view in new.main.refinements}
+        kept = [view for name, view in views.items() if view.direction is Direction.INOUT or name in used]
+        own = [r for r in new.entry.refinements if r.name not in views or views[r.name].direction is Direction.NONE]
+        constants = self._with_constants([r for r in own if r.constant], new.buffers)
+        refinements = (
+            *(view for view in kept if view.direction is not Direction.NONE),
+            *constants,
+            *(_tagged(r, user=False) for r in own if not r.constant),
+        )
+        body = attrs.evolve(new.main, tags=new.main.tags.remove("main").add("body"), deps=())
+        changed = attrs.evolve(loop, refinements=refinements, statements=(body, *_in_order(copies)))
+        self.users.subtract(self.memory((loop,)))
+        self.users.update(self.memory((changed,)))
+        return changed
+
+    def _with_constants(self, constants: Sequence[Refinement], buffers: Iterable[Buffer]) -> list[Refinement]:
+        """Add constants that a body needs, and return views of them for the loop."""
+        data = {buffer.name: buffer.data for buffer in buffers}
+        names = NameScope.of((*self.allocations, *self.views))
+        inner = []
+        for constant in constants:
+            name = names.fresh(constant.name)
+            self.allocations[name] = attrs.evolve(constant, name=name)
+            view = attrs.evolve(constant, direction=Direction.IN, source=name, constant=False)
+            self.views[name] = attrs.evolve(view, name=name)
+            self.buffers[name] = Buffer(name, data[constant.name])
+            inner.append(view)
+        return inner
+
+
+def _used(statements: Iterable[Statement]) -> list[str]:
+    """Return the views that statements read and write, each once."""
+    return list(dict.fromkeys(name for s in statements for name in (*views_read(s), *views_written(s))))
+
+
+def _reading(statement: Statement, renamed: Mapping[str, str]) -> Statement:
+    """Return a kernel that sees views of ``main`` under other names."""
+    if not renamed or not isinstance(statement, Block):
+        return statement
+    refinements = rewritten(
+        statement.refinements,
+        lambda r: (attrs.evolve(r, source=renamed[r.source]) if r.source in renamed else r,),
     )
-    new = _hoisted(function(part))
-    return (program, stretch) if new is part else (_with_memory(program, new, shared), new.main.statements)
-
-
-def _with_memory(program: Program, part: Program, shared: AbstractSet[str]) -> Program:
-    """Return ``program`` with the memory of its changed part, and what others share as it was."""
-    old = {r.name: r for r in program.entry.refinements}
-    made = {r.name: r for r in part.entry.refinements if r.name not in shared}
-    allocations = [made.pop(name, r) for name, r in old.items() if name in shared or name in made]
-    content = {b.name: b for b in (*program.buffers, *part.buffers) if b.name in shared or b in part.buffers}
-    views = {view.name: view for view in program.main.refinements if view.source in shared}
-    views.update((view.name, view) for view in part.main.refinements)
-    main = attrs.evolve(program.main, refinements=tuple(views.values()))
-    main = attrs.evolve(main, refinements=_directed(main, {*program.inputs, *content}))
-    return _program(
-        program.entry, [*allocations, *made.values()], main, program.inputs, program.outputs, tuple(content.values())
-    )
-
-
-def _loop_after(function: Callable[[Program], Program], program: Program, loop: Block) -> tuple[Program, Block]:
-    """Apply ``function`` to the body of a loop; return the program with the constants that it needs, and the loop."""
-    body, *copies = loop.statements
-    assert isinstance(body, Block)  # the verifier's rule
-    views = {view.name: view for view in loop.refinements}
-    advanced = {name for copy in copies for name in views_read(copy)}
-    given = tuple(name for name, view in views.items() if view.direction.reads)
-    made = tuple(name for name, view in views.items() if view.direction is Direction.OUT or name in advanced)
-    part = _program(
-        attrs.evolve(program.entry, name=loop.name, tags=Tags.of("program")),
-        [_tagged(_allocation(view), user=name in given or name in made) for name, view in views.items()],
-        attrs.evolve(body, tags=body.tags.remove("body").add("main")),
-        given,
-        made,
-        (),
-    )
-    new = _hoisted(between_loops(function, part))
-    if new is part:
-        return program, loop
-    used = {view.source for view in new.main.refinements}
-    kept = [view for name, view in views.items() if view.direction is Direction.INOUT or name in used]
-    own = [r for r in new.entry.refinements if r.name not in views or views[r.name].direction is Direction.NONE]
-    program, constants = _with_constants(program, [r for r in own if r.constant], new.buffers)
-    refinements = (
-        *(view for view in kept if view.direction is not Direction.NONE),
-        *constants,
-        *(_tagged(r, user=False) for r in own if not r.constant),
-    )
-    body = attrs.evolve(new.main, tags=new.main.tags.remove("main").add("body"), deps=())
-    return program, attrs.evolve(loop, refinements=refinements, statements=(body, *_in_order(copies)))
-
-
-def _with_constants(
-    program: Program, constants: Sequence[Refinement], buffers: Sequence[Buffer]
-) -> tuple[Program, list[Refinement]]:
-    """Add constants that a body needs to the program around it; return it, and views of them for the loop."""
-    if not constants:
-        return program, []
-    data = {buffer.name: buffer.data for buffer in buffers}
-    names = NameScope.of(r.name for r in (*program.entry.refinements, *program.main.refinements))
-    allocations = list(program.entry.refinements)
-    outer = list(program.main.refinements)
-    inner = []
-    content = list(program.buffers)
-    for constant in constants:
-        name = names.fresh(constant.name)
-        allocations.append(attrs.evolve(constant, name=name))
-        view = attrs.evolve(constant, direction=Direction.IN, source=name, constant=False)
-        outer.append(attrs.evolve(view, name=name))
-        inner.append(view)
-        content.append(Buffer(name, data[constant.name]))
-    main = attrs.evolve(program.main, refinements=tuple(outer))
-    return _program(program.entry, allocations, main, program.inputs, program.outputs, tuple(content)), inner
+    return statement if refinements is statement.refinements else attrs.evolve(statement, refinements=refinements)
 
 
 def _program(
     entry: Block,
-    allocations: Sequence[Refinement],
+    allocations: tuple[Refinement, ...],
     main: Block,
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
     buffers: tuple[Buffer, ...],
 ) -> Program:
-    return Program(attrs.evolve(entry, refinements=tuple(allocations), statements=(main,)), inputs, outputs, buffers)
+    return Program(attrs.evolve(entry, refinements=allocations, statements=(main,)), inputs, outputs, buffers)
 
 
 def _hoisted(program: Program) -> Program:
@@ -187,19 +260,18 @@ def _hoisted(program: Program) -> Program:
         else view
         for view in program.main.refinements
     )
-    allocations = [*program.entry.refinements, *(attrs.evolve(view, name=sources[view.name]) for view in own)]
+    own_memory = (attrs.evolve(view, name=sources[view.name]) for view in own)
+    allocations = (*program.entry.refinements, *own_memory)
     main = attrs.evolve(program.main, refinements=views)
     return _program(program.entry, allocations, main, program.inputs, program.outputs, program.buffers)
 
 
-def _directed(main: Block, given: AbstractSet[str]) -> tuple[Refinement, ...]:
-    """Return the views of ``main``, which reads what is ``given`` and writes everything else."""
-    return tuple(
-        attrs.evolve(view, direction=Direction.IN if view.source in given else Direction.OUT)
-        if view.direction is not Direction.NONE
-        else view
-        for view in main.refinements
-    )
+def _directed(view: Refinement, given: AbstractSet[str]) -> Refinement:
+    """Return a view of ``main``, which reads what is ``given`` and writes everything else."""
+    if view.direction is Direction.NONE:
+        return view
+    direction = Direction.IN if view.source in given else Direction.OUT
+    return view if view.direction is direction else attrs.evolve(view, direction=direction)
 
 
 def _allocation(view: Refinement) -> Refinement:
