@@ -33,8 +33,8 @@ def selected(running: Running, cotangent: Tensor) -> Tensor:
     site, algebra = running.site, running.site.algebra
     algebra.emission.stem = f"d{site.operands[0].name}"
     factors = _wide(algebra, site.value(0))
-    arriving = algebra.expanded(_wide(algebra, cotangent), factors.shape)
-    links = _shifted(algebra, factors, running.axis, running.direction, 0.0)
+    arriving = algebra.expanded(running.arriving(_wide(algebra, cotangent)), factors.shape)
+    links = shifted(algebra, factors, running.axis, running.direction, 0.0)
     return algebra.mul(_before(running), _solved(algebra, links, arriving, running.axis, running.direction))
 
 
@@ -43,7 +43,7 @@ def tangent(running: Running, given: Tensor) -> Tensor:
     site, algebra = running.site, running.site.algebra
     factors = _wide(algebra, site.value(0))
     moved = algebra.expanded(algebra.mul(_wide(algebra, given), _before(running)), factors.shape)
-    return _solved(algebra, factors, moved, running.axis, -running.direction)
+    return running.moved(_solved(algebra, factors, moved, running.axis, -running.direction))
 
 
 def _wide(algebra: Algebra, value: Tensor) -> Tensor:
@@ -53,10 +53,10 @@ def _wide(algebra: Algebra, value: Tensor) -> Tensor:
 def _before(running: Running) -> Tensor:
     """Return for each factor the product of those before it."""
     algebra = running.site.algebra
-    return _shifted(algebra, _wide(algebra, running.site.outcome().tensor), running.axis, -running.direction, 1.0)
+    return shifted(algebra, _wide(algebra, running.site.outcome().tensor), running.axis, -running.direction, 1.0)
 
 
-def _shifted(algebra: Algebra, value: Tensor, axis: int, distance: int, fill: float) -> Tensor:
+def shifted(algebra: Algebra, value: Tensor, axis: int, distance: int, fill: float) -> Tensor:
     """Return the elements at this distance along an axis, and ``fill`` where there is none."""
     here, there = _places(value, axis, distance)
     default = spread(algebra.emission, algebra.constant(fill, value), value.shape) if fill else None

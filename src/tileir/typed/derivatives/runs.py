@@ -15,7 +15,8 @@ import attrs
 from tileir.core.dtype import accumulator
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
-from tileir.typed.derivatives.summation import is_bare
+from tileir.typed.derivatives.recurrences import shifted
+from tileir.typed.derivatives.summation import Points, is_bare
 from tileir.typed.ir import Access, Constraint, Contraction
 from tileir.typed.rules import contraction_types
 
@@ -37,15 +38,17 @@ class Running:
     """A maximum, minimum or product of all elements up to each one along an axis.
 
     Attributes:
-        site: The contraction.
+        site: The contraction, or one that includes the last elements where that leaves them out.
         axis: Along which it runs.
         direction: 1 where results include the elements before them, -1 where they include those after them.
+        gap: How many elements each result leaves out, its own first.
 
     """
 
     site: ContractionSite
     axis: int
     direction: int
+    gap: int = 0
 
     @classmethod
     def of(cls, site: ContractionSite) -> Self | None:
@@ -59,14 +62,33 @@ class Running:
         axis = differing[0]
         if result.shape[axis] < _LEAST or len({p.terms[0][0] for p in result.indices}) < len(result.indices):
             return None
-        direction = _direction(site, axis)
-        return None if direction is None else cls(site, axis, direction)
+        found = _ending(site, axis)
+        if found is None:
+            return None
+        direction, gap = found
+        return cls(_inclusive(site, axis, direction) if gap else site, axis, direction, gap)
+
+    def arriving(self, cotangent: Tensor) -> Tensor:
+        """Return what arrives at the results of :attr:`site` when this arrives at those of the contraction."""
+        if not self.gap:
+            return cotangent
+        algebra = self.site.algebra
+        whole = algebra.expanded(cotangent, self.site.operation.shape)
+        return shifted(algebra, whole, self.axis, self.direction * self.gap, 0.0)
+
+    def moved(self, tangent: Tensor) -> Tensor:
+        """Return how the results of the contraction move when those of :attr:`site` do like this."""
+        if not self.gap:
+            return tangent
+        algebra = self.site.algebra
+        whole = algebra.expanded(tangent, self.site.operation.shape)
+        return shifted(algebra, whole, self.axis, -self.direction * self.gap, 0.0)
 
     def selected(self, cotangent: Tensor, *, even: bool) -> Tensor:
         """Return what arrives at the operand."""
         algebra, emission = self.site.algebra, self.site.algebra.emission
         emission.stem = f"d{self.site.operands[0].name}"
-        share = emission.cast(cotangent, accumulator(cotangent.dtype))
+        share = self.arriving(emission.cast(cotangent, accumulator(cotangent.dtype)))
         chosen = self._chosen()
         if even:
             share = algebra.div(share, self._ties(chosen, share))
@@ -78,7 +100,7 @@ class Running:
         wide = algebra.emission.cast(tangent, accumulator(tangent.dtype))
         chosen = self._chosen()
         total = self._sums(algebra.choose(chosen, wide, algebra.constant(0.0, wide)), -self.direction)
-        return algebra.div(total, self._ties(chosen, total)) if even else total
+        return self.moved(algebra.div(total, self._ties(chosen, total)) if even else total)
 
     def _chosen(self) -> Tensor:
         """Return for each element whether it is the result at its own place."""
@@ -124,8 +146,32 @@ class Running:
         )
 
 
-def _direction(site: ContractionSite, axis: int) -> int | None:
-    """Return 1 where the points are those with ``read <= written`` along ``axis``, -1 for the opposite, else None."""
+def _inclusive(site: ContractionSite, axis: int, direction: int) -> ContractionSite:
+    """Emit the aggregate that includes each element in the result at its own place."""
+    emission, operation, value = site.algebra.emission, site.operation, site.value(0)
+    here = tuple(Affine.index(f"x{k}") for k in range(len(value.shape)))
+    term = Affine.index("k")
+    read = tuple(term if k == axis else index for k, index in enumerate(here))
+    limit = Constraint((here[axis] - term) * direction, value.shape[axis])
+    emission.stem = f"{operation.name}_running"
+    running = attrs.evolve(
+        operation,
+        name=emission.fresh(),
+        output=here,
+        inputs=(Access(value.name, read),),
+        constraints=(limit,),
+        default=None,
+        reduce=True,
+    )
+    emission.add(running)
+    return type(site)(site.algebra, running, (value,), True, Points.of(running, [value.shape]))
+
+
+def _ending(site: ContractionSite, axis: int) -> tuple[int, int] | None:
+    """Return (1, gap) where the points are those with ``read <= written - gap`` along ``axis``.
+
+    (-1, gap) says ``read >= written + gap``; None that the points are others.
+    """
     (written,) = site.result.indices[axis].indices
     read, size = site.place(0).axes[axis]
     known = {name for p in site.result.indices for name in p.indices}
@@ -145,10 +191,17 @@ def _direction(site: ContractionSite, axis: int) -> int | None:
         for polynomial, bound in (*along, *((c.polynomial, c.bound) for c in site.points.constraints))
         for form in (polynomial.substitute(moved), bound - 1 - polynomial.substitute(moved))
     ]
+    if any(not set(form.indices) <= {"a", written} for form in forms):
+        return None
     for direction in (1, -1):
-        corners = [{"a": 0, written: 0}, {"a": size - 1, written: size - 1}]
-        corners.append({"a": 0, written: size - 1} if direction == 1 else {"a": size - 1, written: 0})
-        inside = all(set(f.indices) <= {"a", written} and f.evaluate(c) >= 0 for f in forms for c in corners)
-        if inside and (row - column) * direction in forms:
-            return direction
+        distances = [form - (row - column) * direction for form in forms]
+        gap = max((-int(d.offset) for d in distances if d.is_constant and d.is_integral), default=-1)
+        if not 0 <= gap < size:
+            continue
+        first, last = (0, size - 1 - gap) if direction == 1 else (gap, size - 1)
+        shift = gap * direction
+        far = {"a": first, written: last + shift} if direction == 1 else {"a": last, written: first + shift}
+        corners = [{"a": first, written: first + shift}, {"a": last, written: last + shift}, far]
+        if all(form.evaluate(corner) >= 0 for form in forms for corner in corners):
+            return direction, gap
     return None
