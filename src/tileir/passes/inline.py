@@ -23,6 +23,7 @@ from tileir.stripe.ir import (
     Special,
     Store,
     scalar_output,
+    views_read,
     views_written,
 )
 
@@ -149,9 +150,13 @@ class _Scan:
         kernels = program.main.blocks
         self._writers = Counter(self._roots[name] for kernel in kernels for name in set(views_written(kernel)))
         self._readers = Counter(self._roots[name] for kernel in kernels for name in _read(kernel))
-        self._last = {self._roots[name]: number for number, k in enumerate(kernels) for name in _read(k)}
-        others = (kernel for number, kernel in enumerate(kernels) if _Producer.of(number, kernel) is None)
-        self._stored = self._kept.union(self._roots[name] for kernel in others for name in _read(kernel))
+        read = [[self._roots[name] for name in views_read(statement)] for statement in program.main.statements]
+        self._last = {root: number for number, seen in enumerate(read) for root in seen}
+        stored = set(self._kept)
+        for number, statement in enumerate(program.main.statements):
+            if not isinstance(statement, Block) or _Producer.of(number, statement) is None:
+                stored.update(read[number])
+        self._stored = frozenset(stored)
 
     def kernels(self) -> tuple[Statement, ...]:
         """Return the kernels with producers put into reductions; the very same ones where there was none to put."""
