@@ -51,3 +51,11 @@ def test_memory_that_takes_turns_with_that_of_the_caller_asks_for_no_more_alignm
         for param, name in zip(program.kernels[launch.kernel].params, launch.arguments, strict=True):
             if roles[name] is BufferRole.OUTPUT:
                 assert param.alignment == 4
+
+
+def test_a_kernel_of_the_step_counts_the_steps() -> None:
+    types = {"A": TensorType(DType.F32, (2,)), "Xs": TensorType(DType.F32, (4, 2))}
+    program = compile_stages(TEXT, types, Target()).sem
+    (loop,) = (work for work in program.launches if isinstance(work, Repeat))
+    assert len(loop.launches) == 2
+    assert len(program.kernels) == 3  # two that give first values, and one for both steps

@@ -6,13 +6,16 @@ writes and writes where it reads. So a loop repeats two steps, after a single on
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 from tileir.core.names import NameScope
+from tileir.core.ops import Op
 from tileir.semtree import ir as sem
-from tileir.semtree.launches import with_launches
+from tileir.semtree.launches import launches, with_launches
+from tileir.semtree.rewrite import kernel_names, renamed
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ class Lowering(Protocol):
     """What a loop needs of the program that it is lowered for."""
 
     buffers: dict[str, sem.Buffer]
+    kernels: list[sem.KernelFunction]
     unaligned: set[str]
 
     def works(self, block: stripe.Block, sources: Mapping[str, str]) -> tuple[sem.Work, ...]:
@@ -60,6 +64,9 @@ def lower_loop(
     step = lowering.works(body, {r.name: inner.get(r.name) or local[r.source] for r in body.refinements})
     if not step:
         return before
+    last = body.statements[-1]
+    if isinstance(last, stripe.Block) and "advance" in last.tags:
+        step = _joined(lowering.kernels, step)
     count = loop.indices[0].range
     if not turns:
         return [*before, sem.Repeat(count, step)]
@@ -74,6 +81,47 @@ def _exchanged(works: tuple[sem.Work, ...], turns: Mapping[str, str]) -> tuple[s
         return attrs.evolve(launch, arguments=tuple(turns.get(name, name) for name in launch.arguments))
 
     return with_launches(works, exchanged)
+
+
+def _joined(kernels: list[sem.KernelFunction], step: tuple[sem.Work, ...]) -> tuple[sem.Work, ...]:
+    """Return a step whose last kernel, which counts the steps, is part of another one that reads the step.
+
+    The first thread of that kernel counts: a launch less where launches are what a step costs.
+    """
+    *others, advance = step
+    if not isinstance(advance, sem.Launch) or advance.kernel != len(kernels) - 1:
+        return step
+    counting = kernels[advance.kernel]
+    if [param.access for param in counting.params] != [sem.ParamAccess.WRITE, sem.ParamAccess.READ]:
+        return step
+    new, now = advance.arguments
+    times = Counter(launch.kernel for launch in launches(others))
+    for place, work in reversed(list(enumerate(others))):
+        if isinstance(work, sem.Launch) and now in work.arguments and times[work.kernel] == 1:
+            host = kernels[work.kernel]
+            reads = host.params[work.arguments.index(now)].access is sem.ParamAccess.READ
+            if reads and host.index is counting.index:
+                kernels[work.kernel] = _counting(host, counting, host.params[work.arguments.index(now)].name)
+                kernels.pop()
+                others[place] = sem.Launch(work.kernel, (*work.arguments, new))
+                return tuple(others)
+    return step
+
+
+def _counting(host: sem.KernelFunction, counting: sem.KernelFunction, step: str) -> sem.KernelFunction:
+    """Return ``host``, whose first thread also does what ``counting`` does, with a further parameter for the result."""
+    scope = NameScope.of(kernel_names(host))
+    names = {name: scope.fresh(name) for name in dict.fromkeys(kernel_names(counting))}
+    names[counting.params[1].name] = step
+    body = renamed(counting.body, names)
+    index = sem.Type(host.index)
+    for level, extents in ((sem.GridLevel.GROUP, host.grid), (sem.GridLevel.LOCAL, host.group)):
+        for axis, extent in enumerate(extents):
+            if extent > 1:
+                first = sem.Apply(Op.CMP_EQ, (sem.GridIndex(level, axis, index), sem.Const(0, index)))
+                body = (sem.If(first, body),)
+    param = attrs.evolve(counting.params[0], name=names[counting.params[0].name])
+    return attrs.evolve(host, params=(*host.params, param), body=(*host.body, *body))
 
 
 def _allocated(lowering: Lowering, refinements: Iterable[stripe.Refinement]) -> dict[str, str]:
