@@ -58,6 +58,8 @@ def p() -> Parts:
         (lambda p: tf.gradient(p.x * p.v, p.v), ["C"]),
         (lambda p: tf.gradient(p.x * p.v, p.v, p.x)[1], ["N", "C"]),
         (lambda p: tf.vjp([p.x, p.v], [p.x, 2], p.x), ["N", "C"]),
+        (lambda p: tf.vjp([p.x, p.v], [1, 2], p.x), ["N", "C"]),
+        (lambda p: tf.jvp(p.x * p.v, [p.x, p.v], [1, 2.0]), ["N", "C"]),
         (lambda p: tf.vjp(p.x * p.v, 1, p.x, p.v)[1], ["C"]),
         (lambda p: tf.jvp(p.x * p.v, p.v, 1), ["N", "C"]),
         (lambda p: tf.jvp([p.x, p.v], p.v, 1)[1], ["C"]),

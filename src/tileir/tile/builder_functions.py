@@ -14,7 +14,7 @@ from tileir.tile.building.contractions import Access, Combined, conditional
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import mistake
 from tileir.tile.building.scans import scan as scan
-from tileir.tile.building.tensors import Tensor
+from tileir.tile.building.tensors import Tensor, computed, recorder_of, value_of
 from tileir.tile.building.tensors import call as call  # any function by its name, assertions among them
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ def vjp(
 
     Where ``y`` is several tensors there is a cotangent for each; it broadcasts to the shape of its tensor.
     """
-    return _derivatives("vjp", (_tuple_of(y), _tuple_of(cotangent)), xs)
+    return _derivatives("vjp", (_tuple_of(y), _tuple_of(cotangent, xs)), xs)
 
 
 @overload
@@ -335,7 +335,7 @@ def jvp(
     Where ``x`` is several tensors there is a tangent for each; it broadcasts to the shape of its tensor. The result
     is one tensor for each ``y``.
     """
-    arguments = (_tuple_of(x), _tuple_of(tangent))
+    arguments = (_tuple_of(x), _tuple_of(tangent, x))
     result = call("jvp", _tuple_of(y), *arguments)
     return result if isinstance(y, Tensor) else tuple(call("element", result, place) for place in range(len(y)))
 
@@ -346,11 +346,16 @@ def _derivatives(function: str, arguments: tuple[Operand, ...], xs: tuple[Tensor
     return result if len(xs) == 1 else tuple(call("element", result, place) for place in range(len(xs)))
 
 
-def _tuple_of(values: Operand | Sequence[Operand]) -> Operand:
-    """Return several values as one tuple, and one as it is."""
+def _tuple_of(values: Operand | Sequence[Operand], beside: Operand | Sequence[Operand] = ()) -> Operand:
+    """Return several values as one tuple, and one as it is; ``beside`` tells the builder where all are numbers."""
     if isinstance(values, Tensor | Dim | int | float):
         return values
-    return call("tuple", *values)
+    first, *others = values
+    if all(isinstance(value, int | float) for value in values):
+        known = (beside,) if isinstance(beside, Tensor | Dim | int | float) else tuple(beside)
+        recorder = recorder_of(known)
+        first = computed(recorder, value_of(recorder, first))
+    return call("tuple", first, *others)
 
 
 def prng(state: Tensor, *sizes: Dim | int) -> tuple[Tensor, Tensor]:
