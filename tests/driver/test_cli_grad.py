@@ -12,18 +12,18 @@ from tileir.driver import cli
 
 POOL = "function (X[N], W[N], I) -> (O, P) {\n    O[i : N] = >(X[i + j]), j < 2;\n    P = O * W + I;\n}\n"
 ANY_SHAPE = """\
-function (X[N], W[N], I) -> (#dX) {
+function (X[N], W[N], I) -> (DX) {
   O[i : N] = >(X[i + j]), j < 2;
   P = O * W + I;
-  #dX = gradient(O, X);
+  DX = gradient(O, X);
 }
 """
 WRITTEN_OUT = """\
-function (X[N], W[N], I[I_0]) -> (#dX) {
+function (X[N], W[N], I[I_0]) -> (DX) {
   X_shape = match(N, 4);
   I_shape = match(I_0, 4);
   O[i : 4] = >(X[i + j]), j < 2;
-  #dX[i + j : 4] = +(X[i + j] == O[i] ? W[i]), j < 2;
+  DX[i + j : 4] = +(X[i + j] == O[i] ? W[i]), j < 2;
 }
 """
 
@@ -58,7 +58,7 @@ def test_with_types_gradients_are_written_out(command: Command) -> None:
 def test_all_floats_are_taken_by_default(command: Command) -> None:
     code, out, _ = command("X=f32[4]", "W=f32[4]", "I=i32[4]")
     assert code == 0
-    assert [output.name for output in tileir.parse(out).outputs] == ["dX", "dW"]
+    assert [output.name for output in tileir.parse(out).outputs] == ["DX", "DW"]
 
 
 def test_types_come_from_files(command: Command, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_several_names_are_separated_by_commas(command: Command) -> None:
 def test_ties_can_be_even(command: Command) -> None:
     code, out, _ = command("--wrt", "X", "--of", "O", "--ties", "even")
     assert code == 0
-    assert "[[ties(even)]] #dX = gradient(O, X);" in out
+    assert "[[ties(even)]] DX = gradient(O, X);" in out
     assert command("--ties", "odd")[0] == 2
 
 

@@ -36,7 +36,7 @@ def codes(call: Callable[[], object]) -> list[str]:
 def test_a_function_gives_a_function_for_all_shapes() -> None:
     made = tileir.gradient(TEXT, wrt=["A", "B"], of="C")
     assert tileir.gradient(tileir.parse(TEXT), ("A", "B"), ["C"]) == made
-    assert [output.name for output in made.outputs] == ["dA", "dB"]
+    assert [output.name for output in made.outputs] == ["DA", "DB"]
     for rows in (2, 5):
         a = RNG.normal(size=(rows, 3))
         da, db = tileir.evaluate(made, (a, B, I))
@@ -46,7 +46,7 @@ def test_a_function_gives_a_function_for_all_shapes() -> None:
 
 def test_arguments_write_it_out() -> None:
     made = tileir.gradient(TEXT, arguments=(A, B, I))
-    assert [output.name for output in made.outputs] == ["dA", "dB"]  # I is no float
+    assert [output.name for output in made.outputs] == ["DA", "DB"]  # I is no float
     calls = {s.value.function for s in made.statements if isinstance(s, Assignment) and isinstance(s.value, Call)}
     assert not calls & {"gradient", "element"}
     found = tileir.evaluate(made, (A, B, I))
@@ -58,9 +58,9 @@ def test_a_typed_function_gives_a_typed_function() -> None:
     graph = infer(tileir.parse(TEXT), {"A": _type(A), "B": _type(B), "I": _type(I)})
     made = tileir.gradient(graph, of="C")
     verify(made)
-    assert (made.inputs, made.outputs) == (graph.inputs, ("dA", "dB"))
+    assert (made.inputs, made.outputs) == (graph.inputs, ("DA", "DB"))
     found = interpret(made, {"A": A, "B": B, "I": I})
-    assert found["dA"] == pytest.approx(np.ones((2, 4)) @ B.T)
+    assert found["DA"] == pytest.approx(np.ones((2, 4)) @ B.T)
     assert codes(lambda: tileir.gradient(graph, "I")) == ["TIL321"]
 
 
@@ -98,7 +98,7 @@ def test_ties_can_be_split() -> None:
     even = tileir.gradient(text, ties="even")
     assert tileir.evaluate(even, x).tolist() == [0, 0.5, 0.5]
     graph = tileir.gradient(infer(tileir.parse(text), {"X": _type(x)}), ties="even")
-    assert interpret(graph, {"X": x})["dX"].tolist() == [0, 0.5, 0.5]
+    assert interpret(graph, {"X": x})["DX"].tolist() == [0, 0.5, 0.5]
 
 
 def test_unknown_names_are_refused() -> None:

@@ -18,8 +18,8 @@ def test_gradient_appends_a_call() -> None:
     made = gradient(PRODUCT, ["A"], ["D"], even_ties=False)
     verify(made.function)
     text = to_text(made.function)
-    assert text.splitlines()[0] == "function (A[M, K], B[K, N]) -> (#dA) {"
-    assert statements(text) == ["#dA = gradient(D, A);"]
+    assert text.splitlines()[0] == "function (A[M, K], B[K, N]) -> (DA) {"
+    assert statements(text) == ["DA = gradient(D, A);"]
     assert (made.seeds, made.function.statements[:2]) == ((), PRODUCT.statements)
     assert parse(text) == made.function
 
@@ -28,23 +28,23 @@ def test_several_derivatives_are_a_tuple() -> None:
     made = gradient(PRODUCT, ["B", "A"], ["C", "D"], even_ties=True)
     assert statements(to_text(made.function)) == [
         "[[ties(even)]] Derivatives = gradient(tuple(C, D), B, A);",
-        "#dB = element(Derivatives, 0);",
-        "#dA = element(Derivatives, 1);",
+        "DB = element(Derivatives, 0);",
+        "DA = element(Derivatives, 1);",
     ]
 
 
 def test_cotangents_and_tangents_are_inputs() -> None:
     made = vjp(PRODUCT, ["A"], ["C", "D"], even_ties=False)
-    assert made.seeds == ("dC", "dD")
-    assert statements(to_text(made.function)) == ["#dA = vjp(tuple(C, D), tuple(#dC, #dD), A);"]
+    assert made.seeds == ("DC", "DD")
+    assert statements(to_text(made.function)) == ["DA = vjp(tuple(C, D), tuple(DC, DD), A);"]
     made = jvp(PRODUCT, ["A"], ["D"], even_ties=False)
-    assert made.seeds == ("dA",)
-    assert to_text(made.function).splitlines()[0] == "function (A[M, K], B[K, N], #dA) -> (#dD) {"
-    assert statements(to_text(made.function)) == ["#dD = jvp(D, A, #dA);"]
+    assert made.seeds == ("DA",)
+    assert to_text(made.function).splitlines()[0] == "function (A[M, K], B[K, N], DA) -> (DD) {"
+    assert statements(to_text(made.function)) == ["DD = jvp(D, A, DA);"]
 
 
 def test_names_are_new() -> None:
-    function = parse("function (X, Derivatives[#dX]) -> (#dY, Y) { #dY = X; Y = X * Derivatives; }")
+    function = parse("function (X, Derivatives[DX]) -> (DY, Y) { DY = X; Y = X * Derivatives; }")
     made = gradient(function, ["X", "Derivatives"], ["Y"], even_ties=False)
     verify(made.function)
-    assert [output.name for output in made.function.outputs] == ["dX_0", "dDerivatives"]
+    assert [output.name for output in made.function.outputs] == ["DX_0", "DDerivatives"]

@@ -52,7 +52,7 @@ def gradient(
 ) -> tile.Function | typed.Function:
     """Return the function that computes gradients of the sum of all elements of some outputs.
 
-    Its inputs are those of ``function``, its outputs ``dX`` for each X of ``wrt``, of the dtype and shape of X.
+    Its inputs are those of ``function``, its outputs ``DX`` for each X of ``wrt``, of the dtype and shape of X.
 
     Args:
         function: A function, its text, or a function with dtypes and shapes.

@@ -30,28 +30,28 @@ class Differentiated:
 
 
 def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> Differentiated:
-    """Return the function of ``dX`` for each X of ``wrt``: the gradient of the sum of all outputs in ``of``."""
+    """Return the function of ``DX`` for each X of ``wrt``: the gradient of the sum of all outputs in ``of``."""
     names = _names(function)
-    results = tuple(names.fresh(f"d{name}") for name in wrt)
+    results = tuple(names.fresh(f"D{name}") for name in wrt)
     call = Call("gradient", (_tuple(of), *map(Name, wrt)))
     return Differentiated(_extended(function, names, call, results, (), even_ties=even_ties))
 
 
 def vjp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> Differentiated:
-    """Return the function of ``dX`` for each X of ``wrt``; its seeds are cotangents of the outputs in ``of``."""
+    """Return the function of ``DX`` for each X of ``wrt``; its seeds are cotangents of the outputs in ``of``."""
     names = _names(function)
-    results = tuple(names.fresh(f"d{name}") for name in wrt)
-    seeds = tuple(names.fresh(f"d{name}") for name in of)
+    results = tuple(names.fresh(f"D{name}") for name in wrt)
+    seeds = tuple(names.fresh(f"D{name}") for name in of)
     call = Call("vjp", (_tuple(of), _tuple(seeds), *map(Name, wrt)))
     made = _extended(function, names, call, results, seeds, even_ties=even_ties)
     return Differentiated(made, seeds)
 
 
 def jvp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> Differentiated:
-    """Return the function of ``dY`` for each output Y in ``of``; its seeds are tangents of the inputs in ``wrt``."""
+    """Return the function of ``DY`` for each output Y in ``of``; its seeds are tangents of the inputs in ``wrt``."""
     names = _names(function)
-    results = tuple(names.fresh(f"d{name}") for name in of)
-    seeds = tuple(names.fresh(f"d{name}") for name in wrt)
+    results = tuple(names.fresh(f"D{name}") for name in of)
+    seeds = tuple(names.fresh(f"D{name}") for name in wrt)
     call = Call("jvp", (_tuple(of), _tuple(wrt), _tuple(seeds)))
     made = _extended(function, names, call, results, seeds, even_ties=even_ties)
     return Differentiated(made, seeds)

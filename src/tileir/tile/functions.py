@@ -117,8 +117,8 @@ def _rows() -> tuple[Builtin, ...]:
         _function("tuple", 1, None),  # only element may read it
         _function("element", 2, constants=1),  # (tuple, position)
         _function("gradient", 2, None),  # (Y, X…): of the sum of Y with respect to each X, a tuple for several
-        _function("vjp", 3, None),  # (Y, dY, X…): the same with cotangents of Y
-        _function("jvp", 3),  # (Y, X, dX): how Y moves when X moves along dX; each may be a tuple
+        _function("vjp", 3, None),  # (Y, DY, X…): the same with cotangents of Y
+        _function("jvp", 3),  # (Y, X, DX): how Y moves when X moves along DX; each may be a tuple
     )
 
 

@@ -27,7 +27,7 @@ def _gradient(emission: Emission, operands: Sequence[Operand], _: Span | None) -
 
 
 def _vjp(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    """Emit ``vjp(Y, dY, X…)``: what the cotangents dY of Y are with respect to each X."""
+    """Emit ``vjp(Y, DY, X…)``: what the cotangents DY of Y are with respect to each X."""
     results = _results(emission, operands[0])
     given = parts(operands[1])
     if len(given) != len(results):
@@ -46,7 +46,7 @@ def _pulled(
 
 
 def _jvp(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    """Emit ``jvp(Y, X, dX)``: how Y moves when X moves along dX."""
+    """Emit ``jvp(Y, X, DX)``: how Y moves when X moves along DX."""
     results, moving = _results(emission, operands[0]), tensors(operands[1])
     given = parts(operands[2])
     if len(given) != len(moving):

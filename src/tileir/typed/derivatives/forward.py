@@ -67,7 +67,7 @@ def forward(
         motion.move(value.name, tangent)
     stem = emission.stem
     for operation in _path(emission.operations, {y.name for y in results}, {x.name for x in moving}):
-        emission.stem = f"d{operation.name}"
+        emission.stem = f"D{operation.name}"
         found = pushforward(motion, operation)
         if found is not None:
             motion.move(operation.name, emission.cast(found, operation.dtype))

@@ -148,7 +148,7 @@ class _Forward:
         return self._input(value, alike.shape), alike.name
 
     def _input(self, value: Value, shape: tuple[int, ...]) -> Value:
-        tangent = Value(self.emission.names.fresh(f"d{value.name}"), value.dtype, shape)
+        tangent = Value(self.emission.names.fresh(f"D{value.name}"), value.dtype, shape)
         self.emission.parameters((tangent,))
         return tangent
 

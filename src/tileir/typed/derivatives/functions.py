@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> Function:
-    """Return the function of ``dX`` for each X of ``wrt``: the gradient of the sum of all elements of ``of``.
+    """Return the function of ``DX`` for each X of ``wrt``: the gradient of the sum of all elements of ``of``.
 
     Args:
         function: One that :func:`tileir.typed.verifier.verify` accepts.
@@ -26,7 +26,7 @@ def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_
 
     """
     emission = Emission.resuming(function)
-    names = [emission.names.fresh(f"d{name}") for name in wrt]
+    names = [emission.names.fresh(f"D{name}") for name in wrt]
     results, values = ([_tensor(emission, name) for name in group] for group in (of, wrt))
     ones = [emission.constant(1.0, y.dtype) for y in results]
     found = reverse(emission, results, ones, values, even_ties=even_ties)

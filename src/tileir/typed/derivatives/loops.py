@@ -104,7 +104,7 @@ class _Backward:
             cotangent = self.cotangents.get(ScanResult(ScanPart.OUTPUT, number))
             if cotangent is not None:
                 results.append(self._tensor(name))
-                arriving.append(self._slice(f"d{name}", cotangent, len(results[-1].shape)))
+                arriving.append(self._slice(f"D{name}", cotangent, len(results[-1].shape)))
         self.emission.stem = "gradient"
         inputs = [self._tensor(body.inputs[number].name) for number in self.wanted]
         found = reverse(self.emission, results, arriving, inputs, even_ties=self.sweep.even_ties)
@@ -117,12 +117,12 @@ class _Backward:
         if number < len(self.scan.carries):
             kept = self.cotangents.get(ScanResult(ScanPart.HISTORY, number))
             if kept is not None:
-                here = self._slice(f"d{part.name}_kept", kept, len(part.shape))
+                here = self._slice(f"D{part.name}_kept", kept, len(part.shape))
                 cotangent = self.emission.elementwise(Op.ADD, cotangent, here)
         elif number >= len(self.scan.carries) + len(self.scan.sequences):
             total = self._carry(part, accumulator(part.dtype), None)
             cotangent = self.emission.elementwise(Op.ADD, total, self.emission.cast(cotangent, total.dtype))
-        name = self.emission.names.fresh(f"d{part.name}_new")
+        name = self.emission.names.fresh(f"D{part.name}_new")
         copy = Elementwise(name, Op.IDENT, (cotangent.name,), cotangent.dtype, cotangent.shape, span=self.scan.span)
         self.made.append((number, self.emission.add(copy)))
 
@@ -199,7 +199,7 @@ class _Backward:
 
     def _carry(self, part: Value, dtype: DType, first: Tensor | None) -> Tensor:
         """Add a carry that begins with ``first``, or zeros, and return it."""
-        value = self._input(f"d{part.name}", dtype, part.shape)
+        value = self._input(f"D{part.name}", dtype, part.shape)
         if first is None:
             first = self.sweep.constant(0.0, Tensor(value.name, dtype, value.shape))
         self.carries.append((value, self.sweep.expanded(first, value.shape).name))

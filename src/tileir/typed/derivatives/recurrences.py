@@ -31,7 +31,7 @@ def selected(running: Running, cotangent: Tensor) -> Tensor:
     arrives at all results from there on, each multiplied by the factors up to it.
     """
     site, algebra = running.site, running.site.algebra
-    algebra.emission.stem = f"d{site.operands[0].name}"
+    algebra.emission.stem = f"D{site.operands[0].name}"
     factors = _wide(algebra, site.value(0))
     arriving = algebra.expanded(running.arriving(_wide(algebra, cotangent)), factors.shape)
     links = shifted(algebra, factors, running.axis, running.direction, 0.0)

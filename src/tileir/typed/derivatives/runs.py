@@ -87,7 +87,7 @@ class Running:
     def selected(self, cotangent: Tensor, *, even: bool) -> Tensor:
         """Return what arrives at the operand."""
         algebra, emission = self.site.algebra, self.site.algebra.emission
-        emission.stem = f"d{self.site.operands[0].name}"
+        emission.stem = f"D{self.site.operands[0].name}"
         share = self.arriving(emission.cast(cotangent, accumulator(cotangent.dtype)))
         chosen = self._chosen()
         if even:

@@ -81,7 +81,7 @@ class ContractionSite:
 
     def into(self, position: int, readings: Sequence[Reading], combination: Combination) -> Tensor | None:
         """Sum a combination over the points into the elements of an operand; None for zeros."""
-        self.algebra.emission.stem = f"d{self.operands[position].name}"
+        self.algebra.emission.stem = f"D{self.operands[position].name}"
         return aggregate(self.algebra, self.points, self.place(position), readings, combination)
 
     def linear(self, cotangent: Tensor, wanted: Collection[int]) -> Iterator[tuple[int, Tensor]]:

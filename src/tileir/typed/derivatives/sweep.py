@@ -102,7 +102,7 @@ class Sweep(Algebra):
 
     def toward(self, name: str) -> None:
         """Call what is emitted from now on after the derivative with respect to ``name``."""
-        self.emission.stem = f"d{name}"
+        self.emission.stem = f"D{name}"
 
     def contribute(self, name: str, contribution: Tensor) -> None:
         """Add to the cotangent of ``name``, in the dtype of that value."""
