@@ -170,6 +170,28 @@ def test_two_reductions_stay_apart() -> None:
     assert names(fused(operations, MATRIX, "b", fuse=Fuse(max_reductions=2))) == ["0(X)+1(X)+2(s,t)"]
 
 
+def test_a_transposed_copy_stays_apart_where_its_neighbours_are_tested() -> None:
+    """The row of a window with a border has constraints, along which no vector could run."""
+    window = Contraction(
+        "w",
+        (ROW, COLUMN),
+        (Access("X", (ROW + INNER - 1, COLUMN)),),
+        Aggregation.SUM,
+        Combination.NONE,
+        F32,
+        F32,
+        F32,
+        (4, 8),
+        (Constraint(INNER, 3),),
+    )
+    turned = Contraction(
+        "t", (COLUMN, ROW), (Access("w", (ROW, COLUMN)),), Aggregation.ASSIGN, Combination.NONE, F32, F32, F32, (8, 4)
+    )
+    straight = unary("n", "w")
+    assert len(names(fused([window, turned], MATRIX, "t"))) == 2
+    assert len(names(fused([window, straight], MATRIX, "n"))) == 1
+
+
 def column(name: str, source: str) -> Operation:
     access = Access(source, (ROW, COLUMN))
     return Contraction(name, (COLUMN,), (access,), Aggregation.SUM, Combination.NONE, F32, F32, F32, (8,))

@@ -55,6 +55,7 @@ class FusionGroup:
         written: The tensors that are written.
         layouts: The addresses at which elements are written; None for views that are no single elements.
         read: The tensors whose content from before the group is read.
+        nested: The blocks inside.
 
     """
 
@@ -74,7 +75,7 @@ class FusionGroup:
     head: int = attrs.field(init=False)
     computations: int = attrs.field(init=False)
     reductions: int = attrs.field(init=False)
-    _nested: list[Block] = attrs.field(init=False)
+    nested: list[Block] = attrs.field(init=False)
     _places: dict[str, Place | None] = attrs.field(init=False)
     _known: dict[_Seen, str] = attrs.field(init=False)
     _partial: set[str] = attrs.field(factory=set, init=False)
@@ -102,7 +103,7 @@ class FusionGroup:
         self._scalars = NameScope.of(filter(None, map(scalar_output, self.statements)))
         self._names = NameScope.of(self.views)
         self._places, self._known, self._by_root = {}, {}, {}
-        self._nested = [s for s in self.statements if isinstance(s, Block)]
+        self.nested = [s for s in self.statements if isinstance(s, Block)]
         self.written, self.read, self.layouts = set(), set(), set()
         for refinement in self.views.values():
             self._register(refinement, _place_of(refinement))
@@ -155,7 +156,7 @@ class FusionGroup:
 
     def nested_index_names(self) -> set[str]:
         """Return the names of indices that the nested blocks bring with them."""
-        return {i.name for block in self._nested for i in block.indices if i.affine is None}
+        return {i.name for block in self.nested for i in block.indices if i.affine is None}
 
     def body(self) -> Block:
         """Return the group as a block."""
@@ -214,7 +215,7 @@ class FusionGroup:
         self.statements[at:at] = statements
         self.computations += other.computations
         self.reductions += other.reductions
-        self._nested += other._nested
+        self.nested += other.nested
         self.members += other.members
         self.needs, self.users = _union(self.needs, other.needs), _union(self.users, other.users)
         self.touched.update(other.touched)

@@ -19,7 +19,7 @@ from tileir.poly.affine import Affine
 from tileir.stripe.ir import Direction, Index
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tileir.passes.fusion.group import FusionGroup, Place
     from tileir.stripe.ir import Refinement
@@ -93,6 +93,34 @@ def same_layout(
         for layout in group.layouts
     }
     return len(written) < 2 and None not in written
+
+
+def turns_into_tests(
+    first: FusionGroup, second: FusionGroup, values: tuple[Mapping[str, Affine], Mapping[str, Affine]]
+) -> bool:
+    """Return whether the second writes along an index that reductions of the first test, and the first does not.
+
+    Joined, neighbouring results would be such of the tested index, along which vectors cannot run.
+    """
+    tested = {
+        name
+        for block in first.nested
+        for constraint in block.constraints
+        for index in block.indices
+        if index.affine is not None and index.name in constraint.indices
+        for outer in index.affine.indices
+        for name in values[0].get(outer, Affine.index(outer)).indices
+    }
+    before, after = (
+        {name for layout in group.layouts if layout is not None for name in _neighbours(layout.substitute(value))}
+        for group, value in zip((first, second), values, strict=True)
+    )
+    return bool(tested & after - before)
+
+
+def _neighbours(layout: Affine) -> Iterator[str]:
+    """Yield the indices that move a place by one element."""
+    return (name for name, coefficient in layout.terms if coefficient == 1)
 
 
 @attrs.frozen

@@ -19,6 +19,7 @@ from tileir.passes.fusion.match import (
     same_layout,
     shared_indices,
     touched_alike,
+    turns_into_tests,
 )
 from tileir.passes.fusion.recompute import recomputed
 from tileir.passes.fusion.sink import is_direct
@@ -218,6 +219,8 @@ class FusionScan:
         if match is None or not meet(first, second, base, match, before=before, sibling=sibling):
             return None
         if self.options.output_match and not same_layout(base, added, (match.first, match.second)):
+            return None
+        if base is first and turns_into_tests(base, added, (match.first, match.second)):
             return None
         if dict(match.ranges) != base.block.ranges:
             base.reindex(tuple(Index(name, count) for name, count in match.ranges), match.first)
