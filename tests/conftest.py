@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strategies.effort import register_profiles
+from strategies.effort import BRIEF, register_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.stash[CACHE] = os.environ["TILEIR_CACHE_DIR"] = tempfile.mkdtemp(prefix="tileir-cache-")
         os.environ.pop("TILEIR_CACHE", None)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Under the profile ``brief`` keep a fifth of the cases of the library, as of the examples of property tests."""
+    if config.getoption("hypothesis_profile") != BRIEF:
+        return
+    cases = [item for item in items if item.path.name.startswith("test_case") and item.path.parent.name == "ops"]
+    dropped = {item.nodeid for number, item in enumerate(cases) if number % 5}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in dropped])
+    items[:] = [item for item in items if item.nodeid not in dropped]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -11,6 +11,8 @@ from strategies.operations import all_cases
 
 CASES: Final = all_cases()
 TYPED: Final = [(name, dtype) for name, case in CASES.items() for dtype in case.dtypes]
+COMPILED: Final = [(name, dtype) for number, (name, dtype) in enumerate(TYPED) if dtype == "f32" or number % 5 == 0]
+"""Every case in f32, and some in f64: the code is made by the same rules."""
 
 
 @pytest.mark.parametrize(("name", "dtype"), TYPED)
@@ -20,7 +22,7 @@ def test_values_by_interpretation(name: str, dtype: str) -> None:
     case.check(tileir.evaluate(case.function(), arrays), case.expected(arrays), dtype)
 
 
-@pytest.mark.parametrize(("name", "dtype"), TYPED)
+@pytest.mark.parametrize(("name", "dtype"), COMPILED)
 def test_values_on_llvm(name: str, dtype: str) -> None:
     case = CASES[name]
     arrays = case.arrays(dtype)
