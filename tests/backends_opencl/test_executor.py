@@ -8,6 +8,7 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 import pytest
 
@@ -16,6 +17,7 @@ from strategies.processes import in_forked_child
 from tileir.core.errors import ArgumentError, BackendError
 from tileir.runtime.events import PendingEvent, failure_of
 from tileir.runtime.interface import Options
+from tileir_opencl.buffers import OpenCLBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -232,6 +234,30 @@ def test_parts_of_buffers(executor: OpenCLExecutor) -> None:
     for offset, nbytes in ((1, 4), (step, 0), (step, 4), (-step, 4)):
         with pytest.raises(ArgumentError, match="part"):
             executor.part(last, offset, nbytes)
+
+
+def test_parts_are_released_together_the_last_one_first() -> None:
+    """Drivers crash where a part goes before one that overlaps it and was made later."""
+    released: list[int] = []
+
+    @attrs.frozen
+    class Handle:
+        nbytes: int
+
+        def get_sub_region(self, _: int, nbytes: int) -> Handle:
+            return Handle(nbytes)
+
+        def release(self) -> None:
+            released.append(self.nbytes)
+
+    whole = OpenCLBuffer(Handle(128), 128, None)  # type: ignore[arg-type]  # no driver is asked
+    parts = [whole.region(0, nbytes) for nbytes in (64, 4, 16)]
+    del parts
+    gc.collect()
+    assert released == []
+    del whole
+    gc.collect()
+    assert released == [16, 4, 64]
 
 
 def test_arrays_are_used_in_place(executor: OpenCLExecutor, add_one: OpenCLKernel) -> None:

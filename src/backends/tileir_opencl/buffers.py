@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -38,6 +39,19 @@ class OpenCLBuffer:
     native: cl.Buffer = attrs.field(repr=False)
     nbytes: int
     commands: Commands = attrs.field(repr=False)
+    _parts: list[cl.Buffer] = attrs.field(factory=list, init=False, repr=False)
+
+    def region(self, offset: int, nbytes: int) -> cl.Buffer:
+        """Return the driver's handle of a part, which is kept as long as this buffer.
+
+        NVIDIA's driver (580) crashes where of two parts that overlap the one that was made first is released first. So
+        parts are released together, the last one first.
+        """
+        if not self._parts:
+            weakref.finalize(self, _release, self._parts)
+        part = self.native.get_sub_region(offset, nbytes)
+        self._parts.append(part)
+        return part
 
     def host(self) -> Bytes | None:
         """Return None: the host sees the memory only while it is mapped."""
@@ -88,6 +102,12 @@ class PooledBuffer(OpenCLBuffer):
 
     def __del__(self) -> None:
         self._pool.give(self.native, self._size)
+
+
+def _release(parts: list[cl.Buffer]) -> None:
+    """Release the handles of parts in the order in which drivers can take it."""
+    while parts:
+        parts.pop().release()
 
 
 @attrs.define(eq=False)

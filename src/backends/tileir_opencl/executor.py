@@ -122,7 +122,7 @@ class OpenCLExecutor:
             raise ArgumentError((Diagnostic("TIL706", message),))
         whole, start = (buffer.whole, buffer.offset) if isinstance(buffer, PartialBuffer) else (buffer, 0)
         try:
-            native = whole.native.get_sub_region(start + offset, nbytes)
+            native = whole.region(start + offset, nbytes)
         except cl.Error as error:
             raise refused("a part of a buffer", error) from error
         return PartialBuffer(native, nbytes, self.commands, whole, start + offset)
