@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+import torch
 
 import tileir
-import torch
 from strategies.operations import TOLERANCES, Case, all_cases
 
 CASES: Final = {name: case for name, case in all_cases().items() if case.torch is not None}

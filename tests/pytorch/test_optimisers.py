@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
+import torch
 
 import tileir
-import torch
 from strategies.operations import Array, sample
 from tileir import ops
 

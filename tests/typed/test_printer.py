@@ -72,9 +72,9 @@ function (
   C: f32[2] = checkpoint(C_3)
   O_0: f32[2] = exp(C)
   O_1: f32[] = constant(1.0)
-  dA: f32[2] = mul(O_0, C_1)
+  DA: f32[2] = mul(O_0, C_1)
   O_2: f32[2] = override_gradient(A)
-  O: f32[2] = mul(dA, O_2)
+  O: f32[2] = mul(DA, O_2)
 }
 """
     )
