@@ -9,22 +9,11 @@ import numpy as np
 import pytest
 
 import tileir
-from strategies.opencl_device import ADD_ONE, SIZE, by_hand, new_executor
+from strategies.opencl_device import ADD_ONE, NUMBERS, by_hand
 from tileir.core.errors import BackendError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tileir_opencl.executor import OpenCLExecutor
-
-NUMBERS = np.arange(SIZE, dtype=np.float32)
-
-
-@pytest.fixture
-def executor() -> Iterator[OpenCLExecutor]:
-    made = new_executor()
-    yield made
-    made.close()
 
 
 def test_launches_follow_each_other(executor: OpenCLExecutor) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from strategies.opencl_device import ADD_ONE, BROKEN, SIZE, by_hand, compiler, device, new_executor
+from strategies.opencl_device import ADD_ONE, BROKEN, NUMBERS, SIZE, by_hand, compiler, device
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, VerifyError
 from tileir.core.ops import Op
@@ -31,7 +31,6 @@ from tileir_opencl.compiler import KERNELS
 from tileir_opencl.programs import built, handle_of, named_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tileir_opencl.executor import OpenCLExecutor
@@ -39,20 +38,12 @@ if TYPE_CHECKING:
 
 F32 = Type(DType.F32)
 PLACE = GridIndex(GridLevel.GROUP, 0, Type(DType.I64))
-NUMBERS = np.arange(SIZE, dtype=np.float32)
 
 
 def scaling(factor: float) -> KernelFunction:
     value = Apply(Op.MUL, (Subscript("a", PLACE, F32), Const(float(factor), F32)))
     params = (Param("a", DType.F32, SIZE, ParamAccess.READ), Param("b", DType.F32, SIZE, ParamAccess.WRITE))
     return KernelFunction("scale", params, (Assign(Subscript("b", PLACE, F32), value),), grid=(SIZE,))
-
-
-@pytest.fixture
-def executor() -> Iterator[OpenCLExecutor]:
-    made = new_executor()
-    yield made
-    made.close()
 
 
 def results(executor: OpenCLExecutor, library: OpenCLLibrary) -> list[np.ndarray]:

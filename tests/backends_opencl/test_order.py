@@ -7,23 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
-from strategies.opencl_device import SIZE, by_hand, new_executor
+from strategies.opencl_device import SIZE, by_hand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tileir.runtime.interface import Event
     from tileir_opencl.executor import OpenCLExecutor
     from tileir_opencl.kernels import OpenCLKernel
-
-
-@pytest.fixture
-def executor() -> Iterator[OpenCLExecutor]:
-    made = new_executor()
-    yield made
-    made.close()
 
 
 def commands_in_any_order(executor: OpenCLExecutor, average: OpenCLKernel, seed: int) -> bool:

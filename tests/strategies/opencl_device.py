@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from tileir.core.dtype import DType
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tileir_opencl.library import OpenCLLibrary
 
 SIZE = 1024
+NUMBERS = np.arange(SIZE, dtype=np.float32)
 
 ADD_ONE = "to[i] = from[i] + 1.0f;"
 SLOW = "float x = from[i]; for (int n = 0; n < 2000; ++n) x = x * 0.5f + 1.0f; to[i] = x;"
