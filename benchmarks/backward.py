@@ -3,8 +3,8 @@
     python benchmarks/backward.py --torch PYTHON [--threads 2] [--rounds 5] [--only REGEX] [--json FILE]
 
 PYTHON is an interpreter that has PyTorch and NumPy. What tileir computes is the whole gradient from the inputs; PyTorch
-keeps what its forward pass computed, and its backward pass alone is timed. Of the training step, both do all. What is
-computed is compared.
+keeps what its forward pass computed, and its backward pass alone is timed. In the rows that say "both", both sides
+compute the value as well as its gradients; of the training step, both do all. What is computed is compared.
 """
 
 from __future__ import annotations

@@ -44,11 +44,25 @@ LAYER_NORM: Final = """function (X[M, N], G[N], B[N], DO[M, N]) -> (DX, DG, DB) 
 
 @attrs.frozen
 class Workload:
-    """A Tile text and the shapes of its inputs, in order; the last input is the cotangent."""
+    """A Tile text and the shapes of its inputs, in order; the last input is the cotangent.
+
+    Attributes:
+        name: What to call it; the first word says what PyTorch has to do.
+        text: Computes the gradients.
+        shapes: Those of the inputs.
+        forward: Whether the value that is differentiated is a result as well, before the gradients.
+
+    """
 
     name: str
     text: str
     shapes: tuple[tuple[int, ...], ...]
+    forward: bool = False
+
+    def with_value(self, value: str) -> Workload:
+        """Return the workload that computes ``value`` as well."""
+        text = self.text.replace("-> (", f"-> ({value}, ", 1)
+        return attrs.evolve(self, name=f"{self.name}, both", text=text, forward=True)
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
         """Return the inputs, the same in every process."""
@@ -56,7 +70,7 @@ class Workload:
         return [random.standard_normal(shape, dtype=np.float32) for shape in self.shapes]
 
 
-WORKLOADS: Final = (
+_BACKWARD: Final = (
     Workload("matmul 512", MATMUL, ((512, 512), (512, 512), (512, 512))),
     Workload("matmul 1024", MATMUL, ((1024, 1024), (1024, 1024), (1024, 1024))),
     Workload("conv 3x3 1x56x56x64", CONVOLUTION, ((1, 56, 56, 64), (3, 3, 64, 64), (1, 56, 56, 64))),
@@ -64,3 +78,4 @@ WORKLOADS: Final = (
     Workload("softmax 4096x1024", SOFTMAX, ((4096, 1024), (4096, 1024))),
     Workload("layer norm 4096x1024", LAYER_NORM, ((4096, 1024), (1024,), (1024,), (4096, 1024))),
 )
+WORKLOADS: Final = (*_BACKWARD, *(w.with_value("C" if w.text is MATMUL else "O") for w in _BACKWARD))

@@ -40,24 +40,31 @@ def tileir_call(workload: Workload) -> Call:
 
 
 def torch_call(workload: Workload) -> Call:
-    """Run the forward pass once; what is timed is the backward pass alone, with the values that it kept."""
+    """Time both passes where the workload asks for the value, else the backward pass, with what the other one kept."""
     import torch
 
     arrays = [torch.from_numpy(array) for array in workload.arrays()]
     inputs = [array.requires_grad_() for array in arrays[:-1]]
     kind = workload.name.split()[0]
     functional = torch.nn.functional
-    if kind == "matmul":
-        result = inputs[0] @ inputs[1]
-    elif kind == "conv":
-        # The memory order of both tensors is the one that PyTorch calls channels last.
-        images, weights = inputs[0].permute(0, 3, 1, 2), inputs[1].permute(3, 2, 0, 1)
-        result = functional.conv2d(images, weights, padding=1).permute(0, 2, 3, 1)
-    elif kind == "softmax":
-        result = torch.softmax(inputs[0], -1)
-    else:
-        result = functional.layer_norm(inputs[0], inputs[0].shape[-1:], inputs[1], inputs[2])
-    return lambda: torch.autograd.grad(result, inputs, arrays[-1], retain_graph=True)
+
+    def value() -> torch.Tensor:
+        if kind == "matmul":
+            return inputs[0] @ inputs[1]
+        if kind == "conv":
+            # The memory order of both tensors is the one that PyTorch calls channels last.
+            images, weights = inputs[0].permute(0, 3, 1, 2), inputs[1].permute(3, 2, 0, 1)
+            return functional.conv2d(images, weights, padding=1).permute(0, 2, 3, 1)
+        if kind == "softmax":
+            return torch.softmax(inputs[0], -1)
+        return functional.layer_norm(inputs[0], inputs[0].shape[-1:], inputs[1], inputs[2])
+
+    def both() -> Sequence[Any]:
+        result = value()
+        return result.detach(), *torch.autograd.grad(result, inputs, arrays[-1])
+
+    kept = value()
+    return both if workload.forward else lambda: torch.autograd.grad(kept, inputs, arrays[-1], retain_graph=True)
 
 
 def main() -> None:
