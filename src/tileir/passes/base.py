@@ -15,6 +15,7 @@ from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import verified
 from tileir.passes.loops import between_loops
 from tileir.stripe.ir import Block
+from tileir.stripe.twins import as_twin, twins
 from tileir.stripe.verifier import verify as verify_program
 
 if TYPE_CHECKING:
@@ -141,15 +142,22 @@ def expand_kernels(
 ) -> Program:
     """Replace each kernel that carries all tags of ``reqs`` by none or more statements of ``main``.
 
-    Where ``main`` carries them all, it is meant: each kernel of it.
+    Where ``main`` carries them all, it is meant: each kernel of it. ``function`` sees the first of twins only, and the
+    others get the same (:mod:`tileir.stripe.twins`): it may look at the kernel and at how the views of ``main`` that
+    the kernel uses are laid out, and at names only to tell them apart.
     """
     wanted = tuple(reqs)
     everywhere = selected(program.main, wanted)
+    firsts = twins(program.main)
+    made: dict[int, tuple[Statement, ...]] = {}
 
     def expand(statement: Statement) -> tuple[Statement, ...]:
-        if isinstance(statement, Block) and (everywhere or selected(statement, wanted)):
-            return function(statement)
-        return (statement,)
+        if not isinstance(statement, Block) or not (everywhere or selected(statement, wanted)):
+            return (statement,)
+        if (first := firsts.get(id(statement))) is not None:
+            return tuple(as_twin(after, first, statement) for after in made[id(first)])
+        made[id(statement)] = result = function(statement)
+        return result
 
     return with_kernels(program, rewritten(program.main.statements, expand))
 

@@ -42,6 +42,7 @@ from tileir.passes.scan import Scan
 from tileir.passes.schedule_memory import Schedule
 from tileir.passes.separate import Separate
 from tileir.passes.shadow import Shadow
+from tileir.passes.share_names import ShareNames
 from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.tensorise import Tensorise
@@ -95,6 +96,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Schedule,
     Separate,
     Shadow,
+    ShareNames,
     SplitReduction,
     StreamReduction,
     Tensorise,

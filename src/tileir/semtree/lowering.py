@@ -21,6 +21,7 @@ from tileir.semtree.lower_repeats import lower_loop
 from tileir.semtree.lower_threads import GroupLowering, thread_count
 from tileir.semtree.lower_views import View
 from tileir.stripe import ir as stripe
+from tileir.stripe.twins import twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,24 +64,38 @@ class ProgramLowering:
     kernels: list[sem.KernelFunction] = attrs.field(factory=list, init=False)
     unaligned: set[str] = attrs.field(factory=set, init=False)
     _names: NameScope = attrs.field(factory=NameScope, init=False)
+    _numbers: dict[object, int] = attrs.field(factory=dict, init=False)
 
     def works(self, block: stripe.Block, sources: Mapping[str, str]) -> tuple[sem.Work, ...]:
         """Return what launches the kernels of ``main`` or of a loop's body; ``sources`` has the buffer of each view."""
         works: list[sem.Work] = []
+        # The kernels of a step stay apart, since one of them may come to count the steps.
+        firsts = twins(block) if "main" in block.tags else {}
         for statement in block.statements:
             if not isinstance(statement, stripe.Block):
                 raise fail("TIL502", f"{type(statement).__name__} stands between the kernels; wrap it into a block")
             if "loop" in statement.tags:
                 works = lower_loop(self, statement, sources, works)
             else:
-                works.append(self._launch(statement, sources))
+                works.append(self._launch(statement, sources, firsts.get(id(statement), statement)))
         return tuple(works)
 
-    def _launch(self, block: stripe.Block, sources: Mapping[str, str]) -> sem.Launch:
+    def _launch(self, block: stripe.Block, sources: Mapping[str, str], first: stripe.Block) -> sem.Launch:
         name = self._names.fresh(identifier(block.name or "kernel")[:_LONGEST_NAME].rstrip("_"))
-        kernel, arguments = _kernel(self, block, name, sources)
-        self.kernels.append(kernel)
-        return sem.Launch(len(self.kernels) - 1, arguments)
+        arguments = tuple(dict.fromkeys(sources[view.source] for view in _in_order(block)))
+        key = (
+            id(first),
+            *((self.buffers[name].dtype, self.buffers[name].elements, self.owns(name)) for name in arguments),
+        )
+        number = self._numbers.setdefault(key, len(self.kernels))
+        if number == len(self.kernels):
+            self.kernels.append(_kernel(self, block, name, sources))
+        return sem.Launch(number, arguments)
+
+    def owns(self, buffer: str) -> bool:
+        """Return whether memory is the program's own, and so as aligned as the target asks."""
+        own = self.buffers[buffer].role in (sem.BufferRole.TEMPORARY, sem.BufferRole.CONSTANT)
+        return own and buffer not in self.unaligned
 
 
 def identifier(name: str) -> str:
@@ -129,25 +144,17 @@ class _Parameter:
 
 def _kernel(
     lowering: ProgramLowering, block: stripe.Block, name: str, sources: Mapping[str, str]
-) -> tuple[sem.KernelFunction, tuple[str, ...]]:
+) -> sem.KernelFunction:
     target, buffers = lowering.target, lowering.buffers
     names = NameScope()
     parameters: dict[str, _Parameter] = {}
     views: dict[str, View] = {}
-    # Outputs come first among the parameters, as a reader of the signature expects.
-    for refinement in sorted(block.refinements, key=lambda r: not r.direction.writes):
-        if refinement.direction is stripe.Direction.NONE:
-            continue
+    for refinement in _in_order(block):
         source = sources[refinement.source]
         parameter = parameters.get(source)
         if parameter is None:
-            buffer = buffers[source]
-            own = buffer.role in (sem.BufferRole.TEMPORARY, sem.BufferRole.CONSTANT)
             parameter = parameters[source] = _Parameter(
-                names.fresh(identifier(source)),
-                buffer,
-                target.alignment,
-                own and source not in lowering.unaligned,
+                names.fresh(identifier(source)), buffers[source], target.alignment, lowering.owns(source)
             )
         parameter.reads |= refinement.direction.reads
         parameter.writes |= refinement.direction.writes
@@ -157,7 +164,7 @@ def _kernel(
     blocks = BlockLowering(target, names)
     threads = thread_count(block)
     grid, body = (GroupLowering(blocks, threads) if threads > 1 else blocks).kernel(block, views)
-    kernel = sem.KernelFunction(
+    return sem.KernelFunction(
         name,
         tuple(p.build() for p in parameters.values()),
         body,
@@ -167,7 +174,12 @@ def _kernel(
         operations=operation_count(block),
         comments=block.comments,
     )
-    return kernel, tuple(parameters)
+
+
+def _in_order(block: stripe.Block) -> list[stripe.Refinement]:
+    """Return what a kernel sees outside; outputs come first, as a reader of the signature expects."""
+    seen = (view for view in block.refinements if view.direction is not stripe.Direction.NONE)
+    return sorted(seen, key=lambda view: not view.direction.writes)
 
 
 def _with_wide_index(block: stripe.Block, parameters: Iterable[_Parameter], target: Target) -> Target:

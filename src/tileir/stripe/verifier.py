@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.stripe.ir import Block, Direction, Special, scalar_output, views_written
 from tileir.stripe.scope import Scope, scopes
+from tileir.stripe.twins import twins
 from tileir.stripe.verify_body import check_aggregations, check_directions, check_scalars, check_specials
 from tileir.stripe.verify_order import check_dependencies, check_order, check_placement
 from tileir.stripe.verify_views import check_access, check_bounds, check_sources
@@ -46,8 +47,12 @@ def verify(program: Program, after: str = "", since: Program | None = None) -> N
 
 
 def diagnose(program: Program, since: Program | None = None) -> tuple[Diagnostic, ...]:
-    """Return everything that is wrong with ``program``; kernels shared with ``since`` are taken as legal."""
-    return (*check_program(program), *_diagnose(program.entry, _shared_kernels(program, since)))
+    """Return everything that is wrong with ``program``; kernels shared with ``since`` are taken as legal.
+
+    Of twins (:mod:`tileir.stripe.twins`), the first is looked at.
+    """
+    known = _shared_kernels(program, since).union(*(twins(block) for block in program.entry.blocks))
+    return (*check_program(program), *_diagnose(program.entry, known))
 
 
 def diagnose_block(block: Block) -> tuple[Diagnostic, ...]:
