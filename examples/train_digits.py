@@ -126,9 +126,8 @@ def in_torch(
     weights: Mapping[str, Array], steps: int, test: Batch
 ) -> tuple[Callable[[Array, Array], float], Callable[[], float]]:
     """Return the same step of training, and the accuracy, in PyTorch."""
-    from torch.nn import functional
-
     import torch
+    from torch.nn import functional
 
     p = {name: torch.tensor(weight, requires_grad=True) for name, weight in weights.items()}
     adam = torch.optim.Adam(p.values(), lr=RATE)
