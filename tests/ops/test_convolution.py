@@ -29,7 +29,7 @@ THREE: Any = ((1, 2, 3), 0)
     [
         (lambda x, w, _: ops.conv(x, w, stride=0), "TIL217", "stride is an integer from 1 on, or 2 of them"),
         (lambda x, w, _: ops.conv(x, w, stride=(1, 2, 3)), "TIL217", "stride is an integer from 1 on, or 2 of them"),
-        (lambda x, w, _: ops.conv(x, w, dilation=OTHER), "TIL217", "dilation is an integer from 1 on"),
+        (lambda x, w, _: ops.conv(x, w, dilation=OTHER), "TIL217", "conv: dilation has to be an integer or a sequence"),
         (lambda x, w, _: ops.conv(x, w, padding="full"), "TIL217", "padding is 'valid', 'same_upper', 'same_lower'"),
         (lambda x, w, _: ops.conv(x, w, padding=-1), "TIL217", "padding is a number from 0 on, or 2 of them or of"),
         (lambda x, w, _: ops.conv(x, w, padding=THREE), "TIL217", "padding is a number from 0 on"),

@@ -38,7 +38,7 @@ FRACTION: Any = 1.5  # where an integer belongs
         (lambda x, s: ops.gemm(x, s), "TIL305", "gemm multiplies matrices; this tensor has rank 0"),
         (lambda x, s: ops.kron(x, s), "TIL305", "a Kronecker product needs equal ranks, not 2 and 0"),
         (lambda x, _: ops.diagonal(x, first=1), "TIL217", "an axis stands twice among (1, 1)"),
-        (lambda x, _: ops.diagonal(x, offset=FRACTION), "TIL217", "an offset is an integer, not 1.5"),
+        (lambda x, _: ops.diagonal(x, offset=FRACTION), "TIL217", "offset has to be an integer, not 1.5"),
         (lambda x, _: ops.trace(x, first=2), "TIL314", "the axis is 2"),
         (lambda _, s: ops.diag(s), "TIL305", "diag takes a vector or a matrix; this tensor has rank 0"),
         (lambda _, s: ops.tril(s), "TIL305", "at least 2 axes are needed; this tensor has rank 0"),

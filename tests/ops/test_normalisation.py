@@ -31,7 +31,7 @@ OTHER: Any = "another kind of value"
         (lambda x, _: ops.group_norm(x, 0), "TIL217", "groups is an integer from 1 on"),
         (lambda x, _: ops.group_norm(x, 2, axis=0), "TIL217", "groups is an integer from 1 on, and axis is not"),
         (lambda x, _: ops.instance_norm(x, axis=0), "TIL217", "axis is that of the channels"),
-        (lambda x, _: ops.local_response_norm(x, OTHER), "TIL217", "size is an integer from 1 on"),
+        (lambda x, _: ops.local_response_norm(x, OTHER), "TIL217", "local_response_norm: size has to be an integer"),
         (lambda x, _: ops.mean_variance_norm(x, epsilon_mode="on"), "TIL217", "epsilon_mode is one of 'inside', "),
         (lambda x, _: ops.l2_normalise(x, epsilon_mode="on"), "TIL217", "epsilon_mode is one of 'max', 'add'"),
     ],

@@ -27,7 +27,7 @@ OTHER: Any = "another kind of value"
     ("attempt", "code", "message"),
     [
         (lambda x: ops.max_pool(x, 0), "TIL217", "kernel_size is an integer from 1 on, or 2 of them; it was 0"),
-        (lambda x: ops.max_pool(x, OTHER), "TIL217", "kernel_size is an integer from 1 on"),
+        (lambda x: ops.max_pool(x, OTHER), "TIL217", "max_pool: kernel_size has to be an integer"),
         (lambda x: ops.max_pool(x, 2, stride=(2,)), "TIL217", "stride is an integer from 1 on, or 2 of them"),
         (lambda x: ops.max_pool(x, 2, padding=2), "TIL217", "padding is smaller than the window, which has 2 elements"),
         (lambda x: ops.average_pool(x, 3, padding=((0, 3), 0)), "TIL217", "padding is smaller than the window"),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         (
             lambda x, i: ops.embedding(x, i, padding_index=0.5),  # type: ignore[arg-type]
             "TIL217",
-            "padding_index is an integer, not 0.5",
+            "embedding: padding_index has to be an integer or None, not 0.5",
         ),
         (
             lambda x, i: ops.scatter(x, i, 0, mode="put"),

@@ -120,7 +120,7 @@ def _pair() -> tileir.Function:
     ("attempt", "message"),
     [
         (lambda _: ops.random_state(-1), "a seed is from 0 to 2**64 - 1, not -1"),
-        (lambda _: ops.random_state(0.5), "a seed is an integer, not 0.5"),  # type: ignore[arg-type]
+        (lambda _: ops.random_state(0.5), "random_state: seed has to be an integer, not 0.5"),  # type: ignore[arg-type]
         (lambda s: ops.split_state(s, 0), "a number of states is positive, not 0"),
         (lambda s: ops.randint(s, (2,), 3, 3), "there are from 1 to 2**32 integers to draw, not 0"),
         (lambda s: ops.truncated_normal(s, (2,), low=1, high=1), "low is below high, but 1 is not below 1"),

@@ -27,7 +27,11 @@ TEXT: Any = "1"  # where an integer belongs
     [
         (lambda x: ops.sum(x, 2), "TIL314", "the axis is 2, but the tensor has axes 0 to 1"),
         (lambda x: ops.mean(x, (0, 0)), "TIL217", "an axis stands twice among (0, 0)"),
-        (lambda x: ops.max(x, TEXT), "TIL217", "an axis is an integer, not '1'"),
+        (
+            lambda x: ops.max(x, TEXT),
+            "TIL217",
+            "max: axes has to be an integer, a sequence of integers or None, not '1'",
+        ),
         (lambda x: ops.argmax(x, -3), "TIL314", "the axis is -3, but the tensor has axes 0 to 1"),
         (lambda x: ops.argmax(x, 0, ties="any"), "TIL217", "ties is one of 'first', 'last', not 'any'"),
         (lambda x: ops.argmin(x, keepdims=True), "TIL217", "keepdims needs an axis"),

@@ -31,6 +31,7 @@ from tileir.ops.activations import (
     tanh_shrink,
     threshold,
 )
+from tileir.ops.arguments import checked
 from tileir.ops.attention import (
     log_softmax,
     multi_head_attention,
@@ -368,3 +369,8 @@ __all__ = [
     "tril", "triplet_margin_loss", "triu", "trunc", "truncated_normal", "uniform", "unsqueeze", "unstack", "upsample",
     "var", "variance", "weight_standardisation", "where", "xlogy", "zeros_like",
 ]  # fmt: skip
+
+# The border of the library: whoever calls an operation by its public name gets its arguments checked.
+for _name in __all__:
+    if _name != "RecurrentWeights":
+        globals()[_name] = checked(_name, globals()[_name])
