@@ -41,6 +41,12 @@ OTHER: Any = "another kind of value"
         ),
         (lambda x, m: ops.multi_head_attention(x, x, x, (m, m, m, x), 2), "TIL305", "weights have two axes"),
         (lambda x, _: ops.rotary_embedding(x, pairs="both"), "TIL217", "pairs is one of 'halves', 'neighbours'"),
+        (lambda x, _: ops.rotary_embedding(x, base=-1), "TIL217", "base is a finite number above 0; it was -1"),
+        (
+            lambda x, m: ops.scaled_dot_product_attention(m, m, m, mask=x),
+            "TIL305",
+            "mask broadcasts with the scores, which have 2 axes",
+        ),
     ],
 )
 def test_wrong_arguments(attempt: Callable[[Tensor, Tensor], object], code: str, message: str) -> None:
@@ -85,3 +91,13 @@ def test_queries_without_keys_have_no_gradients() -> None:
     gradients = tileir.vjp(function, arrays, {"O": np.ones((3, 3))}, wrt=["Q", "K", "V"])
     assert all(np.isfinite(np.asarray(gradient)).all() for gradient in gradients.values())
     np.testing.assert_array_equal(np.asarray(gradients["Q"])[1], 0)
+
+
+def test_masks_of_the_heads_of_keys_are_refused() -> None:
+    def attention(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
+        return ops.scaled_dot_product_attention(query, key, key, mask=mask)
+
+    def refused() -> Any:
+        return run(attention, np.ones((4, 3, 2)), np.ones((2, 3, 2)), np.ones((2, 3, 3), np.bool_))
+
+    assert fault_of(refused, __file__)[0] in ("TIL301", "TIL312")

@@ -33,6 +33,8 @@ THREE: Any = ((1, 2, 3), 0)
         (lambda x, w, _: ops.conv(x, w, padding="full"), "TIL217", "padding is 'valid', 'same_upper', 'same_lower'"),
         (lambda x, w, _: ops.conv(x, w, padding=-1), "TIL217", "padding is a number from 0 on, or 2 of them or of"),
         (lambda x, w, _: ops.conv(x, w, padding=THREE), "TIL217", "padding is a number from 0 on"),
+        (lambda x, w, _: ops.conv(x, w, kernel_layout="bogus"), "TIL217", "a kernel layout has the letters"),
+        (lambda x, w, _: ops.conv_weight_gradient(x, w, 3, kernel_layout="bogus"), "TIL217", "a kernel layout has the"),
         (lambda x, w, _: ops.conv(x, w, groups=0), "TIL217", "groups is an integer from 1 on; it was 0"),
         (lambda x, w, _: ops.conv(x, w, groups=2, groups_in="n"), "TIL217", "groups_in is one of 'k', 'c', not 'n'"),
         (lambda x, w, _: ops.conv(x, w, layout="nhwc"), "TIL217", "a layout has letters of 'ncx', each at most once"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,8 @@ OTHER: Any = "another kind of value"
         (lambda x: ops.interpolate(x, 3, scale=2), "TIL217", "give either the size or the scale of the result"),
         (lambda x: ops.interpolate(x, 3, mode="area"), "TIL217", "mode is one of 'nearest', 'nearest_exact', 'linear'"),
         (lambda x: ops.interpolate(x, (3, 4)), "TIL217", "size is one size, or 1 of them; it was (3, 4)"),
-        (lambda x: ops.interpolate(x, scale=0), "TIL217", "scale is a number above 0, or 1 of them; it was 0"),
+        (lambda x: ops.interpolate(x, scale=0), "TIL217", "scale is a finite number above 0, or 1 of them; it was 0"),
+        (lambda x: ops.interpolate(x, scale=math.inf), "TIL217", "scale is a finite number above 0"),
         (lambda x: ops.interpolate(x, 3, align_corners=True), "TIL217", "align_corners is an option of the modes"),
         (lambda x: ops.upsample(x, 0), "TIL217", "factor is an integer from 1 on"),
         (lambda x: ops.space_to_depth(x, 2, order="last"), "TIL217", "order is one of 'block_first', 'channel_first'"),

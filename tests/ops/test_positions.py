@@ -68,6 +68,12 @@ if TYPE_CHECKING:
         ),
         (lambda x, i: ops.nms(x, i, 0), "TIL217", "most is positive, not 0"),
         (lambda _, i: ops.iou(i, i), "TIL217", "boxes have 2 axes, not 1"),
+        (lambda x, _: ops.nms(x, x, 1), "TIL217", "scores have one axis, not 2"),
+        (
+            lambda x, i: ops.lstm_cell(ops.sum(i), i, i, ops.RecurrentWeights(x, x)),
+            "TIL217",
+            "inputs and states of a cell have one axis or more; these have [0, 1, 1]",
+        ),
     ],
 )  # fmt: skip
 def test_mistakes(attempt: Callable[..., object], code: str, message: str) -> None:

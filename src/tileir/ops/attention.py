@@ -85,6 +85,9 @@ def scaled_dot_product_attention(
 
     """
     heads = _heads_of(query, key, value)
+    for name, option in (("mask", mask), ("bias", bias), ("scale", scale)):
+        if option is not None and rank_of(option) > rank_of(query):
+            raise mistake("TIL305", f"{name} broadcasts with the scores, which have {rank_of(query)} axes")
     scores = heads.scores()
     scores = scores * (1.0 / call("sqrt", real(dims_of(query)[-1])) if scale is None else scale)
     if bias is not None:
@@ -152,11 +155,13 @@ def rotary_embedding(
     Source: Su et al., "RoFormer: Enhanced transformer with rotary position embedding", 2021.
 
     Raises:
-        TileError: TIL305, ``x`` has fewer than two axes; TIL217, there are no such pairs; when it is compiled, TIL312
-            where D is odd.
+        TileError: TIL305, ``x`` has fewer than two axes; TIL217, there are no such pairs, or ``base`` is not above 0;
+            when it is compiled, TIL312 where D is odd.
 
     """
     kind = chosen(pairs, ("halves", "neighbours"), "pairs")
+    if not 0 < base < math.inf:
+        raise mistaken(f"base is a finite number above 0; it was {base!r}")
     if rank_of(x) < 2:
         raise mistake("TIL305", "an embedding that is turned has two axes or more: positions and features")
     *leading, features = dims_of(x)
@@ -220,7 +225,8 @@ class _Heads:
         sizes = dims_of(x)
         if len(self._split) < 2 or len(sizes) < 3:
             return x
-        shared = sizes[-3].min(self._split[0].size)
+        heads = self.heads[0].size
+        shared = sizes[-3].min(self._split[0].size).min(sizes[-3].call("broadcast", heads).call("match", heads))
         return call("reshape", x, *sizes[:-3], shared, sizes[-3] // shared, *sizes[-2:])
 
     @property

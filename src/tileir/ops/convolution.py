@@ -335,8 +335,9 @@ def _number_of_groups(groups: int) -> int:
 
 
 def _checked_kernel_layout(layout: str) -> str:
-    if not ({"k", "c"} <= set(layout) or "g" in layout):
-        raise mistaken(f"a kernel layout has the letters 'k' and 'c', or 'g'; not {layout!r}")
+    letters = set(layout)
+    if not letters <= set("gkcx") or not ({"k", "c"} <= letters or "g" in letters):
+        raise mistaken(f"a kernel layout has the letters 'k' and 'c', or 'g', and 'x'; not {layout!r}")
     return layout
 
 

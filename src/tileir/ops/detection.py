@@ -89,13 +89,15 @@ def nms(
     It is a loop over ``most`` steps, each linear in the number of boxes, of which the overlaps are compared beforehand.
 
     Raises:
-        TileError: As for :func:`iou`; TIL217, ``most`` is no positive integer.
+        TileError: As for :func:`iou`; TIL217, ``most`` is no positive integer, or scores have not one axis.
 
     Source: torchvision's and PlaidML's ``nms``.
     """
     count = integer_of(most, "most")
     if count < 1:
         raise mistaken(f"most is positive, not {count}")
+    if rank_of(scores) != 1:
+        raise mistaken(f"scores have one axis, not {rank_of(scores)}")
     drops = iou(boxes, boxes, form=form) > overlap
     (size,) = dims_of(scores)
     alive = full(scores, [size], 1)

@@ -9,6 +9,7 @@ Sources: PyTorch's ``interpolate``; Keys, "Cubic convolution interpolation for d
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -171,6 +172,6 @@ def _cubic(t: Tensor, c: float) -> tuple[Tensor, ...]:
 
 def _scales(scale: float | Sequence[float] | None, axes: int) -> tuple[Fraction, ...]:
     values = (scale,) * axes if isinstance(scale, int | float) else tuple(scale or ())
-    if len(values) != axes or not all(value > 0 for value in values):
-        raise mistaken(f"scale is a number above 0, or {axes} of them; it was {scale!r}")
+    if len(values) != axes or not all(0 < value < math.inf for value in values):
+        raise mistaken(f"scale is a finite number above 0, or {axes} of them; it was {scale!r}")
     return tuple(Fraction(value).limit_denominator(_LARGEST) for value in values)

@@ -163,6 +163,9 @@ def _gru(from_x: Tensor, from_h: Tensor, state: Sequence[Tensor], size: Dim) -> 
 
 
 def _once(cell: Cell, x: Tensor, state: Sequence[Tensor], weights: RecurrentWeights) -> tuple[Tensor, ...]:
+    ranks = [rank_of(part) for part in (x, *state)]
+    if min(ranks) < 1:
+        raise mistaken(f"inputs and states of a cell have one axis or more; these have {ranks}")
     from_x = _linear(x, weights.w_x, weights.b_x)
     return cell(from_x, _linear(state[0], weights.w_h, weights.b_h), state, dims_of(weights.w_h)[1])
 
