@@ -46,6 +46,12 @@ def test_random_numbers_go_on() -> None:
     np.testing.assert_array_equal(step(), first)
 
 
+def test_state_that_is_also_a_result_stays_what_it_is() -> None:
+    step = tileir.stepper("function (W, X) -> (W, Y) { Y = W * X; }", {"W": "W"}, {"W": np.array([2.0])})
+    assert [float(step(np.array([x]))[0]) for x in (1.0, 3.0)] == [2.0, 6.0]
+    assert step.state["W"].tolist() == [2.0]
+
+
 def test_inputs_may_change_their_shapes() -> None:
     text = "function (X[B, N], W[N]) -> (NewW) { S[i : N] = +(X[b, i]); NewW = W + S; }"
     step = tileir.stepper(text, {"W": "NewW"}, {"W": np.zeros(2, np.float32)})

@@ -189,7 +189,8 @@ class Executable:
     @property
     def result_types(self) -> dict[str, TensorType]:
         """The dtype and shape of each result, in declared order."""
-        return {tensor.name: TensorType(tensor.dtype, tensor.shape) for tensor in self._plan.outputs}
+        types = (TensorType(tensor.dtype, tensor.shape) for tensor in self._plan.outputs)
+        return dict(zip(self.outputs, types, strict=True))
 
     def run_into(self, arrays: Sequence[Any], into: Mapping[str, Array]) -> list[Array]:
         """Run, and write some results to arrays that fit, are contiguous, and share no memory with any other.
@@ -206,8 +207,9 @@ class Executable:
             if plan.resources.calls:
                 plan.resources.calls.wait()
             values = arrays if plan.accepts(arrays) else check_inputs(plan.inputs, arrays)
-            fresh = [None if o.name in into else np.empty(o.shape, o.dtype.numpy) for o in plan.outputs]
-            results = [into[o.name] if new is None else new for o, new in zip(plan.outputs, fresh, strict=True)]
+            named = tuple(zip(self.outputs, plan.outputs, strict=True))
+            fresh = [None if name in into else np.empty(tensor.shape, tensor.dtype.numpy) for name, tensor in named]
+            results = [into[name] if new is None else new for name, new in zip(self.outputs, fresh, strict=True)]
             plan.run(values, results)
         return [array for array in fresh if array is not None]
 
