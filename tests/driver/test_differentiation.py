@@ -113,6 +113,15 @@ def test_unknown_names_are_refused() -> None:
         tileir.gradient("function (Weights) -> (Y) { Y = Weights * Weights; }", "Weigths")
 
 
+def test_outputs_that_are_inputs_keep_their_names() -> None:
+    text = "function (X, Z) -> (X, Y) { Y = X * Z; }"
+    z = np.array([2.0, 3.0])
+    made = tileir.gradient(text, "X", "X", arguments=(z, z))
+    assert tileir.evaluate(made, (z, z)).tolist() == [1, 1]
+    found = tileir.evaluate(tileir.gradient(text, "X", ["Y", "X"], arguments=(z, z)), (z, z))
+    assert found.tolist() == [3, 4]
+
+
 def test_wrong_kinds_are_refused() -> None:
     assert codes(lambda: tileir.gradient(3)) == ["TIL707"]  # type: ignore[call-overload]
     assert codes(lambda: tileir.gradient(TEXT, ties="some")) == ["TIL707"]  # type: ignore[call-overload]

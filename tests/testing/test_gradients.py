@@ -67,6 +67,10 @@ def test_what_is_compared_can_be_chosen() -> None:
     assert [d.code for d in integer.value.diagnostics] == ["TIL321"]
 
 
+def test_outputs_that_are_inputs_are_checked_too() -> None:
+    check_gradients("function (X, Z) -> (X, Y) { Y = X * X * Z; }", (X, X), order=2)
+
+
 def test_devices_can_be_checked() -> None:
     check_gradients("function (X) -> (Y) { Y = exp(X) * X; }", X, device="llvm", order=2)
 

@@ -15,7 +15,7 @@ from tileir.typed import ir as typed
 from tileir.typed.inference import infer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
 
@@ -76,8 +76,8 @@ def gradient(
 
     even = _is_even(ties)
     if isinstance(function, typed.Function):
-        sources, results = chosen_for(function, wrt, of)
-        return typed_gradient(function, sources, results, even_ties=even)
+        sources, results = chosen_for(function, function.outputs, wrt, of)
+        return typed_gradient(function, sources, [result.name for result in results.values()], even_ties=even)
     source = function_of(function)
     inputs = tuple(parameter.name for parameter in source.inputs)
     outputs = tuple(output.name for output in source.outputs)
@@ -86,8 +86,8 @@ def gradient(
             source, _chosen("input", wrt, inputs), _chosen("output", of, outputs), even_ties=even
         ).function
     graph = infer(source, tensor_types(inputs, arguments))
-    sources, results = chosen_for(graph, wrt, of)
-    expanded = typed_gradient(graph, sources, results, even_ties=even)
+    sources, results = chosen_for(graph, outputs, wrt, of)
+    expanded = typed_gradient(graph, sources, [result.name for result in results.values()], even_ties=even)
     return raise_to_tile(expanded, {p.name: [d.name for d in p.dims] for p in source.inputs if p.dims is not None})
 
 
@@ -182,23 +182,37 @@ def _seeds(kind: str, names: tuple[str, ...], given: object) -> dict[str, object
 
 
 def chosen_for(
-    function: typed.Function, wrt: Names | None, of: Names | None
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of inputs and outputs to differentiate by and to differentiate; all of them are floats."""
-    definitions = {value.name: value for value in (*function.inputs, *function.operations)}
+    function: typed.Function, outputs: Sequence[str], wrt: Names | None, of: Names | None
+) -> tuple[tuple[str, ...], dict[str, typed.Value | typed.Operation]]:
+    """Return the inputs to differentiate by, and the outputs to differentiate with what defines them: all are floats.
 
-    def chosen(kind: str, names: Names | None, known: tuple[str, ...]) -> tuple[str, ...]:
-        found = _chosen(kind, names, known, lambda: tuple(n for n in known if definitions[n].dtype.is_float))
-        wrong = [
-            f"{kind} {name!r} is {definitions[name].dtype.value}, and only floats have derivatives; cast it first"
-            for name in found
-            if not definitions[name].dtype.is_float
-        ]
-        if wrong:
-            raise ArgumentError(Diagnostic("TIL321", message) for message in wrong)
-        return found
+    ``outputs`` is what those of ``function`` are called; it may call one otherwise that is an input too.
+    """
+    inputs = {value.name: value for value in function.inputs}
+    definitions: dict[str, typed.Value | typed.Operation] = {
+        value.name: value for value in (*function.inputs, *function.operations)
+    }
+    results = {name: definitions[own] for name, own in zip(outputs, function.outputs, strict=True)}
+    return _chosen_floats("input", wrt, inputs), {name: results[name] for name in _chosen_floats("output", of, results)}
 
-    return chosen("input", wrt, tuple(value.name for value in function.inputs)), chosen("output", of, function.outputs)
+
+def _chosen_floats(
+    kind: str, names: Names | None, known: Mapping[str, typed.Value | typed.Operation]
+) -> tuple[str, ...]:
+    """Return the names that were given, or those of all floats.
+
+    Raises:
+        ArgumentError: As :func:`_chosen`; TIL321, what is named is no float.
+    """
+    found = _chosen(kind, names, tuple(known), lambda: tuple(n for n, value in known.items() if value.dtype.is_float))
+    wrong = [
+        f"{kind} {name!r} is {known[name].dtype.value}, and only floats have derivatives; cast it first"
+        for name in found
+        if not known[name].dtype.is_float
+    ]
+    if wrong:
+        raise ArgumentError(Diagnostic("TIL321", message) for message in wrong)
+    return found
 
 
 def _chosen(

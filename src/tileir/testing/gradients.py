@@ -81,20 +81,22 @@ def check_gradients(
     arrays = {name: _widened(to_array(name, value)) for name, value in zip(names, given, strict=True)}
     rng = np.random.default_rng(seed)
     graph = infer(source, _types(arrays))
-    sources, results = chosen_for(graph, wrt, of)
+    sources, results = chosen_for(graph, tuple(output.name for output in source.outputs), wrt, of)
     for level in range(1, order + 1):
-        made = vjp(source, sources, results, even_ties=ties == "even")
-        types = {value.name: value for value in (*graph.inputs, *graph.operations)}
-        weights = {name: rng.uniform(0.5, 1.5, types[name].shape) for name in results}
-        weights = {name: np.asarray(weight, types[name].dtype.numpy) for name, weight in weights.items()}
+        made = vjp(source, sources, tuple(results), even_ties=ties == "even")
+        weights = {
+            name: np.asarray(rng.uniform(0.5, 1.5, result.shape), result.dtype.numpy)
+            for name, result in results.items()
+        }
         seeds = {seed_: weights[name] for seed_, name in zip(made.seeds, results, strict=True)}
-        noise = max(_NOISE[value.dtype] for value in types.values() if value.dtype.is_float)
+        noise = max(_NOISE[value.dtype] for value in (*graph.inputs, *graph.operations) if value.dtype.is_float)
         value = _Weighted(_evaluator(source, arrays, device), weights, noise)
         gradients = _evaluator(made.function, {**arrays, **seeds}, device)({**arrays, **seeds})
         found = dict(zip(sources, gradients.values(), strict=True))
         _compare(_Check(value, arrays, tolerance, elements, rng), found, level)
-        source, arrays, results = made.function, {**arrays, **seeds}, tuple(gradients)
+        source, arrays = made.function, {**arrays, **seeds}
         graph = infer(source, _types(arrays))
+        results = chosen_for(graph, tuple(gradients), sources, None)[1]
 
 
 def _widened(array: Array) -> Array:
@@ -117,7 +119,8 @@ def _evaluator(
     """Return what computes the outputs of ``function``, by name, for arrays of these types."""
     if device is None:
         graph = prepared(infer(function, _types(arrays)))
-        return lambda values: interpret(graph, values)
+        names = tuple(output.name for output in function.outputs)
+        return lambda values: dict(zip(names, interpret(graph, values).values(), strict=True))
     executable = compile_for_device(function, _types(arrays), device=device)
 
     def run(values: Mapping[str, Array]) -> Arrays:
