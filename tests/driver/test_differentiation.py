@@ -126,6 +126,13 @@ def test_wrong_kinds_are_refused() -> None:
     assert codes(lambda: tileir.gradient(3)) == ["TIL707"]  # type: ignore[call-overload]
     assert codes(lambda: tileir.gradient(TEXT, ties="some")) == ["TIL707"]  # type: ignore[call-overload]
     assert codes(lambda: tileir.vjp(TEXT, (A, B, I), 3)) == ["TIL707"]
+    for names in (3, [3], [["A"]], b"A"):
+        assert codes(lambda names=names: tileir.gradient(TEXT, names)) == ["TIL707"]  # type: ignore[misc]
+        assert codes(lambda names=names: tileir.jvp(TEXT, (A, B, I), (A,), of=names)) == ["TIL707"]  # type: ignore[misc]
+    with pytest.raises(ArgumentError, match="pass the cotangents as a mapping"):
+        tileir.vjp(TEXT, (A, B, I), 1.0)
+    with pytest.raises(ArgumentError, match="no input is a float"):
+        tileir.gradient("function (X) -> (Y) { Y = X; }", arguments=(I,))
     assert codes(lambda: tileir.vjp(TEXT, (A, B, I), {"C": A})) == ["TIL322"]
     assert codes(lambda: tileir.vjp(TEXT, (A, B, I), {"C": np.array(1.0)}, wrt="I")) == ["TIL321"]
     assert codes(lambda: tileir.vjp(TEXT, (A, B), {"C": A})) == ["TIL705"]

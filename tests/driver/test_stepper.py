@@ -94,6 +94,7 @@ def test_results_must_fit_what_they_update() -> None:
         ({"W": "Neww", "Q": "Total"}, {}, ["TIL709", "TIL709"]),
         ({"W": "NewW", "X": "NewW"}, {}, ["TIL709"]),
         ({"W": "NewW"}, {}, ["TIL705"]),
+        ({"W": ["NewW"], "X": None}, {}, ["TIL709", "TIL709"]),
         ({"W": "NewW"}, {"X": 1, "V": 2}, ["TIL705", "TIL705", "TIL705"]),
         ({"W": "NewW"}, {"W": "text"}, ["TIL702"]),
         (["W"], {}, ["TIL707"]),

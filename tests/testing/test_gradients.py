@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,15 @@ def test_what_is_compared_can_be_chosen() -> None:
 
 def test_outputs_that_are_inputs_are_checked_too() -> None:
     check_gradients("function (X, Z) -> (X, Y) { Y = X * X * Z; }", (X, X), order=2)
+
+
+@pytest.mark.parametrize(
+    "options", [{"order": 0}, {"order": "2"}, {"elements": 0}, {"tolerance": -1}, {"ties": "odd"}, {"wrt": 3}]
+)
+def test_options_that_leave_nothing_to_check_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        check_gradients("function (X) -> (Y) { Y = X; }", X, **options)
+    assert [d.code for d in caught.value.diagnostics] == ["TIL707"]
 
 
 def test_devices_can_be_checked() -> None:

@@ -48,7 +48,7 @@ def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str,
     return [values[name] for name in names]
 
 
-def split(arguments: object) -> tuple[tuple[object, ...], Mapping[str, object]]:
+def split(arguments: object, what: str = "inputs") -> tuple[tuple[object, ...], Mapping[str, object]]:
     """Return what was given by position and by name: a lone array is the first value, not a sequence of its rows.
 
     Raises:
@@ -60,7 +60,7 @@ def split(arguments: object) -> tuple[tuple[object, ...], Mapping[str, object]]:
         return (arguments,), {}
     if not isinstance(arguments, Iterable) or isinstance(arguments, str | bytes):
         message = (
-            "pass the inputs as a mapping by name or a sequence in declared order,"
+            f"pass the {what} as a mapping by name or a sequence in declared order,"
             f" not as a value of type {type(arguments).__name__}"
         )
         raise ArgumentError((Diagnostic("TIL707", message),))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from tileir.core.errors import ArgumentError, Diagnostic
@@ -15,7 +16,7 @@ from tileir.typed import ir as typed
 from tileir.typed.inference import infer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
@@ -74,7 +75,7 @@ def gradient(
     from tileir.typed.derivatives.functions import gradient as typed_gradient  # few programs need it
     from tileir.typed.raising import raise_to_tile
 
-    even = _is_even(ties)
+    even = is_even(ties)
     if isinstance(function, typed.Function):
         sources, results = chosen_for(function, function.outputs, wrt, of)
         return typed_gradient(function, sources, [result.name for result in results.values()], even_ties=even)
@@ -123,7 +124,7 @@ def vjp(
     values = bind(names, *split(inputs))
     seeds = _seeds("output", tuple(output.name for output in source.outputs), cotangents)
     sources = _chosen("input", wrt, names, lambda: _floats(names, values))
-    made = derived.vjp(source, sources, tuple(seeds), even_ties=_is_even(ties))
+    made = derived.vjp(source, sources, tuple(seeds), even_ties=is_even(ties))
     return _run(made, sources, (*values, *seeds.values()), device)
 
 
@@ -159,7 +160,7 @@ def jvp(
     values = bind(names, *split(inputs))
     seeds = _seeds("input", names, tangents)
     results = _chosen("output", of, tuple(output.name for output in source.outputs))
-    made = derived.jvp(source, tuple(seeds), results, even_ties=_is_even(ties))
+    made = derived.jvp(source, tuple(seeds), results, even_ties=is_even(ties))
     return _run(made, results, (*values, *seeds.values()), device)
 
 
@@ -172,7 +173,7 @@ def _run(
 
 def _seeds(kind: str, names: tuple[str, ...], given: object) -> dict[str, object]:
     """Return cotangents or tangents by the name of what they go with, in declared order."""
-    positional, named = split(given)
+    positional, named = split(given, "cotangents" if kind == "output" else "tangents")
     if len(positional) > len(names):
         message = f"{len(positional)} values were passed by position; the {kind}s are {', '.join(names) or 'none'}"
         raise ArgumentError((Diagnostic("TIL705", message),))
@@ -221,18 +222,32 @@ def _chosen(
     """Return the names that were given, or all of ``default``.
 
     Raises:
-        ArgumentError: TIL710, for each name that is not ``known`` or given twice, and where there is none at all.
+        ArgumentError: TIL710, for each name that is not ``known`` or given twice, and where there is none at all;
+            TIL707, what is no name.
     """
-    names = (
-        (known if default is None else default()) if given is None else (given,) if isinstance(given, str) else given
-    )
-    names = tuple(names)
+    names = (known if default is None else default()) if given is None else _named(kind, given)
     faults = [f"there is no {kind} {name!r}{nearest(name, known)}" for name in names if name not in known]
     faults += [f"{kind} {name!r} is named twice" for name in dict.fromkeys(names) if names.count(name) > 1]
-    if not names:
+    if not names and given is None and known:
+        faults.append(f"no {kind} is a float, and only floats have derivatives; pass or return floats")
+    elif not names:
         faults.append(f"there is no {kind} to differentiate")
     if faults:
         raise ArgumentError(Diagnostic("TIL710", fault) for fault in faults)
+    return names
+
+
+def _named(kind: str, given: object) -> tuple[str, ...]:
+    """Return one name or several as a tuple.
+
+    Raises:
+        ArgumentError: TIL707, something else was given.
+    """
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong:
+        message = f"{kind}s are chosen by a name or a sequence of names, and {wrong[0]!r} is none"
+        raise ArgumentError((Diagnostic("TIL707", message),))
     return names
 
 
@@ -244,7 +259,12 @@ def _floats(names: Sequence[str], values: Sequence[object]) -> tuple[str, ...]:
     )
 
 
-def _is_even(ties: object) -> bool:
+def is_even(ties: object) -> bool:
+    """Return whether ``ties`` says that ties are split evenly.
+
+    Raises:
+        ArgumentError: TIL707, it is none of :data:`Ties`.
+    """
     if ties not in ("all", "even"):
         raise ArgumentError((Diagnostic("TIL707", f"ties is 'all' or 'even', not {ties!r}"),))
     return ties == "even"

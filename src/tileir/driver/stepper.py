@@ -180,7 +180,7 @@ def stepper(
 def _faulty_updates(updates: Mapping[str, str], inputs: Collection[str], results: Collection[str]) -> Iterator[str]:
     yield from _unknown("no input", updates, inputs)
     yield from _unknown("no result", updates.values(), results)
-    for result, count in Counter(updates.values()).items():
+    for result, count in Counter(value for value in updates.values() if value in results).items():
         if count > 1:
             names = " and ".join(repr(name) for name, value in updates.items() if value == result)
             yield f"result {result!r} updates {names}; give each input a result of its own"

@@ -9,9 +9,10 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.driver.arguments import bind, split
 from tileir.driver.compiler import function_of
-from tileir.driver.differentiation import chosen_for
+from tileir.driver.differentiation import chosen_for, is_even
 from tileir.driver.executable import compile as compile_for_device
 from tileir.runtime.arrays import to_array
 from tileir.tile.differentiation import vjp
@@ -73,8 +74,10 @@ def check_gradients(
     Raises:
         AssertionError: Gradients are wrong; the message names the element that is most so. Or most elements are at
             kinks, so that there is nothing to compare.
-        TileError: As for :func:`tileir.gradient`.
+        TileError: As for :func:`tileir.gradient`; TIL707, an order, a tolerance or a number of elements that leaves
+            nothing to check.
     """
+    _check_options(order, elements, tolerance)
     source = function_of(function)
     names = tuple(parameter.name for parameter in source.inputs)
     given = bind(names, *split(inputs))
@@ -83,7 +86,7 @@ def check_gradients(
     graph = infer(source, _types(arrays))
     sources, results = chosen_for(graph, tuple(output.name for output in source.outputs), wrt, of)
     for level in range(1, order + 1):
-        made = vjp(source, sources, tuple(results), even_ties=ties == "even")
+        made = vjp(source, sources, tuple(results), even_ties=is_even(ties))
         weights = {
             name: np.asarray(rng.uniform(0.5, 1.5, result.shape), result.dtype.numpy)
             for name, result in results.items()
@@ -97,6 +100,20 @@ def check_gradients(
         source, arrays = made.function, {**arrays, **seeds}
         graph = infer(source, _types(arrays))
         results = chosen_for(graph, tuple(gradients), sources, None)[1]
+
+
+def _check_options(order: object, elements: object, tolerance: object) -> None:
+    """Refuse options with which nothing would be compared."""
+    whole = {"order": order, "elements": elements}
+    faults = [
+        f"{name} is an integer above 0, not {value!r}"
+        for name, value in whole.items()
+        if not (isinstance(value, int) and value > 0)
+    ]
+    if not (isinstance(tolerance, int | float) and tolerance > 0):
+        faults.append(f"tolerance is a number above 0, not {tolerance!r}")
+    if faults:
+        raise ArgumentError(Diagnostic("TIL707", fault) for fault in faults)
 
 
 def _widened(array: Array) -> Array:
