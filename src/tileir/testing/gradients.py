@@ -74,8 +74,7 @@ def check_gradients(
     Raises:
         AssertionError: Gradients are wrong; the message names the element that is most so. Or most elements are at
             kinks, so that there is nothing to compare.
-        TileError: As for :func:`tileir.gradient`; TIL707, an order, a tolerance or a number of elements that leaves
-            nothing to check.
+        TileError: As for :func:`tileir.gradient`; TIL707, options that leave nothing to check.
     """
     _check_options(order, elements, tolerance)
     source = function_of(function)
