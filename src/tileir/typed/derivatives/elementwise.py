@@ -67,6 +67,9 @@ def pullback(sweep: Sweep, operation: Elementwise, cotangent: Tensor) -> Iterato
     if operation.op is Op.MUL and len(set(operation.inputs)) == 1:
         yield from _pull_square(sweep, site, cotangent)
         return
+    if operation.op is Op.DIV and all(map(sweep.wanted, operation.inputs)):
+        yield from _pull_quotient(sweep, site, cotangent)
+        return
     for position, partial in enumerate(partials(site)):
         name = operation.inputs[position]
         if partial is not None and sweep.wanted(name):
@@ -86,6 +89,23 @@ def _pull_square(sweep: Sweep, site: Site, cotangent: Tensor) -> Iterator[tuple[
         else:
             contribution = sweep.mul(cotangent, site.operand(0))
             yield name, sweep.add(contribution, contribution)
+
+
+def _pull_quotient(sweep: Sweep, site: Site, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield ``t / x1`` for the dividend, and with it what the divisor gets, where no element is divided once more.
+
+    That is ``-(t / x1) y``; or, where the divisor was broadcast, the sum of ``-(t / x1) x0``, divided by it.
+    """
+    dividend, divisor = (sweep.definition(name) for name in site.operation.inputs)
+    sweep.toward(dividend.name)
+    scaled = _dividend(site, cotangent)
+    yield dividend.name, sweep.reduced(scaled, site.operation.shape, dividend.shape)
+    sweep.toward(divisor.name)
+    if divisor.shape == site.operation.shape:
+        yield divisor.name, sweep.neg(sweep.mul(scaled, site.result))
+        return
+    summed = sweep.reduced(sweep.mul(scaled, site.operand(0)), site.operation.shape, divisor.shape)
+    yield divisor.name, _over_divisor(site, summed)
 
 
 def partials(site: Site) -> tuple[Partial | None, ...]:
