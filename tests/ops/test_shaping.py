@@ -197,3 +197,12 @@ def test_pads_keep_dtypes() -> None:
     padded = run(lambda t: ops.pad(t, 1, value=7), x)
     assert padded.dtype == np.int16
     np.testing.assert_array_equal(padded, [7, 0, 1, 2, 7])
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_unstacking_leaves_nothing_out(count: int) -> None:
+    assert fault_of(lambda: run(lambda x: ops.unstack(x, count), np.ones((3, 2))), __file__)[0] == "TIL310"
+    x = ops.reshape(tileir.FunctionBuilder().input("X", "N"), 3, 2)
+    assert fault_of(lambda: ops.unstack(x, count), __file__)[0] == "TIL310"
+    assert fault_of(lambda: ops.unstack(x, 0), __file__)[0] == "TIL217"
+    assert fault_of(lambda: run(lambda x: ops.cross(x, x), np.ones((2, count))), __file__)[0] == "TIL310"

@@ -10,6 +10,7 @@ from tileir.ops.foundation import (
     Tensor,
     aggregate,
     axis_of,
+    call,
     dim_like,
     dims_of,
     equal_sizes,
@@ -74,13 +75,22 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 
 def unstack(x: Tensor, count: int, axis: int = 0) -> tuple[Tensor, ...]:
-    """Return the ``count`` positions of ``axis``, each without it.
+    """Return the positions of ``axis``, each without it; there have to be ``count`` of them.
 
     Raises:
-        TileError: TIL314, there is no such axis or position (TIL312 where that is known only when compiling).
+        TileError: TIL314, there is no such axis; TIL217, ``count`` is not from 1 on; TIL310, the axis has another size
+            (at the latest when compiling).
 
     """
-    return tuple(select(x, axis, position) for position in range(integer_of(count, "a number of parts")))
+    place, number, dims = axis_of(x, axis), integer_of(count, "a number of parts"), dims_of(x)
+    if number < 1:
+        raise mistaken(f"there is at least one part, not {number}")
+    size = dims[place].value
+    if size is None:
+        x = call("reshape", x, *dims[:place], number, *dims[place + 1 :])
+    elif size != number:
+        raise mistake("TIL310", f"the axis has size {size}, so it has not {number} positions")
+    return tuple(select(x, place, position) for position in range(number))
 
 
 def split(x: Tensor, parts: int | Sequence[Size], axis: int = 0) -> tuple[Tensor, ...]:

@@ -77,7 +77,7 @@ def cross(x: Tensor, y: Tensor, *, axis: int = -1) -> Tensor:
     """Return the vector product over an axis of size 3: ``x[1] * y[2] - x[2] * y[1]`` and so on.
 
     Raises:
-        TileError: TIL314, there is no such axis, or it is shorter (TIL312 where that is known only when compiling).
+        TileError: TIL314, there is no such axis; TIL310, it has another size (at the latest when compiling).
 
     """
     left, right = (unstack(t, 3, axis) for t in (x, y))

@@ -146,6 +146,12 @@ _PARTS: Final = (
         lambda torch, x, y: torch.stack([x, y], 1),
     ),
     _one("unstack", lambda x: ops.unstack(x, 3), lambda x: tuple(x), lambda _, x: x.unbind(0)),
+    _one(
+        "unstack_of_a_last_axis",
+        lambda x: ops.unstack(ops.slice(x, slice(None), slice(0, 2)), 2, 1),
+        lambda x: tuple(np.moveaxis(x[:, :2], 1, 0)),
+        lambda _, x: x[:, :2].unbind(1),
+    ),
     _one("split", lambda x: ops.split(x, 2, 1), lambda x: tuple(np.split(x, 2, 1)), lambda _, x: x.split(2, 1)),
     _one(
         "split_by_sizes",
