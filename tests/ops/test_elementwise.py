@@ -68,9 +68,28 @@ def test_small_ends_of_softplus_stay() -> None:
 
 def test_nan_stays_nan() -> None:
     x = np.array([np.nan])
-    for name in ("relu6", "elu", "gelu", "softplus", "hard_sigmoid", "mish", "log1p", "expm1", "asinh", "softsign"):
+    for name in (
+        "relu6",
+        "elu",
+        "gelu",
+        "softplus",
+        "hard_sigmoid",
+        "mish",
+        "log1p",
+        "expm1",
+        "asinh",
+        "softsign",
+        "soft_shrink",
+        "hard_shrink",
+    ):
         assert np.isnan(run(getattr(ops, name), x)).all(), name
-    for build in (lambda t: ops.clip(t, 0, 1), lambda t: ops.logaddexp(t, 1), lambda t: ops.hypot(t, 1)):
+    for build in (
+        lambda t: ops.clip(t, 0, 1),
+        lambda t: ops.logaddexp(t, 1),
+        lambda t: ops.hypot(t, 1),
+        lambda t: ops.threshold(t, 1, 5),
+        lambda t: ops.heaviside(t, 3),
+    ):
         assert np.isnan(run(build, x)).all()
 
 

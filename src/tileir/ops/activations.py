@@ -155,18 +155,19 @@ def tanh_shrink(x: Tensor) -> Tensor:
 
 
 def soft_shrink(x: Tensor, *, threshold: Operand = 0.5) -> Tensor:
-    """Return ``x - threshold`` above the threshold, ``x + threshold`` below its negative, else 0."""
-    return call("cond", x > threshold, x - threshold, call("cond", x < -threshold, x + threshold, 0))
+    """Return ``x - threshold`` above the threshold, ``x + threshold`` below its negative, else 0; NaN stays."""
+    inside = call("cond", abs(x) <= threshold, 0, x + threshold)
+    return call("cond", x > threshold, x - threshold, inside)
 
 
 def hard_shrink(x: Tensor, *, threshold: Operand = 0.5) -> Tensor:
-    """Return ``|x| > threshold ? x : 0``."""
-    return call("cond", abs(x) > threshold, x, 0)
+    """Return ``|x| > threshold ? x : 0``; NaN stays."""
+    return call("cond", abs(x) <= threshold, 0, x)
 
 
 def threshold(x: Tensor, limit: Operand, value: Operand) -> Tensor:
-    """Return ``x > limit ? x : value``."""
-    return call("cond", x > limit, x, value)
+    """Return ``x > limit ? x : value``; NaN stays."""
+    return call("cond", x <= limit, value, x)
 
 
 def glu(x: Tensor, *, axis: int = -1) -> Tensor:

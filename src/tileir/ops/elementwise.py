@@ -307,8 +307,9 @@ def copysign(x: Operand, y: Operand) -> Tensor:
 
 
 def heaviside(x: Operand, at_zero: Operand) -> Tensor:
-    """Return 0 below 0, 1 above, and ``at_zero`` at 0."""
-    return call("cond", call("cmp_lt", x, 0), 0, call("cond", call("cmp_gt", x, 0), 1, at_zero))
+    """Return 0 below 0, 1 above, ``at_zero`` at 0, and NaN for NaN, as NumPy's."""
+    side = call("cond", call("cmp_lt", x, 0), 0, call("cond", call("cmp_gt", x, 0), 1, x))
+    return call("cond", call("cmp_eq", x, 0), at_zero, side)
 
 
 def _magnitude(x: Operand) -> Operand:
