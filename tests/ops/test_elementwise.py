@@ -51,12 +51,18 @@ MAGNITUDES = st.floats(-300, 300).flatmap(lambda exponent: st.sampled_from([1, -
 
 @pytest.mark.parametrize(
     ("name", "low", "high"),
-    [("log1p", -0.9, 1e300), ("expm1", -1e300, 700), ("asinh", -1e150, 1e150), ("atanh", -0.99, 0.99)],
+    [
+        ("log1p", -0.9, 1e300),
+        ("expm1", -1e300, 700),
+        ("asinh", -1e300, 1e300),
+        ("acosh", 1, 1e300),
+        ("atanh", -0.99, 0.99),
+    ],
 )
 @given(x=MAGNITUDES)
 def test_nothing_is_lost_near_0(name: str, low: float, high: float, x: float) -> None:
     point = np.clip(x, low, high)
-    reference = {"asinh": np.arcsinh, "atanh": np.arctanh}.get(name) or getattr(np, name)
+    reference = {"asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh}.get(name) or getattr(np, name)
     np.testing.assert_allclose(run(getattr(ops, name), np.array(point)), reference(point), rtol=2e-15)
 
 

@@ -222,15 +222,25 @@ def erfc(x: Operand) -> Tensor:
 
 
 def asinh(x: Operand) -> Tensor:
-    """Return the inverse hyperbolic sine: ``±log1p(a + a * a / (1 + sqrt(a * a + 1)))`` of ``a = |x|``."""
+    """Return the inverse hyperbolic sine: ``±log1p(a + a * a / (1 + sqrt(a * a + 1)))`` of ``a = |x|``.
+
+    Above 1 it is ``±(log(a) + log(1 + sqrt(1 + 1 / a**2)))``, in which no square overflows.
+    """
     a = call("mul", abs(x), 1.0)
-    return _signed(x, log1p(a + a * a / (sqrt(a * a + 1) + 1)))
+    near, far = call("cond", a > 1, 1.0, a), call("cond", a > 1, a, 1.0)
+    above = log(far) + log(sqrt(square(1 / far) + 1) + 1)
+    return _signed(x, call("cond", a > 1, above, log1p(near + near * near / (sqrt(near * near + 1) + 1))))
 
 
 def acosh(x: Operand) -> Tensor:
-    """Return the inverse hyperbolic cosine: ``log1p(t + sqrt(t * (t + 2)))`` of ``t = x - 1``."""
+    """Return the inverse hyperbolic cosine: ``log1p(t + sqrt(t * (t + 2)))`` of ``t = x - 1``; NaN below 1.
+
+    Above 2 it is ``log(x) + log(1 + sqrt(1 - 1 / x**2))``, in which no square overflows.
+    """
     t = call("sub", x, 1.0)
-    return log1p(t + sqrt(t * (t + 2)))
+    near, far = call("max", call("cond", t > 1, 1.0, t), -1.0), call("cond", t > 1, call("mul", x, 1.0), 2.0)
+    above = log(far) + log(sqrt(1 - square(1 / far)) + 1)
+    return call("cond", t > 1, above, log1p(near + sqrt(near * (near + 2))))
 
 
 def atanh(x: Operand) -> Tensor:

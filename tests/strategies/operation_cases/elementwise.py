@@ -17,6 +17,7 @@ _X: Final = sample(3, 5)
 _POSITIVE: Final = sample(3, 5, low=0.1, high=3)
 _ROW: Final = sample(5, low=-3, high=3, seed=1)
 _TINY: Final = np.array([0.0, 1e-9, -1e-9, 1e-5, -1e-5, 0.3, -0.3, 2.0, 30.0, -0.99])
+_FAR: Final = np.array([1.01, -1.5, 2.5, -300.0, 1e5, -1e20, 3e38])
 _ODD: Final = np.array([0.0, np.nan, np.inf, -np.inf, 1.0])
 _WHOLE: Final = integers(4, 5)
 _DIVISOR: Final = np.array([3, -3, 1, -2, 5], np.int32)
@@ -59,6 +60,9 @@ _UNARY: Final = (
     _one("erfc", ops.erfc, lambda x: 1 - np.vectorize(math.erf)(x), lambda torch, x: torch.erfc(x)),
     _one("asinh", ops.asinh, np.arcsinh, lambda torch, x: torch.asinh(x), _TINY),
     _one("acosh", ops.acosh, np.arccosh, lambda torch, x: torch.acosh(x), _POSITIVE + 1),
+    _one("asinh_far_out", ops.asinh, np.arcsinh, lambda torch, x: torch.asinh(x), _FAR),
+    _one("acosh_far_out", ops.acosh, np.arccosh, lambda torch, x: torch.acosh(x), np.abs(_FAR)),
+    _one("acosh_at_the_ends", ops.acosh, np.arccosh, None, np.array([-1e30, -3, 0.5, 1, -np.inf, np.inf, np.nan]), ()),
     _one("atanh", ops.atanh, np.arctanh, lambda torch, x: torch.atanh(x), _TINY[[0, 1, 2, 3, 4, 5, 6, 9]]),
     _one("sinc", ops.sinc, np.sinc, lambda torch, x: torch.sinc(x), _TINY[[0, 1, 3, 5, 6, 7]]),
     _one("deg2rad", ops.deg2rad, np.deg2rad, lambda torch, x: torch.deg2rad(x)),
