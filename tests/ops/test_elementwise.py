@@ -123,3 +123,33 @@ def test_dtypes(build: Callable[..., Tensor], dtype: Any, result: Any) -> None:
     x = np.ones(2, dtype)
     two = build in (ops.remainder, ops.heaviside, ops.floor_divide, ops.logical_xor)
     assert run(build, *([x, x] if two else [x])).dtype == result
+
+
+@pytest.mark.parametrize(
+    ("name", "numpy"),
+    [
+        ("remainder", np.mod),
+        ("floor_divide", np.floor_divide),
+        ("fmod", np.fmod),
+        ("atan2", np.arctan2),
+        ("hypot", np.hypot),
+        ("copysign", np.copysign),
+        ("logaddexp", np.logaddexp),
+        ("xlogy", lambda x, y: x * np.log(y)),
+        ("maximum", np.maximum),
+        ("pow", np.power),
+        ("isclose", np.isclose),
+        ("logical_and", np.logical_and),
+        ("logical_xor", np.logical_xor),
+        ("greater_equal", np.greater_equal),
+    ],
+)
+def test_either_of_two_may_be_a_number(name: str, numpy: Callable[..., Any]) -> None:
+    operation, x = getattr(ops, name), np.array([0.5, 3.0])
+    np.testing.assert_allclose(run(lambda t: operation(t, 2), x), numpy(x, 2))
+    np.testing.assert_allclose(run(lambda t: operation(2, t), x), numpy(2, x))
+
+
+def test_numbers_keep_narrow_dtypes() -> None:
+    for build in (lambda t: ops.remainder(t, 2), lambda t: ops.floor_divide(t, 2), lambda t: ops.copysign(t, -1)):
+        assert run(build, np.array([3], np.int8)).dtype == np.int8

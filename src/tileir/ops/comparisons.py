@@ -90,7 +90,8 @@ def isfinite(x: Operand) -> Tensor:
 
 def logical_xor(x: Operand, y: Operand) -> Tensor:
     """Return whether just one of both is not 0, as bool."""
-    return call("bit_xor", call("as_bool", x), call("as_bool", y))
+    one, other = (bool(value) if isinstance(value, int | float) else call("as_bool", value) for value in (x, y))
+    return call("bit_xor", one, other)
 
 
 def nan_to_num(

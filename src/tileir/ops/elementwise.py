@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import TYPE_CHECKING, Final
+import operator
+from typing import TYPE_CHECKING, Any, Final
 
-from tileir.ops.foundation import Tensor, call, cast_to, like, mistaken
+from tileir.ops.foundation import Dim, Tensor, call, cast_to, like, mistaken, tensor_of
 from tileir.tile.builder_functions import (
     abs,
     acos,
@@ -36,6 +37,8 @@ from tileir.tile.builder_functions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tileir.core.dtype import DType
     from tileir.ops.foundation import Operand
 
@@ -211,9 +214,12 @@ def logit(p: Operand) -> Tensor:
 
 
 def xlogy(x: Operand, y: Operand) -> Tensor:
-    """Return ``x * log(y)``, and 0 where ``x`` is 0."""
-    none = call("cmp_eq", x, 0)
-    return call("cond", none, 0, call("mul", x, log(call("cond", none, 1, y))))
+    """Return ``x * log(y)``, and 0 where ``x`` is 0, unless ``y`` is NaN.
+
+    Where ``x`` is 0, its gradient is ``log(y)`` if that is finite, else 0.
+    """
+    infinite = _compared(operator.le, y, 0) | _compared(operator.eq, y, _INFINITY)
+    return call("mul", x, log(call("cond", infinite & _compared(operator.eq, x, 0), 1, y)))
 
 
 def erfc(x: Operand) -> Tensor:
@@ -259,8 +265,8 @@ def atan2(y: Operand, x: Operand) -> Tensor:
     quotient = call("cond", lesser_one == _INFINITY, 1.0, call("mul", lesser_one, 1.0) / greater_one)
     angle = atan(quotient)
     angle = call("cond", call("cmp_lt", across, up), math.pi / 2 - angle, angle)
-    angle = call("cond", call("cmp_lt", x, 0), math.pi - angle, angle)
-    return call("cond", call("cmp_lt", y, 0), -angle, angle)
+    angle = call("cond", _compared(operator.lt, x, 0), math.pi - angle, angle)
+    return call("cond", _compared(operator.lt, y, 0), -angle, angle)
 
 
 def hypot(x: Operand, y: Operand) -> Tensor:
@@ -296,13 +302,18 @@ def fmod(x: Operand, y: Operand) -> Tensor:
 def remainder(x: Operand, y: Operand) -> Tensor:
     """Return the remainder of the quotient rounded down, with the sign of ``y``, as Python's ``%``."""
     rest = call("mod", x, y)
-    other_side = call("bit_xor", rest < 0, call("cmp_lt", y, 0)) & (rest != 0)
+    other_side = call("bit_xor", rest < 0, _compared(operator.lt, y, 0)) & (rest != 0)
     return call("cond", other_side, rest + y, rest)
 
 
 def floor_divide(x: Operand, y: Operand) -> Tensor:
-    """Return the quotient rounded down, as Python's ``//``; that of integers is one."""
-    return round(call("sub", x, remainder(x, y)) / y)
+    """Return the quotient rounded down, as NumPy's ``//``; that of integers is one, and 0 for the divisor 0."""
+    rest = call("mod", x, y)
+    other_side = call("bit_xor", rest < 0, _compared(operator.lt, y, 0)) & (rest != 0)
+    whole = round(call("sub", x, rest) / y)
+    return call(
+        "cond", _compared(operator.eq, y, 0), round(call("div", x, y)), call("cond", other_side, whole - 1, whole)
+    )
 
 
 def frac(x: Tensor) -> Tensor:
@@ -312,14 +323,18 @@ def frac(x: Tensor) -> Tensor:
 
 def copysign(x: Operand, y: Operand) -> Tensor:
     """Return ``|x|`` with the sign of ``y``; 0 counts as positive, whatever its sign."""
-    magnitude = call("abs", x)
-    return call("cond", call("cmp_lt", y, 0), -magnitude, magnitude)
+    magnitude = _magnitude(x)
+    return call("cond", _compared(operator.lt, y, 0), -magnitude, magnitude)
 
 
-def heaviside(x: Operand, at_zero: Operand) -> Tensor:
+def heaviside(x: Tensor, at_zero: Operand) -> Tensor:
     """Return 0 below 0, 1 above, ``at_zero`` at 0, and NaN for NaN, as NumPy's."""
-    side = call("cond", call("cmp_lt", x, 0), 0, call("cond", call("cmp_gt", x, 0), 1, x))
-    return call("cond", call("cmp_eq", x, 0), at_zero, side)
+    return call("cond", x == 0, at_zero, call("cond", x < 0, 0, call("cond", x > 0, 1, x)))
+
+
+def _compared(comparison: Callable[[Any, float], Any], x: Operand, number: float) -> Any:
+    """Return how ``x`` compares with a number: a tensor, or a bool where ``x`` is a number, too."""
+    return comparison(tensor_of(x, x) if isinstance(x, Dim) else x, number)
 
 
 def _magnitude(x: Operand) -> Operand:

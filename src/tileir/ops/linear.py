@@ -151,7 +151,11 @@ def gemm(
         set(),
     )
     product = product if _is_one(alpha) else product * alpha
-    return product if c is None else product + (c if _is_one(beta) else call("mul", c, beta))
+    if c is None:
+        return product
+    if isinstance(c, int | float) and isinstance(beta, int | float):
+        return product + c * beta
+    return product + (c if _is_one(beta) else call("mul", c, beta))
 
 
 def _is_one(value: Operand) -> bool:

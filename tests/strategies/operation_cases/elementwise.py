@@ -114,7 +114,15 @@ _BINARY: Final = (
         lambda torch, x, y: torch.xlogy(x, y),
         np.array([0.0, 1.5, 2.0, 0.0]),
         np.array([3.0, 1.0, 0.5, 2.0]),
-        ("X",) * 0 + ("Y",),
+    ),
+    _two(
+        "xlogy_at_the_ends",
+        ops.xlogy,
+        lambda x, y: np.where((x == 0) & (y == y), 0, x * np.log(y)),
+        lambda torch, x, y: torch.xlogy(x, y),
+        np.array([0.0, 0.0, 0.0, 0.0, 1.0, 1.0, np.nan]),
+        np.array([0.0, np.inf, np.nan, -1.0, 0.0, np.nan, 1.0]),
+        (),
     ),
     _two("atan2", ops.atan2, np.arctan2, lambda torch, x, y: torch.atan2(x, y)),
     _two("atan2_on_axes", ops.atan2, np.arctan2, lambda torch, x, y: torch.atan2(x, y), *_POINTS),
@@ -128,6 +136,15 @@ _BINARY: Final = (
     _two("remainder_of_integers", ops.remainder, np.mod, lambda torch, x, y: torch.remainder(x, y), _WHOLE, _DIVISOR),
     _two(
         "floor_divide", ops.floor_divide, np.floor_divide, lambda torch, x, y: torch.floor_divide(x, y), _X * 3, wrt=()
+    ),
+    _two(
+        "floor_divide_at_the_ends",
+        ops.floor_divide,
+        np.floor_divide,
+        None,
+        np.array([1.0, -1, 0, 1, -1, 1, np.nan, -7, 5, 1e30]),
+        np.array([0.0, 0, 0, -np.inf, np.inf, np.inf, 1, 0.1, -0.1, 3]),
+        (),
     ),
     _two("floor_divide_of_integers", ops.floor_divide, np.floor_divide, None, _WHOLE, _DIVISOR),
     _two("copysign", ops.copysign, np.copysign, lambda torch, x, y: torch.copysign(x, y), wrt=("X",)),
