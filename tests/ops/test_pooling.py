@@ -90,3 +90,12 @@ def test_windows_follow_their_definition(
     )
     np.testing.assert_array_equal(found[0], pooled(np.max, x, [kernel], [stride], [pads[0]], [count]))
     np.testing.assert_allclose(found[1], pooled(np.mean, x, [kernel], [stride], [pads[0]], [count]))
+
+
+@pytest.mark.parametrize("norm", [1, 2, 3, 0.5])
+def test_norms_of_zeros_have_the_gradient_0(norm: float) -> None:
+    f = tileir.FunctionBuilder()
+    function = f.build(Y=ops.lp_pool(f.input("X", "N"), norm, 2, layout="x"))
+    gradient = tileir.vjp(function, {"X": np.array([0.0, 0.0, 1.0, 2.0])}, {"Y": np.ones(2)})["X"]
+    assert gradient[:2].tolist() == [0, 0]
+    assert (gradient[2:] > 0).all()

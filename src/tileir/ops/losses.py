@@ -29,8 +29,8 @@ def mse_loss(prediction: Tensor, target: Tensor, *, reduction: str = "mean") -> 
 
 
 def l1_loss(prediction: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """Return ``|prediction - target|``, reduced. Errors: TIL217, another reduction."""
-    return _reduced(abs(prediction - target), reduction)
+    """Return ``|prediction - target|``, reduced; the gradient of equals is 0. Errors: TIL217, another reduction."""
+    return _reduced(reductions.magnitude(prediction - target), reduction)
 
 
 def smooth_l1_loss(prediction: Tensor, target: Tensor, *, beta: float = 1.0, reduction: str = "mean") -> Tensor:

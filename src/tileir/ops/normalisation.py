@@ -25,6 +25,7 @@ from tileir.ops.foundation import (
     rank_of,
     real,
 )
+from tileir.ops.reductions import root
 from tileir.ops.reductions import sum as summed
 from tileir.ops.windows import is_integer
 from tileir.tile.building.recording import mistake
@@ -243,7 +244,7 @@ def l2_normalise(x: Tensor, *, axes: Axes = -1, epsilon: Operand = 1e-12, epsilo
     """Return ``x`` divided by its Euclidean norm over ``axes``.
 
     The divisor is ``max(norm, epsilon)`` where ``epsilon_mode`` is "max" (as in PyTorch's ``normalize``), or
-    ``sqrt(norm**2 + epsilon)`` with "add" (PlaidML's ``l2norm``). With "max", the gradient of zeros is NaN.
+    ``sqrt(norm**2 + epsilon)`` with "add" (PlaidML's ``l2norm``). The norm of zeros has the gradient 0.
 
     Raises:
         TileError: TIL314, there is no such axis; TIL217, another mode, or an axis stands there twice.
@@ -253,7 +254,7 @@ def l2_normalise(x: Tensor, *, axes: Axes = -1, epsilon: Operand = 1e-12, epsilo
     total = summed(x * x, axes_of(x, axes), keepdims=True)
     if mode == "add":
         return x * call("rsqrt", total + epsilon)
-    return x / call("max", call("sqrt", total), epsilon)
+    return x / call("max", root(total), epsilon)
 
 
 def moments(x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:

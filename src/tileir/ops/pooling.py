@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tileir.ops.foundation import Aggregation, Dim, Tensor, aggregate, call, dims_of, indices_of, mistaken, real
 from tileir.ops.layouts import Axis, layout_of, read, written
+from tileir.ops.reductions import magnitude, power, root
 from tileir.ops.windows import explicit_padding, per_axis, sizes_per_axis, windows_of
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def lp_pool(
 ) -> Tensor:
     """Return the norm of each window, ``sum(|X|**norm)**(1 / norm)``; options as for :func:`max_pool`.
 
-    Dtype: that of ``x``; integers give f32. Where a window holds zeros only the gradient is NaN for a norm above 1.
+    Dtype: that of ``x``; integers give f32. The gradient of a window of zeros is 0.
 
     Raises:
         TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
@@ -135,9 +136,9 @@ def lp_pool(
     """
     if not norm > 0:
         raise mistaken(f"the norm is above 0; it was {norm!r}")
-    powers = x * x if norm == 2 else call("pow", call("abs", x), float(norm))
+    powers = x * x if norm == 2 else power(magnitude(x), float(norm))
     total = sum_pool(powers, kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode, layout=layout)
-    return call("sqrt", total) if norm == 2 else call("pow", total, 1.0 / norm)
+    return root(total) if norm == 2 else power(total, 1.0 / norm)
 
 
 def global_max_pool(x: Tensor, *, layout: str = "ncx") -> Tensor:

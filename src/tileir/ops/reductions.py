@@ -84,8 +84,8 @@ var = variance
 
 
 def std(x: Tensor, axes: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
-    """Return the square root of the variance over ``axes``."""
-    return call("sqrt", variance(x, axes, correction=correction, keepdims=keepdims))
+    """Return the square root of the variance over ``axes``; where that is 0, so is its gradient, as PyTorch's."""
+    return root(variance(x, axes, correction=correction, keepdims=keepdims))
 
 
 def argmax(x: Tensor, axis: int | None = None, *, keepdims: bool = False, ties: str = "first") -> Tensor:
@@ -139,7 +139,8 @@ def logsumexp(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor
 def norm(x: Tensor, axes: Axes = None, *, order: float = 2, keepdims: bool = False) -> Tensor:
     """Return the vector norm over ``axes``: ``sum(|x|**order)**(1 / order)``.
 
-    ``order`` may be 0 (how many are not 0), infinite (the greatest magnitude) or minus infinity (the least).
+    ``order`` may be 0 (how many are not 0), infinite (the greatest magnitude) or minus infinity (the least). The
+    gradient of zeros is 0, as PyTorch's.
 
     Raises:
         TileError: TIL217, the order is NaN.
@@ -147,15 +148,33 @@ def norm(x: Tensor, axes: Axes = None, *, order: float = 2, keepdims: bool = Fal
     """
     if math.isnan(order):
         raise mistaken("the order of a norm is a number, not NaN")
-    if math.isinf(order):
-        return (max if order > 0 else min)(abs(x), axes, keepdims=keepdims)
     if order == 0:
         return sum(abs(call("sign", x)), axes, keepdims=keepdims)
-    if order == 1:
-        return sum(abs(x), axes, keepdims=keepdims)
     if order == 2:
-        return call("sqrt", sum(x * x, axes, keepdims=keepdims))
-    return sum(abs(x) ** float(order), axes, keepdims=keepdims) ** (1 / order)
+        return root(sum(x * x, axes, keepdims=keepdims))
+    magnitudes = magnitude(x)
+    if math.isinf(order):
+        return (max if order > 0 else min)(magnitudes, axes, keepdims=keepdims)
+    if order == 1:
+        return sum(magnitudes, axes, keepdims=keepdims)
+    return power(sum(power(magnitudes, float(order)), axes, keepdims=keepdims), 1 / order)
+
+
+def magnitude(x: Tensor) -> Tensor:
+    """Return ``|x|`` with the gradient 0 at 0, as PyTorch's; that of ``abs`` is 1 there."""
+    return x * call("sign", x)
+
+
+def root(x: Tensor) -> Tensor:
+    """Return the square root with the gradient 0 at 0, where it has none."""
+    return call("cond", x == 0, 0, call("sqrt", call("cond", x == 0, 1, x)))
+
+
+def power(x: Tensor, exponent: float) -> Tensor:
+    """Return a power of what is not negative, with the gradient 0 at 0."""
+    if exponent < 0:
+        return x**exponent
+    return call("cond", x == 0, 0, call("cond", x == 0, 1, x) ** exponent)
 
 
 def _reduced(aggregation: Aggregation, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:

@@ -79,6 +79,13 @@ def _of_values(
 _VALUES: Final = (
     *_of_values("squares", ops.mse_loss, np.square, "mse_loss"),
     *_of_values("distances", ops.l1_loss, np.abs, "l1_loss"),
+    Case(
+        "distances_of_equals",
+        ops.l1_loss,
+        {"P": sample(3, 5), "T": np.where(np.arange(15).reshape(3, 5) % 4 == 0, sample(3, 5), 0.3)},
+        lambda p, t: np.abs(p - t).mean(),
+        lambda module, p, t: module.nn.functional.l1_loss(p, t),
+    ),
     *_of_values("smooth", ops.smooth_l1_loss, lambda d: huber(d, 0.5) / 0.5, "smooth_l1_loss", beta=0.5),
     *_of_values("huber", ops.huber_loss, lambda d: huber(d, 0.75), "huber_loss", delta=0.75),
     Case(

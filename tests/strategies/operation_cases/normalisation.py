@@ -183,6 +183,13 @@ CASES: Final = (
         lambda t, x: t.nn.functional.normalize(x),
     ),
     Case(
+        "euclidean_of_zeros",
+        lambda x: ops.l2_normalise(x, epsilon=0.5),
+        {"X": _X * (np.arange(_X.shape[0]) > 0).reshape(-1, *[1] * (_X.ndim - 1))},
+        lambda x: x / np.maximum(np.sqrt((x * x).sum(-1, keepdims=True)), 0.5),
+        lambda t, x: t.nn.functional.normalize(x, dim=-1, eps=0.5),
+    ),
+    Case(
         "euclidean_added",
         lambda x: ops.l2_normalise(x, epsilon=0.5, epsilon_mode="add"),
         {"X": _X},

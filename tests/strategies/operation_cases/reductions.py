@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _X: Final = sample(3, 4, 5)
 _WHOLE: Final = integers(3, 4, 5, low=-1, high=2)
+_ZEROS: Final = np.where(np.arange(12).reshape(3, 4, 1) == 7, 0.0, _X)
 _NAN: Final = np.where(np.arange(60).reshape(3, 4, 5) == 33, np.nan, _X)
 
 
@@ -51,6 +52,7 @@ def _norm(order: float) -> Case:
         lambda x: ops.norm(x, 2, order=order),
         lambda x: np.linalg.norm(x, order, 2),
         lambda torch, x: torch.linalg.vector_norm(x, order, 2),
+        _ZEROS,
         wrt=() if order == 0 else None,
     )
 
@@ -86,6 +88,7 @@ CASES: Final = (
         lambda x: x.std(1, ddof=1, keepdims=True),
         lambda _, x: x.std(1, keepdim=True),
     ),
+    _one("std_of_equals", lambda x: ops.std(x, 2), lambda x: x.std(2), lambda _, x: x.std(2, correction=0), _ZEROS),
     _one(
         "hardmax",
         lambda x: ops.cast(ops.hardmax(x, 1), "i32"),
