@@ -68,6 +68,23 @@ def test_tuples_are_differentiated_together() -> None:
     assert float(found) == pytest.approx(14 + 2 * math.cos(0.5) + 2)
 
 
+def test_tuples_may_hold_tuples() -> None:
+    text = """function (X, S) -> (D, V, J, K) {
+        Y = tuple(X * S, tuple(sin(S), tuple(S * S)));
+        D = gradient(Y, S);
+        V = vjp(Y, tuple(tuple(X, 2), 1), S);
+        T = jvp(Y, tuple(S, tuple(X)), tuple(1, 0));
+        J = element(T, 0);
+        K = element(element(element(T, 1), 1), 0);
+    }"""
+    found = [value.tolist() for value in tileir.evaluate(text, (X, np.array(0.5)))]
+    assert found[:2] == [pytest.approx(2 + math.cos(0.5) + 1), pytest.approx(14 + 2 * math.cos(0.5) + 1)]
+    assert found[2:] == [X.tolist(), 1.0]
+    parts = "function (X, N) -> (D) { Y = tuple(X, tuple(X, N)); D = gradient(Y, X); }"
+    with pytest.raises(TileError, match="part 2 of 'Y' is i32"):
+        tileir.evaluate(parts, (X, N))
+
+
 def test_constants_depend_on_nothing() -> None:
     text = "function (X) -> (D, E) { C = 2.0; D = gradient(tuple(C, X), X); E = vjp(as_f64(1), 3.0, X); }"
     assert [value.tolist() for value in tileir.evaluate(text, X)] == [[1, 1, 1], [0, 0, 0]]

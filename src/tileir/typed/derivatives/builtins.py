@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.errors import fail
 from tileir.typed.derivatives.forward import forward
 from tileir.typed.derivatives.reverse import reverse
@@ -12,7 +14,7 @@ from tileir.typed.emission import broadcast_shape
 from tileir.typed.values import Group, Known, Operand, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tileir.core.span import Span
     from tileir.typed.emission import Emission
@@ -29,72 +31,115 @@ def _gradient(emission: Emission, operands: Sequence[Operand], _: Span | None) -
 def _vjp(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     """Emit ``vjp(Y, DY, X…)``: what the cotangents DY of Y are with respect to each X."""
     results = _results(emission, operands[0])
-    given = parts(operands[1])
-    if len(given) != len(results):
-        message = f"{operands[0].label} has {len(results)} parts, but there are {len(given)} cotangents"
-        raise fail("TIL322", message, span)
-    cotangents = [matched(emission, part, y) for part, y in zip(given, results, strict=True)]
+    cotangents = _matching(emission, operands[0], results, operands[1], "cotangents", span)
     return _pulled(emission, results, cotangents, operands[2:])
 
 
 def _pulled(
     emission: Emission, results: Sequence[Tensor], cotangents: Sequence[Tensor], wanted: Sequence[Operand]
 ) -> Result:
-    values = [_float_tensor(operand, operand) for operand in wanted]
+    values = [_float_tensor(operand, operand.label) for operand in wanted]
     found = reverse(emission, results, cotangents, values, even_ties=emission.even_ties)
     return found[0] if len(found) == 1 else Group(found)
 
 
 def _jvp(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     """Emit ``jvp(Y, X, DX)``: how Y moves when X moves along DX."""
-    results, moving = _results(emission, operands[0]), tensors(operands[1])
-    given = parts(operands[2])
-    if len(given) != len(moving):
-        message = f"{operands[1].label} has {len(moving)} parts, but there are {len(given)} tangents"
-        raise fail("TIL322", message, span)
-    tangents = [matched(emission, part, x) for part, x in zip(given, moving, strict=True)]
+    results, moving = _results(emission, operands[0]), _tensors(operands[1])
+    tangents = _matching(emission, operands[1], moving, operands[2], "tangents", span)
     found = forward(emission, results, moving, tangents, even_ties=emission.even_ties)
-    return Group(found) if isinstance(operands[0].value, Group) else found[0]
+    return _nested(operands[0].value, found)
 
 
-def parts(operand: Operand) -> tuple[Operand, ...]:
-    """Return the parts of a tuple, or the operand itself as the only one."""
-    if not isinstance(operand.value, Group):
-        return (operand,)
-    return tuple(Operand(item, operand.span, operand.name) for item in operand.value.items)
+def _matching(
+    emission: Emission, operand: Operand, values: Sequence[Tensor], given: Operand, kind: str, span: Span | None
+) -> list[Tensor]:
+    """Return the cotangents or tangents in ``given`` for ``values``, which are the parts of ``operand``."""
+    parts = _parts(given)
+    if len(parts) != len(values):
+        message = f"{operand.label} has {len(values)} part(s), but there are {len(parts)} {kind}"
+        raise fail("TIL322", message, span)
+    return [matched(emission, part, value) for part, value in zip(parts, values, strict=True)]
+
+
+def _parts(operand: Operand) -> list[Operand]:
+    """Return the parts of a tuple, and of tuples in it, in order; or the operand itself as the only one."""
+    found: list[Operand] = []
+    pending = [operand.value]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Group):
+            pending.extend(reversed(value.items))
+        else:
+            found.append(Operand(value, operand.span, operand.name))
+    return found
+
+
+def _nested(form: Result, parts: Iterable[Tensor]) -> Result:
+    """Return ``parts`` in tuples nested as ``form`` is: the inverse of :func:`_parts`."""
+    rest = iter(parts)
+    tuples: list[list[Result]] = [[]]
+    pending: list[Result | None] = [form]  # None ends a tuple
+    while pending:
+        match pending.pop():
+            case None:
+                done = Group(tuple(tuples.pop()))
+                tuples[-1].append(done)
+            case Group(items=items):
+                tuples.append([])
+                pending += (None, *reversed(items))
+            case _:
+                tuples[-1].append(next(rest))
+    return tuples[0][0]
 
 
 def _results(emission: Emission, operand: Operand) -> tuple[Tensor, ...]:
     """Return what is differentiated: float tensors, and float constants, which depend on nothing."""
-    known = (part.value for part in parts(operand))
-    constants = [emission.tensor(v, operand.span) if isinstance(v, Known) and _is_float(v) else None for v in known]
-    pairs = zip(parts(operand), constants, strict=True)
-    return tuple(_float_tensor(part, operand) if constant is None else constant for part, constant in pairs)
+    parts = [
+        attrs.evolve(part, value=emission.tensor(part.value, part.span))
+        if isinstance(part.value, Known) and _is_float(part.value)
+        else part
+        for part in _parts(operand)
+    ]
+    return _floats(operand, parts)
 
 
 def _is_float(value: Known) -> bool:
     return isinstance(value.value, float) if value.dtype is None else value.dtype.is_float
 
 
-def tensors(operand: Operand) -> tuple[Tensor, ...]:
+def _tensors(operand: Operand) -> tuple[Tensor, ...]:
     """Return the float tensors that ``operand`` is, or consists of.
 
     Raises:
         TileError: TIL321, a part is no float tensor.
 
     """
-    return tuple(_float_tensor(part, operand) for part in parts(operand))
+    return _floats(operand, _parts(operand))
 
 
-def _float_tensor(part: Operand, operand: Operand) -> Tensor:
-    value = part.value
+def _floats(operand: Operand, parts: Sequence[Operand]) -> tuple[Tensor, ...]:
+    return tuple(_float_tensor(part, _label(part, number, operand)) for number, part in enumerate(parts))
+
+
+def _label(part: Operand, number: int, whole: Operand) -> str:
+    """Return what to call a part in messages; functions that were made for a caller write no tuples he knows."""
+    if not isinstance(whole.value, Group):
+        return whole.label
+    if whole.span is None and isinstance(part.value, Tensor):
+        return repr(part.value.name)
+    return f"part {number} of {whole.label}"
+
+
+def _float_tensor(part: Operand, label: str) -> Tensor:
+    value, span = part.value, part.span
     if isinstance(value, Known):
-        raise fail("TIL321", f"{operand.label} is a constant, which has no derivative", operand.span)
+        raise fail("TIL321", f"{label} is a constant, which has no derivative", span)
     if not isinstance(value, Tensor):
-        raise fail("TIL309", f"{operand.label} is no tensor; take a part of it first", operand.span)
+        raise fail("TIL309", f"{label} is no tensor; take a part of it first", span)
     if not value.dtype.is_float:
-        message = f"{operand.label} is {value.dtype.value}; only floats have derivatives, so leave it out or cast it"
-        raise fail("TIL321", message, operand.span)
+        message = f"{label} is {value.dtype.value}; only floats have derivatives, so leave it out or cast it"
+        raise fail("TIL321", message, span)
     return value
 
 
