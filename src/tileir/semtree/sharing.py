@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -18,11 +19,14 @@ def share_kernels(program: Program) -> Program:
 
     Names of kernels, parameters, variables and arrays do not count, and neither do comments.
     """
-    numbers: dict[KernelFunction, int] = {}
+    heads = [_head(kernel) for kernel in program.kernels]
+    counts = Counter(heads)
+    numbers: dict[object, int] = {}
     kept: list[KernelFunction] = []
     chosen: list[int] = []
-    for kernel in program.kernels:
-        number = numbers.setdefault(anonymous(kernel), len(kept))
+    for kernel, head in zip(program.kernels, heads, strict=True):
+        # Most kernels of most programs have a head of their own, and bodies need no look.
+        number = numbers.setdefault(head if counts[head] == 1 else anonymous(kernel), len(kept))
         if number == len(kept):
             kept.append(kernel)
         chosen.append(number)
@@ -30,6 +34,12 @@ def share_kernels(program: Program) -> Program:
         return program
     works = with_launches(program.launches, lambda launch: attrs.evolve(launch, kernel=chosen[launch.kernel]))
     return attrs.evolve(program, kernels=tuple(kept), launches=works)
+
+
+def _head(kernel: KernelFunction) -> object:
+    """Return what is soon told of a kernel, and the same for all that differ in names only."""
+    params = tuple(attrs.evolve(param, name="") for param in kernel.params)
+    return attrs.evolve(kernel, name="", params=params, body=(), comments=()), tuple(map(type, kernel.body))
 
 
 def anonymous(kernel: KernelFunction) -> KernelFunction:
