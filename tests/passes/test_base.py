@@ -1,14 +1,18 @@
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 import pytest
 
 from strategies.passes import program_of
 from tileir.core.errors import VerifyError
-from tileir.passes.base import expand_kernels, map_kernels, run
-from tileir.stripe.ir import Block, Program, Tags
+from tileir.passes.base import Pass, expand_kernels, map_kernels, run, run_at_once
+from tileir.passes.compute_deps import ComputeDeps
+from tileir.stripe.ir import Block, Load, Program, Tags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COPY = """
 block [i:4]:4 (
@@ -20,6 +24,7 @@ block [i:4]:4 (
 }
 """
 PROGRAM = program_of([COPY], {"I": (4,), "O": (4,)})
+AGAIN = Load("O", "y")
 
 
 @attrs.frozen
@@ -58,15 +63,46 @@ def tags(program: Program) -> Tags:
     return program.main.blocks[0].tags
 
 
-def test_the_guilty_pass_is_named() -> None:
+@attrs.frozen
+class ReadBack:
+    name: ClassVar[str] = "read_back"
+
+    def __call__(self, program: Program) -> Program:
+        return map_kernels(program, lambda kernel: attrs.evolve(kernel, statements=(*kernel.statements, AGAIN)))
+
+
+@attrs.frozen
+class Fail:
+    name: ClassVar[str] = "fail"
+
+    def __call__(self, program: Program) -> Program:
+        (kernel,) = program.main.blocks
+        raise KeyError(len(kernel.statements))
+
+
+@pytest.mark.parametrize("apply", [run, run_at_once])
+@pytest.mark.parametrize("later", [Mark("late"), Fail()])
+def test_the_guilty_pass_is_named(apply: Callable[[tuple[Pass, ...], Program], Program], later: Pass) -> None:
     with pytest.raises(VerifyError) as caught:
-        run((Mark(), Forget(), Mark("late")), PROGRAM)
+        apply((Mark(), Forget(), later), PROGRAM)
     assert any("forget" in note for d in caught.value.diagnostics for note in d.notes)
 
 
-def test_the_program_itself_is_verified_first() -> None:
+def test_what_a_pass_raises_is_raised() -> None:
+    with pytest.raises(KeyError):
+        run_at_once((Mark(), Fail()), PROGRAM)
+
+
+def test_order_that_a_pass_computes_is_what_it_is_with_checks_after_each() -> None:
+    for passes in ((ComputeDeps(),), (ComputeDeps(), Mark()), (ComputeDeps(), ReadBack(), Mark())):
+        assert run_at_once(passes, PROGRAM) == run(passes, PROGRAM)
+    assert any(statement.deps for statement in run_at_once((ComputeDeps(),), PROGRAM).main.blocks[0].statements)
+
+
+@pytest.mark.parametrize("apply", [run, run_at_once])
+def test_the_program_itself_is_verified_first(apply: Callable[[tuple[Pass, ...], Program], Program]) -> None:
     with pytest.raises(VerifyError) as caught:
-        run((), Forget()(PROGRAM))
+        apply((), Forget()(PROGRAM))
     assert all(d.notes == () for d in caught.value.diagnostics)
 
 

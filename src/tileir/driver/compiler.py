@@ -8,7 +8,7 @@ import attrs
 
 from tileir.core.collection import collection_paused
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.passes.base import run
+from tileir.passes.base import run, run_at_once
 from tileir.semtree.in_place import reuse_in_place
 from tileir.semtree.lowering import lower as lower_to_semtree
 from tileir.semtree.sharing import share_kernels
@@ -81,7 +81,8 @@ def compile_stages(
         function = function_of(source)
         graph = prepared(infer(function, arguments))
         program = lower_to_stripe(graph)
-        scheduled = run(passes_of(passes, target), program, dump=dump)
+        steps = passes_of(passes, target)
+        scheduled = run_at_once(steps, program) if dump is None else run(steps, program, dump=dump)
         kernels = share_kernels(lower_to_semtree(scheduled, target))
         verify_program(kernels)
         return Stages(function, graph, program, scheduled, _finished(kernels))

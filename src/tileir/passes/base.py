@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import attrs
 
 from tileir.core.rewrite import rewritten
-from tileir.passes.kernels.annotations import verified
+from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.loops import between_loops
 from tileir.stripe.ir import Block
 from tileir.stripe.twins import as_twin, twins
+from tileir.stripe.verifier import diagnose
 from tileir.stripe.verifier import verify as verify_program
 
 if TYPE_CHECKING:
@@ -102,6 +103,36 @@ def run(
         program = after
         if dump is not None:
             dump(label_of(step), program)
+    return program
+
+
+def run_at_once(passes: Iterable[Pass], program: Program) -> Program:
+    """Return what :func:`run` returns, with two checks of the rules of Stripe: of the program and of the result.
+
+    Where the second fails, or a pass does, all passes are applied again with checks after each, to tell whose fault it is;
+    and where there are dependencies or offsets, which may have to be dropped on the way.
+
+    Raises:
+        VerifyError: The program was not valid, or a pass broke it; a note names the pass.
+
+    """
+    verify_program(program)
+    steps = tuple(passes)
+    result = _unchecked(steps, program)
+    return run(steps, program) if result is None or diagnose(result) else result
+
+
+def _unchecked(steps: Iterable[Pass], program: Program) -> Program | None:
+    """Return what passes make of a program; None where one of them fails or there are dependencies or offsets."""
+    try:
+        if not is_plain(program):
+            return None
+        for step in steps:
+            before, program = program, applied(step, program)
+            if not is_plain(program, since=before):
+                return None
+    except Exception:  # a program that breaks the rules may make a pass fail in any way
+        return None
     return program
 
 

@@ -34,6 +34,15 @@ def verified(program: Program, label: str, since: Program) -> Program:
     return program
 
 
+def is_plain(program: Program, since: Program | None = None) -> bool:
+    """Return whether nothing has dependencies or offsets; kernels that are in ``since``, too, are not looked at."""
+    known = frozenset() if since is None else frozenset(map(id, since.main.statements))
+    views = (*program.entry.refinements, *program.main.refinements)
+    if any(s.deps for s in program.main.statements) or any(view.offset is not None for view in views):
+        return False
+    return all(_unordered(s) is s for s in program.main.statements if id(s) not in known)
+
+
 def _plain(block: Block) -> Block:
     """Return a block without dependencies and offsets at any depth; nesting is bounded, so recursion is."""
     refinements = rewritten(block.refinements, lambda r: (_unplaced(r),))
