@@ -46,11 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Under the profile ``brief`` keep a tenth of the rows of long tables, as of the examples of property tests."""
+    """Under the profile ``brief`` keep a tenth of the rows of long tables, and leave out what is tested once."""
     if config.getoption("hypothesis_profile") != BRIEF:
         return
     rows = [item for item in items if item.path.relative_to(HERE).as_posix() in TABLES]
     dropped = {item.nodeid for number, item in enumerate(rows) if number % 10}
+    dropped.update(item.nodeid for item in items if item.get_closest_marker("once"))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in dropped])
     items[:] = [item for item in items if item.nodeid not in dropped]
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 from typing import Final
 
+import pytest
+
 from strategies.sources import ROOT, functions_of, name_of, python_files, tree_of
+
+pytestmark = pytest.mark.once
 
 FILE_LINES: Final = 400
 FUNCTION_LINES: Final = 60

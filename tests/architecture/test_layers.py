@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+import pytest
+
 from strategies.sources import BACKENDS, PACKAGE, ROOT, functions_of, imports_of, module_of, name_of, python_files
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.once
 
 LAYERS: Final = ("core", "poly", "tile", "ops", "typed", "stripe", "passes", "semtree", "runtime", "driver", "testing")
 TOP: Final = ("tileir", "tileir.__main__")

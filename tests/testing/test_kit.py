@@ -37,6 +37,7 @@ def kit(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run("-m", "tileir.testing", *arguments)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", ["llvm", "opencl", REFERENCE])
 def test_our_own_back_ends_pass(name: str) -> None:
     done = kit(opencl_device.device().id if name == "opencl" else name)
