@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,6 +65,28 @@ def test_nothing_is_lost_near_0(name: str, low: float, high: float, x: float) ->
     point = np.clip(x, low, high)
     reference = {"asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh}.get(name) or getattr(np, name)
     np.testing.assert_allclose(run(getattr(ops, name), np.array(point)), reference(point), rtol=2e-15)
+
+
+@pytest.mark.parametrize(
+    ("name", "x", "expected"),
+    [
+        ("expm1", -12.0, math.exp(-12)),
+        ("elu", -12.0, math.exp(-12)),
+        ("log1p", 1e-4, 1 / 1.0001),
+        ("log1p", -1.0, math.inf),
+    ],
+)
+def test_gradients_lose_nothing_either(name: str, x: float, expected: float) -> None:
+    f = tileir.FunctionBuilder()
+    text = f.build(Y=getattr(ops, name)(f.input("X", "N")))
+    gradient = tileir.vjp(text, np.array([x], np.float32), {"Y": np.float32(1)})["X"]
+    assert gradient.tolist() == [pytest.approx(expected, rel=3e-7)]
+
+
+def test_gradient_of_softplus_is_short() -> None:
+    f = tileir.FunctionBuilder()
+    gradient = tileir.gradient(f.build(Y=ops.softplus(f.input("X", "N"))), arguments=((3,),))
+    assert "log" not in tileir.to_text(gradient)
 
 
 def test_small_ends_of_softplus_stay() -> None:

@@ -24,6 +24,7 @@ from tileir.tile.builder_functions import (
     exp,
     floor,
     log,
+    override_gradient,
     pow,
     round,
     rsqrt,
@@ -34,6 +35,7 @@ from tileir.tile.builder_functions import (
     tan,
     tanh,
     trunc,
+    upstream,
 )
 
 if TYPE_CHECKING:
@@ -173,8 +175,14 @@ def exp2(x: Operand) -> Tensor:
 
 
 def expm1(x: Operand) -> Tensor:
-    """Return ``exp(x) - 1`` without cancellation near 0: ``tanh(x / 2) * (exp(x) + 1)``."""
-    return tanh(call("mul", x, 0.5)) * (exp(x) + 1)
+    """Return ``exp(x) - 1`` without cancellation near 0: ``tanh(x / 2) * (exp(x) + 1)``.
+
+    The gradient is ``exp(x)``; what the formula gives cancels for large negative x.
+    """
+    power_of_e = exp(x)
+    x = call("as_like", x, power_of_e)
+    y = tanh(x * 0.5) * (power_of_e + 1)
+    return override_gradient(y, (x, upstream(y) * power_of_e))
 
 
 def log1p(x: Operand) -> Tensor:
@@ -182,13 +190,14 @@ def log1p(x: Operand) -> Tensor:
 
     With ``u = 1 + x`` rounded it is ``log(u) * x / (u - 1)``, in which the two errors of rounding cancel, and
     ``x`` where ``u`` is 1. Source: Kahan; Goldberg 1991, "What every computer scientist should know about
-    floating-point arithmetic", theorem 4.
+    floating-point arithmetic", theorem 4. The gradient is just ``1 / u``.
     """
     u = call("add", x, 1.0)
     d = u - 1.0
     exact = call("logical_or", d == 0.0, u == _INFINITY)
     correction = call("cond", exact, 1.0, call("div", x, call("cond", exact, 1.0, d)))
-    return call("cond", d == 0.0, x, log(u) * correction)
+    y = call("cond", d == 0.0, x, log(u) * correction)
+    return override_gradient(y, (u, upstream(y) / u))
 
 
 def log2(x: Operand) -> Tensor:
