@@ -21,6 +21,7 @@ from tileir.ops.foundation import (
     chosen,
     dim_like,
     dims_of,
+    floating,
     index_of,
     mistaken,
     rank_of,
@@ -46,14 +47,14 @@ def softmax(x: Tensor, axis: Axes = -1) -> Tensor:
         TileError: TIL314, there is no such axis; TIL217, one stands there twice.
 
     """
-    over = axes_of(x, axis)
+    over, x = axes_of(x, axis), floating(x)
     exponentials = call("exp", x - _greatest(x, over))
     return exponentials / reductions.sum(exponentials, over, keepdims=True)
 
 
 def log_softmax(x: Tensor, axis: Axes = -1) -> Tensor:
     """Return ``x - log(sum(exp(x)))`` with the sum over one axis or several; all else as for :func:`softmax`."""
-    over = axes_of(x, axis)
+    over, x = axes_of(x, axis), floating(x)
     shifted = x - _greatest(x, over)
     return shifted - call("log", reductions.sum(call("exp", shifted), over, keepdims=True))
 

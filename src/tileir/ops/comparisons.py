@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from tileir.ops.foundation import call
+from tileir.ops.foundation import call, floating
 from tileir.tile.builder_functions import logical_and, logical_not, logical_or
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def greater_equal(x: Operand, y: Operand) -> Tensor:
 
 def isclose(x: Operand, y: Operand, *, rtol: float = 1e-5, atol: float = 1e-8) -> Tensor:
     """Return whether ``|x - y| <= atol + rtol * |y|``, or both are the same infinity, as bool."""
-    distance = abs(call("sub", x, y))
+    distance = abs(call("sub", float(x) if isinstance(x, int | float) else floating(x), y))
     if isinstance(y, int | float):
         return call("cmp_eq", x, y) | ((distance <= abs(y) * rtol + atol) & math.isfinite(y))
     return call("cmp_eq", x, y) | ((distance <= call("abs", y) * rtol + atol) & isfinite(y))

@@ -14,6 +14,7 @@ from tileir.ops.foundation import (
     aggregate,
     axis_of,
     dims_of,
+    floating,
     full,
     index_of,
     indices_of,
@@ -83,7 +84,7 @@ def logcumsumexp(x: Tensor, axis: int = -1) -> Tensor:
 
     Source: PyTorch's ``logcumsumexp``.
     """
-    position, sizes = axis_of(x, axis), dims_of(x)
+    position, sizes, x = axis_of(x, axis), dims_of(x), floating(x)
     # The maximum cancels: no gradient has to go through it.
     greatest = tf.stop_gradient(_running(x, axis, Aggregation.MAX))
     # Rows of which all elements are -infinity must not compute infinity - infinity.

@@ -16,7 +16,9 @@ from tileir.ops.foundation import (
     indices_of,
     integer_of,
     mistaken,
+    narrowed,
     rank_of,
+    wide,
 )
 from tileir.ops.indexing import take
 from tileir.ops.reductions import argmax
@@ -41,7 +43,7 @@ def iou(a: Tensor, b: Tensor, *, form: str = "corners") -> Tensor:
     height = tf.max(tf.min(left.bottom, right.bottom) - tf.max(left.top, right.top), 0)
     both = width * height
     either = left.area + right.area - both
-    return tf.where(both > 0, both / tf.where(either > 0, either, 1), 0)
+    return narrowed(tf.where(both > 0, both / tf.where(either > 0, either, 1), 0), a)
 
 
 @attrs.frozen
@@ -60,7 +62,7 @@ class _Boxes:
         if rank_of(boxes) != _RANK:
             raise mistaken(f"boxes have {_RANK} axes, not {rank_of(boxes)}")
         count, numbers = dims_of(boxes)
-        checked = tf.reshape(boxes, count, numbers.call("match", _NUMBERS))
+        checked = tf.reshape(wide(boxes), count, numbers.call("match", _NUMBERS))
         (i, _) = indices_of(boxes)
         parts = [aggregate(Aggregation.ASSIGN, checked[i, place], [i], [count]) for place in range(_NUMBERS)]
         x, y, z, w = (tf.reshape(part, *((count, 1) if axis == 0 else (1, count))) for part in parts)

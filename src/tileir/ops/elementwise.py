@@ -11,7 +11,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any, Final
 
-from tileir.ops.foundation import Dim, Tensor, call, cast_to, like, mistaken, tensor_of
+from tileir.ops.foundation import Dim, Tensor, call, cast_to, floating, like, mistaken, tensor_of
 from tileir.tile.builder_functions import (
     abs,
     acos,
@@ -166,7 +166,7 @@ def clip(x: Tensor, low: Operand | None = None, high: Operand | None = None) -> 
 
 def lerp(start: Operand, end: Operand, weight: Operand) -> Tensor:
     """Return ``start + weight * (end - start)``."""
-    return call("add", start, call("mul", weight, call("sub", end, start)))
+    return call("add", start, call("mul", weight, call("sub", _float(end), _float(start))))
 
 
 def exp2(x: Operand) -> Tensor:
@@ -212,7 +212,7 @@ def log10(x: Operand) -> Tensor:
 
 def logaddexp(x: Operand, y: Operand) -> Tensor:
     """Return ``log(exp(x) + exp(y))`` without overflow: ``max(x, y) + log1p(exp(-|x - y|))``."""
-    difference = call("sub", x, y)
+    difference = call("sub", _float(x), _float(y))
     equal_infinities = difference != difference
     return call("max", x, y) + log1p(exp(-abs(call("cond", equal_infinities, 0, difference))))
 
@@ -269,7 +269,7 @@ def atan2(y: Operand, x: Operand) -> Tensor:
 
     The sign of a zero is not looked at. The arctangent is taken of a quotient that is at most 1.
     """
-    across, up = _magnitude(x), _magnitude(y)
+    across, up = _magnitude(_float(x)), _magnitude(_float(y))
     greater_one, lesser_one = _nonzero(call("max", across, up)), call("min", across, up)
     quotient = call("cond", lesser_one == _INFINITY, 1.0, call("mul", lesser_one, 1.0) / greater_one)
     angle = atan(quotient)
@@ -280,7 +280,7 @@ def atan2(y: Operand, x: Operand) -> Tensor:
 
 def hypot(x: Operand, y: Operand) -> Tensor:
     """Return ``sqrt(x * x + y * y)`` without overflow of the squares."""
-    across, up = _magnitude(x), _magnitude(y)
+    across, up = _magnitude(_float(x)), _magnitude(_float(y))
     greater_one, lesser_one = call("max", across, up), call("min", across, up)
     quotient = call("mul", lesser_one, 1.0) / _nonzero(greater_one)
     length = greater_one * sqrt(square(quotient) + 1)
@@ -344,6 +344,11 @@ def heaviside(x: Tensor, at_zero: Operand) -> Tensor:
 def _compared(comparison: Callable[[Any, float], Any], x: Operand, number: float) -> Any:
     """Return how ``x`` compares with a number: a tensor, or a bool where ``x`` is a number, too."""
     return comparison(tensor_of(x, x) if isinstance(x, Dim) else x, number)
+
+
+def _float(x: Operand) -> Operand:
+    """Return a float, so that differences and magnitudes of narrow integers do not wrap."""
+    return float(x) if isinstance(x, int | float) else floating(x)
 
 
 def _magnitude(x: Operand) -> Operand:

@@ -47,6 +47,7 @@ __all__ = [
     "dims_of",
     "equal_sizes",
     "expand",
+    "floating",
     "full",
     "index_of",
     "indices_of",
@@ -55,9 +56,11 @@ __all__ = [
     "like",
     "mistake",
     "mistaken",
+    "narrowed",
     "rank_of",
     "real",
     "tensor_of",
+    "wide",
 ]
 
 Size: TypeAlias = Dim | int
@@ -316,3 +319,18 @@ def like(x: Tensor, value: Operand | bool) -> Tensor:
 def real(dim: Size) -> Dim | float:
     """Return a size as a float that is known when compiling: what a mean divides by, so that integers give floats."""
     return dim * dim_of(dim.recorder, 1.0) if isinstance(dim, Dim) else float(dim)
+
+
+def floating(x: Operand) -> Tensor:
+    """Return a tensor as one of floats: integers, whose differences would wrap around, become f32."""
+    return x * 1.0 if isinstance(x, Tensor) else call("mul", x, 1.0)
+
+
+def wide(x: Tensor) -> Tensor:
+    """Return a tensor as one of floats of 32 bits at least, in which sums and squares neither overflow nor wrap."""
+    return x * cast_to(tensor_of(x, 1), "f32")
+
+
+def narrowed(value: Tensor, x: Tensor) -> Tensor:
+    """Return what was computed from ``wide(x)`` in the dtype that ``floating(x)`` has."""
+    return call("as_like", value, floating(x))

@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Final
 from tileir.ops import reductions
 from tileir.ops.attention import log_softmax
 from tileir.ops.elementwise import log1p
-from tileir.ops.foundation import axis_of, call, chosen, dim_like, dims_of, mistaken, rank_of, real
+from tileir.ops.foundation import (
+    axis_of,
+    call,
+    chosen,
+    dim_like,
+    dims_of,
+    floating,
+    mistaken,
+    narrowed,
+    rank_of,
+    real,
+    wide,
+)
 from tileir.ops.positions import widened
 from tileir.tile.building.recording import mistake
 
@@ -24,13 +36,13 @@ _LEAST_LOG: Final = -100.0  # the least logarithm that a cross entropy counts, a
 
 def mse_loss(prediction: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """Return ``(prediction - target)**2``, reduced. Errors: TIL217, another reduction."""
-    difference = prediction - target
+    difference = floating(prediction) - target
     return _reduced(difference * difference, reduction)
 
 
 def l1_loss(prediction: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """Return ``|prediction - target|``, reduced; the gradient of equals is 0. Errors: TIL217, another reduction."""
-    return _reduced(reductions.magnitude(prediction - target), reduction)
+    return _reduced(reductions.magnitude(floating(prediction) - target), reduction)
 
 
 def smooth_l1_loss(prediction: Tensor, target: Tensor, *, beta: float = 1.0, reduction: str = "mean") -> Tensor:
@@ -46,7 +58,7 @@ def smooth_l1_loss(prediction: Tensor, target: Tensor, *, beta: float = 1.0, red
         raise mistaken(f"beta is 0 or above; it was {beta!r}")
     if beta == 0:
         return l1_loss(prediction, target, reduction=reduction)
-    distance = abs(prediction - target)
+    distance = abs(floating(prediction) - target)
     inner = distance * distance * (0.5 / beta)
     return _reduced(call("cond", distance < beta, inner, distance - 0.5 * beta), reduction)
 
@@ -62,7 +74,7 @@ def huber_loss(prediction: Tensor, target: Tensor, *, delta: float = 1.0, reduct
     """
     if not delta > 0:
         raise mistaken(f"delta is above 0; it was {delta!r}")
-    distance = abs(prediction - target)
+    distance = abs(floating(prediction) - target)
     outer = (distance - 0.5 * delta) * float(delta)
     return _reduced(call("cond", distance <= delta, distance * distance * 0.5, outer), reduction)
 
@@ -185,7 +197,7 @@ def poisson_nll_loss(likelihood: Tensor, target: Tensor, *, reduction: str = "me
 
     Errors: TIL217, another reduction.
     """
-    return _reduced(call("exp", likelihood) - target * likelihood, reduction)
+    return _reduced(call("exp", likelihood) - target * floating(likelihood), reduction)
 
 
 def gaussian_nll_loss(
@@ -196,13 +208,13 @@ def gaussian_nll_loss(
     The gradient towards the variance is 0 where it is below ``epsilon``. Errors: TIL217, another reduction.
     """
     least = call("max", variance, epsilon)
-    difference = prediction - target
+    difference = floating(prediction) - target
     return _reduced(0.5 * (call("log", least) + difference * difference / least), reduction)
 
 
 def hinge_loss(prediction: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """Return ``max(1 - target * prediction, 0)``, reduced; targets are -1 and 1. Errors: TIL217, another reduction."""
-    return _reduced(call("max", 1.0 - target * prediction, 0), reduction)
+    return _reduced(call("max", 1.0 - target * floating(prediction), 0), reduction)
 
 
 def hinge_embedding_loss(distance: Tensor, target: Tensor, *, margin: float = 1.0, reduction: str = "mean") -> Tensor:
@@ -210,7 +222,7 @@ def hinge_embedding_loss(distance: Tensor, target: Tensor, *, margin: float = 1.
 
     Errors: TIL217, another reduction.
     """
-    return _reduced(call("cond", target == 1, distance, call("max", margin - distance, 0)), reduction)
+    return _reduced(call("cond", target == 1, distance, call("max", margin - floating(distance), 0)), reduction)
 
 
 def margin_ranking_loss(
@@ -220,7 +232,7 @@ def margin_ranking_loss(
 
     Errors: TIL217, another reduction.
     """
-    return _reduced(call("max", margin - target * (first - second), 0), reduction)
+    return _reduced(call("max", margin - target * (floating(first) - second), 0), reduction)
 
 
 def cosine_similarity(first: Tensor, second: Tensor, *, axis: int = -1, epsilon: float = 1e-8) -> Tensor:
@@ -233,11 +245,12 @@ def cosine_similarity(first: Tensor, second: Tensor, *, axis: int = -1, epsilon:
         TileError: TIL314, there is no such axis.
 
     """
-    product = first * second
+    pair = wide(first), wide(second)
+    product = pair[0] * pair[1]
     place = axis_of(product, axis)
     behind = place - rank_of(product)
-    norms = [_norm(x, behind, epsilon) for x in (first, second)]
-    return reductions.sum(product, place) / (norms[0] * norms[1])
+    norms = [_norm(x, behind, epsilon) for x in pair]
+    return narrowed(reductions.sum(product, place) / (norms[0] * norms[1]), first * second)
 
 
 def cosine_embedding_loss(
@@ -282,7 +295,7 @@ def triplet_margin_loss(
     """
 
     def distance(x: Tensor, y: Tensor) -> Tensor:
-        return reductions.norm(x - y + epsilon, -1, order=order)
+        return reductions.norm(floating(x) - y + epsilon, -1, order=order)
 
     far = distance(anchor, negative)
     if swap:

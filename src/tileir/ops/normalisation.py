@@ -1,8 +1,8 @@
 """Normalisation: shifting and scaling to a mean of 0 and a variance of 1, over batches, layers, groups or windows.
 
 Variances are computed in two passes, from differences to the mean: the sum of squares less the square of the sum
-cancels. All results have the shape of ``x`` and its dtype, or f32 where that is an integer. f16 sums are kept in f32
-but rounded to f16, so sums above 65504 overflow: cast such inputs.
+cancels. All results have the shape of ``x`` and its dtype, or f32 where that is an integer. They are computed in f32 at
+least, and rounded to f16 or bf16 before weights and biases come in.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from tileir.ops.foundation import (
     dims_of,
     indices_of,
     mistaken,
+    narrowed,
     rank_of,
     real,
+    wide,
 )
 from tileir.ops.reductions import root
 from tileir.ops.reductions import sum as summed
@@ -62,9 +64,9 @@ def batch_norm(
     channel = axis_of(x, axis)
     others = [other for other in range(rank_of(x)) if other != channel]
     mean, centred, variance = moments(x, others)
-    y = _scaled(centred * call("rsqrt", variance + epsilon), weight, bias, (channel,))
+    y = _scaled(narrowed(centred * call("rsqrt", variance + epsilon), x), weight, bias, (channel,))
     size = dims_of(x)[channel]
-    statistics = call("reshape", mean, size), call("reshape", variance, size)
+    statistics = call("reshape", narrowed(mean, x), size), call("reshape", narrowed(variance, x), size)
     if running is None:
         return (y, *statistics)
     count = _count(x, others)
@@ -118,7 +120,7 @@ def layer_norm(
     """
     over = axes_of(x, axes)
     _, centred, variance = moments(x, over)
-    return _scaled(centred * call("rsqrt", variance + epsilon), weight, bias, over)
+    return _scaled(narrowed(centred * call("rsqrt", variance + epsilon), x), weight, bias, over)
 
 
 def rms_norm(x: Tensor, weight: Tensor | None = None, *, axes: Axes = -1, epsilon: Operand = 1e-6) -> Tensor:
@@ -128,8 +130,8 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, *, axes: Axes = -1, epsilo
     2019.
     """
     over = axes_of(x, axes)
-    squares = _mean(x * x, over)
-    return _scaled(x * call("rsqrt", squares + epsilon), weight, None, over)
+    wider = wide(x)
+    return _scaled(narrowed(wider * call("rsqrt", _mean(wider * wider, over) + epsilon), x), weight, None, over)
 
 
 def group_norm(
@@ -159,7 +161,8 @@ def group_norm(
     parts = call("reshape", x, *dims[:channel], groups, dims[channel] // groups, *dims[channel + 1 :])
     over = [other for other in range(1, len(dims) + 1) if other != channel]
     _, centred, variance = moments(parts, over)
-    return _scaled(call("reshape", centred * call("rsqrt", variance + epsilon), *dims), weight, bias, (channel,))
+    y = narrowed(centred * call("rsqrt", variance + epsilon), x)
+    return _scaled(call("reshape", y, *dims), weight, bias, (channel,))
 
 
 def instance_norm(
@@ -178,7 +181,7 @@ def instance_norm(
     if channel == 0:
         raise mistaken("axis is that of the channels, and not that of the examples, 0")
     _, centred, variance = moments(x, [other for other in range(1, rank_of(x)) if other != channel])
-    return _scaled(centred * call("rsqrt", variance + epsilon), weight, bias, (channel,))
+    return _scaled(narrowed(centred * call("rsqrt", variance + epsilon), x), weight, bias, (channel,))
 
 
 def local_response_norm(
@@ -197,11 +200,12 @@ def local_response_norm(
     if not is_integer(size, 1):
         raise mistaken(f"size is an integer from 1 on; it was {size!r}")
     over = axes_of(x, axes)
-    squares, output, taps = x * x, indices_of(x), indices_of(x, "t")
+    wider, output, taps = wide(x), indices_of(x), indices_of(x, "t")
+    squares = wider * wider
     source = [place + taps[axis] - size // 2 if axis in over else place for axis, place in enumerate(output)]
     value = squares[tuple(source)].given(*(taps[axis] < size for axis in over))
     total = aggregate(Aggregation.SUM, value, output, dims_of(x))
-    return x / call("pow", k + total * (alpha / size ** len(over)), beta)
+    return narrowed(wider / call("pow", k + total * (alpha / size ** len(over)), beta), x)
 
 
 def mean_variance_norm(
@@ -224,10 +228,10 @@ def mean_variance_norm(
     mode = chosen(epsilon_mode, ("inside", "outside"), "epsilon_mode")
     _, centred, variance = moments(x, axes_of(x, axes))
     if not normalise_variance:
-        return centred
+        return narrowed(centred, x)
     if mode == "inside":
-        return centred * call("rsqrt", variance + epsilon)
-    return centred / (call("sqrt", variance) + epsilon)
+        return narrowed(centred * call("rsqrt", variance + epsilon), x)
+    return narrowed(centred / (call("sqrt", variance) + epsilon), x)
 
 
 def weight_standardisation(w: Tensor, *, axes: Axes = None, epsilon: Operand = 1e-5) -> Tensor:
@@ -251,19 +255,21 @@ def l2_normalise(x: Tensor, *, axes: Axes = -1, epsilon: Operand = 1e-12, epsilo
 
     """
     mode = chosen(epsilon_mode, ("max", "add"), "epsilon_mode")
-    total = summed(x * x, axes_of(x, axes), keepdims=True)
+    wider = wide(x)
+    total = summed(wider * wider, axes_of(x, axes), keepdims=True)
     if mode == "add":
-        return x * call("rsqrt", total + epsilon)
-    return x / call("max", root(total), epsilon)
+        return narrowed(wider * call("rsqrt", total + epsilon), x)
+    return narrowed(wider / call("max", root(total), epsilon), x)
 
 
 def moments(x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
     """Return the mean over ``axes``, the differences to it, and the mean of their squares; means keep their axes.
 
-    The axes are counted from the front.
+    The axes are counted from the front. All are floats of 32 bits at least.
     """
-    mean = _mean(x, axes)
-    centred = x - mean
+    wider = wide(x)
+    mean = _mean(wider, axes)
+    centred = wider - mean
     return mean, centred, _mean(centred * centred, axes)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tileir.ops.foundation import Aggregation, Tensor, aggregate, dims_of, indices_of, mistaken
+from tileir.ops.foundation import Aggregation, Tensor, aggregate, indices_of, mistaken, wide
 from tileir.tile import builder_functions as tf
 
 if TYPE_CHECKING:
@@ -290,8 +290,8 @@ def _replaced(old: Tensor, new: Tensor) -> Tensor:
 
 def _squares(x: Tensor) -> Tensor:
     """Return the sum of the squares of all elements."""
-    indices = indices_of(x)
-    return aggregate(Aggregation.SUM, x[indices] * x[indices], (), ()) if dims_of(x) else x * x
+    indices, x = indices_of(x), wide(x)
+    return aggregate(Aggregation.SUM, x[indices] * x[indices], (), ()) if indices else x * x
 
 
 def _norm(x: Tensor) -> Tensor:

@@ -12,7 +12,19 @@ import functools
 import operator
 from typing import TYPE_CHECKING, TypeVar
 
-from tileir.ops.foundation import Aggregation, Dim, Tensor, aggregate, call, dims_of, indices_of, mistaken, real
+from tileir.ops.foundation import (
+    Aggregation,
+    Dim,
+    Tensor,
+    aggregate,
+    call,
+    dims_of,
+    indices_of,
+    mistaken,
+    narrowed,
+    real,
+    wide,
+)
 from tileir.ops.layouts import Axis, layout_of, read, written
 from tileir.ops.reductions import magnitude, power, root
 from tileir.ops.windows import explicit_padding, per_axis, sizes_per_axis, windows_of
@@ -103,17 +115,17 @@ def average_pool(
     """
     form = layout_of(x, layout, "ncx", "x")
     windows = _windows(x, form, kernel_size, stride, padding, 1, ceil_mode)
-    total = _pooled(Aggregation.SUM, x, form, windows)
+    total = _pooled(Aggregation.SUM, wide(x), form, windows)
     pads = explicit_padding(padding, len(windows))
     inside = count_include_pad if pads is None else count_include_pad or not any(map(any, pads))
     if inside and (pads is None or not ceil_mode):
-        return total / real(_product(window.kernel for window in windows))
+        return narrowed(total / real(_product(window.kernel for window in windows)), x)
     ends = [pair[1] for pair in pads] if count_include_pad and pads is not None else [0] * len(windows)
     elements = [
         _counted(total, axis, window, end, skip_start=not inside)
         for axis, window, end in zip(form.axes("x"), windows, ends, strict=True)
     ]
-    return total * 1.0 / _product(elements)
+    return narrowed(total / _product(elements), x)
 
 
 def lp_pool(
@@ -136,9 +148,10 @@ def lp_pool(
     """
     if not norm > 0:
         raise mistaken(f"the norm is above 0; it was {norm!r}")
-    powers = x * x if norm == 2 else power(magnitude(x), float(norm))
+    wider = wide(x)
+    powers = wider * wider if norm == 2 else power(magnitude(wider), float(norm))
     total = sum_pool(powers, kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode, layout=layout)
-    return root(total) if norm == 2 else power(total, 1.0 / norm)
+    return narrowed(root(total) if norm == 2 else power(total, 1.0 / norm), x)
 
 
 def global_max_pool(x: Tensor, *, layout: str = "ncx") -> Tensor:
@@ -154,7 +167,7 @@ def global_average_pool(x: Tensor, *, layout: str = "ncx") -> Tensor:
 
     """
     form = layout_of(x, layout, "ncx", "x")
-    return _whole(Aggregation.SUM, x, form) / real(_product(form.sizes(x, "x")))
+    return narrowed(_whole(Aggregation.SUM, wide(x), form) / real(_product(form.sizes(x, "x"))), x)
 
 
 def adaptive_average_pool(x: Tensor, output_size: Sizes, *, layout: str = "ncx") -> Tensor:
@@ -167,8 +180,8 @@ def adaptive_average_pool(x: Tensor, output_size: Sizes, *, layout: str = "ncx")
 
     """
     form = layout_of(x, layout, "ncx", "x")
-    total, parts = _adaptive(Aggregation.SUM, x, output_size, form)
-    return total / real(_product(parts))
+    total, parts = _adaptive(Aggregation.SUM, wide(x), output_size, form)
+    return narrowed(total / real(_product(parts)), x)
 
 
 def adaptive_max_pool(x: Tensor, output_size: Sizes, *, layout: str = "ncx") -> Tensor:

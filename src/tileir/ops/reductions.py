@@ -20,9 +20,12 @@ from tileir.ops.foundation import (
     call,
     chosen,
     dims_of,
+    floating,
     indices_of,
     mistaken,
+    narrowed,
     real,
+    wide,
 )
 
 if TYPE_CHECKING:
@@ -30,12 +33,12 @@ if TYPE_CHECKING:
 
 
 def sum(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Return the sum over ``axes``; that of bool is i32. f16 and bf16 are added up in f32."""
+    """Return the sum over ``axes``; that of bool is i32, other integers wrap. f16 and bf16 are added up in f32."""
     return _reduced(Aggregation.SUM, x, axes, keepdims)
 
 
 def prod(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Return the product over ``axes``; that of bool is i32."""
+    """Return the product over ``axes``; that of bool is i32, other integers wrap."""
     return _reduced(Aggregation.PROD, x, axes, keepdims)
 
 
@@ -65,19 +68,20 @@ def count_nonzero(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Te
 
 
 def mean(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Return the sum over ``axes`` divided by the number of elements; that of integers is a float."""
-    return sum(x, axes, keepdims=keepdims) / real(_count(x, axes))
+    """Return the sum over ``axes`` divided by the number of elements; that of integers is a float.
+
+    It is computed in f32 at least, so that sums of integers do not wrap, and those of f16 do not overflow.
+    """
+    return narrowed(_mean(wide(x), axes, keepdims), x)
 
 
 def variance(x: Tensor, axes: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
     """Return the mean of the squared distance from the mean over ``axes``, computed in two passes.
 
-    ``correction`` is taken off the number of elements: 0 as in NumPy, 1 for PyTorch's default.
+    ``correction`` is taken off the number of elements: 0 as in NumPy, 1 for PyTorch's default. It is computed in f32 at
+    least, that of integers is a float.
     """
-    distance = x - mean(x, axes, keepdims=True)
-    total = sum(distance * distance, axes, keepdims=keepdims)
-    count = real(_count(x, axes))
-    return total / (count - correction if correction else count)  # type: ignore[operator]  # sizes take floats here
+    return narrowed(_variance(wide(x), axes, correction, keepdims), x)
 
 
 var = variance
@@ -85,7 +89,7 @@ var = variance
 
 def std(x: Tensor, axes: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
     """Return the square root of the variance over ``axes``; where that is 0, so is its gradient, as PyTorch's."""
-    return root(variance(x, axes, correction=correction, keepdims=keepdims))
+    return narrowed(root(_variance(wide(x), axes, correction, keepdims)), x)
 
 
 def argmax(x: Tensor, axis: int | None = None, *, keepdims: bool = False, ties: str = "first") -> Tensor:
@@ -129,6 +133,7 @@ def hardmax(x: Tensor, axis: int = -1) -> Tensor:
 
 def logsumexp(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Return ``log(sum(exp(x)))`` over ``axes``, less the greatest element before, so that nothing overflows."""
+    x = floating(x)
     greatest = max(x, axes, keepdims=True)
     shift = call("stop_gradient", call("cond", isfinite(greatest), greatest, 0))
     result = call("log", sum(call("exp", x - shift), axes, keepdims=True)) + shift
@@ -148,6 +153,10 @@ def norm(x: Tensor, axes: Axes = None, *, order: float = 2, keepdims: bool = Fal
     """
     if math.isnan(order):
         raise mistaken("the order of a norm is a number, not NaN")
+    return narrowed(_norm(wide(x), axes, order, keepdims), x)
+
+
+def _norm(x: Tensor, axes: Axes, order: float, keepdims: bool) -> Tensor:
     if order == 0:
         return sum(abs(call("sign", x)), axes, keepdims=keepdims)
     if order == 2:
@@ -185,6 +194,17 @@ def _reduced(aggregation: Aggregation, x: Tensor, axes: Axes, keepdims: bool) ->
     indices = [0 if axis in gone else source[axis] for axis in kept]
     sizes = [1 if axis in gone else dims[axis] for axis in kept]
     return aggregate(aggregation, x[source], indices, sizes)
+
+
+def _mean(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    return sum(x, axes, keepdims=keepdims) / real(_count(x, axes))
+
+
+def _variance(x: Tensor, axes: Axes, correction: float, keepdims: bool) -> Tensor:
+    distance = x - _mean(x, axes, True)
+    total = sum(distance * distance, axes, keepdims=keepdims)
+    count = real(_count(x, axes))
+    return total / (count - correction if correction else count)  # type: ignore[operator]  # sizes take floats here
 
 
 def _count(x: Tensor, axes: Axes) -> Size:

@@ -1,0 +1,76 @@
+"""Narrow dtypes: what gives floats of integers does not wrap on the way, and sums of f16 do not overflow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pytest
+
+from strategies.operations import run
+from tileir import ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_UNARY: Final[Mapping[str, Callable[..., Any]]] = {
+    "mean": lambda x: ops.mean(x, 1),
+    "std": lambda x: ops.std(x, 1),
+    "norm": lambda x: ops.norm(x, 1),
+    "norm_of_order_3": lambda x: ops.norm(x, 1, order=3),
+    "logsumexp": lambda x: ops.logsumexp(x, 1),
+    "softmax": ops.softmax,
+    "log_softmax": ops.log_softmax,
+    "logcumsumexp": ops.logcumsumexp,
+    "batch_norm": lambda x: ops.batch_norm(x, axis=0)[0],
+    "layer_norm": ops.layer_norm,
+    "rms_norm": ops.rms_norm,
+    "group_norm": lambda x: ops.group_norm(x, 1),
+    "l2_normalise": ops.l2_normalise,
+    "local_response_norm": lambda x: ops.local_response_norm(x, 3),
+    "average_pool": lambda x: ops.average_pool(x, 2, layout="nx"),
+    "global_average_pool": lambda x: ops.global_average_pool(x, layout="nx"),
+    "adaptive_average_pool": lambda x: ops.adaptive_average_pool(x, 2, layout="nx"),
+    "lp_pool": lambda x: ops.lp_pool(x, 2, 2, layout="nx"),
+    "iou": lambda x: ops.iou(x, x),
+}
+_BINARY: Final[Mapping[str, Callable[..., Any]]] = {
+    "logaddexp": ops.logaddexp,
+    "lerp": lambda x, y: ops.lerp(x, y, 0.5),
+    "hypot": ops.hypot,
+    "atan2": ops.atan2,
+    "isclose": lambda x, y: ops.isclose(x, y, atol=2),
+    "l1_loss": ops.l1_loss,
+    "mse_loss": ops.mse_loss,
+    "huber_loss": ops.huber_loss,
+    "cosine_similarity": ops.cosine_similarity,
+}
+_NARROW: Final = {
+    np.int8: np.array([[-128, 127, 5, 100], [3, -50, 120, -128]]),
+    np.uint8: np.array([[1, 3, 250, 200], [255, 0, 100, 254]]),
+    np.float16: np.array([[300.0, -900.0, 1000.0, 5.0], [40.0, 1.0, -800.0, 9.0]]),
+}
+
+
+@pytest.mark.parametrize("dtype", _NARROW)
+@pytest.mark.parametrize("name", _UNARY)
+def test_narrow_dtypes_give_what_wide_ones_do(name: str, dtype: Any) -> None:
+    _check(_UNARY[name], dtype, _NARROW[dtype])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("name", _BINARY)
+def test_differences_do_not_wrap(name: str, dtype: Any) -> None:
+    _check(_BINARY[name], dtype, _NARROW[dtype], _NARROW[dtype][::-1].copy())
+
+
+def test_means_of_many_halves_are_finite() -> None:
+    assert run(ops.mean, np.full(3000, 100, np.float16)) == 100
+    assert run(ops.mean, np.full(3000, 2**30, np.int32)) == 2**30
+
+
+def _check(build: Callable[..., Any], dtype: Any, *arrays: Any) -> None:
+    found = run(build, *(array.astype(dtype) for array in arrays))
+    wanted = run(build, *(array.astype(np.float64) for array in arrays))
+    assert found.dtype == (np.bool_ if wanted.dtype == np.bool_ else np.float16 if dtype == np.float16 else np.float32)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5 if dtype != np.float16 else 4e-3, atol=1e-5)
