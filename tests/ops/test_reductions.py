@@ -85,9 +85,14 @@ def test_dtypes(name: str, dtype: Any, result: Any) -> None:
     assert run(lambda x: getattr(ops, name)(x, 0), np.ones((2, 2), dtype)).dtype == result
 
 
-def test_over_no_elements_all_is_0() -> None:
-    for name in ("sum", "prod", "max", "all"):
-        np.testing.assert_array_equal(run(lambda x, name=name: getattr(ops, name)(x, 0), np.ones((0, 2))), [0, 0])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_])
+def test_over_no_elements(dtype: Any) -> None:
+    for name, result in {"sum": 0, "prod": 1, "max": 0, "all": True, "any": False}.items():
+        for axes in (0, None):
+            found = run(lambda x, name=name, axes=axes: getattr(ops, name)(x, axes), np.ones((0, 2), dtype))
+            full = run(lambda x, name=name, axes=axes: getattr(ops, name)(x, axes), np.ones((1, 2), dtype))
+            np.testing.assert_array_equal(found, np.full_like(full, result))
+            assert found.dtype == full.dtype
 
 
 def test_scalars_are_reduced_too() -> None:

@@ -1,7 +1,8 @@
 """Reductions over axes: sums, extrema, their positions, moments and norms.
 
 ``axes`` is one axis, several, or None for all; negative ones count from the end. The result lacks them, or
-has size 1 there with ``keepdims``. Over no elements every aggregate is 0, by Tile's rule for contractions.
+has size 1 there with ``keepdims``. Over no elements sums, maxima and minima are 0, by Tile's rule for contractions, but
+products are 1, and ``all`` is true.
 An axis that does not exist is TIL314, one that stands there twice TIL217.
 """
 # ruff: noqa: A001  NumPy's names
@@ -21,6 +22,7 @@ from tileir.ops.foundation import (
     chosen,
     dims_of,
     floating,
+    full,
     indices_of,
     mistaken,
     narrowed,
@@ -29,7 +31,7 @@ from tileir.ops.foundation import (
 )
 
 if TYPE_CHECKING:
-    from tileir.ops.foundation import Axes, Dim, Size, Tensor
+    from tileir.ops.foundation import Axes, Dim, Operand, Size, Tensor
 
 
 def sum(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
@@ -39,7 +41,7 @@ def sum(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
 
 def prod(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Return the product over ``axes``; that of bool is i32, other integers wrap."""
-    return _reduced(Aggregation.PROD, x, axes, keepdims)
+    return _reduced(Aggregation.PROD, x, axes, keepdims, 1)
 
 
 def max(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
@@ -54,7 +56,7 @@ def min(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
 
 def all(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Return whether no element over ``axes`` is 0, as bool."""
-    return _reduced(Aggregation.MIN, call("as_bool", x), axes, keepdims)
+    return _reduced(Aggregation.MIN, call("as_bool", x), axes, keepdims, True)
 
 
 def any(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
@@ -186,14 +188,18 @@ def power(x: Tensor, exponent: float) -> Tensor:
     return call("cond", x == 0, 0, call("cond", x == 0, 1, x) ** exponent)
 
 
-def _reduced(aggregation: Aggregation, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
-    """Aggregate ``x`` over axes; a reduction over none of them is one, too, so dtypes do not depend on that."""
+def _reduced(aggregation: Aggregation, x: Tensor, axes: Axes, keepdims: bool, empty: Operand | None = None) -> Tensor:
+    """Aggregate ``x`` over axes; a reduction over none of them is one, too, so dtypes do not depend on that.
+
+    Over no elements it is ``empty``, by default 0.
+    """
     gone = axes_of(x, axes)
     source, dims = indices_of(x), dims_of(x)
     kept = [axis for axis in range(len(source)) if keepdims or axis not in gone]
     indices = [0 if axis in gone else source[axis] for axis in kept]
     sizes = [1 if axis in gone else dims[axis] for axis in kept]
-    return aggregate(aggregation, x[source], indices, sizes)
+    default = None if empty is None else full(x, sizes, empty)
+    return aggregate(aggregation, x[source], indices, sizes, default=default)
 
 
 def _mean(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
