@@ -19,6 +19,7 @@ from tileir.ops.foundation import (
     aggregate,
     call,
     dims_of,
+    index_of,
     indices_of,
     mistaken,
     narrowed,
@@ -171,21 +172,26 @@ def global_average_pool(x: Tensor, *, layout: str = "ncx") -> Tensor:
 
 
 def adaptive_average_pool(x: Tensor, output_size: Sizes, *, layout: str = "ncx") -> Tensor:
-    """Return the means of ``output_size`` windows of equal sizes on each spatial axis. Integers give f32.
+    """Return the means of ``output_size`` windows on each spatial axis. Integers give f32.
 
-    The sizes of the axes are multiples of ``output_size``; when it is compiled, TIL312 where they are not.
+    Window o of M on an axis of N elements has those from ``floor(o * N / M)`` to before ``ceil((o + 1) * N / M)``, as
+    PyTorch's: where N is no multiple of M, they differ in size and may overlap.
 
     Raises:
         TileError: TIL217, the layout or the number of sizes is not as said; TIL305, there are too few axes.
 
     """
     form = layout_of(x, layout, "ncx", "x")
-    total, parts = _adaptive(Aggregation.SUM, wide(x), output_size, form)
-    return narrowed(total / real(_product(parts)), x)
+    total, counts = _adaptive(Aggregation.SUM, wide(x), output_size, form)
+    elements = []
+    for axis, count in counts.items():
+        place, size = call("index", total, axis), dims_of(x)[axis]
+        elements.append(((place + 1) * size + (count - 1)) / count - place * size / count)
+    return narrowed(total / _product(elements) if elements else total, x)
 
 
 def adaptive_max_pool(x: Tensor, output_size: Sizes, *, layout: str = "ncx") -> Tensor:
-    """Return the maxima of windows of equal sizes; sizes and errors as for :func:`adaptive_average_pool`."""
+    """Return the maxima of windows; sizes and errors as for :func:`adaptive_average_pool`."""
     return _adaptive(Aggregation.MAX, x, output_size, layout_of(x, layout, "ncx", "x"))[0]
 
 
@@ -234,19 +240,20 @@ def _whole(aggregation: Aggregation, x: Tensor, form: Layout) -> Tensor:
     return aggregate(aggregation, x[indices], kept, sizes)
 
 
-def _adaptive(aggregation: Aggregation, x: Tensor, output_size: Sizes, form: Layout) -> tuple[Tensor, list[Dim]]:
-    """Return the reduced windows, and how many elements those of each spatial axis have."""
+def _adaptive(aggregation: Aggregation, x: Tensor, output_size: Sizes, form: Layout) -> tuple[Tensor, dict[int, Dim]]:
+    """Return the reduced windows, and how many there are on each spatial axis.
+
+    Element i, of width M, and window o, of width N, have a part of ``N * M`` in common.
+    """
     spatial = form.axes("x")
-    counts = sizes_per_axis(x, output_size, len(spatial), "output_size")
-    output, taps = indices_of(x, "o"), indices_of(x, "i")
-    source = [Axis((place,), (size,)) for place, size in zip(output, dims_of(x), strict=True)]
-    result, parts = list(source), []
-    for axis, count in zip(spatial, counts, strict=True):
-        part = dims_of(x)[axis] // count
-        source[axis] = Axis((output[axis], taps[axis]), (count, part))
-        result[axis] = Axis((output[axis],), (count,))
-        parts.append(part)
-    return written(aggregation, read(x, source), result), parts
+    counts = dict(zip(spatial, sizes_per_axis(x, output_size, len(spatial), "output_size"), strict=True))
+    sizes, element, output = list(dims_of(x)), indices_of(x), list(indices_of(x))
+    common = []
+    for axis, count in counts.items():
+        size, output[axis] = sizes[axis], index_of(x, f"o{axis}")
+        common.append(element[axis] * count - output[axis] * size + (count - 1) < size + (count - 1))
+        sizes[axis] = count
+    return aggregate(aggregation, x[element].given(*common), output, sizes), counts
 
 
 def _counted(total: Tensor, axis: int, window: Window, after: int, *, skip_start: bool) -> Tensor:

@@ -39,6 +39,18 @@ def pooled(
 _LINE: Final = {"X": sample(2, 2, 7)}
 _PLANE: Final = {"X": sample(1, 2, 7, 6)}
 _POSITIVE: Final = {"X": sample(1, 2, 6, 5, low=0.5)}
+
+
+def adaptive(combine: Any, x: Array, size: tuple[int, int]) -> Array:
+    """Return the reduced windows over axes 1 and 2, of which ``size`` says how many there are."""
+    for axis, count in zip((1, 2), size, strict=True):
+        whole = x.shape[axis]
+        bounds = [(place * whole // count, -(-(place + 1) * whole // count)) for place in range(count)]
+        parts = [combine(np.take(x, range(first, last), axis), axis) for first, last in bounds]
+        x = np.stack(parts, axis)
+    return x
+
+
 _MAXIMA: Final = (
     Case(
         "max_line",
@@ -178,6 +190,22 @@ _AVERAGES: Final = (
         lambda x: ops.global_average_pool(x, layout="nxc"),
         _PLANE,
         lambda x: x.mean((1, 2), keepdims=True),
+    ),
+    *(
+        Case(
+            f"{name}_adaptive_to_{rows}_{columns}",
+            lambda x, pool=pool, size=(rows, columns): pool(x, size, layout="nxc"),
+            {"X": np.moveaxis(_PLANE["X"], 1, -1)},
+            lambda x, combine=combine, size=(rows, columns): adaptive(combine, x, size),
+            lambda t, x, torch=torch, size=(rows, columns): getattr(t.nn.functional, torch)(
+                x.movedim(-1, 1), size
+            ).movedim(1, -1),
+        )
+        for name, pool, combine, torch in (
+            ("average", ops.adaptive_average_pool, np.mean, "adaptive_avg_pool2d"),
+            ("max", ops.adaptive_max_pool, np.max, "adaptive_max_pool2d"),
+        )
+        for rows, columns in ((3, 4), (5, 9))
     ),
     Case(
         "average_adaptive",
