@@ -176,3 +176,15 @@ def test_either_of_two_may_be_a_number(name: str, numpy: Callable[..., Any]) -> 
 def test_numbers_keep_narrow_dtypes() -> None:
     for build in (lambda t: ops.remainder(t, 2), lambda t: ops.floor_divide(t, 2), lambda t: ops.copysign(t, -1)):
         assert run(build, np.array([3], np.int8)).dtype == np.int8
+
+
+def test_gradients_are_scaled() -> None:
+    f = tileir.FunctionBuilder()
+    x, scale = f.input("X", "N"), f.scalar("S")
+    function = f.build(Y=ops.scale_gradient(x, -0.5) * 2, Z=ops.scale_gradient(x, scale))
+    point = np.array([1.0, 2.0])
+    results = tileir.evaluate(function, X=point, S=np.array(3.0))
+    np.testing.assert_array_equal(results, [point * 2, point])
+    for name, slope in {"Y": -1, "Z": 3}.items():
+        gradient = tileir.vjp(function, {"X": point, "S": np.array(3.0)}, {name: np.ones(2)}, wrt=["X"])
+        np.testing.assert_array_equal(gradient["X"], [slope, slope])

@@ -88,6 +88,7 @@ __all__ = [
     "remainder",
     "round",
     "rsqrt",
+    "scale_gradient",
     "sign",
     "sin",
     "sinc",
@@ -127,6 +128,15 @@ def zeros_like(x: Tensor) -> Tensor:
 def ones_like(x: Tensor) -> Tensor:
     """Return 1 for each element of ``x``, in its dtype."""
     return full_like(x, 1)
+
+
+def scale_gradient(x: Tensor, scale: Operand) -> Tensor:
+    """Return ``x``, whose gradient is multiplied by ``scale``.
+
+    A negative one reverses it: Ganin and Lempitsky, "Unsupervised domain adaptation by backpropagation" (2015). Source:
+    PlaidML's ``scale_gradient``.
+    """
+    return call("reverse_grad", x, -scale)
 
 
 def square(x: Tensor) -> Tensor:

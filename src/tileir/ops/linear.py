@@ -51,6 +51,24 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
     return contract([(x, [*lead, *left]), (y, [*follow, *right])], [*batch, *left[:-1], *right[1:]], set(batch))
 
 
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return ``O[b, o] = sum(X[b, i] * W[o, i]) + bias[o]`` over i: a layer with weights [out, in], as PyTorch's.
+
+    Shapes: ``x`` is [..., in], the result [..., out]. Dtypes: the promoted one; sums of f16 and bf16 are in f32.
+
+    Raises:
+        TileError: TIL305, ``x`` has no axes, ``weight`` not two, or ``bias`` not one; TIL310, the sizes do not go
+            together (TIL301 or TIL312 where that is known only when compiling).
+
+    """
+    _with_axes(x, 1)
+    if rank_of(weight) != 2 or (bias is not None and rank_of(bias) != 1):
+        raise mistake("TIL305", "the weights of a layer have two axes, and its bias one")
+    outer = [f"b{axis}" for axis in range(rank_of(x) - 1)]
+    product = contract([(x, [*outer, "i"]), (weight, ["o", "i"])], [*outer, "o"], set())
+    return product if bias is None else product + bias
+
+
 def dot(x: Tensor, y: Tensor) -> Tensor:
     """Return the sum over the last axis of ``x`` and the last but one of ``y`` (the only one of a vector).
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tileir.ops.foundation import (
     Aggregation,
+    Dim,
     Tensor,
     aggregate,
     axis_of,
@@ -13,7 +14,6 @@ from tileir.ops.foundation import (
     cast_to,
     dim_like,
     dims_of,
-    full,
     indices_of,
     integer_of,
     mistaken,
@@ -21,9 +21,12 @@ from tileir.ops.foundation import (
     real,
     tensor_of,
 )
+from tileir.ops.foundation import full as spread
 from tileir.tile import builder_functions as tf
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tileir.core.dtype import DType
     from tileir.ops.foundation import Operand, Size
 
@@ -50,7 +53,7 @@ def one_hot(
     place = axis_within(rank + 1, axis)
     sizes = dims_of(indices)
     column = tf.reshape(indices, *sizes[:place], 1, *sizes[place:])
-    places = tf.reshape(tf.index(full(indices, [depth], 0), 0), dim_like(indices, depth), *[1] * (rank - place))
+    places = tf.reshape(tf.index(spread(indices, [depth], 0), 0), dim_like(indices, depth), *[1] * (rank - place))
     values = (cast_to(tensor_of(indices, value), dtype) for value in (on, off))
     return tf.where(places == column, *values)
 
@@ -98,10 +101,32 @@ def arange(x: Operand, start: Size, stop: Size | None = None, step: int = 1, *, 
         raise mistaken("step is not 0")
     low, high = dim_like(x, first), dim_like(x, last)
     if low.value == 0 and pace == 1:
-        return cast_to(tf.index(full(x, [high], 0), 0), dtype)
+        return cast_to(tf.index(spread(x, [high], 0), 0), dtype)
     distance = high - low if pace > 0 else low - high
     count = ((distance + (abs(pace) - 1)) / abs(pace)).max(0)
-    return cast_to(tf.index(full(x, [count], 0), 0) * pace + low, dtype)
+    return cast_to(tf.index(spread(x, [count], 0), 0) * pace + low, dtype)
+
+
+def zeros(x: Operand, sizes: Size | Sequence[Size], *, dtype: DType | str = "f32") -> Tensor:
+    """Return a tensor of zeros; all else as for :func:`full`."""
+    return full(x, sizes, 0, dtype=dtype)
+
+
+def ones(x: Operand, sizes: Size | Sequence[Size], *, dtype: DType | str = "f32") -> Tensor:
+    """Return a tensor of ones; all else as for :func:`full`."""
+    return full(x, sizes, 1, dtype=dtype)
+
+
+def full(x: Operand, sizes: Size | Sequence[Size], value: Operand, *, dtype: DType | str = "f32") -> Tensor:
+    """Return a tensor of these sizes, of which every element is ``value``.
+
+    ``x`` only tells the builder: any tensor or dimension of it will do.
+
+    Raises:
+        TileError: TIL206, there is no such dtype.
+
+    """
+    return spread(x, [sizes] if isinstance(sizes, Dim | int) else sizes, value, dtype)
 
 
 def linspace(
@@ -115,7 +140,7 @@ def linspace(
     Source: NumPy's ``linspace``.
     """
     size = dim_like(x, count)
-    steps = cast_to(tf.index(full(x, [size], 0), 0), dtype)
+    steps = cast_to(tf.index(spread(x, [size], 0), 0), dtype)
     part = steps / real((size - 1).max(1) if endpoint else size)
     return cast_to((1 - part) * start + part * stop, dtype)
 

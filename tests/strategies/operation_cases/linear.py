@@ -42,6 +42,21 @@ def _einsum(name: str, subscripts: str, *shapes: tuple[int, ...]) -> Case:
 
 
 _PRODUCTS: Final = (
+    Case(
+        "linear",
+        ops.linear,
+        {"X": sample(2, 3, 4), "W": sample(5, 4, seed=1), "B": sample(5, seed=2)},
+        lambda x, w, b: x @ w.T + b,
+        lambda torch, x, w, b: torch.nn.functional.linear(x, w, b),
+        dims={"X": "N M I", "W": "O I"},
+    ),
+    Case(
+        "linear_of_a_vector",
+        ops.linear,
+        {"X": sample(4), "W": sample(5, 4, seed=1)},
+        lambda x, w: w @ x,
+        lambda torch, x, w: torch.nn.functional.linear(x, w),
+    ),
     _matmul("of_matrices", (3, 4), (4, 5)),
     _matmul("of_a_row", (4,), (4, 5)),
     _matmul("of_a_column", (3, 4), (4,)),

@@ -14,6 +14,20 @@ _EDGES: Final = np.array([-1.5, -0.5, 0.0, 0.0, 1.25])
 
 CASES: Final = (
     Case(
+        "zeros_and_ones",
+        lambda x: (ops.zeros(x, (2, x.dims[0]), dtype="i32"), ops.ones(x, 3, dtype="i32")),
+        {"X": sample(3)},
+        lambda _: (np.zeros((2, 3), np.int32), np.ones(3, np.int32)),
+        wrt=(),
+    ),
+    Case(
+        "full",
+        lambda x: ops.full(x, [x.dims[0], 2], 2.5) * x,
+        {"X": sample(3, 1)},
+        lambda x: np.full((3, 2), 2.5) * x,
+        lambda torch, x: torch.full((3, 2), 2.5) * x,
+    ),
+    Case(
         "where",
         ops.where,
         {"C": integers(3, 1, low=0, high=2), "X": sample(4), "Y": _X},
