@@ -282,6 +282,10 @@ from tileir.ops.reductions import (
     var,
     variance,
 )
+from tileir.ops.sampling import (
+    affine_grid,
+    grid_sample,
+)
 from tileir.ops.scattering import (
     scatter,
     scatter_along_axis,
@@ -343,8 +347,8 @@ from tileir.ops.sorting import (
 
 __all__ = [
     "RecurrentWeights", "abs", "acos", "acosh", "adagrad", "adam", "adamw", "adaptive_average_pool",
-    "adaptive_max_pool", "all", "any", "arange", "argmax", "argmin", "argsort", "asin", "asinh", "atan", "atan2",
-    "atanh", "average_pool", "batch_norm", "batch_norm_inference", "bernoulli", "binary_crossentropy",
+    "adaptive_max_pool", "affine_grid", "all", "any", "arange", "argmax", "argmin", "argsort", "asin", "asinh", "atan",
+    "atan2", "atanh", "average_pool", "batch_norm", "batch_norm_inference", "bernoulli", "binary_crossentropy",
     "binary_crossentropy_with_logits", "broadcast_to", "bucketize", "cast", "categorical", "ceil", "celu", "clip",
     "clip_by_global_norm", "clip_by_norm", "clip_by_value", "concatenate", "conv", "conv_transpose",
     "conv_weight_gradient", "copysign", "cos", "cosh", "cosine_decay", "cosine_embedding_loss", "cosine_similarity",
@@ -353,8 +357,8 @@ __all__ = [
     "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "exponential", "exponential_decay", "eye", "flatten", "flip",
     "floor", "floor_divide", "fmod", "frac", "full", "full_like", "gather_nd", "gaussian_nll_loss", "gelu", "gemm",
     "global_average_pool", "global_max_pool", "glorot_normal", "glorot_uniform", "glu", "greater", "greater_equal",
-    "group_norm", "gru", "gru_cell", "gumbel", "hard_shrink", "hard_sigmoid", "hard_swish", "hard_tanh", "hardmax",
-    "he_normal", "he_uniform", "heaviside", "hinge_embedding_loss", "hinge_loss", "huber_loss", "hypot",
+    "grid_sample", "group_norm", "gru", "gru_cell", "gumbel", "hard_shrink", "hard_sigmoid", "hard_swish", "hard_tanh",
+    "hardmax", "he_normal", "he_uniform", "heaviside", "hinge_embedding_loss", "hinge_loss", "huber_loss", "hypot",
     "image_patches", "index", "inner", "instance_norm", "interpolate", "interpolated_take", "inverse_sqrt_decay",
     "inverse_time_decay", "iou", "is_max", "isclose", "isfinite", "isinf", "isnan", "kl_divergence", "kron",
     "kth_value", "l1_loss", "l2_normalise", "lamb", "lars", "layer_norm", "leaky_relu", "lerp", "less", "less_equal",
