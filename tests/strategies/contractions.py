@@ -98,7 +98,8 @@ def convolutions(draw: st.DrawFn) -> Case:
 
     names = [(f"x{number}", f"w{number}") for number in range(len(axes))]
     places = [axis.place(*pair) for axis, pair in zip(axes, names, strict=True)]
-    window = [w for _, w in names] + (["ci", "co"] if kind == "channels" else ["co"])
+    taps, mixed = [w for _, w in names], ["ci", "co"] if kind == "channels" else ["co"]
+    window = draw(st.sampled_from((taps + mixed, mixed[::-1] + taps)))
     how = draw(st.sampled_from("+><"))
     limits = "".join(f", w{number} < {axis.window}" for number, axis in enumerate(axes)) if kind == "pool" else ""
     value = f"X[{laid(read, places)}]" + ("" if kind == "pool" else f" * F[{', '.join(window)}]")
@@ -113,7 +114,8 @@ def convolutions(draw: st.DrawFn) -> Case:
     images = tuple(axis.image for axis in axes)
     shapes = {"X": (outer, *images, channels[read]) if last else (outer, channels[read], *images)}
     if kind != "pool":
-        shapes["F"] = (*(axis.window for axis in axes), *(channels[name] for name in window[len(axes) :]))
+        extents = {**channels, **{name: axis.window for name, axis in zip(taps, axes, strict=True)}}
+        shapes["F"] = tuple(extents[name] for name in window)
     return Case(text, draw(st.sampled_from(DTYPES)), shapes)
 
 

@@ -10,6 +10,7 @@ from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import merged
 from tileir.passes.kernels.nest import Nest, Node, Use, analyse, emit, leaf
+from tileir.passes.kernels.turning import turned_tile
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
@@ -156,43 +157,17 @@ class _Builder:
             self.column.name: column.start + sch.part(column.point),
         }
         for use in crossing:
-            before, after = (self._tile(use, name) for name in ("rows", "columns"))
-            allocations.extend((before, after))
-            by_rows = _view(use, before, (sch.part(column.point), sch.part(row.point)), stripe.Direction.OUT)
-            source = attrs.evolve(use.substitute(whole), aggregation=None)
-            statements = (stripe.Load(use.name, "element"), stripe.Store("element", by_rows.name))
-            points = (*column.tagged(sch.UNROLL), *row.tagged(sch.VECTOR))
-            children.append(Node(points, statements=statements, uses=(source, by_rows)))
-            children.append(self._turn(use, before, after))
-            turned[use] = _view(use, after, (sch.part(row.point), sch.part(column.point)), stripe.Direction.IN)
+            tiles, nodes, turned[use] = turned_tile(use.substitute(whole), row.point, column.point, self.names)
+            allocations.extend(tiles)
+            children.extend(nodes)
         inside = leaf(segment, whole, (*row.tagged(sch.UNROLL), *column.tagged(sch.VECTOR)))
-        uses = tuple(
-            attrs.evolve(turned[use], name=use.name) if use in turned else use.substitute(whole) for use in segment.uses
-        )
+        uses = tuple(turned.get(use) or use.substitute(whole) for use in segment.uses)
         children.append(attrs.evolve(inside, uses=uses, constraints=()))
         constraints = tuple(c.substitute(start) for c in segment.constraints)
         others = [i for i in self.nest.indices if i.name not in (self.row.name, self.column.name)]
         grid = (*others, *sch.present((row.block, column.block)))
-        tiles = Node(sch.present((column.tile, row.tile)), tuple(allocations), tuple(children), constraints=constraints)
-        return Node(_as_grid(grid), children=(tiles,))
-
-    def _tile(self, use: Use, what: str) -> stripe.Refinement:
-        name = self.names.fresh(f"{use.root}_{what}")
-        shape = stripe.TensorShape.dense(use.dtype, (self.lanes, self.lanes))
-        return stripe.Refinement(name, stripe.Direction.NONE, "", (Affine(), Affine()), shape, location=sch.REGISTER)
-
-    def _turn(self, use: Use, before: stripe.Refinement, after: stripe.Refinement) -> Node:
-        sizes = (self.lanes, self.lanes)
-        zero = (Affine(), Affine())
-        views = (
-            attrs.evolve(_view(use, before, zero, stripe.Direction.IN), sizes=sizes),
-            attrs.evolve(_view(use, after, zero, stripe.Direction.OUT), sizes=sizes),
-        )
-        return Node(statements=(stripe.Special("transpose", (before.name,), (after.name,)),), uses=views)
-
-
-def _view(use: Use, tile: stripe.Refinement, place: tuple[Affine, Affine], direction: stripe.Direction) -> Use:
-    return Use(tile.name, tile.name, place, tile.shape.strides, use.dtype, direction)
+        inner = Node(sch.present((column.tile, row.tile)), tuple(allocations), tuple(children), constraints=constraints)
+        return Node(_as_grid(grid), children=(inner,))
 
 
 def _as_grid(indices: tuple[stripe.Index, ...]) -> tuple[stripe.Index, ...]:

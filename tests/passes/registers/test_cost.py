@@ -7,10 +7,11 @@ import pytest
 
 from strategies.contractions import Case
 from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.registers.cost import Limits, Plan, Rows, choose, row_pieces
+from tileir.passes.registers.cost import Limits, Plan, Rows, can_be_vector, choose, row_pieces
 from tileir.passes.separate import Separate
 from tileir.stripe.ir import Index
 
@@ -90,6 +91,31 @@ def test_a_strided_operand_is_packed_and_a_dense_one_is_not() -> None:
     assert dense is not None
     assert [use.root for use in strided.packed] == [strided.packed[0].root]
     assert dense.packed == ()
+
+
+@pytest.mark.parametrize(("channels", "width", "expected"), [(64, 16, "d"), (64, 1026, "x")])
+def test_lanes_run_across_the_result_where_its_rows_do_not_fill_vectors(
+    channels: int, width: int, expected: str
+) -> None:
+    text = (
+        "function (X[C, H, W], F[D, C, I, J]) -> (O) "
+        "{ O[d, y, x : D, H - I + 1, W - J + 1] = +(X[c, y + i, x + j] * F[d, c, i, j]); }"
+    )
+    chosen = plan(text, {"X": (channels, 50, width), "F": (64, channels, 3, 3)})
+    assert chosen is not None
+    assert chosen.vector.name == expected
+
+
+def test_lanes_that_are_apart_do_not_merge_into_memory() -> None:
+    text = "function (A[M, K], B[K, N]) -> (O) { O[n, m : N, M] = +(A[m, k] * B[k, n]); }"
+    program = Case(text, DType.F32, {"A": (3, 50), "B": (50, 64)}).program()
+    nest = reduction_nest(run((Accumulate(),), program).main.blocks[0])
+    assert nest is not None
+    assert can_be_vector(nest, "n")
+    merging = tuple(
+        attrs.evolve(s, uses=tuple(attrs.evolve(u, aggregation=Aggregation.SUM) for u in s.uses)) for s in nest.segments
+    )
+    assert not can_be_vector(attrs.evolve(nest, segments=merging), "n")
 
 
 @pytest.mark.parametrize("size", [1, 3])

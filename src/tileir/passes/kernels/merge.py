@@ -43,6 +43,15 @@ def merged(nest: Nest) -> Nest:
     return attrs.evolve(nest, indices=_joined(nest.indices, pairs), segments=rebuilt)
 
 
+def joined(indices: Sequence[stripe.Index], uses: Sequence[Use]) -> tuple[tuple[stripe.Index, ...], tuple[Use, ...]]:
+    """Return indices, neighbours joined that are one linear index on all of ``uses``, and these uses, flat then."""
+    pairs = _pairs(indices, uses, frozenset())
+    if not pairs:
+        return tuple(indices), tuple(uses)
+    move = _mover(pairs)
+    return _joined(tuple(indices), pairs), tuple(_flat(use, move) for use in uses)
+
+
 def _fixed_indices(segments: Sequence[Segment]) -> frozenset[str]:
     """Return the indices whose values are looked at, not only the places that they lead to."""
     names = {i for s in segments for c in s.constraints for i in c.indices}

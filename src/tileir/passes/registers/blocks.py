@@ -14,6 +14,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf, product
+from tileir.passes.registers.panels import Columns, Panel, ordered_loops, panel
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
@@ -78,16 +79,6 @@ def _column_pieces(plan: Plan) -> Iterator[_Piece]:
 
 
 @attrs.frozen
-class _Columns:
-    """The columns of a tile: unrolled vectors, lanes, the column as an affine of both, and how many there are."""
-
-    vectors: tuple[stripe.Index, ...]
-    lanes: tuple[stripe.Index, ...]
-    inner: Affine
-    width: int
-
-
-@attrs.frozen
 class _Split:
     """One index as loops: ``around`` outside of all tiles, ``rows`` inside of them, ``value`` in terms of these.
 
@@ -121,25 +112,25 @@ class _Builder:
 
     def kernel(self, piece: _Piece, threads: int) -> Node:
         """Return the kernel for some columns."""
-        panel, columns, start = self._columns(piece, sch.GRID)
+        panels, columns, start = self._columns(piece, sch.GRID)
         own = {i.name for i in self._outside()}
         outside = [i for i in self.nest.indices if i.name in own]
         within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
         groups = product(i.range for i in outside) * piece.count
         chunks = self._chunks(within, groups, threads)
         marked = [attrs.evolve(i, tags=i.tags.add("grid")) for i in outside]
-        grid = (*marked, *panel, *(chunk.grid for chunk in chunks.values()))
+        grid = (*marked, *panels, *(chunk.grid for chunk in chunks.values()))
         return self._panel(grid, within, {self.plan.vector.name: start + columns.inner}, columns, chunks)
 
     def serial(self, piece: _Piece) -> Node:
         """Return the same without a grid."""
-        panel, columns, start = self._columns(piece, stripe.Tags())
+        panels, columns, start = self._columns(piece, stripe.Tags())
         own = {i.name for i in self._outside()}
         within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
-        indices = (*self._outside(), *panel)
+        indices = (*self._outside(), *panels)
         return self._panel(indices, within, {self.plan.vector.name: start + columns.inner}, columns, {})
 
-    def _columns(self, piece: _Piece, tags: stripe.Tags) -> tuple[tuple[stripe.Index, ...], _Columns, Affine]:
+    def _columns(self, piece: _Piece, tags: stripe.Tags) -> tuple[tuple[stripe.Index, ...], Columns, Affine]:
         """Return the loop over panels, the columns of a tile, and where a panel starts."""
         vector = self.plan.vector.name
         panel = sch.index(self.names.fresh(f"{vector}_panel"), piece.count, tags)
@@ -147,7 +138,7 @@ class _Builder:
         lane = sch.index(self.names.fresh(f"{vector}_lane"), piece.lanes, sch.VECTOR)
         width = piece.columns * piece.lanes
         inner = sch.part(column, piece.lanes) + sch.part(lane)
-        columns = _Columns(sch.present((column,)), sch.present((lane,)), inner, width)
+        columns = Columns(sch.present((column,)), sch.present((lane,)), inner, width)
         return sch.present((panel,)), columns, sch.part(panel, width) + piece.start
 
     def _outside(self) -> tuple[stripe.Index, ...]:
@@ -186,16 +177,22 @@ class _Builder:
         indices: tuple[stripe.Index, ...],
         within: Sequence[stripe.Index],
         mapping: Mapping[str, Affine],
-        columns: _Columns,
+        columns: Columns,
         chunks: Mapping[str, _Chunk],
     ) -> Node:
         """Return a block over ``indices`` that packs its panels and runs all tiles along them."""
         packs = [self._pack(use, mapping, columns) for use in self.plan.packed]
-        replaced = {use: packed for use, (packed, _, _) in zip(self.plan.packed, packs, strict=True)}
+        replaced = {use: pack.use for use, pack in zip(self.plan.packed, packs, strict=True)}
         choices = [tuple(self._splits(index, chunks.get(index.name))) for index in within]
         tiles = [self._tile(splits, within, mapping, columns, replaced) for splits in combinations(*choices)]
-        allocations = tuple(allocation for _, allocation, _ in packs)
-        return Node(indices, allocations, children=(*(node for _, _, node in packs), *tiles))
+        allocations = tuple(pack.allocation for pack in packs)
+        return Node(indices, allocations, children=(*(node for pack in packs for node in pack.nodes), *tiles))
+
+    def _pack(self, use: Use, mapping: Mapping[str, Affine], columns: Columns) -> Panel:
+        loops = tuple(i for s in self.nest.segments for i in s.loops if use in s.uses and use.stride(i.name))
+        return panel(
+            use, ordered_loops(loops, (use,)), self.plan.vector.name, mapping, columns, self._terms(), self.names
+        )
 
     def _splits(self, index: stripe.Index, chunk: _Chunk | None) -> Iterator[_Split]:
         """Yield how an index is run through: whole tiles, and the rows that are left."""
@@ -232,7 +229,7 @@ class _Builder:
         splits: Sequence[_Split],
         within: Sequence[stripe.Index],
         mapping: Mapping[str, Affine],
-        columns: _Columns,
+        columns: Columns,
         replaced: Mapping[Use, Use],
     ) -> Node:
         """Return the loops over tiles; each sets its sums, reduces, and stores."""
@@ -256,7 +253,7 @@ class _Builder:
             if segment.loops:
                 inside = attrs.evolve(node, constraints=())
                 size = product(i.range for i in (*rows, *columns.vectors))
-                loops = _unrolled(_ordered_loops(segment.loops, segment.uses), node.constraints, size)
+                loops = _unrolled(ordered_loops(segment.loops, segment.uses), node.constraints, size)
                 node = Node(loops, children=(inside,), constraints=node.constraints, tags=segment.tags)
             children.append(node)
         around = tuple(i for split in splits for i in split.around)
@@ -265,32 +262,6 @@ class _Builder:
 
     def _terms(self) -> tuple[stripe.Index, ...]:
         return () if self.plan.term is None else (self.plan.term,)
-
-    def _pack(self, use: Use, mapping: Mapping[str, Affine], columns: _Columns) -> tuple[Use, stripe.Refinement, Node]:
-        """Return the use of the packed panel, its allocation, and the block that fills it."""
-        loops = _ordered_loops(
-            tuple(i for s in self.nest.segments for i in s.loops if use in s.uses and use.stride(i.name)), (use,)
-        )
-        name = self.names.fresh(f"{use.root}_panel")
-        terms = self._terms()
-        shape = stripe.TensorShape.dense(
-            use.dtype, (*(i.range for i in loops), columns.width, *(i.range for i in terms))
-        )
-        zero = tuple(Affine() for _ in shape.dims)
-        allocation = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=sch.SCRATCH)
-        access = (*(Affine.index(i.name) for i in loops), columns.inner, *(Affine.index(i.name) for i in terms))
-        packed = Use(use.name, name, access, shape.strides, use.dtype, stripe.Direction.IN)
-        target = attrs.evolve(packed, name=self.names.fresh("panel"), direction=stripe.Direction.OUT)
-        source = use.substitute(mapping)
-        lanes = (*columns.vectors, *columns.lanes)
-        plain = tuple(attrs.evolve(i, tags=sch.UNROLL) for i in terms)
-        if use.stride(self.plan.vector.name) != 1:
-            lanes = tuple(attrs.evolve(i, tags=stripe.Tags()) for i in lanes)
-            order = (*lanes, *loops, *plain)
-        else:
-            order = (*loops, *plain, *lanes)
-        statements = (stripe.Load(source.name, "x"), stripe.Store("x", target.name))
-        return packed, allocation, Node(order, statements=statements, uses=(source, target), name=f"pack_{use.root}")
 
 
 def _replaced(
@@ -307,11 +278,6 @@ def _replaced(
         else:
             uses.append(packed.get(use, use) if segment.loops else use)
     return attrs.evolve(segment, uses=tuple(uses))
-
-
-def _ordered_loops(loops: tuple[stripe.Index, ...], uses: tuple[Use, ...]) -> tuple[stripe.Index, ...]:
-    """Order reduction loops by how far they move the accesses, farthest outermost."""
-    return tuple(sorted(loops, key=lambda i: -max((abs(u.stride(i.name)) for u in uses), default=0)))
 
 
 def _unrolled(loops: tuple[stripe.Index, ...], constraints: Sequence[Affine], size: int) -> tuple[stripe.Index, ...]:

@@ -35,6 +35,9 @@ _PIECE: Final = 0.04
 _SETTING: Final = 3.0
 """What it costs to set and to store a sum."""
 
+_APART: Final = 2.0
+"""What it costs to move an element by itself, where the lanes of a vector are no neighbours in memory."""
+
 _MOST_ROWS: Final = 14
 _MOST_MEETING_ROWS: Final = 8
 _PAGE: Final = 4096
@@ -118,8 +121,11 @@ def panel_uses(nest: Nest, vector: str) -> tuple[Use, ...]:
 
 
 def can_be_vector(nest: Nest, index: str) -> bool:
-    """Return whether lanes may run along an index: it moves what is written by one element, and the rest can follow."""
-    if any(use.stride(index) != 1 for use in sch.written_uses(nest)):
+    """Return whether lanes may run along an index: it moves what is written, and the rest can follow.
+
+    Where reductions run, accesses are contiguous or packed; before and after them, lanes may be far apart.
+    """
+    if any(use.stride(index) == 0 for use in sch.written_uses(nest)):
         return False
     panels = panel_uses(nest, index)
     for segment in nest.segments:
@@ -127,10 +133,20 @@ def can_be_vector(nest: Nest, index: str) -> bool:
         if any(sch.scatters(segment, i.name) for i in nest.indices):
             return False
         for use in segment.uses:
-            packable = use in panels and use.name not in indirect and segment.loops
-            if use.stride(index) not in (0, 1) and not packable:
+            movable = (not segment.loops and not _merges(use)) or (segment.loops and use in panels)
+            if use.stride(index) not in (0, 1) and (use.name in indirect or not movable):
                 return False
     return True
+
+
+def _merges(use: Use) -> bool:
+    return use.aggregation is not None and use.aggregation.op is not None
+
+
+def _apart(nest: Nest, index: str) -> int:
+    """Return how many accesses before and after the reductions have lanes that are no neighbours in memory."""
+    uses = (use for segment in nest.segments if not segment.loops for use in segment.uses)
+    return sum(use.stride(index) not in (0, 1) for use in uses)
 
 
 @attrs.frozen
@@ -205,7 +221,8 @@ class _Candidate:
             return None
         cost, columns, rows = found
         packed = tuple(use for use in panel_uses(self.nest, self.vector.name) if self._packs(use, rows, columns))
-        return cost + self._packing(packed), Plan(self.vector, self.lanes, columns, rows, packed)
+        apart = _APART * _apart(self.nest, self.vector.name) * product(i.range for i in self.nest.indices)
+        return cost + apart + self._packing(packed), Plan(self.vector, self.lanes, columns, rows, packed)
 
     def _row_choices(self) -> Iterator[tuple[Rows, ...]]:
         """Yield one row, some rows of one index, and all rows of a short index with some of another."""
@@ -292,7 +309,7 @@ class _Candidate:
         for use in packed:
             loops = {i.name: i.range for s in self.nest.segments for i in s.loops if use.stride(i.name)}
             moving = product(i.range for i in self.nest.indices if use.stride(i.name))
-            cost += product(loops.values()) * moving * (2.0 if use in self.strided else 2.0 / self.lanes)
+            cost += product(loops.values()) * moving * (_APART if use in self.strided else 2.0 / self.lanes)
         return cost
 
 
