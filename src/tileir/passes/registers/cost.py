@@ -35,8 +35,11 @@ _PIECE: Final = 0.04
 _SETTING: Final = 3.0
 """What it costs to set and to store a sum."""
 
-_APART: Final = 2.0
-"""What it costs to move an element by itself, where the lanes of a vector are no neighbours in memory."""
+_TURNED: Final = 1.5
+"""What it costs to pack an element where the lanes run across memory."""
+
+_APART: Final = 6.0
+"""What it costs to store or load a lane after a reduction, where lanes are apart: a cache line for each."""
 
 _MOST_ROWS: Final = 14
 _MOST_MEETING_ROWS: Final = 8
@@ -309,7 +312,7 @@ class _Candidate:
         for use in packed:
             loops = {i.name: i.range for s in self.nest.segments for i in s.loops if use.stride(i.name)}
             moving = product(i.range for i in self.nest.indices if use.stride(i.name))
-            cost += product(loops.values()) * moving * (_APART if use in self.strided else 2.0 / self.lanes)
+            cost += product(loops.values()) * moving * (_TURNED if use in self.strided else 2.0 / self.lanes)
         return cost
 
 
