@@ -18,8 +18,11 @@ from tileir.passes.kernels.nest import emit
 from tileir.passes.registers.blocks import kernels
 from tileir.passes.registers.cost import Limits, choose
 from tileir.passes.registers.dots import with_dots
+from tileir.poly.affine import Affine
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tileir.stripe import ir as stripe
 
 
@@ -58,17 +61,26 @@ class RegisterTile:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with its contractions scheduled."""
-        return expand_kernels(program, self._kernel, self.reqs)
+        whole = {view.name: view.shape.sizes for view in program.main.refinements if _is_whole(view)}
 
-    def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
+        def scheduled(kernel: stripe.Block) -> tuple[stripe.Block, ...]:
+            return self._kernel(kernel, {r.name: whole[r.source] for r in kernel.refinements if r.source in whole})
+
+        return expand_kernels(program, scheduled, self.reqs)
+
+    def _kernel(self, kernel: stripe.Block, sizes: Mapping[str, tuple[int, ...]]) -> tuple[stripe.Block, ...]:
         nest = reduction_nest(kernel)
         if nest is None:
             return (kernel,)
         if any(r.shape.elements != 1 for r in nest.allocations) or len(sch.parallel_indices(nest)) < len(nest.indices):
             return (kernel,)
-        plan = choose(nest, Limits(**{field.name: getattr(self, field.name) for field in attrs.fields(Limits)}))
+        plan = choose(nest, Limits(**{field.name: getattr(self, field.name) for field in attrs.fields(Limits)}), sizes)
         if plan is None:
             return (kernel,)
         nest, plan = with_dots(nest, plan, self.dots)
         threads = self.threads if sch.total_operations(nest) >= self.operations else 1
         return tuple(emit(node, kernel) for node in kernels(nest, plan, threads))
+
+
+def _is_whole(view: stripe.Refinement) -> bool:
+    return all(start == Affine() for start in view.access)

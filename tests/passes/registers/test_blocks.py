@@ -29,7 +29,7 @@ def inside_of_a_loop(kernel: Block, limits: Limits) -> Block:
     assert nest is not None
     batches = tuple(i for i in nest.indices if i.name == "z")
     part = attrs.evolve(nest, indices=tuple(i for i in nest.indices if i not in batches))
-    plan = choose(part, limits)
+    plan = choose(part, limits, {})
     if plan is None:
         return kernel
     return emit(Node(batches, children=nested(part, plan, sch.taken_names(nest))), kernel)

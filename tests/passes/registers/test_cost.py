@@ -31,7 +31,7 @@ def plan(text: str, shapes: dict[str, tuple[int, ...]], limits: Limits = WIDE, d
     program = run((Accumulate(), Separate()), Case(text, dtype, shapes).program())
     nest = reduction_nest(program.main.blocks[0])
     assert nest is not None
-    return choose(nest, limits)
+    return choose(nest, limits, {})
 
 
 def tile(text: str, shapes: dict[str, tuple[int, ...]], limits: Limits = WIDE) -> tuple[dict[str, int], int]:
