@@ -1,7 +1,8 @@
 """Convolutions of any number of dimensions, transposed ones, and the gradient of their kernels.
 
 Each is one contraction. Points whose element lies in the padding are passed over, so zero padding costs nothing. Where
-the innermost axis is spatial and has a stride, its elements are sorted by their residues first.
+channels are apart, in groups, and the innermost axis is spatial and has a stride, its elements are sorted by their
+residues first.
 There is no transform for small kernels (Winograd): it rounds more, and the direct form is the one that is optimised.
 
 ``layout`` names the axes of data and results: ``n`` the batch, which may be missing, ``c`` the channels, ``x`` all
@@ -239,9 +240,9 @@ class _Channels:
 class _Geometry:
     """All axes of a convolution's data, kernels and result, in the order of their layouts.
 
-    Where the innermost axis of the data is spatial and has a stride, its positions ``stride * q + r``, padding
-    included, are read and written as two axes, r and q, so that neighbours in memory are neighbours in the result. The
-    axis that is divided so is that of the window ``strided``.
+    Where channels are in groups, and the innermost axis of the data is spatial and has a stride, its positions
+    ``stride * q + r``, padding included, are read and written as two axes, r and q, so that neighbours in memory are
+    neighbours in the result. The axis that is divided so is that of the window ``strided``.
     """
 
     data: tuple[Axis, ...]
@@ -283,7 +284,9 @@ def _geometry(
     joint = tuple(Axis((index_of(size, "n"),), (size,)) for size in batch)
     elements = [Axis((w.element(output[axis], tap[axis]),), (w.size,)) for axis, w in numbered]
     last = windows[-1]
-    divides = data.letters[-1] == "x" and last.stride > 1 and last.dilation == last.data_dilation == 1
+    apart = not {"k", "c"} <= set(channels.kernel) or "g" in channels.kernel  # else vectors run over the channels
+    undilated = last.dilation == last.data_dilation == 1
+    divides = apart and data.letters[-1] == "x" and last.stride > 1 and undilated
     if divides:
         rest, times = index_of(last.count, "r"), index_of(last.count, "t")
         reach = last.count + (last.kernel + (last.stride - 1)) // last.stride - 1
