@@ -129,6 +129,7 @@ def test_fused_multiplication(bits: int) -> None:
         ("sign(A)", (0,), [0]),
         ("sqrt(A)", (0,), [math.inf]),
         ("rsqrt(A)", (math.inf,), [0]),
+        ("rsqrt(A) * B", (1e-300, 0), [0, 1e150]),
         ("exp(A)", (-math.inf,), [0]),
         ("tanh(A)", (math.inf,), [0]),
         ("sigmoid(A)", (-math.inf,), [0]),

@@ -142,10 +142,10 @@ def _sqrt(site: Site, t: Tensor) -> Tensor:
 
 
 def _rsqrt(site: Site, t: Tensor) -> Tensor:
-    """Multiply by ``-y³ / 2``."""
+    """Multiply by ``-y³ / 2``, one y after the other: the cube alone may overflow, and be multiplied by 0."""
     algebra, y = site.algebra, site.result
-    cube = algebra.mul(algebra.mul(y, y), y)
-    return algebra.mul(t, algebra.mul(algebra.constant(-0.5, y), cube))
+    halved = algebra.mul(t, algebra.constant(-0.5, t))
+    return algebra.mul(algebra.mul(algebra.mul(halved, y), y), y)
 
 
 def _exp(site: Site, t: Tensor) -> Tensor:
