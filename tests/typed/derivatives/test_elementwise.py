@@ -198,3 +198,9 @@ def test_gradients_are_small(text: str, count: int) -> None:
     function = simplify(infer(parse(f"function (A, B) -> (R) {{ Y = {text}; R = gradient(Y, A); }}"), types))
     operations = [o for o in function.operations if isinstance(o, Elementwise) and o.op is not Op.IDENT]
     assert len(operations) == count
+
+
+def test_squares_double_what_has_fewer_elements() -> None:
+    types = {"A": TensorType(DType.F64, (4, 3)), "B": TensorType(DType.F64, (3,))}
+    function = simplify(infer(parse("function (A, B) -> (R) { R = vjp(A * A, B, A); }"), types))
+    assert [operation.shape for operation in function.operations] == [(3,), (4, 3)]

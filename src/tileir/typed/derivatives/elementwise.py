@@ -80,15 +80,11 @@ def pullback(sweep: Sweep, operation: Elementwise, cotangent: Tensor) -> Iterato
 
 
 def _pull_square(sweep: Sweep, site: Site, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield ``2 t x`` for the square of x, where twice a constant is one."""
+    """Yield ``2 t x`` for the square of x; t is doubled first, since it may have fewer elements or be known."""
     name = site.operation.inputs[0]
     if sweep.wanted(name):
         sweep.toward(name)
-        if sweep.known(cotangent) is not None:
-            yield name, sweep.mul(sweep.add(cotangent, cotangent), site.operand(0))
-        else:
-            contribution = sweep.mul(cotangent, site.operand(0))
-            yield name, sweep.add(contribution, contribution)
+        yield name, sweep.mul(sweep.add(cotangent, cotangent), site.operand(0))
 
 
 def _pull_quotient(sweep: Sweep, site: Site, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
