@@ -69,7 +69,11 @@ if TYPE_CHECKING:
         (lambda x, i: ops.nms(x, i, 0), "TIL217", "most is positive, not 0"),
         (lambda _, i: ops.iou(i, i), "TIL217", "boxes have 2 axes, not 1"),
         (lambda x, _: ops.nms(x, x, 1), "TIL217", "scores have one axis, not 2"),
-        (lambda x, _: ops.grid_sample(x, x), "TIL305", "images have three axes or more, and grids as many"),
+        (
+            lambda x, _: ops.grid_sample(x, x),
+            "TIL305",
+            "images have three axes or more, and grids as many; not 2 and 2",
+        ),
         (lambda x, _: ops.affine_grid(x, (2,)), "TIL305", "affine maps have three axes, not 2"),
         (lambda x, _: ops.affine_grid(ops.unsqueeze(x, 0), []), "TIL217", "a grid has one size or more"),
         (
