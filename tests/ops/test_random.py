@@ -120,6 +120,8 @@ def _pair() -> tileir.Function:
     ("attempt", "message"),
     [
         (lambda _: ops.random_state(-1), "a seed is from 0 to 2**64 - 1, not -1"),
+        (lambda s: ops.bernoulli(s, 1.5, [3]), "a probability is from 0 to 1, not 1.5"),
+        (lambda s: ops.exponential(s, [3], rate=0), "a rate is above 0, not 0"),
         (lambda _: ops.random_state(0.5), "random_state: seed has to be an integer, not 0.5"),  # type: ignore[arg-type]
         (lambda s: ops.split_state(s, 0), "a number of states is positive, not 0"),
         (lambda s: ops.randint(s, (2,), 3, 3), "there are from 1 to 2**32 integers to draw, not 0"),

@@ -142,7 +142,14 @@ def truncated_normal(
 def exponential(
     state: Tensor, sizes: Sequence[Size], *, rate: Tensor | float = 1, dtype: DType | str = "f32"
 ) -> tuple[Tensor, Tensor]:
-    """Return numbers of the exponential distribution, ``-log(1 - u) / rate``, and the next state."""
+    """Return numbers of the exponential distribution, ``-log(1 - u) / rate``, and the next state.
+
+    Raises:
+        TileError: TIL217, the rate is a number that is not above 0.
+
+    """
+    if isinstance(rate, int | float) and not rate > 0:
+        raise mistaken(f"a rate is above 0, not {rate}")
     values, after = tf.prng(state, *sizes)
     numbers = -tf.log(1 - values)
     return cast_to(numbers if _is(rate, 1) else numbers / rate, dtype), after
@@ -155,7 +162,14 @@ def gumbel(state: Tensor, sizes: Sequence[Size], *, dtype: DType | str = "f32") 
 
 
 def bernoulli(state: Tensor, p: Tensor | float, sizes: Sequence[Size] | None = None) -> tuple[Tensor, Tensor]:
-    """Return bools that are true with probability ``p``, and the next state; by default in the shape of ``p``."""
+    """Return bools that are true with probability ``p``, and the next state; by default in the shape of ``p``.
+
+    Raises:
+        TileError: TIL217, ``p`` is a number that is not in [0, 1].
+
+    """
+    if isinstance(p, int | float) and not 0 <= p <= 1:
+        raise mistaken(f"a probability is from 0 to 1, not {p}")
     values, after = tf.prng(state, *(dims_of(p) if sizes is None else sizes))
     return values < p, after
 
