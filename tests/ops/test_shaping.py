@@ -88,6 +88,7 @@ TRIPLE: Any = (1, 2, 3)
         ),
         (lambda x: ops.pad(ops.reshape(x, 2), 2, mode="reflect"), "TIL314", "an axis of size 2 has no position 2"),
         (lambda x: ops.image_patches(ops.flatten(x), 2), "TIL305", "images have a batch, sizes and channels"),
+        (lambda x: ops.image_patches(x, 2, strides=0), "TIL217", "strides is from 1 on; it was 0"),
         (lambda x: ops.image_patches(x, (2, 2)), "TIL217", "each of 1 axes needs a number, but there are 2"),
         (lambda x: ops.image_patches(x, 2, padding="full"), "TIL217", "padding is one of 'valid', 'same', not 'full'"),
         (
@@ -197,6 +198,18 @@ def test_pads_keep_dtypes() -> None:
     padded = run(lambda t: ops.pad(t, 1, value=7), x)
     assert padded.dtype == np.int16
     np.testing.assert_array_equal(padded, [7, 0, 1, 2, 7])
+
+
+def test_positions_that_are_narrowed_to_have_to_exist() -> None:
+    x = np.arange(5.0)
+    np.testing.assert_array_equal(run(lambda t: ops.narrow(t, 0, -2, 2), x), x[-2:])
+    np.testing.assert_array_equal(run(lambda t: ops.narrow(t, 0, 1, t.dims[0] - 1), x), x[1:])
+    assert run(lambda t: ops.narrow(t, 0, 5, 0), x).size == 0
+    for start, length in ((3, 3), (-2, 3), (-6, 2), (6, 0)):
+        assert fault_of(lambda: run(lambda t: ops.narrow(t, 0, start, length), x), __file__)[0] == "TIL312"  # noqa: B023
+    fixed = ops.reshape(tileir.FunctionBuilder().input("X", "N"), 5)
+    assert fault_of(lambda: ops.narrow(fixed, 0, 3, 3), __file__)[0] == "TIL314"
+    assert fault_of(lambda: ops.narrow(fixed, 0, 3, -1), __file__)[0] == "TIL217"
 
 
 @pytest.mark.parametrize("count", [2, 4])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.ops.elementwise import clip, expm1, log1p
 from tileir.ops.foundation import axis_of, call, chosen, dims_of, mistaken, rank_of
-from tileir.ops.slicing import narrow
+from tileir.ops.joining import split
 
 if TYPE_CHECKING:
     from tileir.ops.foundation import Operand, Tensor
@@ -179,9 +179,8 @@ def glu(x: Tensor, *, axis: int = -1) -> Tensor:
     Source: Dauphin et al. 2016, "Language modeling with gated convolutional networks".
 
     """
-    size = dims_of(x)[axis_of(x, axis)]
-    half = (size / 2 * 2).call("match", size) / 2
-    return narrow(x, axis, 0, half) * call("sigmoid", narrow(x, axis, half, half))
+    value, gate = split(x, 2, axis)
+    return value * call("sigmoid", gate)
 
 
 def _negative(x: Tensor) -> Tensor:

@@ -159,12 +159,17 @@ def image_patches(
     the window comes first, then the channel. Dtypes: that of ``x``.
 
     Raises:
-        TileError: TIL305, ``x`` has fewer than three axes; TIL217, another padding, or not a number for each axis.
+        TileError: TIL305, ``x`` has fewer than three axes; TIL217, another padding, or not a number from 1 on for
+            each axis.
 
     Source: PlaidML's ``ImagePatches``, TensorFlow's ``extract_patches``.
 
     """
     axes = rank_of(x) - 2
+    for name, option in (("size", size), ("strides", strides), ("dilations", dilations)):
+        numbers = option if isinstance(option, list | tuple) else (option,)
+        if any(isinstance(number, int) and number < 1 for number in numbers):
+            raise mistaken(f"{name} is from 1 on; it was {option!r}")
     if axes < 1:
         raise mistake("TIL305", f"images have a batch, sizes and channels; this tensor has rank {rank_of(x)}")
     sizes, steps, gaps = (_for_each(x, group, axes) for group in (size, strides, dilations))

@@ -73,16 +73,28 @@ def slice(x: Tensor, *keys: Key | tuple[Key, ...]) -> Tensor:
 def narrow(x: Tensor, axis: int, start: Size, length: Size) -> Tensor:
     """Return ``length`` positions of an axis from ``start`` on, all of which have to exist.
 
+    A negative ``start`` that is an integer counts from the end.
+
     Raises:
-        TileError: TIL314, there is no such axis.
+        TileError: TIL314, there is no such axis, or it has not all these positions (TIL312 where that is known only
+            when compiling); TIL217, the length is below 0.
 
     """
     place, variables, sizes = axis_of(x, axis), indices_of(x), list(dims_of(x))
-    source: list[Polynomial | Size] = list(variables)
-    if not isinstance(start, int) or start != 0:
-        source[place] = variables[place] + start
-    sizes[place] = dim_like(x, length)
-    return aggregate(Aggregation.ASSIGN, x[tuple(source)], variables, sizes)
+    size, count = sizes[place], dim_like(x, length)
+    first = size + start if _from_end(start) else dim_like(x, start)
+    if count.value is not None and count.value < 0:
+        raise mistaken(f"a length is 0 or above, not {count.value}")
+    stop = first + count
+    if size.value is not None and stop.value is not None and stop.value > size.value:
+        raise mistake("TIL314", f"an axis of size {size.value} has no positions from {first.value} to {stop.value - 1}")
+    begin = first if first.value is not None and first.value >= 0 else first.call("match", first.max(0))
+    position = variables[place] if begin.value == 0 else variables[place] + begin
+    known = stop == size or (size.value is not None and stop.value is not None)
+    checks = () if known else (position < size.call("match", size.max(stop)),)
+    source = [position if axis == place else variable for axis, variable in enumerate(variables)]
+    sizes[place] = count
+    return aggregate(Aggregation.ASSIGN, x[tuple(source)].given(*checks), variables, sizes)
 
 
 def select(x: Tensor, axis: int, position: Size) -> Tensor:
