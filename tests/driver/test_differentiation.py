@@ -122,6 +122,15 @@ def test_outputs_that_are_inputs_keep_their_names() -> None:
     assert found.tolist() == [3, 4]
 
 
+def test_integers_are_underlined_where_they_are_declared() -> None:
+    with pytest.raises(TileError) as caught:
+        tileir.evaluate(tileir.gradient(TEXT), (A, B, I))
+    assert [(d.code, d.underlined) for d in caught.value.diagnostics] == [("TIL321", "I")]
+    rounded = "function (X) -> (Y, Z) { Y = X * X; Z = as_i32(X); }"
+    with pytest.raises(TileError, match="'Z' is i32"):
+        tileir.evaluate(tileir.gradient(rounded), (A,))
+
+
 def test_wrong_kinds_are_refused() -> None:
     assert codes(lambda: tileir.gradient(3)) == ["TIL707"]  # type: ignore[call-overload]
     assert codes(lambda: tileir.gradient(TEXT, ties="some")) == ["TIL707"]  # type: ignore[call-overload]

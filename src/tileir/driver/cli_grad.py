@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 @click.command("grad")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--wrt", metavar="NAMES", help="The inputs whose gradients are asked for; all of floats without it.")
-@click.option("--of", metavar="NAMES", help="The outputs that are differentiated; all of floats without it.")
+@click.option("--wrt", metavar="NAMES", help="The inputs whose gradients are asked for; by default all of floats.")
+@click.option("--of", metavar="NAMES", help="The outputs that are differentiated; by default all of floats.")
 @click.option(
     "--ties",
     type=click.Choice(("all", "even")),
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def grad(file: Path, values: tuple[str, ...], wrt: str | None, of: str | None, ties: Ties) -> None:
     """Print the gradients of FILE as a Tile program; NAMES are separated by commas.
 
-    The program takes the inputs of FILE, and its outputs are called d<NAME>. Without types of the inputs it works for
-    all shapes; where NAME=f32[3,4] says dtype and dims, or NAME=array.npy a file to take them from, gradients are
-    written out for these.
+    The program takes the inputs of FILE, and its outputs are called D<NAME>. Without types of the inputs it works for
+    all shapes, and takes all of them for floats; where NAME=f32[3,4] says dtype and dims, or NAME=array.npy a file to
+    take them from, gradients are written out for these.
     """
     function = cli_values.read_function(file)
     types = cli_values.types(function, values)

@@ -57,8 +57,9 @@ def gradient(
 
     Args:
         function: A function, its text, or a function with dtypes and shapes.
-        wrt: Inputs to differentiate by; by default all, or all floats where dtypes are known.
-        of: Outputs to differentiate; by default all, or all floats where dtypes are known.
+        wrt: Inputs to differentiate by; by default all floats. Where dtypes are not known yet these are all inputs, and
+            one that turns out to be no float is an error when the result is compiled.
+        of: Outputs to differentiate; by default all floats, likewise.
         arguments: Dtypes and shapes of the inputs, as :func:`tileir.compile` takes them. Without them the result holds
             for all shapes, and calls Tile's ``gradient``; with them it is written out for these shapes.
         ties: Whether each of several tied elements of a maximum or minimum gets ``"all"`` that arrives, or the

@@ -10,7 +10,7 @@ from tileir.core.names import NameScope
 from tileir.tile.ir import Assignment, Attribute, Call, Function, Input, IntLiteral, Name, Output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tileir.tile.ir import Expr, Statement
 
@@ -33,7 +33,7 @@ def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_
     """Return the function of ``DX`` for each X of ``wrt``: the gradient of the sum of all outputs in ``of``."""
     names = _names(function)
     results = tuple(names.fresh(f"D{name}") for name in wrt)
-    call = Call("gradient", (_tuple(of), *map(Name, wrt)))
+    call = Call("gradient", (_results(function, of), *_sources(function, wrt)))
     return Differentiated(_extended(function, names, call, results, (), even_ties=even_ties))
 
 
@@ -42,7 +42,7 @@ def vjp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties:
     names = _names(function)
     results = tuple(names.fresh(f"D{name}") for name in wrt)
     seeds = tuple(names.fresh(f"D{name}") for name in of)
-    call = Call("vjp", (_tuple(of), _tuple(seeds), *map(Name, wrt)))
+    call = Call("vjp", (_results(function, of), _tuple(map(Name, seeds)), *_sources(function, wrt)))
     made = _extended(function, names, call, results, seeds, even_ties=even_ties)
     return Differentiated(made, seeds)
 
@@ -52,7 +52,7 @@ def jvp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties:
     names = _names(function)
     results = tuple(names.fresh(f"D{name}") for name in of)
     seeds = tuple(names.fresh(f"D{name}") for name in wrt)
-    call = Call("jvp", (_tuple(of), _tuple(wrt), _tuple(seeds)))
+    call = Call("jvp", (_results(function, of), _tuple(_sources(function, wrt)), _tuple(map(Name, seeds))))
     made = _extended(function, names, call, results, seeds, even_ties=even_ties)
     return Differentiated(made, seeds)
 
@@ -69,9 +69,22 @@ def _names(function: Function) -> NameScope:
     )
 
 
-def _tuple(names: Sequence[str]) -> Expr:
+def _sources(function: Function, wrt: Sequence[str]) -> tuple[Name, ...]:
+    """Return inputs by name; faults of theirs are shown where they are declared."""
+    spans = {tensor.name: tensor.span for tensor in function.inputs}
+    return tuple(Name(name, span=spans[name]) for name in wrt)
+
+
+def _results(function: Function, of: Sequence[str]) -> Expr:
+    """Return outputs by name, which faults are shown at, too."""
+    spans = {output.name: output.span for output in function.outputs}
+    return _tuple(Name(name, span=spans[name]) for name in of)
+
+
+def _tuple(names: Iterable[Name]) -> Expr:
     """Return the expression of one tensor, or of a tuple of several."""
-    return Name(names[0]) if len(names) == 1 else Call("tuple", tuple(map(Name, names)))
+    first, *others = names
+    return Call("tuple", (first, *others)) if others else first
 
 
 def _extended(
