@@ -80,7 +80,8 @@ def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     out = FunctionText(module)
     env = Environment(out)
     for number, param in enumerate(kernel.params):
-        env.arrays[param.name] = Place(f"%a{number}", param.dtype, max(param.alignment, param.dtype.itemsize))
+        constant = param.no_alias and param.access is ParamAccess.READ
+        env.arrays[param.name] = Place(f"%a{number}", param.dtype, max(param.alignment, param.dtype.itemsize), constant)
     writer = Statements(env, layout(kernel), assigned_variables(kernel), has_vectors(kernel))
     out.branch_if(out.pure("icmp slt i64 %begin, %end"), "first", "finished")
     out.start("first")

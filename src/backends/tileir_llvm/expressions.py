@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.ops import Op
 from tileir.semtree.dots import kind_of, plain_dot
@@ -36,11 +37,14 @@ from tileir_llvm.text import FunctionText, Value
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.dtype import DType
     from tileir.semtree.ir import Expr, GridLevel
 
 _EXACT: Final = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG})
 """Operations that pass on the promise that an offset does not overflow."""
+
+_SUMS: Final = frozenset({Op.ADD, Op.SUB, Op.MUL})
+_OFFSET: Final = Type(DType.I64)
+"""Offsets whose sums cannot overflow, in whatever order they are computed."""
 
 
 @attrs.frozen
@@ -115,6 +119,8 @@ def _variable(env: Environment, variable: Var) -> Value:
 
 def _apply(env: Environment, expr: Apply, *, index: bool) -> Value:
     op = expr.op
+    if index and op in _SUMS and expr.type == _OFFSET:
+        return _total(env, *_sum(env, expr))
     index = index and op in _EXACT
     args = tuple([evaluate(env, arg, index=index) for arg in expr.args])
     if op is Op.COND:
@@ -125,6 +131,43 @@ def _apply(env: Environment, expr: Apply, *, index: bool) -> Value:
         message = f"the LLVM back end has no {op.value}; expand it before"
         raise BackendError((Diagnostic("TIL804", message),))
     return apply_float(env.out, op, args)
+
+
+def _sum(env: Environment, expr: Expr) -> tuple[Value | None, int]:
+    """Return what an offset adds up to: the part that is computed, None for none, and the part that is known.
+
+    Known parts go last, so that accesses a constant distance apart, as unrolled loops have them, share the rest.
+    """
+    match expr:
+        case Const(value=value):
+            return None, int(value)
+        case Apply(op=Op.ADD, args=(first, second)):
+            left, before = _sum(env, first)
+            right, after = _sum(env, second)
+            return right if left is None else left if right is None else _merged(
+                env, Op.ADD, left, right
+            ), before + after
+        case Apply(op=Op.SUB, args=(first, second)):
+            left, before = _sum(env, first)
+            right, after = _sum(env, second)
+            return left if right is None else _merged(env, Op.SUB, left, right), before - after
+        case Apply(op=Op.MUL, args=(first, second)):
+            left, before = _sum(env, first)
+            right, after = _sum(env, second)
+            if left is None and right is None:
+                return None, before * after
+            return _merged(env, Op.MUL, _total(env, left, before), _total(env, right, after)), 0
+    computed = evaluate(env, expr, index=True)
+    return (computed, 0) if computed.known is None else (None, computed.known)
+
+
+def _total(env: Environment, value: Value | None, distance: int) -> Value:
+    known = integer(distance, _OFFSET)
+    return known if value is None else _merged(env, Op.ADD, value, known)
+
+
+def _merged(env: Environment, op: Op, left: Value | None, right: Value) -> Value:
+    return apply_integer(env.out, op, (left or integer(0, _OFFSET), right), index=True)
 
 
 def _bitcast(out: FunctionText, value: Value, kind: Type) -> Value:

@@ -20,11 +20,15 @@ _WIDE: Final = 64
 
 @attrs.frozen
 class Place:
-    """An array in memory: the pointer to its first element, and the alignment in bytes of that."""
+    """An array in memory: the pointer to its first element, and the alignment in bytes of that.
+
+    Where nothing writes it while the kernel runs, it is ``constant``, and what was read before need not be read again.
+    """
 
     pointer: str
     dtype: DType
     alignment: int
+    constant: bool = False
 
 
 def load(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
@@ -117,7 +121,8 @@ def _pointer(out: FunctionText, place: Place, offset: Value) -> tuple[str, int]:
 
 def _load_run(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
     pointer, alignment = _pointer(out, place, offset)
-    return _from_memory(out, out.result(f"load {memory(kind)}, ptr {pointer}, align {alignment}"), kind)
+    read = out.pure if place.constant else out.result
+    return _from_memory(out, read(f"load {memory(kind)}, ptr {pointer}, align {alignment}"), kind)
 
 
 def _store_run(out: FunctionText, place: Place, offset: Value, value: Value) -> None:
