@@ -109,8 +109,8 @@ def run(
 def run_at_once(passes: Iterable[Pass], program: Program) -> Program:
     """Return what :func:`run` returns, with two checks of the rules of Stripe: of the program and of the result.
 
-    Where the second fails, or a pass does, all passes are applied again with checks after each, to tell whose fault it is;
-    and where there are dependencies or offsets, which may have to be dropped on the way.
+    Where the second fails, or a pass does, all passes are applied again with checks after each, to tell whose fault it
+    is; and where there are dependencies or offsets, which may have to be dropped on the way.
 
     Raises:
         VerifyError: The program was not valid, or a pass broke it; a note names the pass.
