@@ -90,7 +90,7 @@ def test_no_kernels_make_an_empty_library() -> None:
 
 def test_many_threads_compile() -> None:
     with ThreadPoolExecutor(4) as threads:
-        codes = list(threads.map(lambda _: compiler().build([]).code, range(8)))
+        codes = list(threads.map(lambda _: compiler().build([]).codes, range(8)))
     assert len(set(codes)) == 1
 
 

@@ -166,9 +166,9 @@ def test_a_closed_executor_refuses_everything(executor: LLVMExecutor, kernel: LL
 @pytest.mark.parametrize("code", [b"", b"garbage", "cut"])
 def test_broken_object_code_is_refused(code: bytes | str) -> None:
     library = compiler().build([doubling()])
-    broken = library.code[:200] if isinstance(code, str) else code
+    broken = library.codes[0][:200] if isinstance(code, str) else code
     with pytest.raises(BackendError) as error:
-        load_code(broken, library.symbols, compiler().device.features)
+        load_code((broken,), library.symbols, compiler().device.features)
     assert error.value.diagnostics[0].code == "TIL806"
 
 

@@ -15,13 +15,13 @@ KERNEL = parse_kernel(
 def test_a_library_names_its_functions_and_knows_their_scratch_memory() -> None:
     library = compiler().build([KERNEL, KERNEL])
     assert len(set(library.symbols)) == 2
-    assert all(f"define void @{symbol}(" in library.text for symbol in library.symbols)
+    assert all(f"define void @{symbol}(" in library.texts[0] for symbol in library.symbols)
     assert library.scratch_bytes == (128, 128)
 
 
 def test_code_is_listed_as_llvm_and_assembly() -> None:
     library = compiler().build([KERNEL])
-    assert library.listing("llvm") == library.text
+    assert library.listing("llvm") == library.texts[0]
     assert all(symbol in library.listing("asm") for symbol in library.symbols)
     with pytest.raises(BackendError) as caught:
         library.listing("opencl")

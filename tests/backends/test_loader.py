@@ -14,7 +14,7 @@ FEATURES = device().features
 
 
 def loaded(*symbols: str) -> Code:
-    return load_code(object_code(TEXT, FEATURES), symbols, FEATURES)
+    return load_code((object_code(TEXT, FEATURES),), symbols, FEATURES)
 
 
 def test_functions_are_found_in_the_order_of_the_request() -> None:
@@ -32,7 +32,7 @@ def test_the_same_names_may_be_loaded_again() -> None:
 @pytest.mark.parametrize("code", [b"", b"not an object", b"\x7fELF" + bytes(100)])
 def test_broken_code_is_refused(code: bytes) -> None:
     with pytest.raises(BackendError) as caught:
-        load_code(code, ("seven",), FEATURES)
+        load_code((code,), ("seven",), FEATURES)
     assert [d.code for d in caught.value.diagnostics] == ["TIL806"]
 
 

@@ -33,24 +33,34 @@ keep their meaning, since maxima and minima start from infinities."""
 _INDEX: Final = Type(DType.I64)
 
 
-def emit(kernels: Sequence[KernelFunction], *, vector_bits: int = 256, fast_math: bool = False) -> str:
-    """Return one module with a function for each kernel, under the names of :func:`symbol`.
+def emit(
+    kernels: Sequence[KernelFunction], *, vector_bits: int = 256, fast_math: bool = False, length: int | None = None
+) -> tuple[str, ...]:
+    """Return modules with a function for each kernel, under the names of :func:`symbol`; at least one.
 
     Args:
         kernels: Verified kernels whose float operations are all in :data:`tileir_llvm.floats.NATIVE`.
         vector_bits: Width of the vector registers that LLVM shall prefer.
         fast_math: Whether to add :data:`FAST_MATH`.
+        length: A module with so many characters gets no further kernel; None for one module.
 
     Raises:
         BackendError: TIL804, an operation is not native.
 
     """
-    module = ModuleText(FAST_MATH if fast_math else "")
+    flags = FAST_MATH if fast_math else ""
+    modules = [ModuleText(flags)]
+    written = 0
     for number, kernel in enumerate(kernels):
-        _kernel(module, one_thread(kernel), symbol(number, kernel))
+        if length is not None and written >= length:
+            modules.append(ModuleText(flags))
+            written = 0
+        _kernel(modules[-1], one_thread(kernel), symbol(number, kernel))
+        written += len(modules[-1].functions[-1])
     attributes = f'nounwind willreturn mustprogress norecurse "prefer-vector-width"="{vector_bits}"'
-    module.functions.append(f"attributes #0 = {{ {attributes} }}")
-    return module.text()
+    for module in modules:
+        module.functions.append(f"attributes #0 = {{ {attributes} }}")
+    return tuple(module.text() for module in modules)
 
 
 def symbol(number: int, kernel: KernelFunction) -> str:

@@ -88,7 +88,7 @@ class LLVMExecutor:
         with self._lock:
             code = self._codes.get(library)
             if code is None:
-                code = self._codes[library] = load_code(library.code, library.symbols, self.device.features)
+                code = self._codes[library] = load_code(library.codes, library.symbols, self.device.features)
         return LLVMKernel.of(self, library.kernels[index], code, index, library.scratch_bytes[index])
 
     def sequence(self, launches: Sequence[tuple[LLVMKernel, Sequence[HostBuffer | int]] | Repetition]) -> LLVMSequence:

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class LLVMLibrary:
-    """Kernels, the LLVM IR text that they became, and the object code that LLVM made of it.
+    """Kernels, the modules of LLVM IR text that they became, and the object code that LLVM made of each.
 
     Attributes:
         kernels: What was compiled.
-        text: LLVM IR before optimisation.
-        code: Relocatable object code for the processor that the compiler was made for.
+        texts: LLVM IR before optimisation.
+        codes: Relocatable object code for the processor that the compiler was made for.
         symbols: Name of each kernel's function.
         scratch_bytes: Scratch memory that each kernel needs for one thread.
 
     """
 
     kernels: tuple[KernelFunction, ...]
-    text: str = attrs.field(repr=False)
-    code: bytes = attrs.field(repr=False)
+    texts: tuple[str, ...] = attrs.field(repr=False)
+    codes: tuple[bytes, ...] = attrs.field(repr=False)
     _assemble: Callable[[str], str] = attrs.field(repr=False)
     symbols: tuple[str, ...] = attrs.field(init=False)
     scratch_bytes: tuple[int, ...] = attrs.field(init=False)
@@ -46,8 +46,11 @@ class LLVMLibrary:
         return tuple(layout(one_thread(kernel)).scratch_bytes for kernel in self.kernels)
 
     def save(self) -> Mapping[str, bytes]:
-        """Return the parts ``llvm`` and ``object``."""
-        return {"llvm": self.text.encode(), "object": self.code}
+        """Return the parts ``llvm`` and ``object``, ``llvm1`` and ``object1``, and so on."""
+        parts: dict[str, bytes] = {}
+        for number, (text, code) in enumerate(zip(self.texts, self.codes, strict=True)):
+            parts |= zip(part_names(number), (text.encode(), code), strict=True)
+        return parts
 
     def listing(self, form: str) -> str:
         """Return LLVM IR (``"llvm"``, before optimisation) or the processor's assembly (``"asm"``).
@@ -58,9 +61,15 @@ class LLVMLibrary:
         """
         match form:
             case "llvm":
-                return self.text
+                return "\n".join(self.texts)
             case "asm":
-                return self._assemble(self.text)
+                return "\n".join(map(self._assemble, self.texts))
             case _:
                 message = f"the LLVM back end lists llvm or asm, not {form!r}"
                 raise BackendError((Diagnostic("TIL806", message),))
+
+
+def part_names(number: int) -> tuple[str, str]:
+    """Return under which names the text and the code of a module are saved."""
+    suffix = str(number) if number else ""
+    return f"llvm{suffix}", f"object{suffix}"

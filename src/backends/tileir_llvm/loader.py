@@ -32,15 +32,17 @@ class Code:
     _jit: llvm.LLJIT = attrs.field(repr=False)
 
 
-def load_code(code: bytes, symbols: Sequence[str], features: tuple[str, ...]) -> Code:
-    """Link object code with the process and return the addresses of ``symbols``.
+def load_code(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str, ...]) -> Code:
+    """Link object codes with the process and return the addresses of ``symbols``.
 
     Raises:
         BackendError: TIL806, the code is broken, for another kind of machine, or lacks a symbol.
 
     """
     jit = _linker(features)
-    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    builder = llvm.JITLibraryBuilder().add_current_process()
+    for code in codes:
+        builder.add_object_img(code)
     for name in symbols:
         builder.export_symbol(name)
     try:

@@ -261,7 +261,7 @@ class _Native:
 
 @cache
 def _native(features: tuple[str, ...]) -> _Native:
-    code = load_code(object_code(_CODE, features, optimise=False), ("run",), features)
+    code = load_code((object_code(_CODE, features, optimise=False),), ("run",), features)
     kind = ctypes.CFUNCTYPE(None, _POINTER, _NUMBER, _POINTER, _POINTER)
     return _Native(code, kind(code.addresses[0]))
 

@@ -142,7 +142,7 @@ def start_team(helpers: int, features: tuple[str, ...]) -> Team:
 
 @cache
 def _native(features: tuple[str, ...]) -> _Native:
-    code = load_code(object_code(pool_code(), features, optimise=False), _ENTRIES, features)
+    code = load_code((object_code(pool_code(), features, optimise=False),), _ENTRIES, features)
     setup, launch, work, stop = code.addresses
     return _Native(
         code,

@@ -1,7 +1,8 @@
 """The base of all LLVM objects. tileir gets them from functions and never makes one of a pointer."""
 
+from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 class ObjectRef:
     def __init__(self, ptr: object) -> None: ...
@@ -17,7 +18,20 @@ class _LLVMLock:
     def __enter__(self) -> None: ...
     def __exit__(self, *exc_details: object) -> None: ...
 
+class OutputString:
+    def __init__(self, owned: bool = True, init: object = None) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None: ...
+
+class _lib_fn_wrapper:
+    def __init__(self, lock: _LLVMLock, cfn: Callable[..., Any]) -> None: ...
+    _cfn: Callable[..., Any]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 class _lib_wrapper:
     _lock: _LLVMLock
+    def __getattr__(self, name: str) -> _lib_fn_wrapper: ...
 
 lib: _lib_wrapper
