@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from tileir.ops.elementwise import clip, expm1, log1p
+from tileir.ops.elementwise import expm1, log1p
 from tileir.ops.foundation import axis_of, call, chosen, dims_of, mistaken, rank_of
 from tileir.ops.joining import split
 
@@ -23,7 +23,8 @@ _QUICK: Final = 1.702
 def relu(x: Tensor, *, alpha: Operand = 0, threshold: Operand = 0, max_value: Operand | None = None) -> Tensor:
     """Return ``x < threshold ? alpha * (x - threshold) : x``, then at most ``max_value``.
 
-    The gradient at the threshold is that of ``x`` for an ``alpha`` or ``threshold``, else 0, as PyTorch's.
+    The gradient at the threshold is that of ``x`` for an ``alpha`` or ``threshold``, else 0, and at ``max_value`` it is
+    0, as PyTorch's.
     Source: PlaidML's ``relu``, of which PyTorch's ``relu``, ``leaky_relu`` and ``relu6`` are special cases.
     """
     if _is(alpha, 0) and _is(threshold, 0):
@@ -31,7 +32,7 @@ def relu(x: Tensor, *, alpha: Operand = 0, threshold: Operand = 0, max_value: Op
     else:
         shifted = x if _is(threshold, 0) else x - threshold
         result = call("cond", x < threshold, 0 if _is(alpha, 0) else shifted * alpha, x)
-    return result if max_value is None else call("cond", result > max_value, max_value, result)
+    return result if max_value is None else call("cond", result >= max_value, max_value, result)
 
 
 def relu6(x: Tensor) -> Tensor:
@@ -135,8 +136,11 @@ def mish(x: Tensor) -> Tensor:
 
 
 def hard_sigmoid(x: Tensor, *, slope: Operand = 1 / 6) -> Tensor:
-    """Return ``clip(slope * x + 0.5, 0, 1)``; PyTorch has 1/6, Keras and PlaidML's default was 0.2."""
-    return clip(x * slope + 0.5, 0, 1)
+    """Return ``clip(slope * x + 0.5, 0, 1)``; PyTorch has 1/6, Keras and PlaidML's default was 0.2.
+
+    The gradient at the bounds is 0.
+    """
+    return hard_tanh(x * slope + 0.5, 0, 1)
 
 
 def hard_swish(x: Tensor) -> Tensor:
@@ -145,8 +149,8 @@ def hard_swish(x: Tensor) -> Tensor:
 
 
 def hard_tanh(x: Tensor, low: Operand = -1, high: Operand = 1) -> Tensor:
-    """Return ``clip(x, low, high)``."""
-    return clip(x, low, high)
+    """Return ``clip(x, low, high)``, with the gradient 0 at the bounds, as PyTorch's."""
+    return call("cond", x <= low, low, call("cond", x >= high, high, x))
 
 
 def tanh_shrink(x: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _X: Final = sample(3, 5, low=-4, high=4)
+_ENDS: Final = np.array([0.0, 6.0, -1.0, 1.0, 3.0, -3.0, 0.5, -0.5, 2.0, 7.0, -7.0, 0.25])
 _EDGES: Final = np.concatenate([_X.ravel(), np.array([0.0, 100.0, -100.0, 1e-6, -1e-6])])
 
 
@@ -41,6 +42,15 @@ def _case(
 
 CASES: Final = (
     _case("relu", ops.relu, lambda x: np.maximum(x, 0), lambda f, x: f.relu(x), _X),
+    _case("relu6_at_its_ends", ops.relu6, lambda x: np.clip(x, 0, 6), lambda f, x: f.relu6(x), _ENDS),
+    _case("hard_tanh_at_its_ends", ops.hard_tanh, lambda x: np.clip(x, -1, 1), lambda f, x: f.hardtanh(x), _ENDS),
+    _case(
+        "hard_sigmoid_at_its_ends",
+        ops.hard_sigmoid,
+        lambda x: np.clip(x / 6 + 0.5, 0, 1),
+        lambda f, x: f.relu6(x + 3) / 6,
+        _ENDS,
+    ),
     _case("relu6", ops.relu6, lambda x: np.clip(x, 0, 6), lambda f, x: f.relu6(x), sample(9, low=-3, high=9)),
     _case(
         "relu_with_all_options",
