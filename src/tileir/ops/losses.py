@@ -125,9 +125,10 @@ def cross_entropy(
 ) -> Tensor:
     """Return ``-weight[t] * log_softmax(logits)[t]`` for the class t of each example, reduced.
 
-    Shapes: ``logits`` have an element for each class on ``axis``. ``target`` has all other axes and holds classes, as
-    integers; or it has the same axes as ``logits`` and holds a probability for each class, and the loss is
-    ``-sum(weight * target * log_softmax(logits))``. ``weight`` is a vector, an element for each class.
+    Shapes: ``logits`` have an element for each class on ``axis``, which is 0 where there is no other. ``target`` has
+    all other axes and holds classes, as integers; or it has the same axes as ``logits`` and holds a probability for
+    each class, and the loss is ``-sum(weight * target * log_softmax(logits))``. ``weight`` is a vector, an element for
+    each class.
 
     A class that is ``ignore_index``, or that there is not, counts for nothing. ``label_smoothing`` s turns targets into
     ``(1 - s) * target + s / C``. The mean is that over the weights of the classes; with probabilities, over the
@@ -138,7 +139,7 @@ def cross_entropy(
             or ``label_smoothing`` is not from 0 to 1.
 
     """
-    place = axis_of(logits, axis)
+    place = _class_axis(logits, axis)
     if not 0 <= label_smoothing <= 1:
         raise mistaken(f"label_smoothing is from 0 to 1; it was {label_smoothing!r}")
     likelihood = log_softmax(logits, place)
@@ -169,7 +170,7 @@ def nll_loss(
 
     Options and errors are those of :func:`cross_entropy` with classes.
     """
-    place = axis_of(likelihood, axis)
+    place = _class_axis(likelihood, axis)
     _, weights = _weights(likelihood, target, weight, place, ignore_index)
     return _averaged(-_picked(likelihood, target, place) * weights, weights, reduction)
 
@@ -314,6 +315,11 @@ def _log(x: Tensor) -> Tensor:
     """Return the logarithm, at least -100, without infinite derivatives at 0."""
     positive = x > 0
     return call("cond", positive, call("max", call("log", call("cond", positive, x, 1)), _LEAST_LOG), _LEAST_LOG)
+
+
+def _class_axis(x: Tensor, axis: int) -> int:
+    """Return the axis of the classes; a single example has no other one."""
+    return axis_of(x, 0 if rank_of(x) == 1 and axis == 1 else axis)
 
 
 def _picked(likelihood: Tensor, target: Tensor, axis: int) -> Tensor:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _PAIR: Final = {"P": sample(3, 5), "T": sample(3, 5, seed=1)}
 _PROBABILITY: Final = {"P": sample(3, 4, low=0.05, high=0.95), "T": sample(3, 4, low=0.0, high=1.0, seed=1)}
 _LOGITS: Final = {"Z": sample(3, 4, low=-30, high=30), "T": sample(3, 4, low=0.0, high=1.0, seed=1)}
+_SINGLE: Final = {"Z": sample(4), "T": np.array(2)}
 _CLASSES: Final = {"Z": sample(6, 4), "T": np.array([0, 3, 1, -100, 3, 2], np.int64)}
 _WEIGHTED: Final = _CLASSES | {"W": sample(4, low=0.5, seed=2)}
 _DISTRIBUTION: Final = {"Z": sample(3, 4), "T": sample(3, 4, low=0.1, high=0.4, seed=1)}
@@ -145,6 +146,13 @@ _MULTIPLE: Final = (
         _CLASSES,
         lambda z, t: averaged(logarithms(z), t),
         lambda module, z, t: module.nn.functional.cross_entropy(z, t),
+    ),
+    Case(
+        "class_of_one_example",
+        lambda z, t: (ops.cross_entropy(z, t), ops.nll_loss(z, t)),
+        _SINGLE,
+        lambda z, t: (-logarithms(z[None])[0, int(t)], -z[int(t)]),
+        lambda module, z, t: (module.nn.functional.cross_entropy(z, t), module.nn.functional.nll_loss(z, t)),
     ),
     Case(
         "classes_none",
