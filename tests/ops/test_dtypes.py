@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -67,6 +68,22 @@ def test_differences_do_not_wrap(name: str, dtype: Any) -> None:
 def test_means_of_many_halves_are_finite() -> None:
     assert run(ops.mean, np.full(3000, 100, np.float16)) == 100
     assert run(ops.mean, np.full(3000, 2**30, np.int32)) == 2**30
+
+
+@pytest.mark.parametrize(
+    ("dtype", "limit"),
+    [
+        (np.float16, 65504),
+        (ml_dtypes.bfloat16, (2 - 2**-7) * 2.0**127),
+        (np.float32, np.finfo(np.float32).max),
+        (np.float64, np.finfo(np.float64).max),
+    ],
+)
+def test_infinities_become_the_greatest_numbers(dtype: Any, limit: float) -> None:
+    found = run(ops.nan_to_num, np.array([np.nan, np.inf, -np.inf, 2], dtype))
+    np.testing.assert_array_equal(found, np.array([0, limit, -limit, 2], dtype))
+    assert found.dtype == dtype
+    assert run(ops.nan_to_num, np.array([3, 127], np.int8)).tolist() == [3, 127]
 
 
 def _check(build: Callable[..., Any], dtype: Any, *arrays: Any) -> None:

@@ -33,6 +33,8 @@ __all__ = [
 ]
 
 _INFINITY: Final = math.inf
+_GREATEST: Final = ((2 - 2.0**-52) * 2.0**1023, (2 - 2.0**-23) * 2.0**127, (2 - 2.0**-7) * 2.0**127, 65504.0)
+"""The greatest finite numbers of f64, f32, bf16 and f16."""
 
 
 def equal(x: Operand, y: Operand) -> Tensor:
@@ -97,7 +99,18 @@ def logical_xor(x: Operand, y: Operand) -> Tensor:
 def nan_to_num(
     x: Tensor, *, nan: Operand = 0.0, posinf: Operand | None = None, neginf: Operand | None = None
 ) -> Tensor:
-    """Return ``x`` with ``nan`` for NaN, and other numbers for infinities where they are given."""
+    """Return ``x`` with ``nan`` for NaN, and ``posinf`` and ``neginf`` for infinities.
+
+    These are by default the greatest and least finite numbers of the dtype of ``x``, as NumPy's and PyTorch's.
+    """
     result = call("cond", isnan(x), nan, x)
-    result = result if posinf is None else call("cond", x == _INFINITY, posinf, result)
-    return result if neginf is None else call("cond", x == -_INFINITY, neginf, result)
+    result = call("cond", x == _INFINITY, _greatest(x) if posinf is None else posinf, result)
+    return call("cond", x == -_INFINITY, -_greatest(x) if neginf is None else neginf, result)
+
+
+def _greatest(x: Tensor) -> Tensor:
+    """Return the greatest finite number of the dtype of ``x``: of those of all dtypes, the first that it can hold."""
+    *larger, least = (call("as_like", number, x) for number in _GREATEST)
+    for number in reversed(larger):
+        least = call("cond", isfinite(number), number, least)
+    return least
