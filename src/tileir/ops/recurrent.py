@@ -205,22 +205,24 @@ def _over_time(
     from_x = _linear(x, weights.w_x, weights.b_x)
     sizes = [dims_of(x)[1], dims_of(weights.w_h)[1]]
     states = [tf.as_like(full(x, sizes, 0), from_x) if state is None else state for state in given]
-    constants = [weights.w_h] if weights.b_h is None else [weights.w_h, weights.b_h]
+    turned = swapaxes(weights.w_h, 0, 1)  # so that no step has to: its products run over neighbours
+    constants = [turned] if weights.b_h is None else [turned, weights.b_h]
 
     def step(*passed: Tensor) -> tuple[Tensor, ...]:
         before, (terms, w, *bias) = passed[: len(states)], passed[len(states) :]
-        after = cell(terms, _linear(before[0], w, bias[0] if bias else None), before, dims_of(w)[1])
+        after = cell(terms, _linear(before[0], w, bias[0] if bias else None, turned=True), before, dims_of(w)[0])
         return *after, after[0]
 
     results = tf.scan(step, states, [from_x], constants, reverse=reverse)
     return results[:-1], results[-1]
 
 
-def _linear(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-    """Return ``w x + b`` over the last axis of ``x``."""
+def _linear(x: Tensor, w: Tensor, b: Tensor | None, *, turned: bool = False) -> Tensor:
+    """Return ``w x + b`` over the last axis of ``x``; ``turned`` weights have their axes in the other order."""
     *kept, i = indices_of(x)
     k = index_of(x, "k")
-    product = aggregate(Aggregation.SUM, x[(*kept, i)] * w[k, i], [*kept, k], [*dims_of(x)[:-1], dims_of(w)[0]])
+    sizes = [*dims_of(x)[:-1], dims_of(w)[1 if turned else 0]]
+    product = aggregate(Aggregation.SUM, x[(*kept, i)] * (w[i, k] if turned else w[k, i]), [*kept, k], sizes)
     return product if b is None else product + b
 
 
