@@ -85,3 +85,31 @@ def test_rows_of_any_length_keep_their_meaning(rows: int, columns: int, unroll: 
     joined = (Accumulate(), Fuse(), Fusion(rows=True, least_row=1), Fuse(parent_reqs=("fused",)), Shadow())
     vector = VectoriseReduction(vector_bytes=32, unroll=unroll, rows=beside)
     assert_same_meaning(before, run((*joined, Localise(), Scalarise(), vector), before))
+
+
+@given(
+    columns=st.integers(1, 40),
+    window=st.integers(1, 5),
+    before=st.integers(0, 4),
+    how=st.sampled_from("+><"),
+    dtype=st.sampled_from((DType.F32, DType.F64, DType.I32)),
+)
+@examples(60)
+def test_loops_that_constraints_cut_keep_their_meaning(
+    columns: int, window: int, before: int, how: str, dtype: DType
+) -> None:
+    text = (
+        "function (X[C, H, W], G[C, H, W]) -> (O) "
+        f"{{ O[c, i, j : C, 2, {window}] = {how}(X[c, y + i - 1, x + j - {before}] * G[c, y, x]); }}"
+    )
+    types = {name: TensorType(dtype, (2, 3, columns)) for name in "XG"}
+    program = lower(infer(parse(text), types))
+    assert_same_meaning(program, run((Accumulate(), VectoriseReduction(vector_bytes=16)), program))
+
+
+@pytest.mark.parametrize(("columns", "expected"), [(20, True), (5, False)])
+def test_the_inside_of_a_loop_gets_lanes(columns: int, expected: bool) -> None:
+    text = "function (X[C, W], G[C, W]) -> (O) { O[c, j : C, 3] = +(X[c, x + j - 1] * G[c, x]); }"
+    types = {name: TensorType(DType.F32, (2, columns)) for name in "XG"}
+    program = run((Accumulate(), VectoriseReduction(vector_bytes=16)), lower(infer(parse(text), types)))
+    assert bool(indices(program, "vector")) is expected

@@ -15,6 +15,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.canonicalise import simplified
+from tileir.passes.kernels.inside import inside
 from tileir.passes.kernels.nest import opens_scope
 from tileir.passes.kernels.reindex import reindexed
 from tileir.passes.kernels.schedule import is_scheduled
@@ -79,7 +80,7 @@ class Separate:
         for index in kernel.indices:
             if index.affine is not None or index.name not in known:
                 continue
-            low, high = _inside(index, tests, {**kernel.ranges, **ranges})
+            low, high = inside(index, tests, {**kernel.ranges, **ranges})
             if low == 0 and high == index.range:
                 continue
             ends = max(low, index.range - high)
@@ -124,25 +125,6 @@ def _tests(block: stripe.Block, values: Mapping[str, Affine], ranges: dict[str, 
         tests.extend(constraint.substitute(below) for constraint in inner.constraints)
         tests.extend(_tests(inner, below, ranges))
     return tests
-
-
-def _inside(index: stripe.Index, tests: list[Affine], ranges: Mapping[str, int]) -> tuple[int, int]:
-    """Return the values of an index, from the first to beyond the last, for which no test on it fails, ever."""
-    low, high = 0, index.range
-    for test in tests:
-        step = int(test.coefficient(index.name))
-        if step == 0:
-            continue
-        least = int(test.offset)
-        for name, coefficient in test.terms:
-            if name != index.name:
-                least += min(0, int(coefficient) * (ranges[name] - 1))
-        # step * value + least >= 0
-        if step > 0:
-            low = max(low, -(least // step))
-        else:
-            high = min(high, least // -step + 1)
-    return (low, high) if low < high else (0, 0)
 
 
 def _split(kernel: stripe.Block, cut: _Cut) -> tuple[stripe.Block, stripe.Block]:

@@ -10,6 +10,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.inside import cut, span_inside
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.kernels.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.passes.kernels.stagger import staggered
@@ -47,11 +48,29 @@ class VectoriseReduction:
         nest = reduction_nest(kernel)
         if nest is None:
             return (kernel,)
-        nest = staggered(nest, self.rows)
+        nest = self._cut(staggered(nest, self.rows))
         chosen = {n: i for n, s in enumerate(nest.segments) if (i := self._index(nest, s)) is not None}
         if not chosen:
             return (kernel,)
         return (emit(_Builder(self, nest).kernel(chosen), kernel),)
+
+    def _cut(self, nest: Nest) -> Nest:
+        """Return a nest whose reductions are cut where constraints on the loop to vectorise begin to hold always."""
+        lanes = self._lanes(nest)
+        names = sch.taken_names(nest)
+        segments: list[Segment] = []
+        for segment in nest.segments:
+            index = None if self._index(nest, segment) else self._index(nest, attrs.evolve(segment, constraints=()))
+            low, high = (0, 0) if index is None else span_inside(nest, segment, index)
+            merges = all(_merges(use) for use in segment.uses if use.direction.writes)
+            if index is not None and merges and high - low >= max(lanes, index.range // 2):
+                segments.extend(cut(nest, segment, index, names))
+            else:
+                segments.append(segment)
+        return attrs.evolve(nest, segments=tuple(segments))
+
+    def _lanes(self, nest: Nest) -> int:
+        return sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
 
     def _index(self, nest: Nest, segment: Segment) -> stripe.Index | None:
         """Return the index of a loop to vectorise along, if any."""
@@ -64,7 +83,7 @@ class VectoriseReduction:
         if any(isinstance(s, stripe.Load) and segment.use(s.source).direction.writes for s in segment.statements):
             return None
         reads = [u for u in segment.uses if not u.direction.writes]
-        lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
+        lanes = self._lanes(nest)
         candidates = [
             i
             for i in segment.loops
