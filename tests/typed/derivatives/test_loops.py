@@ -109,6 +109,18 @@ def test_loops_of_no_step_and_of_one(steps: int) -> None:
     np.testing.assert_array_equal(found["DX"], [[1.0, 2.0]] if steps else np.zeros((0, 2)))
 
 
+def test_third_derivatives_and_products_of_gradients() -> None:
+    text = """function (X) -> (D1, D2, D3, P) {
+      Y = scan(X) 2 times function (H) -> (H2) { H2 = H * H; };
+      D1 = gradient(Y, X);
+      D2 = gradient(D1, X);
+      D3 = gradient(D2, X);
+      P = gradient(D1 * gradient(Y * Y, X), X);
+    }"""
+    found = tileir.evaluate(text, (np.array(2.0),))  # of x^4, and of 4x^3 times 8x^7
+    assert [float(value) for value in found] == [32, 48, 48, 320 * 2**9]
+
+
 def test_gradients_of_all_results_are_one_loop() -> None:
     text = LSTM.replace("DIRECTION", "").replace("(Ys, HT, CT) {", "(D) {", 1)
     text = text[:-1] + "D = gradient(tuple(Ys, HT, CT), W);\n}"

@@ -49,8 +49,12 @@ def pull_scan(sweep: Sweep, results: Sequence[Scan], reverse: Reverse) -> Iterat
 
     ``reverse`` differentiates inside the step: :func:`tileir.typed.derivatives.reverse.reverse`.
     """
-    arrived = {scan.result: sweep.cotangent(scan.name) for scan in results}
-    cotangents = {result: found for result, found in arrived.items() if found is not None}
+    cotangents: dict[ScanResult, Tensor] = {}
+    for scan in results:  # each sweep through the loop has given another name to the values that it keeps
+        found = sweep.cotangent(scan.name)
+        if found is not None:
+            before = cotangents.get(scan.result)
+            cotangents[scan.result] = found if before is None else sweep.add(before, found)
     if cotangents:
         backward = _Backward.of(sweep, results[0], cotangents)
         backward.step(reverse)
