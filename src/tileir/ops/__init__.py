@@ -31,6 +31,9 @@ from tileir.ops.activations import (
     tanh_shrink,
     threshold,
 )
+from tileir.ops.alignment import (
+    ctc_loss,
+)
 from tileir.ops.arguments import checked
 from tileir.ops.attention import (
     log_softmax,
@@ -352,7 +355,7 @@ __all__ = [
     "binary_crossentropy_with_logits", "broadcast_to", "bucketize", "cast", "categorical", "ceil", "celu", "clip",
     "clip_by_global_norm", "clip_by_norm", "clip_by_value", "concatenate", "conv", "conv_transpose",
     "conv_weight_gradient", "copysign", "cos", "cosh", "cosine_decay", "cosine_embedding_loss", "cosine_similarity",
-    "count_nonzero", "crop", "cross", "cross_entropy", "cummax", "cummin", "cumprod", "cumsum", "deg2rad",
+    "count_nonzero", "crop", "cross", "cross_entropy", "ctc_loss", "cummax", "cummin", "cumprod", "cumsum", "deg2rad",
     "depth_to_space", "depthwise_conv", "diag", "diagonal", "dot", "dropout", "einsum", "elu", "embedding", "equal",
     "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "exponential", "exponential_decay", "eye", "flatten", "flip",
     "floor", "floor_divide", "fmod", "frac", "full", "full_like", "gather_nd", "gaussian_nll_loss", "gelu", "gemm",
