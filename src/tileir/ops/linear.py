@@ -13,6 +13,7 @@ from tileir.ops.foundation import (
     call,
     dim_like,
     dims_of,
+    floating,
     index_of,
     indices_of,
     integer_of,
@@ -21,6 +22,7 @@ from tileir.ops.foundation import (
     rank_of,
 )
 from tileir.ops.joining import stack, unstack
+from tileir.ops.reductions import norm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,6 +108,24 @@ def cross(x: Tensor, y: Tensor, *, axis: int = -1) -> Tensor:
 def outer(x: Tensor, y: Tensor) -> Tensor:
     """Return all products of an element of ``x`` and one of ``y``: the axes of ``x``, then those of ``y``."""
     return tensordot(x, y, 0)
+
+
+def cdist(x: Tensor, y: Tensor, *, order: float = 2) -> Tensor:
+    """Return the distance of each row of ``x`` from each of ``y``: the :func:`tileir.ops.norm` of ``x[i] - y[j]``.
+
+    Shapes: [..., M, K] and [..., N, K] give [..., M, N]; leading axes broadcast. Differences are taken element by
+    element, so that the distance of equals is 0, as is its gradient. Integers give f32. Source: PyTorch's ``cdist``.
+
+    Raises:
+        TileError: TIL305, a tensor has fewer than two axes; TIL217, the order is NaN.
+
+    """
+    _with_axes(x, 2)
+    _with_axes(y, 2)
+    *left, rows, size = dims_of(x)
+    *right, columns, other = dims_of(y)
+    wide, tall = call("reshape", x, *left, rows, 1, size), call("reshape", y, *right, 1, columns, other)
+    return norm(floating(wide) - tall, -1, order=order)
 
 
 def tensordot(x: Tensor, y: Tensor, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.ops import reductions
+from tileir.ops.activations import softplus
 from tileir.ops.attention import log_softmax
 from tileir.ops.elementwise import log1p
 from tileir.ops.foundation import (
@@ -211,6 +212,14 @@ def gaussian_nll_loss(
     least = call("max", variance, epsilon)
     difference = floating(prediction) - target
     return _reduced(0.5 * (call("log", least) + difference * difference / least), reduction)
+
+
+def soft_margin_loss(prediction: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """Return ``log(1 + exp(-target * prediction))``, reduced; targets are -1 and 1.
+
+    Nothing overflows. Errors: TIL217, another reduction.
+    """
+    return _reduced(softplus(-target * floating(prediction)), reduction)
 
 
 def hinge_loss(prediction: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:

@@ -97,6 +97,25 @@ def narrow(x: Tensor, axis: int, start: Size, length: Size) -> Tensor:
     return aggregate(Aggregation.ASSIGN, x[tuple(source)].given(*checks), variables, sizes)
 
 
+def diff(x: Tensor, order: int = 1, axis: int = -1) -> Tensor:
+    """Return ``x[i + 1] - x[i]`` along an axis, which becomes shorter by one; ``order`` times.
+
+    Dtype: that of ``x``; differences of integers wrap around. Source: NumPy's ``diff``.
+
+    Raises:
+        TileError: TIL314, there is no such axis; TIL217, the order is below 0; TIL312 when compiling, the axis is
+            shorter than the order.
+
+    """
+    place, count = axis_of(x, axis), integer_of(order, "an order")
+    if count < 0:
+        raise mistaken(f"an order is 0 or above, not {count}")
+    for _ in range(count):
+        length = dims_of(x)[place] - 1
+        x = narrow(x, place, 1, length) - narrow(x, place, 0, length)
+    return x
+
+
 def select(x: Tensor, axis: int, position: Size) -> Tensor:
     """Return one position of an axis, which is gone then; a negative one counts from the end.
 

@@ -42,6 +42,16 @@ def _einsum(name: str, subscripts: str, *shapes: tuple[int, ...]) -> Case:
 
 
 _PRODUCTS: Final = (
+    *(
+        Case(
+            f"distances_of_order_{order}",
+            lambda x, y, order=order: ops.cdist(x, y, order=order),
+            {"X": sample(2, 3, 4), "Y": sample(5, 4, seed=1)},
+            lambda x, y, order=order: np.linalg.norm(x[:, :, None] - y[None, None], order, -1),
+            lambda torch, x, y, order=order: torch.cdist(x, y.expand(2, 5, 4), p=float(order)),
+        )
+        for order in (1, 2, 3)
+    ),
     Case(
         "linear",
         ops.linear,

@@ -257,6 +257,13 @@ _DENSITIES: Final = (
 
 _MARGINS: Final = (
     Case(
+        "soft_margin",
+        lambda p, t: ops.soft_margin_loss(100 * p, t),
+        {"P": sample(3), "T": _SIGNS},
+        lambda p, t: softplus(-100 * p * t).mean(),
+        lambda module, p, t: module.nn.functional.softplus(-100 * p * t).mean(),
+    ),
+    Case(
         "hinge",
         lambda p, t: ops.hinge_loss(p, t, reduction="none"),
         {"P": sample(3), "T": _SIGNS},

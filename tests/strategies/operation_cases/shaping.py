@@ -106,6 +106,8 @@ _SLICES: Final = (
     _slice("dots", _S[..., 1:3]),
     _slice("one_position", 2),
     Case("slice_by_dims", lambda x: ops.slice(x, _S[x.dims[0] - 2 :]), {"X": _X}, lambda x: x[1:]),
+    _one("diff", lambda x: ops.diff(x, 1, 0), lambda x: np.diff(x, 1, 0), lambda _, x: x.diff(1, 0)),
+    _one("diff_twice", lambda x: ops.diff(x, 2), lambda x: np.diff(x, 2), lambda _, x: x.diff(2)),
     _one("narrow", lambda x: ops.narrow(x, 1, 1, 2), lambda x: x[:, 1:3], lambda _, x: x.narrow(1, 1, 2)),
     _one("select", lambda x: ops.select(x, 2, -1), lambda x: x[:, :, -1], lambda _, x: x.select(2, -1)),
     _one("flip", lambda x: ops.flip(x, (0, -1)), lambda x: x[::-1, :, ::-1], lambda _, x: x.flip((0, 2))),
