@@ -61,6 +61,15 @@ def test_both_ends_count_as_many_values_as_the_longer_one() -> None:
     assert (around.ranges["x_side"], around.ranges["x_edge"]) == (2, 2)
 
 
+def test_what_lies_along_memory_is_cut_first() -> None:
+    text = (
+        "function (X[C, H, W], F[C, KH, KW]) -> (O) { O[y, x : 16, 12] = +(X[c, y + i - 1, x + j - 1] * F[c, i, j]); }"
+    )
+    program = run((Accumulate(),), Case(text, DType.F32, {"X": (2, 16, 12), "F": (2, 3, 3)}).program())
+    inside, *_ = run((ALWAYS,), program).main.blocks
+    assert shape(inside) == ({"y": 16, "x": 10}, 2)  # more rows than columns are inside, but vectors run over columns
+
+
 @pytest.mark.parametrize(
     "step", [Separate(), Separate(least=11, operations=0), Separate(share=90, operations=0), Separate(most=0)]
 )

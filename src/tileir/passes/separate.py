@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.names import NameScope
+from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.canonicalise import simplified
 from tileir.passes.kernels.inside import inside
@@ -70,9 +71,10 @@ class Separate:
         return (kernel,) if not parts else tuple(s for part in (*parts, left) if (s := simplified(part)) is not None)
 
     def _cut(self, kernel: stripe.Block, known: Mapping[str, int]) -> _Cut | None:
-        """Return where to cut, with as much inside as possible; of several such indices the last, innermost one.
+        """Return where to cut: along contiguous memory, as vectors may need it, and with as much inside as possible.
 
-        Indices that are not ``known`` count the ends of a cut that was made before.
+        Of several such indices the last, innermost one is taken. Indices that are not ``known`` count the ends of a cut
+        that was made before.
         """
         ranges: dict[str, int] = {}
         tests = _tests(kernel, {i.name: Affine.index(i.name) for i in kernel.indices}, ranges)
@@ -87,8 +89,9 @@ class Separate:
             low, high = (ends if low else 0), (index.range - ends if high < index.range else high)
             if high - low < self.least or 100 * (high - low) < self.share * index.range:
                 continue
-            if best is None or high - low >= best.high - best.low:
-                best = _Cut(index, low, high)
+            cut = _Cut(index, low, high, contiguous=_is_contiguous(kernel, index.name))
+            if best is None or cut.rank >= best.rank:
+                best = cut
         return best
 
 
@@ -99,6 +102,17 @@ class _Cut:
     index: stripe.Index
     low: int
     high: int
+    contiguous: bool
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """What to prefer."""
+        return self.contiguous, self.high - self.low
+
+
+def _is_contiguous(kernel: stripe.Block, index: str) -> bool:
+    """Return whether some input is contiguous along an index."""
+    return any(r.direction is stripe.Direction.IN and address(r).coefficient(index) == 1 for r in kernel.refinements)
 
 
 def _operations(block: stripe.Block) -> int:
