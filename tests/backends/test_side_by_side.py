@@ -73,6 +73,16 @@ def test_without_a_way_past_the_lock_modules_are_compiled_in_turn(monkeypatch: p
     assert compiler().build(KERNELS).codes == expected
 
 
+def test_where_no_thread_starts_one_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    texts = compiler().build(KERNELS).texts
+    expected = object_codes(texts, FEATURES, 1)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert object_codes(texts, FEATURES, 4) == expected
+
+
 def test_several_threads_compile_and_children_do() -> None:
     expected = compiler().build(KERNELS).codes
     found: list[bool] = []

@@ -9,6 +9,7 @@ llvmlite, and needs it then.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from ctypes import string_at
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -73,10 +74,13 @@ def _next(todo: SimpleQueue[int]) -> int | None:
 
 def _in_threads(work: Callable[[], None], count: int) -> None:
     """Run ``work`` in this thread and in others, and wait for all of them, whatever happens to this one."""
-    others = [threading.Thread(target=work, name="tileir compiles") for _ in range(count - 1)]
-    for thread in others:
-        thread.start()
+    others: list[threading.Thread] = []
     try:
+        with suppress(RuntimeError):  # where the system has no further threads, those that there are do it all
+            while len(others) < count - 1:
+                thread = threading.Thread(target=work, name="tileir compiles")
+                thread.start()
+                others.append(thread)
         work()
     finally:
         for thread in others:
