@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _GROUPS: Final = 4
 """Groups for each thread, so that one which starts late leaves others more to do."""
 
-_PACKED_ROWS: Final = 64
+_PACKED_ROWS: Final = 32
 """Fewest rows of a group that packs a panel for itself."""
 
 _UNROLLED: Final = 48
