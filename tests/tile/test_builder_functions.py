@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 import tileir
+from tileir.core.errors import TileError
 from tileir.tile import builder_functions as tf
 from tileir.tile.builder import FunctionBuilder
 
@@ -62,3 +66,15 @@ def test_a_training_step_is_one_program() -> None:
     step = f.build(Next=w - rate * slope)
     found = tileir.evaluate(step, (np.eye(2), np.zeros(2), np.array(0.25)))
     assert found.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("wrong", [(), None, np.ones(2)])
+def test_what_is_neither_a_tensor_nor_several_is_refused(wrong: Any) -> None:
+    f = FunctionBuilder()
+    x = f.input("X", "N")
+    with pytest.raises(TileError, match="pass a tensor, or several in a tuple"):
+        tf.gradient(wrong, x)
+    with pytest.raises(TileError, match="pass a tensor, or several in a tuple"):
+        tf.vjp(x, wrong, x)
+    with pytest.raises(TileError, match="pass a tensor, or several in a tuple"):
+        tf.jvp(x, x, wrong)

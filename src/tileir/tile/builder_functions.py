@@ -7,6 +7,7 @@ dimension. Some names hide Python's, so import the module: ``from tileir.tile im
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
 from tileir.core.dtype import DType
@@ -18,8 +19,6 @@ from tileir.tile.building.tensors import Tensor, computed, recorder_of, value_of
 from tileir.tile.building.tensors import call as call  # any function by its name, assertions among them
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tileir.tile.building.tensors import Operand
 
 
@@ -337,7 +336,7 @@ def jvp(
     """
     arguments = (_tuple_of(x), _tuple_of(tangent, x))
     result = call("jvp", _tuple_of(y), *arguments)
-    return result if isinstance(y, Tensor) else tuple(call("element", result, place) for place in range(len(y)))
+    return tuple(call("element", result, place) for place in range(len(y))) if isinstance(y, Sequence) else result
 
 
 def _derivatives(function: str, arguments: tuple[Operand, ...], xs: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
@@ -350,6 +349,9 @@ def _tuple_of(values: Operand | Sequence[Operand], beside: Operand | Sequence[Op
     """Return several values as one tuple, and one as it is; ``beside`` tells the builder where all are numbers."""
     if isinstance(values, Tensor | Dim | int | float):
         return values
+    given: object = values  # by a caller who may not check types
+    if not isinstance(given, Sequence) or not given:
+        raise mistake("TIL215", f"pass a tensor, or several in a tuple, instead of {values!r:.40}")
     first, *others = values
     if all(isinstance(value, int | float) for value in values):
         known = (beside,) if isinstance(beside, Tensor | Dim | int | float) else tuple(beside)
