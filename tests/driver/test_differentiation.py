@@ -122,10 +122,13 @@ def test_outputs_that_are_inputs_keep_their_names() -> None:
     assert found.tolist() == [3, 4]
 
 
-def test_integers_are_underlined_where_they_are_declared() -> None:
+def test_indices_are_left_out_and_other_integers_underlined() -> None:
+    da, db = tileir.evaluate(tileir.gradient(TEXT, of="C"), (A, B, I))
+    assert (da.shape, db.shape) == (A.shape, B.shape)
+    weighed = "function (X, N) -> (Y) { Y = X * N; }"
     with pytest.raises(TileError) as caught:
-        tileir.evaluate(tileir.gradient(TEXT), (A, B, I))
-    assert [(d.code, d.underlined) for d in caught.value.diagnostics] == [("TIL321", "I")]
+        tileir.evaluate(tileir.gradient(weighed), (A[0], I))
+    assert [(d.code, d.underlined) for d in caught.value.diagnostics] == [("TIL321", "N")]
     rounded = "function (X) -> (Y, Z) { Y = X * X; Z = as_i32(X); }"
     with pytest.raises(TileError, match="'Z' is i32"):
         tileir.evaluate(tileir.gradient(rounded), (A,))

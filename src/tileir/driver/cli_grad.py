@@ -31,8 +31,8 @@ def grad(file: Path, values: tuple[str, ...], wrt: str | None, of: str | None, t
     """Print the gradients of FILE as a Tile program; NAMES are separated by commas.
 
     The program takes the inputs of FILE, and its outputs are called D<NAME>. Without types of the inputs it works for
-    all shapes, and takes all of them for floats; where NAME=f32[3,4] says dtype and dims, or NAME=array.npy a file to
-    take them from, gradients are written out for these.
+    all shapes, and takes all but indices for floats; where NAME=f32[3,4] says dtype and dims, or NAME=array.npy a file
+    to take them from, gradients are written out for these.
     """
     function = cli_values.read_function(file)
     types = cli_values.types(function, values)

@@ -12,6 +12,7 @@ from tileir.driver.compiler import function_of
 from tileir.driver.jit import jit
 from tileir.runtime.arrays import to_array
 from tileir.tile import differentiation as derived
+from tileir.tile.integers import integers
 from tileir.typed import ir as typed
 from tileir.typed.inference import infer
 
@@ -57,8 +58,9 @@ def gradient(
 
     Args:
         function: A function, its text, or a function with dtypes and shapes.
-        wrt: Inputs to differentiate by; by default all floats. Where dtypes are not known yet these are all inputs, and
-            one that turns out to be no float is an error when the result is compiled.
+        wrt: Inputs to differentiate by; by default all floats. Where dtypes are not known yet these are all inputs but
+            those that can only be integers, such as indices; another one that turns out to be no float is an error
+            when the result is compiled.
         of: Outputs to differentiate; by default all floats, likewise.
         arguments: Dtypes and shapes of the inputs, as :func:`tileir.compile` takes them. Without them the result holds
             for all shapes, and calls Tile's ``gradient``; with them it is written out for these shapes.
@@ -84,9 +86,9 @@ def gradient(
     inputs = tuple(parameter.name for parameter in source.inputs)
     outputs = tuple(output.name for output in source.outputs)
     if arguments is None:
-        return derived.gradient(
-            source, _chosen("input", wrt, inputs), _chosen("output", of, outputs), even_ties=even
-        ).function
+        surely = integers(source)
+        sources = _chosen("input", wrt, inputs, lambda: tuple(name for name in inputs if name not in surely))
+        return derived.gradient(source, sources, _chosen("output", of, outputs), even_ties=even).function
     graph = infer(source, tensor_types(inputs, arguments))
     sources, results = chosen_for(graph, outputs, wrt, of)
     expanded = typed_gradient(graph, sources, [result.name for result in results.values()], even_ties=even)
