@@ -65,6 +65,12 @@ def test_differences_do_not_wrap(name: str, dtype: Any) -> None:
     _check(_BINARY[name], dtype, _NARROW[dtype], _NARROW[dtype][::-1].copy())
 
 
+@pytest.mark.parametrize("options", [{}, {"padding": 1, "count_include_pad": False}, {"ceil_mode": True, "stride": 2}])
+def test_means_of_great_halves_are_finite(options: dict[str, Any]) -> None:
+    means = run(lambda x: ops.average_pool(x, 2, **options), np.full((1, 1, 5, 5), 30000, np.float16))
+    assert (means == 30000).all()
+
+
 def test_means_of_many_halves_are_finite() -> None:
     assert run(ops.mean, np.full(3000, 100, np.float16)) == 100
     assert run(ops.mean, np.full(3000, 2**30, np.int32)) == 2**30

@@ -19,7 +19,6 @@ from tileir.ops.foundation import (
     aggregate,
     call,
     dims_of,
-    floating,
     index_of,
     indices_of,
     mistaken,
@@ -117,17 +116,17 @@ def average_pool(
     """
     form = layout_of(x, layout, "ncx", "x")
     windows = _windows(x, form, kernel_size, stride, padding, 1, ceil_mode)
-    total = _pooled(Aggregation.SUM, floating(x), form, windows)
+    total = _pooled(Aggregation.SUM, wide(x), form, windows)
     pads = explicit_padding(padding, len(windows))
     inside = count_include_pad if pads is None else count_include_pad or not any(map(any, pads))
     if inside and (pads is None or not ceil_mode):
-        return total / real(_product(window.kernel for window in windows))
+        return narrowed(total / real(_product(window.kernel for window in windows)), x)
     ends = [pair[1] for pair in pads] if count_include_pad and pads is not None else [0] * len(windows)
     elements = [
         _counted(total, axis, window, end, skip_start=not inside)
         for axis, window, end in zip(form.axes("x"), windows, ends, strict=True)
     ]
-    return total / _product(elements)
+    return narrowed(total / _product(elements), x)
 
 
 def lp_pool(
