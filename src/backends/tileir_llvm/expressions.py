@@ -144,9 +144,9 @@ def _sum(env: Environment, expr: Expr) -> tuple[Value | None, int]:
         case Apply(op=Op.ADD, args=(first, second)):
             left, before = _sum(env, first)
             right, after = _sum(env, second)
-            return right if left is None else left if right is None else _merged(
-                env, Op.ADD, left, right
-            ), before + after
+            if left is None or right is None:
+                return left or right, before + after
+            return _merged(env, Op.ADD, left, right), before + after
         case Apply(op=Op.SUB, args=(first, second)):
             left, before = _sum(env, first)
             right, after = _sum(env, second)
