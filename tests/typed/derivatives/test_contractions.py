@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+import tileir
 from strategies.derivatives import Problem, accept, assert_gradients, gradients, problems, pulled, types_of
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation
@@ -132,3 +133,21 @@ def test_narrow_floats_are_summed_in_f32(dtype: DType) -> None:
     found = gradients(text, inputs, ["A"], {"O": np.ones(4096, dtype.numpy)})
     assert found["A"].dtype == dtype.numpy
     assert float(found["A"][0]) == 4096.0
+
+
+@pytest.mark.parametrize(("dtype", "value"), [(np.bool_, 1), (np.uint8, 200), (np.int8, -100), (np.int32, 2**31 - 1)])
+def test_integers_beside_floats_are_added_up_as_floats(dtype: type[np.generic], value: int) -> None:
+    """A cotangent that is the same for all terms is taken out of the sum, which must not wrap around then."""
+    data = np.full(4, value, dtype)
+    text = "function (C[N], A) -> (R) { R[i : N] = =(A[] * C[i]); }"
+    found = tileir.vjp(text, (data, np.array(1.0)), np.array(0.5), "A")["A"]
+    assert found == 0.5 * 4 * value
+
+
+@pytest.mark.parametrize("passes", ["cpu", "gpu"])
+def test_sums_of_integers_that_no_access_bounds_compile(passes: str) -> None:
+    """An index that only the result has is kept by a tensor of ones."""
+    text = "function (C[N], A) -> (R) { R[(k - j + 1) / 2 : 3] = +(A[] * C[l / 2]), j < 2, k < 4, l < 8; }"
+    inputs = {"C": np.arange(4, dtype=np.int32), "A": np.array(2.0)}
+    compiled = tileir.compile(tileir.gradient(text, "A"), inputs, passes=passes)
+    assert compiled(**inputs) == tileir.evaluate(tileir.gradient(text, "A"), inputs)

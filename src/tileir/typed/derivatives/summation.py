@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core import arithmetic
 from tileir.core.dtype import accumulator, promote_all
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
@@ -288,7 +289,9 @@ def _factored(
     for factor, rest in (readings, readings[::-1]):
         shape = _fitted(factor, place)
         if shape is not None and _is_covered(points, place):
-            total = aggregate(algebra, points, place, [rest], Combination.NONE)
+            # Integers are added up as what they are multiplied with is: their own sums might wrap around.
+            terms = attrs.evolve(rest, tensor=algebra.emission.cast(rest.tensor, dtype))
+            total = aggregate(algebra, points, place, [terms], Combination.NONE)
             if total is None:
                 return None
             return algebra.mul(*_alike(algebra.emission, [algebra.reshaped(factor.tensor, without_ones(shape)), total]))
@@ -350,7 +353,7 @@ def _with_witnesses(
     indices, sizes = tuple(p for p, _ in kept), tuple(size for _, size in kept)
     *others, last = readings
     if combination is Combination.NONE and last.tensor.shape:
-        one = emission.constant(1.0, last.tensor.dtype)
+        one = emission.constant(arithmetic.rounded(1.0, last.tensor.dtype), last.tensor.dtype)
         return (last, Reading(spread(emission, one, sizes), indices)), Combination.MUL
     wide = spread(emission, last.tensor, sizes)
     return (*others, Reading(wide, (*last.indices, *indices))), combination
