@@ -46,7 +46,8 @@ def places(draw: st.DrawFn, statements: int = 5) -> Place:
     graph = case.typed()
     wrt = tuple(value.name for value in graph.inputs if value.dtype.is_float)
     of = tuple(name for name in graph.outputs if name in _smooth(graph, wrt))
-    assume(wrt and of and _moderate(graph, inputs))
+    values = _values(graph, inputs)
+    assume(wrt and of and _moderate(values) and not _isolated(graph, {**inputs, **values}, _smooth(graph, wrt)))
     return Place(case, wrt, of)
 
 
@@ -66,6 +67,17 @@ def _smooth(graph: Function, wrt: tuple[str, ...]) -> set[str]:
     return found
 
 
-def _moderate(graph: Function, inputs: dict[str, np.ndarray[Any, Any]]) -> bool:
+def _values(graph: Function, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return all that is computed."""
     everything = attrs.evolve(graph, outputs=tuple(operation.name for operation in graph.operations))
-    return all(bool(np.all(np.abs(value) <= _LARGEST)) for value in interpret(everything, inputs).values())
+    return interpret(everything, inputs)
+
+
+def _moderate(values: dict[str, np.ndarray[Any, Any]]) -> bool:
+    return all(bool(np.all(np.abs(value) <= _LARGEST)) for value in values.values())
+
+
+def _isolated(graph: Function, known: dict[str, np.ndarray[Any, Any]], moving: set[str]) -> bool:
+    """Return whether an exponent moves whose base is negative: the power is a number at integers only."""
+    powers = (o.inputs for o in graph.operations if isinstance(o, Elementwise) and o.op is Op.POW)
+    return any(exponent in moving and bool(np.any(known[base] < 0)) for base, exponent in powers)
