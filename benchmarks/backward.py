@@ -11,48 +11,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 
 from backward_texts import WORKLOADS
+from workers import Worker
 
 WORKER = Path(__file__).with_name("backward_worker.py")
 SIDES = ("tileir", "torch")
-
-
-@attrs.frozen
-class Worker:
-    """A process that builds and times workloads."""
-
-    process: subprocess.Popen[str]
-
-    @classmethod
-    def start(cls, python: str, side: str, threads: int, folder: str) -> Worker:
-        """Start it with no more threads than asked for."""
-        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TILEIR_NUM_THREADS")
-        environment = {**os.environ, **dict.fromkeys(names, str(threads))}
-        command = [python, str(WORKER), side, str(threads), folder]
-        pipe = subprocess.PIPE
-        return cls(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment))
-
-    def ask(self, **request: object) -> Any:
-        """Send a request and return the answer."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        print(json.dumps(request), file=self.process.stdin, flush=True)
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"a side ended while it was asked for {request}")
-        return json.loads(line)
 
 
 def difference(folder: Path) -> float:
@@ -68,7 +40,10 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     print("| gradient | tileir | PyTorch | PyTorch / tileir | difference | compile |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         pythons = (sys.executable, options.torch)
-        workers = [Worker.start(p, s, options.threads, folder) for p, s in zip(pythons, SIDES, strict=True)]
+        workers = [
+            Worker.start([python, str(WORKER), side, str(options.threads), folder], options.threads)
+            for python, side in zip(pythons, SIDES, strict=True)
+        ]
         for name in (*(workload.name for workload in WORKLOADS), "training step"):
             if not re.search(options.only, name):
                 continue
@@ -87,7 +62,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
                 flush=True,
             )
         for worker in workers:
-            worker.process.communicate()
+            worker.end()
     return rows
 
 

@@ -7,7 +7,6 @@ calls. It is an own process, so that neither side's threads are awake while the 
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 
 import training_step
 from backward_texts import WORKLOADS, Workload
+from workers import serve, timed
 
 Call = Callable[[], Sequence[Any]]
 """Computes all gradients; what it returns is valid until the next call."""
@@ -82,23 +82,19 @@ def main() -> None:
 
         torch.set_num_threads(threads)
     call: Call | None = None
-    for line in sys.stdin:
-        request = json.loads(line)
+
+    def answer(request: dict[str, Any]) -> object:
+        nonlocal call
         if "build" in request:
             start = time.perf_counter()
             call = make(request["build"])
-            answer: object = time.perf_counter() - start
+            seconds = time.perf_counter() - start
             np.savez(folder / f"{side}.npz", *(np.asarray(result) for result in call()))
-        else:
-            assert call is not None, "build comes first"
-            times: list[float] = []
-            stop = time.perf_counter() + request["time"]
-            while len(times) < 3 or time.perf_counter() < stop:
-                start = time.perf_counter()
-                call()
-                times.append(time.perf_counter() - start)
-            answer = times
-        print(json.dumps(answer), flush=True)
+            return seconds
+        assert call is not None, "build comes first"
+        return timed(call, request["time"])
+
+    serve(answer)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from workers import timed
 
 
 def _arguments() -> argparse.Namespace:
@@ -31,16 +31,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument("--no-compile", action="store_true", help="skip the figures of compiling and launching")
     return parser.parse_args()
-
-
-def _timed(call: Callable[[], object], seconds: float) -> list[float]:
-    times: list[float] = []
-    stop = time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < stop:
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return times
 
 
 def _plaidml(python: str, text: str, inputs: dict[str, Any], expected: Any, seconds: float) -> dict[str, Any]:
@@ -78,8 +68,8 @@ def measure(options: argparse.Namespace, peaks: dict[str, float]) -> list[dict[s
         ours: list[float] = []
         numpy: list[float] = []
         for _ in range(options.rounds):
-            ours += _timed(lambda: call(**inputs, out=out), options.seconds)  # noqa: B023
-            numpy += _timed(lambda: workload.numpy(inputs, expected), options.seconds)  # noqa: B023
+            ours += timed(lambda: call(**inputs, out=out), options.seconds)  # noqa: B023
+            numpy += timed(lambda: workload.numpy(inputs, expected), options.seconds)  # noqa: B023
         row: dict[str, Any] = {
             "workload": workload.name,
             "tileir": statistics.median(ours),
