@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -15,13 +15,35 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
+class Inputs:
+    """Makes the arguments of a text: random numbers of one element type, and those that are no data."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    dtype: type[np.generic] = np.float32
+    units: Mapping[str, Array] = field(default_factory=dict)
+
+    def __call__(self) -> dict[str, Array]:
+        generator = np.random.default_rng(1)
+        if self.dtype is np.int32:
+            drawn = {name: generator.integers(-100, 100, shape, np.int32) for name, shape in self.shapes.items()}
+        else:
+            drawn = {n: generator.standard_normal(shape).astype(self.dtype) for n, shape in self.shapes.items()}
+        return {**drawn, **self.units}
+
+    def types(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """Return the element type and the shape of each argument, without making any."""
+        units = {name: (unit.dtype, unit.shape) for name, unit in self.units.items()}
+        return {**{name: (np.dtype(self.dtype), shape) for name, shape in self.shapes.items()}, **units}
+
+
+@dataclass(frozen=True)
 class Workload:
     """One row of the table.
 
     Attributes:
         name: What it is called in every table.
         text: The Tile function.
-        inputs: Makes the arguments, in the order of the text's parameters.
+        inputs: The arguments, in the order of the text's parameters.
         numpy: Computes the same from those arguments.
         shape: Shape of the result.
         operations: Additions and multiplications; a multiply-add counts 2.
@@ -29,12 +51,11 @@ class Workload:
         bound: The peak that the rate is compared with: "f32", "f64", "i32" or "memory".
         tolerance: Largest error against a result in f64, relative to the result's largest element.
         dtype: Element type of the result.
-        units: Arguments that are no data, but how this text says a constant.
     """
 
     name: str
     text: str
-    inputs: Callable[[], dict[str, Array]]
+    inputs: Inputs
     numpy: Callable[[dict[str, Array], Array], None]
     shape: tuple[int, ...]
     operations: float
@@ -42,21 +63,10 @@ class Workload:
     bound: str = "memory"
     tolerance: float = 1e-4
     dtype: type[np.generic] = np.float32
-    units: dict[str, Array] = field(default_factory=dict)
 
     def call_inputs(self, arrays: dict[str, Array]) -> dict[str, Array]:
         """Return the arguments of the text: arrays that somebody else made under the same letters, and a unit."""
-        return {**{name.upper(): array for name, array in arrays.items()}, **self.units}
-
-
-def _normal(dtype: type[np.generic] = np.float32, /, **shapes: tuple[int, ...]) -> Callable[[], dict[str, Array]]:
-    def make() -> dict[str, Array]:
-        generator = np.random.default_rng(1)
-        if dtype is np.int32:
-            return {name: generator.integers(-100, 100, shape, np.int32) for name, shape in shapes.items()}
-        return {name: generator.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
-
-    return make
+        return {**{name.upper(): array for name, array in arrays.items()}, **self.inputs.units}
 
 
 def _matmul(
@@ -64,7 +74,7 @@ def _matmul(
 ) -> Workload:
     nbytes = np.dtype(dtype).itemsize * (rows * depth + depth * columns + rows * columns)
     tolerance = {np.float32: 1e-4, np.float64: 1e-11, np.int32: 0.0}[dtype]
-    inputs = _normal(dtype, A=(rows, depth), B=(depth, columns))
+    inputs = Inputs({"A": (rows, depth), "B": (depth, columns)}, dtype)
     return Workload(
         name, texts.MATMUL, inputs, peer.product, (rows, columns), 2.0 * rows * depth * columns, nbytes, bound,
         tolerance, dtype,
@@ -86,7 +96,7 @@ def _convolution(
     spelt = f"conv{kernel}x{kernel}{name}_{batch}x{height}x{width}x{channels}_{features}"
     nbytes = 4.0 * sum(int(np.prod(dims)) for dims in (data, weights, shape))
     operations = 2.0 * int(np.prod(shape)) * channels * kernel * kernel
-    inputs = _normal(X=data, W=weights)
+    inputs = Inputs({"X": data, "W": weights})
     return Workload(spelt, text, inputs, peer.convolution(stride, dilation), shape, operations, nbytes, "f32")
 
 
@@ -97,7 +107,7 @@ def _over(name: str, text: str, numpy: Callable[[dict[str, Array], Array], None]
     written = shape if result is None else result
     elements = int(np.prod(shape))
     nbytes = 4.0 * (elements * len(names) + int(np.prod(written)))
-    inputs = _normal(**dict.fromkeys(names, shape))
+    inputs = Inputs(dict.fromkeys(names, shape))
     tolerance = 0.0 if exact else 1e-4
     return Workload(name, text, inputs, numpy, written, per_element * elements, nbytes, "memory", tolerance, dtype)
 
@@ -108,7 +118,7 @@ _LONG: Final = (1 << 24,)
 
 
 def _layer_norm() -> Workload:
-    inputs = _normal(X=_ROWS, G=_ROWS[1:], B=_ROWS[1:])
+    inputs = Inputs({"X": _ROWS, "G": _ROWS[1:], "B": _ROWS[1:]})
     count = _ROWS[0] * _ROWS[1]
     return Workload(
         "layernorm_4096x1024", texts.LAYER_NORM, inputs, peer.layer_norm, _ROWS, 8.0 * count, 8.0 * count
@@ -116,18 +126,17 @@ def _layer_norm() -> Workload:
 
 
 def _place_of_maximum() -> Workload:
-    unit = {"U": np.array(1, np.float32)}
-    data = _normal(X=_SQUARE)
+    inputs = Inputs({"X": _SQUARE}, units={"U": np.array(1, np.float32)})
     return Workload(
-        "argmax_axis1_4096x4096", texts.PLACE_OF_MAXIMUM, lambda: {**data(), **unit}, peer.place_of_maximum, (4096,),
-        2.0**24, 2.0**26, tolerance=0.0, dtype=np.int32, units=unit,
+        "argmax_axis1_4096x4096", texts.PLACE_OF_MAXIMUM, inputs, peer.place_of_maximum, (4096,), 2.0**24, 2.0**26,
+        tolerance=0.0, dtype=np.int32,
     )  # fmt: skip
 
 
 def _batched() -> Workload:
     shape = (32, 128, 128)
     return Workload(
-        "bmm_32x128x128x128", texts.BATCHED, _normal(A=shape, B=shape), peer.product, shape, 2.0 * 32 * 128**3,
+        "bmm_32x128x128x128", texts.BATCHED, Inputs({"A": shape, "B": shape}), peer.product, shape, 2.0 * 32 * 128**3,
         12.0 * 32 * 128**2, "f32",
     )  # fmt: skip
 
@@ -135,7 +144,7 @@ def _batched() -> Workload:
 def _depthwise() -> Workload:
     shape = (1, 112, 112, 64)
     count = 112 * 112 * 64
-    inputs = _normal(X=shape, W=(3, 3, 64))
+    inputs = Inputs({"X": shape, "W": (3, 3, 64)})
     return Workload(
         "dwconv3x3_1x112x112x64", texts.DEPTHWISE, inputs, peer.depthwise, shape, 18.0 * count, 4.0 * (2 * count + 576)
     )  # fmt: skip
@@ -143,7 +152,7 @@ def _depthwise() -> Workload:
 
 def _attention() -> Workload:
     shape = (16, 512, 64)
-    inputs = _normal(Q=shape, K=shape, V=shape)
+    inputs = Inputs(dict.fromkeys("QKV", shape))
     operations = 4.0 * 16 * 512 * 512 * 64 + 5.0 * 16 * 512 * 512
     return Workload(
         "attention_16x512x64", texts.ATTENTION, inputs, peer.attention, shape, operations, 16.0 * 16 * 512 * 64, "f32"

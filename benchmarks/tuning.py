@@ -28,7 +28,7 @@ BAR: Final = 1.2
 
 def measure(workload: suite.Workload, context: tileir.Context, time_limit: float, top: int) -> dict[str, Any]:
     """Return the figures of one workload, in seconds."""
-    types = {name: tileir.TensorType(_dtype(array.dtype), array.shape) for name, array in workload.inputs().items()}
+    types = {name: tileir.TensorType(_dtype(dtype), shape) for name, (dtype, shape) in workload.inputs.types().items()}
     predicted = tileir.explain(workload.text, types, context=context).seconds
     found = tileir.tune(workload.text, types, context=context, time_limit=time_limit, top=top)
     return {
