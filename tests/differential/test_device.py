@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from strategies import means
 from strategies.effort import examples
+from strategies.families import FAMILIES, written
 from strategies.large import large
 from strategies.tile import Case, assert_equal, cases
+from tileir.tile.parser import parse
 
 targets = st.sampled_from(sorted(means.TARGETS))
 
@@ -49,3 +51,15 @@ def test_axes_of_hundreds_of_elements(case: Case, target: str, passes: str) -> N
     """Register tiles, packed panels, remainders, chunks, split reductions and several threads take part."""
     compiled = means.stages(case.function, case.inputs, target, passes)
     assert_equal(means.on_device(compiled, case.inputs), case.expected())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@given(data=st.data(), target=targets, passes=st.sampled_from((*["cpu"] * 8, *sorted(means.PASSES))))
+@examples(80)
+def test_what_passes_join_and_split_agrees(family: str, data: st.DataObject, target: str, passes: str) -> None:
+    program = data.draw(written(family))
+    inputs = program.arrays()
+    compiled = means.stages(parse(program.text), inputs, target, passes)
+    expected = means.by_stripe_interpreter(compiled, inputs, scheduled=False)
+    assert_equal(means.by_stripe_interpreter(compiled, inputs, scheduled=True), expected)
+    assert_equal(means.on_device(compiled, inputs), expected)

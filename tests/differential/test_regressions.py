@@ -62,6 +62,21 @@ PROGRAMS: dict[str, tuple[str, Shapes]] = {
         }""",
         {"A": (5, 33)},
     ),
+    "sums of columns of unequal lengths, the longer one first": (
+        """function (A[P, N]) -> (X, Y) {
+            X[j : N] = +(A[k, j]), k < 4;
+            Y[j : N] = +(A[k, j]), k < 3;
+        }""",
+        {"A": (4, 33)},
+    ),
+    "maxima and sums of unequal lengths from the end, in two axes each": (
+        """function (A[P, Q, N]) -> (X, Y, Z) {
+            X[j : N] = >(A[P - 1 - k, l, j]), k < 5;
+            Y[j : N] = >(A[k, l, j]), k < 4, l < 2;
+            Z[j : N] = <(A[2 - k, l + 1, j]), k < 3, l < 2;
+        }""",
+        {"A": (5, 3, 16)},
+    ),
 }
 """Text and shapes; all arguments are small integers in f32."""
 

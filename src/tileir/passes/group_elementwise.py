@@ -81,7 +81,7 @@ class _Builder:
     names: NameScope = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.names = sch.taken_names(self.nest)
+        self.names = self.nest.taken_names()
 
     def kernel(self) -> Node:
         """Return the tree of the kernel."""

@@ -75,7 +75,7 @@ class GroupTranspose:
         elements: dict[str, int],
     ) -> Node:
         """Return the tree of a kernel."""
-        names = sch.taken_names(nest)
+        names = nest.taken_names()
         across = sch.power_of_two_below(min(self.tile, self.threads))
         down = sch.power_of_two_below(min(self.tile, self.threads // across))
         starts, grid = {}, []

@@ -61,7 +61,7 @@ class RegisterTranspose:
         found = _crossing(nest, lanes)
         if found is None or lanes < 2:
             return (kernel,)
-        builder = _Builder(self, nest, *found, lanes, sch.taken_names(nest))
+        builder = _Builder(self, nest, *found, lanes, nest.taken_names())
         return tuple(emit(node, kernel) for node in builder.nodes())
 
 

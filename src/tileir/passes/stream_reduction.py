@@ -79,7 +79,7 @@ class StreamReduction:
         return None
 
     def _node(self, nest: Nest, vector: stripe.Index, lanes: int, width: int) -> Node:
-        names = sch.taken_names(nest)
+        names = nest.taken_names()
         panel = sch.index(names.fresh(f"{vector.name}_panel"), vector.range // width, sch.GRID)
         step = sch.index(names.fresh(f"{vector.name}_vector"), width // lanes)
         lane = sch.index(names.fresh(f"{vector.name}_lane"), lanes, sch.VECTOR)

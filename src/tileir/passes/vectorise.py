@@ -83,7 +83,7 @@ class Vectorise:
             sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes),
             sch.power_of_two_below(vector.range),
         )
-        names = sch.taken_names(nest)
+        names = nest.taken_names()
         others = [i for i in nest.indices if i.name != vector.name]
         vectors, left = divmod(vector.range, lanes)
         shape = _Shape(vector, lanes, names)

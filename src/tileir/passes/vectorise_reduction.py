@@ -57,7 +57,7 @@ class VectoriseReduction:
     def _cut(self, nest: Nest) -> Nest:
         """Return a nest whose reductions are cut where constraints on the loop to vectorise begin to hold always."""
         lanes = self._lanes(nest)
-        names = sch.taken_names(nest)
+        names = nest.taken_names()
         segments: list[Segment] = []
         for segment in nest.segments:
             index = None if self._index(nest, segment) else self._index(nest, attrs.evolve(segment, constraints=()))
@@ -109,7 +109,7 @@ class _Builder:
     names: NameScope = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.names = sch.taken_names(self.nest)
+        self.names = self.nest.taken_names()
 
     def kernel(self, chosen: dict[int, stripe.Index]) -> Node:
         """Return the tree of the kernel, with segment number n vectorised along ``chosen[n]``."""

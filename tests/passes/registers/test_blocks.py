@@ -12,7 +12,6 @@ from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
-from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.kernels.nest import Node, emit
 from tileir.passes.registers.blocks import nested
@@ -32,7 +31,7 @@ def inside_of_a_loop(kernel: Block, limits: Limits) -> Block:
     plan = choose(part, limits, {})
     if plan is None:
         return kernel
-    return emit(Node(batches, children=nested(part, plan, sch.taken_names(nest))), kernel)
+    return emit(Node(batches, children=nested(part, plan, nest.taken_names())), kernel)
 
 
 def tags(block: Block) -> set[str]:

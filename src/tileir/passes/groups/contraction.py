@@ -44,7 +44,7 @@ class _Builder:
     @classmethod
     def of(cls, nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> _Builder:
         """Choose names and the grid of a kernel."""
-        names = sch.taken_names(nest)
+        names = nest.taken_names()
         row = "row" if tiles.row is None else tiles.row.name
         column = "column" if tiles.column is None else tiles.column.name
         extents = tiles.shape.extents

@@ -119,7 +119,7 @@ class _Builder:
     @classmethod
     def of(cls, nest: Nest, plan: Plan) -> _Builder:
         """Choose names and the grid of a kernel."""
-        names = sch.taken_names(nest)
+        names = nest.taken_names()
         row, column = plan.left.index.name, plan.right.index.name
         top = row if plan.above is None else plan.above.name
         extents = {top: plan.high, row: plan.across, column: plan.columns}

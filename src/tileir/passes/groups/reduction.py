@@ -79,7 +79,7 @@ class _Builder:
     @classmethod
     def of(cls, nest: Nest, plan: Plan) -> _Builder:
         """Choose names, the grid and the memory of a kernel."""
-        names = sch.taken_names(nest)
+        names = nest.taken_names()
         stem = "output" if plan.column is None else plan.column.name
         part = sch.index(names.fresh(f"{plan.loop.name}_thread"), plan.threads, sch.THREAD)
         place = sch.index(names.fresh(f"{stem}_thread"), plan.beside, sch.THREAD)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.passes.kernels.nest import Nest, Segment, Use, analyse
+from tileir.passes.kernels.nest import Nest, Segment, Use, analyse, with_one_range_each
 from tileir.passes.kernels.schedule import indirect_names
 from tileir.poly.affine import Affine, total
 from tileir.stripe import ir as stripe
@@ -40,7 +40,7 @@ def merged(nest: Nest) -> Nest:
         return nest
     local = {allocation.name for allocation in nest.allocations}
     rebuilt = tuple(_merged_segment(segment, [*pairs, *inner], local) for segment, inner in segments)
-    return attrs.evolve(nest, indices=_joined(nest.indices, pairs), segments=rebuilt)
+    return with_one_range_each(attrs.evolve(nest, indices=_joined(nest.indices, pairs), segments=rebuilt))
 
 
 def joined(indices: Sequence[stripe.Index], uses: Sequence[Use]) -> tuple[tuple[stripe.Index, ...], tuple[Use, ...]]:

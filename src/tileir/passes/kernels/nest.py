@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.names import NameScope
 from tileir.passes.kernels.emitter import write
 from tileir.poly.affine import Affine, total
 from tileir.stripe import ir as stripe
@@ -90,6 +91,17 @@ class Nest:
         """All uses of all segments."""
         return tuple(use for segment in self.segments for use in segment.uses)
 
+    def taken_names(self) -> NameScope:
+        """Return a scope in which all names of the nest are taken."""
+        scope = NameScope.of(i.name for i in self.indices)
+        for segment in self.segments:
+            for loop in segment.loops:
+                scope.add(loop.name)
+            for use in segment.uses:
+                scope.add(use.name)
+                scope.add(use.root)
+        return scope
+
 
 @attrs.frozen
 class Node:
@@ -138,7 +150,37 @@ def analyse(kernel: stripe.Block) -> Nest | None:
     if run:
         segments.append(_own_segment(kernel, run))
     completed = _completed(segments)
-    return None if completed is None else Nest(kernel, kernel.indices, completed)
+    return None if completed is None else with_one_range_each(Nest(kernel, kernel.indices, completed))
+
+
+def with_one_range_each(nest: Nest) -> Nest:
+    """Return the nest with fresh names for loops whose name stands for another range in an earlier segment.
+
+    Accesses of all segments then speak of one set of indices, by whose ranges views are sized.
+    """
+    ranges = {i.name: i.range for i in nest.indices}
+    names: NameScope | None = None
+    segments = []
+    for segment in nest.segments:
+        renamed: dict[str, str] = {}
+        for loop in segment.loops:
+            if ranges.setdefault(loop.name, loop.range) != loop.range:
+                names = names or nest.taken_names()
+                renamed[loop.name] = names.fresh(loop.name)
+                ranges[renamed[loop.name]] = loop.range
+        segments.append(_with_loops_called(segment, renamed) if renamed else segment)
+    return nest if names is None else attrs.evolve(nest, segments=tuple(segments))
+
+
+def _with_loops_called(segment: Segment, renamed: Mapping[str, str]) -> Segment:
+    mapping = {old: Affine.index(new) for old, new in renamed.items()}
+    return Segment(
+        loops=tuple(attrs.evolve(i, name=renamed.get(i.name, i.name)) for i in segment.loops),
+        constraints=tuple(c.substitute(mapping) for c in segment.constraints),
+        uses=tuple(use.substitute(mapping) for use in segment.uses),
+        statements=tuple(_with_index(s, mapping) for s in segment.statements),
+        tags=segment.tags,
+    )
 
 
 def opens_scope(view: stripe.Refinement) -> bool:

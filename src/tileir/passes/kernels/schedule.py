@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.dtype import DType
-from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.passes.kernels.nest import chosen_by_data, product
 from tileir.poly.affine import Affine
@@ -158,18 +157,6 @@ def _moves_alone(use: Use, index: str, indirect: frozenset[str]) -> bool:
 def divisor_at_least(value: int, least: int) -> int:
     """Return the least divisor of ``value`` that is >= ``least``, or ``value`` itself where there is none."""
     return next((d for d in range(max(1, least), value) if value % d == 0), value)
-
-
-def taken_names(nest: Nest) -> NameScope:
-    """Return a scope in which all names of a nest are taken."""
-    scope = NameScope.of(i.name for i in nest.indices)
-    for segment in nest.segments:
-        for loop in segment.loops:
-            scope.add(loop.name)
-        for use in segment.uses:
-            scope.add(use.name)
-            scope.add(use.root)
-    return scope
 
 
 def index(name: str, size: int, tags: stripe.Tags | None = None) -> stripe.Index:

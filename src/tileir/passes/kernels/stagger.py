@@ -34,7 +34,7 @@ def staggered(nest: Nest, rows: int) -> Nest:
         return nest
     if len({segment.loops[0].range for segment in loops}) > 1:
         return nest
-    names = sch.taken_names(nest)
+    names = nest.taken_names()
     block = attrs.evolve(index, name=names.fresh(f"{index.name}_rows"), range=index.range // rows)
     copies = [_Copy.of(nest, index, sch.part(block, rows) + number, f"_{number}", names) for number in range(rows)]
     stages = _stages(nest.segments)

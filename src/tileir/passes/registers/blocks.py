@@ -38,7 +38,7 @@ def kernels(nest: Nest, plan: Plan, threads: int) -> Iterator[Node]:
 
     Where panels alone would not keep ``threads`` threads busy, rows are shared out as well.
     """
-    builder = _Builder(nest, plan, sch.taken_names(nest))
+    builder = _Builder(nest, plan, nest.taken_names())
     for piece in _column_pieces(plan):
         yield builder.kernel(piece, threads)
 

@@ -43,7 +43,7 @@ def with_dots(nest: Nest, plan: Plan, kinds: Collection[str]) -> tuple[Nest, Pla
     index = _split_index(nest, segment, plan, factors, terms)
     if index is None:
         return nest, plan
-    term = sch.index(sch.taken_names(nest).fresh(f"{index.name}_term"), terms, TERM)
+    term = sch.index(nest.taken_names().fresh(f"{index.name}_term"), terms, TERM)
     outer = attrs.evolve(index, range=index.range // terms)
     mapping = {index.name: sch.part(outer, terms) + sch.part(term)}
     loops = tuple(outer if loop is index else loop for loop in segment.loops)
