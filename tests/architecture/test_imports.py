@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 HEAVY: Final = (
     "networkx",
     "cattrs",
-    "jinja2",
     "orjson",
     "llvmlite",
     "click",

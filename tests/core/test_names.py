@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tileir.core.names import NameScope
+from tileir.core.names import NameScope, nearest
 
 STEMS = st.sampled_from(["x", "x_0", "x_1", "y"])
 
@@ -32,3 +32,11 @@ def test_added_names_are_taken() -> None:
     scope.add("a")
     assert "a" in scope
     assert scope.fresh("a") == "a_0"
+
+
+def test_a_long_list_of_known_names_is_wrapped() -> None:
+    known = [f"name_{number}" for number in range(40)]
+    first, *lines = nearest("!", known).split("\n")
+    assert first == "; known are"
+    assert all(line.startswith("    ") and len(line) <= 104 for line in lines)
+    assert [name.strip() for name in " ".join(lines).split(",")] == sorted(known)

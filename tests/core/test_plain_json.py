@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tileir.core.errors import TileError
-from tileir.core.plain_json import Reader, read_json
+from tileir.core.plain_json import Reader, places_of, read_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(alphabet='a"\\/,]}\n é', max_size=6),
@@ -105,3 +105,21 @@ def test_a_reader_returns_what_fits() -> None:
     assert reader.flag(members, "d", "it")
     assert reader.number(members, "e", "it") == 0.5
     assert reader.faults == []
+
+
+def ways(value: object, way: tuple[str | int, ...] = ()) -> dict[tuple[str | int, ...], object]:
+    """Return the values inside a value, and the names of members, by the way to them."""
+    found = {way: value}
+    if isinstance(value, dict):
+        found |= {(*way, key, ":"): key for key in value}
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        found |= ways(item, (*way, key))
+    return found
+
+
+@given(VALUES, st.sampled_from([None, 1]))
+def test_places_are_where_the_values_are(value: object, indent: int | None) -> None:
+    text = "// about [it]\n" + json.dumps(value, indent=indent)
+    found = {way: read_json(text[start:stop]) for way, (start, stop) in places_of(text).items()}
+    assert found == ways(json.loads(json.dumps(value)))

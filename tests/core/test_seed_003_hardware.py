@@ -12,6 +12,7 @@ import pytest
 
 from tileir.core.errors import TileError
 from tileir.core.hardware_json import from_json, to_json
+from tileir.core.sections import sections_of
 from tileir.core.template import fill
 
 SLIDE = """{
@@ -72,7 +73,19 @@ def test_a_parameter_that_is_missing_is_named() -> None:
     (fault,) = caught.value.diagnostics
     assert (fault.code, fault.message) == ("TIL546", "NUM_SRAM has no value here; did you mean NUM_DSP?")
     assert fault.span is not None
-    assert fault.span.text.startswith('"SRAM": { "count": {{ NUM_SRAM }}')
+    assert (fault.span.line, fault.span.column, fault.span.text) == (5, 24, "{{ NUM_SRAM }}")
+
+
+def test_the_brace_too_many_of_the_slide_is_found() -> None:
+    text = SLIDE.replace('"count": {{NUM_DSP}}, "ops_per_cycle": 64 }', '"count": {{NUM_DSP}}}, "ops_per_cycle": 64 }')
+    with pytest.raises(TileError) as caught:
+        sections_of(text, "slide")
+    (fault,) = caught.value.diagnostics
+    assert fault.message == (
+        "this '}' closes the '{' in line 7, which begins a block of lines; drop a bracket too many in this line"
+    )
+    assert fault.span is not None
+    assert (fault.span.line, fault.span.text) == (8, "}")
 
 
 def test_a_unit_too_many_is_told() -> None:

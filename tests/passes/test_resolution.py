@@ -10,7 +10,7 @@ import pytest
 import tileir.passes
 from tileir.core.errors import TileError
 from tileir.core.target import Target
-from tileir.core.target_file import names_of_targets
+from tileir.core.target_file import loaded, names_of_targets
 from tileir.passes.base import Pass
 from tileir.passes.catalog import PASSES, parse_pipeline
 from tileir.passes.resolution import passes_called, pipeline_for, resolve_pipeline
@@ -63,3 +63,57 @@ def test_only_the_passes_of_a_pipeline_are_loaded(name: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True, timeout=60)
     assert done.stdout.split() == ["False", "False"]
+
+
+FILE = """{
+  "name": "it",
+  "passes": [
+    { "name": "fuse" }, [% for i in range(2) %]
+    { "localise": { "reqs": ["main"], "flavour": {{ i }} } }, [% endfor %]
+    { "name": "second", "acumulate": {} },
+    { "name": "tile", "options": { "sizes": "{{ VECTOR_BYTES }}x" } },
+    { "include": "plain" }
+  ]
+}"""
+
+
+def faults_of(text: str) -> list[tuple[str, int, str, str]]:
+    with pytest.raises(TileError) as caught:
+        resolve_pipeline(text, Target())
+    found = []
+    for fault in caught.value.diagnostics:
+        assert fault.span is not None
+        found.append((fault.code, fault.span.line, fault.span.text, fault.span.source.name))
+    return found
+
+
+def test_faults_in_the_passes_of_a_file_have_their_place() -> None:
+    loaded(FILE, "it.json")
+    assert faults_of(FILE) == [
+        ("TIL542", 5, '"flavour"', "it.json"),
+        ("TIL542", 5, '"flavour"', "it.json"),
+        ("TIL541", 6, '"acumulate"', "it.json"),
+        ("TIL543", 7, '"{{ VECTOR_BYTES }}x"', "it.json"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ('"include": "plain"', '"include": "plane"', ("TIL547", 8, '"plane"', "<target>")),
+        ('"name": "fuse"', '"nam": "fuse"', ("TIL602", 4, '{ "nam": "fuse" }', "<target>")),
+        ('"name": "fuse"', '"name" "fuse"', ("TIL601", 4, '"', "<target>")),
+        ("{{ VECTOR_BYTES }}", "{{ VECTOR_BITS }}", ("TIL546", 7, "{{ VECTOR_BITS }}", "<target>")),
+    ],
+)
+def test_other_faults_of_a_file_have_their_place(old: str, new: str, fault: tuple[str, int, str, str]) -> None:
+    assert old in FILE
+    assert faults_of(FILE.replace(old, new)) == [fault]
+
+
+def test_faults_in_a_list_of_passes_have_their_place() -> None:
+    assert faults_of('[{"fuse": {}},\n {"name": "acumulate"}]') == [("TIL541", 2, '"acumulate"', "<pipeline>")]
+
+
+def test_passes_that_are_no_list_have_a_place() -> None:
+    assert faults_of('{ "name": "it",\n  "passes": {} }') == [("TIL602", 2, "{}", "<target>")]

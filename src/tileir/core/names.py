@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+import textwrap
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_LONG: Final = 100
+"""Characters of a list that stands in one line with what is said before it."""
 
 
 @attrs.define
@@ -47,4 +51,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return what a message says of an unknown name: the known one that it resembles most, or else all of them."""
     ordered = sorted(known)
     matches = difflib.get_close_matches(name[:64], ordered, 1, 0.5)
-    return f"; did you mean {matches[0]}?" if matches else f"; known are {', '.join(ordered) or 'none'}"
+    if matches:
+        return f"; did you mean {matches[0]}?"
+    listed = ", ".join(ordered) or "none"
+    return (
+        f"; known are {listed}" if len(listed) <= _LONG else f"; known are\n{textwrap.indent(_lines(listed), '    ')}"
+    )
+
+
+def _lines(listed: str) -> str:
+    return textwrap.fill(listed, _LONG, break_long_words=False, break_on_hyphens=False)

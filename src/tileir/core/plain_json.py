@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
@@ -14,7 +14,10 @@ from tileir.core.names import nearest
 from tileir.core.span import Source, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+Path: TypeAlias = tuple["str | int", ...]
+"""The way to a value of JSON: names of members and numbers of items."""
 
 _BEYOND_JSON: Final = re.compile(
     r"""(?P<string>"(?:[^"\\\n]|\\.)*"?)|(?P<comment>//[^\n]*)"""
@@ -23,10 +26,18 @@ _BEYOND_JSON: Final = re.compile(
 """What a strict reader refuses: comments, and commas behind the last item. Strings are matched to be skipped."""
 
 
-def read_json(text: str, name: str = "<json>") -> object:
+_TOKEN: Final = re.compile(r"""//[^\n]*|(?P<value>"(?:[^"\\\n]|\\.)*"|[^\s"\[\]{},:/]+)|(?P<sign>[\[\]{},:])""")
+
+
+def read_json(text: str, name: str = "<json>", place: Callable[[int, int], Span] | None = None) -> object:
     """Return what a text says.
 
     Comments run from ``//`` to the end of the line; a comma may stand behind the last item of a list or object.
+
+    Args:
+        text: The text.
+        name: What messages call it.
+        place: Where its characters from one to another come from, if it was made of another text.
 
     Raises:
         TileError: TIL601 where it is not JSON, with the place; TIL602 for a name that stands twice in an object, or
@@ -46,13 +57,44 @@ def read_json(text: str, name: str = "<json>") -> object:
         value: object = json.loads(strict, object_pairs_hook=members)
     except json.JSONDecodeError as error:
         start = min(error.pos, max(0, len(text) - 1))
-        span = Span(Source(text, name), start, min(start + 1, len(text)))
+        stop = min(start + 1, len(text))
+        span = Span(Source(text, name), start, stop) if place is None else place(start, stop)
         raise fail("TIL601", f"this is not JSON: {error.msg}", span) from None
     except (ValueError, RecursionError) as error:  # numbers with too many digits, and hostile nesting
         raise fail("TIL601", f"{name}: this is not JSON: {error}") from None
     if not is_shallow(value):
         raise fail("TIL602", f"{name}: the JSON is nested more than {MAX_DEPTH} deep")
     return value
+
+
+def places_of(text: str) -> dict[Path, tuple[int, int]]:
+    """Return which characters of a text that :func:`read_json` reads are the values in it, by the way to them.
+
+    For a member the way to its value with ``":"`` behind it leads to its name.
+    """
+    places: dict[Path, tuple[int, int]] = {}
+    path: list[str | int | None] = []  # None where a name comes next
+    inside: list[tuple[str, int]] = []  # the bracket, and where it stands
+    for token in _TOKEN.finditer(text):
+        sign, in_object = token["sign"], bool(inside) and inside[-1][0] == "{"
+        if token["value"] and in_object and path[-1] is None:
+            path[-1] = str(json.loads(token[0]))
+            places[_way((*path, ":"))] = token.span()
+        elif token["value"]:
+            places[_way(path)] = token.span()
+        elif sign in ("{", "["):
+            inside.append((sign, token.start()))
+            path.append(None if sign == "{" else 0)
+        elif sign in ("}", "]"):
+            path.pop()
+            places[_way(path)] = (inside.pop()[1], token.end())
+        elif sign == ",":
+            path[-1] = path[-1] + 1 if isinstance(path[-1], int) else None
+    return places
+
+
+def _way(path: Iterable[str | int | None]) -> Path:
+    return tuple(part for part in path if part is not None)
 
 
 @attrs.frozen

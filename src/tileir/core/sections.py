@@ -9,48 +9,64 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import fail
-from tileir.core.plain_json import read_json
+from tileir.core.plain_json import places_of, read_json
 from tileir.core.span import Source, Span
-from tileir.core.template import fill
+from tileir.core.template import Filled, filled
+from tileir.core.template_parser import TAG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tileir.core.errors import TileError
+    from tileir.core.plain_json import Path
     from tileir.core.template_expressions import Value
 
 _TOKEN: Final = re.compile(
-    r"""(?P<skip>\s+|//[^\n]*)|(?P<string>"(?:[^"\\\n]|\\.)*")|(?P<template>\{\{.*?\}\}|\{%.*?%\}|\[%.*?%\]|\{\#.*?\#\})"""
+    r"""(?P<skip>\s+|//[^\n]*)|(?P<string>"(?:[^"\\\n]|\\.)*")|(?P<template>""" + TAG + r""")"""
     r"""|(?P<open>[\[{])|(?P<close>[\]}])|(?P<sign>[,:])|(?P<other>[^\s"\[\]{},:/]+|.)""",
     re.DOTALL,
 )
+_CLOSES: Final = {"{": "}", "[": "]"}
+_OTHER: Final = {"}": "]", "]": "}"}
+_LINE_END: Final = re.compile(r"[ \t]*(?://[^\n]*)?\n")
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 
 
 @attrs.frozen
 class Section:
-    """The value of a member as it was written: characters ``start`` to ``stop`` of ``text``."""
+    """The value of a member as it was written: characters ``start`` to ``stop`` of ``source``."""
 
-    text: str = attrs.field(repr=False)
+    source: Source = attrs.field(repr=False, eq=lambda source: source.text)
     start: int
     stop: int
-    source: str
 
     def names(self) -> frozenset[str]:
         """Return all words in it, which the names that it uses as a template are among."""
-        return frozenset(_NAME.findall(self.text, self.start, self.stop))
+        return frozenset(_NAME.findall(self.source.text, self.start, self.stop))
 
     def read(self, names: Mapping[str, Value] | None = None) -> object:
         """Return its value as plain JSON; with ``names`` it is a template, and filled in first.
 
         Raises:
-            TileError: TIL546 where it cannot be filled in, TIL601 and TIL602 where it is not JSON then; lines and
-                columns are those of the whole text up to the first part that is filled in.
+            TileError: TIL546 where it cannot be filled in, TIL601 and TIL602 where it is not JSON then, with the place.
         """
-        above = self.text[: self.start]
-        blank = "\n" * above.count("\n") + " " * (self.start - (above.rfind("\n") + 1))
-        text = f"{blank}{self.text[self.start : self.stop]}"
-        return read_json(text if names is None else fill(text, names, self.source), self.source)
+        text = self._filled(names)
+        return read_json(text.text, self.source.name, text.place)
+
+    def places(self, names: Mapping[str, Value] | None = None) -> dict[Path, Span]:
+        """Return where the names and values in it stand, by the way to them; see :func:`places_of`.
+
+        Raises:
+            TileError: As :meth:`read`.
+        """
+        text = self._filled(names)
+        return {path: text.place(start, stop) for path, (start, stop) in places_of(text.text).items()}
+
+    def _filled(self, names: Mapping[str, Value] | None) -> Filled:
+        if names is None:
+            span = Span(self.source, self.start, self.stop)
+            return Filled(span.text, (0,), (span,))
+        return filled(self.source, self.start, self.stop, names)
 
 
 def sections_of(text: str, source: str) -> dict[str, Section]:
@@ -60,7 +76,8 @@ def sections_of(text: str, source: str) -> dict[str, Section]:
         TileError: TIL601 where the text is no object, TIL602 where a name stands twice.
     """
     sections: dict[str, Section] = {}
-    tokens = _Tokens(Source(text, source), tuple(_tokens(text)))
+    whole = Source(text, source)
+    tokens = _Tokens(whole, tuple(_tokens(text)))
     tokens.take("{")
     while tokens.peek() != "}":
         key = tokens.take_string()
@@ -68,7 +85,7 @@ def sections_of(text: str, source: str) -> dict[str, Section]:
             raise fail("TIL602", f"{source}: {key[:64]!r} stands twice in one object; drop one")
         tokens.take(":")
         start, stop = tokens.take_value()
-        sections[key] = Section(text, start, stop, source)
+        sections[key] = Section(whole, start, stop)
         if tokens.peek() != "}":
             tokens.take(",")
     tokens.take("}")
@@ -112,19 +129,45 @@ class _Tokens:
 
     def take_value(self) -> tuple[int, int]:
         """Go past a value, whose brackets must match, and return where it starts and stops."""
-        depth, first = 0, self.position
+        first, closing = self.position, list[str]()
         while self.position < len(self.tokens):
             token = self.tokens[self.position]
-            if depth == 0 and token[0] in (",", "}", "]"):
+            if not closing and token[0] in (",", "}", "]"):
                 break
-            depth += (token.lastgroup == "open") - (token.lastgroup == "close")
+            if token.lastgroup == "open":
+                closing.append(_CLOSES[token[0]])
+            elif token.lastgroup == "close" and token[0] != closing.pop():
+                raise self.unexpected(f"'{_OTHER[token[0]]}'")
             self.position += 1
-        if depth or first == self.position:
-            raise self.unexpected("']' or '}'" if depth else "a value")
+        if closing or first == self.position:
+            raise self.unexpected(f"'{closing[-1]}'" if closing else "a value")
         return self.tokens[first].start(), self.tokens[self.position - 1].end()
 
     def unexpected(self, wanted: str) -> TileError:
-        """Return the error for the next token."""
+        """Return the error for the next token, or for brackets before it that do not lie as the lines do."""
+        for opening, closing in _crooked(self.tokens[: self.position + 1], self.source):
+            begin = Span(self.source, *opening.span())
+            message = (
+                f"this '{closing[0]}' closes the '{opening[0]}' in line {begin.line}, which begins a block of lines; "
+                "drop a bracket too many in this line"
+            )
+            return fail("TIL601", message, Span(self.source, *closing.span()))
         end = len(self.source.text)
         start, stop = self.tokens[self.position].span() if self.position < len(self.tokens) else (end, end)
         return fail("TIL601", f"write {wanted} here", Span(self.source, start, min(stop, start + 1)))
+
+
+def _crooked(tokens: Sequence[re.Match[str]], source: Source) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+    """Yield brackets that end a line with those that close them, where these do not begin a line.
+
+    Whoever lays blocks out in lines begins a line with what closes one, so a bracket too many is likely to be there.
+    """
+    opened: list[re.Match[str]] = []
+    for token in tokens:
+        if token.lastgroup == "open":
+            opened.append(token)
+        elif token.lastgroup == "close" and opened:
+            opening = opened.pop()
+            before = source.text[source.text.rfind("\n", 0, token.start()) + 1 : token.start()]
+            if _LINE_END.match(source.text, opening.end()) and before.strip(" \t]}"):
+                yield opening, token

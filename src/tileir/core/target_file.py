@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache, lru_cache
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_type_hints
 
 import attrs
@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.hardware import HardwareModel
+    from tileir.core.plain_json import Path
+    from tileir.core.span import Span
     from tileir.core.template_expressions import Value
 
 Scalar: TypeAlias = bool | int | float | str
 
-FOLDER: Final = Path(__file__).resolve().parents[1] / "targets"
+FOLDER: Final = FilePath(__file__).resolve().parents[1] / "targets"
 """Where the targets lie that come with tileir."""
 
 _KEYS: Final = ("name", "about", "devices", "parameters", "facts", "hardware", "passes")
@@ -74,6 +76,7 @@ class TargetFile:
         passes: The section of that name; None where no passes are given.
         text: The whole file.
         builtin: Whether it comes with tileir.
+        source: What messages call the file.
 
     """
 
@@ -86,6 +89,7 @@ class TargetFile:
     passes: Section | None
     text: str = attrs.field(repr=False)
     builtin: bool = False
+    source: str = attrs.field(default="<target>", eq=False)
 
     def values(self, given: Mapping[str, Scalar]) -> dict[str, Value]:
         """Return the value of each parameter: the one that is given, or its default.
@@ -132,6 +136,7 @@ def load(text: str, source: str = "<target>") -> TargetFile:
         sections.get("hardware"),
         sections.get("passes"),
         text,
+        source=source,
     )
     if reader.faults:
         raise TileError(reader.faults)
@@ -157,10 +162,24 @@ def target_called(name: str) -> TargetFile:
     return attrs.evolve(load(path.read_text(encoding="utf-8"), f"{name}.json"), builtin=True)
 
 
-@lru_cache(maxsize=16)
-def loaded(text: str) -> TargetFile:
-    """Return :func:`load` of a text, kept for next time."""
-    return load(text)
+_MOST_LOADED: Final = 16
+_LOADED: Final[dict[str, TargetFile]] = {}
+"""Files by their texts, the least recent first: texts are what targets hold, but messages tell the names of files."""
+
+
+def loaded(text: str, source: str | None = None) -> TargetFile:
+    """Return :func:`load` of a text, kept for next time; without a source it is called as it was before.
+
+    Raises:
+        TileError: As :func:`load`.
+    """
+    file = _LOADED.pop(text, None)
+    if file is None or source not in (None, file.source):
+        file = load(text, source or "<target>")
+    _LOADED[text] = file
+    for least_recent in list(_LOADED)[:-_MOST_LOADED]:
+        _LOADED.pop(least_recent, None)
+    return file
 
 
 def file_of(pipeline: str) -> TargetFile | None:
@@ -234,14 +253,25 @@ def passes_value(file: TargetFile, target: Target) -> object:
     Raises:
         TileError: TIL546, TIL547 and TIL601 for what cannot be filled in.
     """
-    if file.passes is None:
-        return []
+    return [] if file.passes is None else file.passes.read(_names_in_passes(file, target))
+
+
+def passes_places(file: TargetFile, target: Target) -> dict[Path, Span]:
+    """Return where each part of :func:`passes_value` was written; it is found when a message has to tell it.
+
+    Raises:
+        TileError: As :func:`passes_value`.
+    """
+    return {} if file.passes is None else file.passes.places(_names_in_passes(file, target))
+
+
+def _names_in_passes(file: TargetFile, target: Target) -> dict[str, Value]:
     own = file.values(dict(target.parameters)) if file == file_of(target.pipeline) else file.values({})
     names = {**facts(target), **own}
-    if not file.passes.names() <= names.keys():
+    if file.passes is not None and not file.passes.names() <= names.keys():
         model = hardware_of(target)
         names = {**quantities(model), **settings(model, target), **names}
-    return file.passes.read(names)
+    return names
 
 
 def facts(target: Target) -> dict[str, Value]:

@@ -1,35 +1,63 @@
 """Texts with parts to be filled in: ``{{ NUM_SRAM }}``, ``{{ SRAM_SIZE_KiB / NUM_SRAM }}``, and loops over units.
 
-The language is that of jinja2, in its sandbox. Its blocks may be marked ``{% … %}`` or, as on Stripe's slides,
-``[% … %]``. Values are spelt as JSON spells them, but for texts, which stand as they are. jinja2 is loaded only where
-:mod:`tileir.core.template_expressions` does not do.
+The language is a part of jinja2's: values, ``for``, ``if`` with ``elif`` and ``else``, ``set`` and remarks. Blocks may
+be marked ``{% … %}`` or, as on Stripe's slides, ``[% … %]``. Values are spelt as JSON spells them, but for texts, which
+stand as they are. A template from a stranger takes bounded time and memory: it reads and calls nothing but what
+:mod:`tileir.core.template_expressions` knows, and each step and each character counts against a limit.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from functools import cache
+from bisect import bisect_right
+from collections import ChainMap
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.errors import Diagnostic, TileError, fail
+import attrs
+
+from tileir.core.errors import Diagnostic, TileError
 from tileir.core.names import nearest
 from tileir.core.span import Source, Span
-from tileir.core.template_expressions import FUNCTIONS, MissingError, UnsupportedError, evaluate
+from tileir.core.template_expressions import Budget, ExhaustedError, ExpressionError, MissingError, evaluate
+from tileir.core.template_parser import Choice, Loop, Output, Setting, Text, parse_template
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from jinja2.runtime import Context
-    from jinja2.sandbox import SandboxedEnvironment
+    import ast
+    from collections.abc import Mapping, Sequence
 
     from tileir.core.template_expressions import Value
+    from tileir.core.template_parser import Part
 
-_MARK: Final = re.compile(r"\{\{(?P<expression>.*?)\}\}|(?P<block>\{%|\[%|\{#)", re.DOTALL)
-_SQUARE: Final = re.compile(r"\[(%.*?%)\]", re.DOTALL)
-_GREATEST_POWER: Final = 64
-_FILE: Final = "<template>"
-"""What jinja2 calls a template that comes from no file."""
+_MOST_CHARACTERS: Final = 1 << 20
+"""By how much a template may grow."""
+
+
+@attrs.frozen
+class Filled:
+    """A text with all parts filled in.
+
+    Attributes:
+        text: The text.
+        starts: Where in it each piece starts.
+        spans: Where each piece stood in the template: its characters, or the part that it was made of.
+
+    """
+
+    text: str = attrs.field(repr=False)
+    starts: tuple[int, ...]
+    spans: tuple[Span, ...]
+
+    def place(self, start: int, stop: int) -> Span:
+        """Return where characters ``start`` to ``stop`` of the text come from."""
+        return self._place(start).to(self._place(max(start, stop - 1)))
+
+    def _place(self, position: int) -> Span:
+        """Return the place of one character; that of the whole part if it was made of one."""
+        piece = max(0, bisect_right(self.starts, position) - 1)
+        span, offset = self.spans[piece], position - self.starts[piece]
+        copied = self.text[self.starts[piece] : (*self.starts, len(self.text))[piece + 1]] == span.text
+        return Span(span.source, span.start + offset, span.start + offset + 1) if copied else span
 
 
 def fill(text: str, names: Mapping[str, Value], name: str = "<template>") -> str:
@@ -41,110 +69,114 @@ def fill(text: str, names: Mapping[str, Value], name: str = "<template>") -> str
         name: What messages call the text.
 
     Raises:
-        TileError: TIL546 for a name without a value and for what is no template or has no value, with the line.
+        TileError: TIL546 for a name without a value, for what is no template or has no value, and for what takes too
+            long or too much memory, with the place.
     """
-    marks = list(_MARK.finditer(text))
-    if not marks:
-        return text
-    if any(mark["block"] for mark in marks):
-        return _rendered(text, names, name)
-    try:
-        return _substituted(text, marks, names, name)
-    except UnsupportedError:
-        return _rendered(text, names, name)
+    return filled(Source(text, name), 0, len(text), names).text
 
 
-def _substituted(text: str, marks: list[re.Match[str]], names: Mapping[str, Value], name: str) -> str:
-    source = Source(text, name)
-    parts, faults, position = [], [], 0
-    for mark in marks:
-        span = Span(source, *mark.span())
-        parts.append(text[position : mark.start()])
-        position = mark.end()
+def filled(source: Source, start: int, stop: int, names: Mapping[str, Value]) -> Filled:
+    """Return characters ``start`` to ``stop`` of a text with all parts filled in, and where they come from.
+
+    Raises:
+        TileError: As :func:`fill`.
+    """
+    rendering = _Rendering(names, _MOST_CHARACTERS + stop - start)
+    with suppress(_StoppedError):
+        rendering.render(parse_template(source, start, stop), ChainMap({}, dict(names)))
+    if rendering.faults:
+        raise TileError(rendering.faults.values())
+    return Filled("".join(rendering.texts), tuple(rendering.starts), tuple(rendering.spans))
+
+
+class _StoppedError(Exception):
+    """A template is over a limit; the fault is noted."""
+
+
+@attrs.define
+class _Rendering:
+    """What a template has been filled in to so far: this and its budget are the only state."""
+
+    names: Mapping[str, Value]
+    room: int
+    budget: Budget = attrs.field(factory=Budget)
+    texts: list[str] = attrs.field(factory=list)
+    starts: list[int] = attrs.field(factory=list)
+    spans: list[Span] = attrs.field(factory=list)
+    faults: dict[tuple[int, str], Diagnostic] = attrs.field(factory=dict)
+    length: int = 0
+
+    def render(self, parts: Sequence[Part], scope: ChainMap[str, Value]) -> None:
+        for part in parts:
+            match part:
+                case Text(span=span):
+                    self._write(span.text, span)
+                case Output(span=span, value=value):
+                    if (found := self._value(value, scope, span)) is not None:
+                        self._write(_spelt(found[0]), span)
+                case Setting(span=span, name=name, value=value):
+                    found = self._value(value, scope, span)
+                    scope[name] = found[0] if found else None
+                case Choice(span=span, test=test):
+                    if (found := self._value(test, scope, span)) is not None:
+                        self.render(part.body if found[0] else part.other, scope)
+                case Loop():
+                    self._repeat(part, scope)
+
+    def _repeat(self, loop: Loop, scope: ChainMap[str, Value]) -> None:
+        found = self._value(loop.items, scope, loop.span)
+        if found is None:
+            return
+        if not isinstance(found[0], tuple):
+            self._fault(loop.span, f"this has no value: a loop takes a list, not {_spelt(found[0]):.40}")
+            return
+        length = len(found[0])
+        for number, item in enumerate(found[0]):
+            turn: dict[str, Value] = {"loop.index": number + 1, "loop.index0": number, "loop.length": length}
+            turn |= {"loop.first": number == 0, "loop.last": number == length - 1, loop.name: item}
+            self._take(loop.span)
+            self.render(loop.body, scope.new_child(turn))
+
+    def _value(self, node: ast.expr, scope: Mapping[str, Value], span: Span) -> tuple[Value] | None:
+        """Return the value of an expression, in a tuple; None where it has none, which is noted."""
         try:
-            parts.append(str(_spelt(evaluate(mark["expression"], names))))
+            return (evaluate(node, scope, self.budget),)
         except MissingError as error:
-            faults.append(_missing(str(error.args[0]), names, span))
-        except (ArithmeticError, TypeError, ValueError) as error:
-            faults.append(Diagnostic("TIL546", f"this has no value: {error}", span))
-    if faults:
-        raise TileError(faults)
-    return "".join([*parts, text[position:]])
-
-
-def _rendered(text: str, names: Mapping[str, Value], name: str) -> str:
-    from jinja2 import TemplateError, TemplateSyntaxError, UndefinedError, meta
-
-    text = _SQUARE.sub(r"{\1}", text)
-    environment = _environment()
-    try:
-        template = environment.from_string(text)
-        return template.render(dict(names))
-    except TemplateSyntaxError as error:
-        raise fail("TIL546", f"this is no template: {error.message}", _line(text, name, error.lineno)) from None
-    except UndefinedError as error:
-        used = meta.find_undeclared_variables(environment.parse(text))
-        span = _line(text, name, _failed_line(error))
-        unknown = sorted(used - {*names, *environment.globals})
-        if not unknown:  # an attribute or item
-            raise fail("TIL546", f"this has no value: {error.message}", span) from None
-        raise TileError(_missing(each, names, span) for each in unknown) from None
-    except (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError) as error:
-        raise fail("TIL546", f"this has no value: {error}", _line(text, name, _failed_line(error))) from None
-
-
-@cache
-def _environment() -> SandboxedEnvironment:
-    from jinja2 import StrictUndefined
-    from jinja2.sandbox import SandboxedEnvironment, safe_range
-
-    class Bounded(SandboxedEnvironment):
-        intercepted_binops = frozenset(("*", "**"))
-
-        def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
-            if not isinstance(left, int | float) or not isinstance(right, int | float):
-                raise TypeError(f"{operator} takes numbers")  # texts and lists would grow without bound
-            if operator == "**" and not -_GREATEST_POWER <= right <= _GREATEST_POWER:
-                raise ValueError(f"a power above {_GREATEST_POWER}")
-            result: object = super().call_binop(context, operator, left, right)
-            return result
-
-    environment = Bounded(undefined=StrictUndefined, finalize=_spelt, keep_trailing_newline=True)
-    environment.globals.clear()
-    environment.globals.update(FUNCTIONS, range=safe_range)
-    return environment
-
-
-def _spelt(value: object) -> object:
-    """Return a value as JSON spells it; a text stands as it is, and what JSON cannot spell is left alone."""
-    match value:
-        case str():
-            return value
-        case None | bool() | int() | float() | tuple() | list() | dict():
-            return json.dumps(value)
-        case _:
-            return value
-
-
-def _missing(name: str, names: Mapping[str, Value], span: Span | None) -> Diagnostic:
-    return Diagnostic("TIL546", f"{name[:64]} has no value here{nearest(name, names)}", span)
-
-
-def _line(text: str, name: str, number: int | None) -> Span | None:
-    """Return the line of a text, without the white space around it; None where it is not known."""
-    source = Source(text, name)
-    if number is None or not 0 < number <= len(source.line_starts):
+            name = str(error.args[0])
+            message = f"{name[:64]} has no value here{nearest(name, self.names)}"
+            self.faults.setdefault((-1, message), Diagnostic("TIL546", message, span))  # told where it comes first
+        except ExpressionError as error:
+            self._fault(span, f"this is no template: {error}")
+        except ExhaustedError as error:
+            self._stop(span, str(error))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            self._fault(span, f"this has no value: {error}")
         return None
-    start = source.line_starts[number - 1]
-    line = text[start:].partition("\n")[0]
-    return Span(source, start + len(line) - len(line.lstrip()), start + len(line.rstrip()))
+
+    def _write(self, text: str, span: Span) -> None:
+        self._take(span)
+        self.room -= len(text)
+        if self.room < 0:
+            self._stop(span, f"it grows by more than {_MOST_CHARACTERS} characters")
+        self.texts.append(text)
+        self.starts.append(self.length)
+        self.spans.append(span)
+        self.length += len(text)
+
+    def _take(self, span: Span) -> None:
+        try:
+            self.budget.take()
+        except ExhaustedError as error:
+            self._stop(span, str(error))
+
+    def _stop(self, span: Span, problem: str) -> None:
+        self._fault(span, f"this template is too large: {problem}")
+        raise _StoppedError
+
+    def _fault(self, span: Span, message: str) -> None:
+        self.faults.setdefault((span.start, message), Diagnostic("TIL546", message, span))
 
 
-def _failed_line(error: BaseException) -> int | None:
-    """Return the line of a template at which it failed, which jinja2 puts into the traceback."""
-    number, trace = None, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == _FILE:
-            number = trace.tb_lineno
-        trace = trace.tb_next
-    return number
+def _spelt(value: Value) -> str:
+    """Return a value as JSON spells it; a text stands as it is."""
+    return value if isinstance(value, str) else json.dumps(value)

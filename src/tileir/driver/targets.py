@@ -77,13 +77,13 @@ def target_file(path: str) -> TargetFile:
     Raises:
         TileError: As :func:`choice_of`.
     """
-    from tileir.core.target_file import load, names_of_targets, target_called  # only who names a target pays for it
+    from tileir.core.target_file import loaded, names_of_targets, target_called  # only who names a target pays for it
 
     if path in names_of_targets():
         return target_called(path)
     file = Path(path)
     try:
-        return load(file.read_text(encoding="utf-8"), path)
+        return loaded(file.read_text(encoding="utf-8"), path)
     except FileNotFoundError:
         problem = f"there is neither a target nor a file {path[:200]!r}{nearest(path, names_of_targets())}"
         raise fail("TIL547", problem) from None

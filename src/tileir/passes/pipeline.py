@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core.errors import Diagnostic, ParseError, TileError
+from tileir.core.errors import Diagnostic, ParseError, TileError, fail
 from tileir.core.names import nearest
-from tileir.core.plain_json import read_json
+from tileir.core.plain_json import places_of, read_json
+from tileir.core.span import Source, Span
 from tileir.passes.base import Named, unnamed
 from tileir.passes.options import FitError, field_called, fitted, hints_of, record_text, set_fields, written
 from tileir.passes.pipeline_parser import Request, Setting, parse_requests
@@ -23,11 +24,15 @@ from tileir.passes.pipeline_parser import Request, Setting, parse_requests
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from tileir.core.plain_json import Path
     from tileir.passes.base import Pass
     from tileir.passes.options import Written
 
 Catalogue: TypeAlias = "Sequence[type[Pass]] | Callable[[Iterable[str]], Sequence[type[Pass]]]"
 """The passes that there are; or what finds those of some names, or returns all where it does not know one."""
+
+Places: TypeAlias = "Callable[[], Mapping[Path, Span]]"
+"""Finds where the values of a JSON list were written, by the way to them."""
 
 _OPTIONS = "options"
 
@@ -73,31 +78,47 @@ def from_json(text: str, catalogue: Catalogue, name: str = "<pipeline>") -> tupl
         TileError: TIL601 for what is not JSON, TIL602 for JSON of another shape, TIL541 to TIL543 as :func:`parse`.
 
     """
-    return from_value(read_json(text, name), catalogue)
+    source = Source(text, name)
+    value = read_json(text, name)
+    return from_value(value, catalogue, lambda: {p: Span(source, *place) for p, place in places_of(text).items()})
 
 
-def from_value(items: object, catalogue: Catalogue) -> tuple[Pass, ...]:
+def from_value(items: object, catalogue: Catalogue, places: Places | None = None) -> tuple[Pass, ...]:
     """Return the passes that JSON, read already, names.
+
+    Args:
+        items: A list of steps.
+        catalogue: The passes that there are.
+        places: Finds, for messages, where the values in ``items`` were written (:func:`places_of`).
 
     Raises:
         TileError: As :func:`from_json`, but for TIL601.
     """
+    try:
+        return _built(_requests(items, {}), catalogue, TileError)
+    except TileError:
+        if places is None:
+            raise
+    return _built(_requests(items, places()), catalogue, TileError)
+
+
+def _requests(items: object, places: Mapping[Path, Span]) -> list[Request]:
     if not isinstance(items, list):
-        raise TileError((Diagnostic("TIL602", "a pipeline in JSON is a list of passes"),))
+        raise fail("TIL602", "a pipeline in JSON is a list of passes", places.get(()))
     requests, faults = [], []
     for number, item in enumerate(items):
-        request = _request_of(item)
+        request = _request_of(item, number, places)
         if request is None:
             message = (
                 f'entry {number} of the pipeline must be {{"name": pass, "options": {{name: value}}}} or '
                 '{"name": step, pass: {name: value}}'
             )
-            faults.append(Diagnostic("TIL602", message))
+            faults.append(Diagnostic("TIL602", message, places.get((number,))))
         else:
             requests.append(request)
     if faults:
         raise TileError(faults)
-    return _built(requests, catalogue, TileError)
+    return requests
 
 
 def _pass_text(step: Pass) -> str:
@@ -159,7 +180,7 @@ def _shown(name: str) -> str:
     return name if len(name) <= 64 else f"{name[:64]}…"
 
 
-def _request_of(item: object) -> Request | None:
+def _request_of(item: object, number: int, places: Mapping[Path, Span]) -> Request | None:
     """Return the pass that a JSON value describes; None where it has another shape."""
     if not isinstance(item, dict):
         return None
@@ -171,8 +192,13 @@ def _request_of(item: object) -> Request | None:
     options = item.get(key, {})
     if not isinstance(options, dict) or (key == _OPTIONS and not label):
         return None
-    settings = tuple(Setting(name, _plain(value)) for name, value in options.items())
-    return Request(label, settings) if key == _OPTIONS else Request(key, settings, label=label)
+    settings = tuple(
+        Setting(name, _plain(value), places.get((number, key, name, ":")), places.get((number, key, name)))
+        for name, value in options.items()
+    )
+    if key == _OPTIONS:
+        return Request(label, settings, places.get((number, "name")))
+    return Request(key, settings, places.get((number, key, ":")), label)
 
 
 def _plain(value: object) -> Written:

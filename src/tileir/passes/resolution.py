@@ -7,14 +7,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.errors import fail
-from tileir.core.target_file import file_of, passes_value, target_called
+import attrs
+
+from tileir.core.errors import TileError, fail
+from tileir.core.target_file import file_of, passes_places, passes_value, target_called
 from tileir.passes import pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tileir.core.plain_json import Path as Way
+    from tileir.core.span import Span
     from tileir.core.target import Target
+    from tileir.core.target_file import TargetFile
     from tileir.passes.base import Pass
 
 _CATALOGUE: Final = "tileir.passes.catalog"
@@ -57,7 +62,9 @@ def resolve_pipeline(text: str, target: Target) -> tuple[Pass, ...]:
             :mod:`tileir.core.target_file`.
     """
     if (file := file_of(text)) is not None:
-        return pipeline.from_value(_entries(passes_value(file, target), target, 0), passes_called)
+        entries = _entries(file, target, 0)
+        values = [entry.value for entry in entries]
+        return pipeline.from_value(values, passes_called, lambda: _places(entries, target))
     if text.lstrip().startswith(("[", "//")):
         return pipeline.from_json(text, passes_called)
     return pipeline.parse(text, passes_called)
@@ -85,17 +92,45 @@ def _in_its_file(name: str) -> type[Pass] | None:
     return next(kinds, None)
 
 
-def _entries(value: object, target: Target, depth: int) -> object:
+@attrs.frozen
+class _Entry:
+    """An entry of a pipeline, and the file in which it stands at that position."""
+
+    value: object
+    file: TargetFile
+    number: int
+
+
+def _entries(file: TargetFile, target: Target, depth: int) -> list[_Entry]:
     """Return the entries of a pipeline with those of other targets in the place of ``{"include": target}``."""
     if depth > _MOST_DEPTH:
         raise fail("TIL547", "these targets include one another without end")
+    value = passes_value(file, target)
     if not isinstance(value, list):
-        return value
-    entries: list[object] = []
-    for entry in value:
+        raise fail("TIL602", "a pipeline in JSON is a list of passes", passes_places(file, target).get(()))
+    entries: list[_Entry] = []
+    for number, entry in enumerate(value):
         if isinstance(entry, dict) and entry.keys() == {"include"}:
-            included = _entries(passes_value(target_called(str(entry["include"])), target), target, depth + 1)
-            entries += included if isinstance(included, list) else [included]
+            entries += _entries(_included(str(entry["include"]), number, file, target), target, depth + 1)
         else:
-            entries.append(entry)
+            entries.append(_Entry(entry, file, number))
     return entries
+
+
+def _included(name: str, number: int, file: TargetFile, target: Target) -> TargetFile:
+    try:
+        return target_called(name)
+    except TileError as error:
+        place = passes_places(file, target).get((number, "include"))
+        raise TileError(attrs.evolve(fault, span=place) for fault in error.diagnostics) from None
+
+
+def _places(entries: Sequence[_Entry], target: Target) -> dict[Way, Span]:
+    """Return where the entries and what is in them were written."""
+    places: dict[Way, Span] = {}
+    for file in dict.fromkeys(entry.file for entry in entries):
+        written = passes_places(file, target)
+        for number, entry in enumerate(entries):
+            if entry.file == file:
+                places |= {(number, *path[1:]): span for path, span in written.items() if path[:1] == (entry.number,)}
+    return places
