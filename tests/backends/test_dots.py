@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from strategies.devices import launch
+from strategies.semtree_values import content
 from tileir.core.dtype import DType
-from tileir.semtree.ir import Type
+from tileir.semtree.interpreter import run
+from tileir.semtree.ir import Assign, Const, Dot, KernelFunction, Param, ParamAccess, Subscript, Type
 from tileir_llvm.dots import LANES, apply_dot, native_dots
 from tileir_llvm.text import FunctionText, ModuleText, Value
 
@@ -39,3 +42,24 @@ def test_the_intrinsic_fits_the_lanes(
     (line,) = (line for line in out.lines if "call" in line)
     assert f"{call}{32 * lanes}(" in line
     assert len(out.module.declarations) == 1
+
+
+@pytest.mark.parametrize("terms", [1, 2, 4, 8])
+@pytest.mark.parametrize("factors", [(DType.U8, DType.I8), (DType.I16, DType.I16)], ids=str)
+def test_other_numbers_of_terms_than_the_instruction_adds(factors: tuple[DType, DType], terms: int) -> None:
+    """The kind says the dtypes only: four pairs of bytes fill a lane, and two pairs of shorts."""
+    lanes, index = 8, Type(DType.I64)
+    names = ("out", "left", "right")
+    dtypes = (DType.I32, *factors)
+    sizes = (lanes, lanes * terms, lanes * terms)
+    parts = [Subscript(n, Const(0, index), Type(d, size)) for n, d, size in zip(names, dtypes, sizes, strict=True)]
+    store = Assign(parts[0], Dot(parts[1], parts[2], Const(3, Type(DType.I32, lanes))))
+    params = tuple(
+        Param(n, d, size, ParamAccess.READ if place else ParamAccess.WRITE)
+        for place, (n, d, size) in enumerate(zip(names, dtypes, sizes, strict=True))
+    )
+    kernel = KernelFunction("k", params, (store,))
+    expected, actual = ([content(p.dtype, p.size, seed) for seed, p in enumerate(params)] for _ in range(2))
+    run(kernel, expected)
+    launch(kernel, actual)
+    assert actual[0].tolist() == expected[0].tolist()

@@ -13,6 +13,8 @@ from tileir_llvm.text import FunctionText, Value
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from tileir.semtree.ir import Dot
+
 LANES: Final = (4, 8, 16)
 """Lanes of totals for which there are instructions."""
 
@@ -47,6 +49,12 @@ def native_dots(features: Collection[str], *, fast_math: bool = False) -> frozen
         return frozenset()
     found = (kind for kind, instruction in _INSTRUCTIONS.items() if instruction.feature in features)
     return frozenset(kind for kind in found if fast_math or kind not in _ROUNDED)
+
+
+def fits_instruction(dot: Dot) -> bool:
+    """Return whether a dot product has the lanes and terms of the instruction for its dtypes."""
+    filled = dot.terms * dot.left.type.dtype.bits == dot.total.type.dtype.bits
+    return filled and dot.total.type.lanes in LANES
 
 
 def apply_dot(out: FunctionText, kind: str, left: Value, right: Value, total: Value) -> Value:

@@ -27,7 +27,7 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir_llvm.conversions import cast, convert, integer, wrapped
-from tileir_llvm.dots import LANES, apply_dot
+from tileir_llvm.dots import apply_dot, fits_instruction
 from tileir_llvm.floats import NATIVE, apply_float
 from tileir_llvm.integers import apply_integer, select
 from tileir_llvm.memory import Place, broadcast, joined, lane_of, load
@@ -97,8 +97,8 @@ def evaluate(env: Environment, expr: Expr, *, index: bool = False) -> Value:
 
 
 def _dot(env: Environment, dot: Dot) -> Value:
-    """Write a dot product that the processor has an instruction for; with few lanes, what it means."""
-    if dot.type.lanes not in LANES:
+    """Write a dot product whose dtypes the processor has an instruction for; with other lanes, what it means."""
+    if not fits_instruction(dot):
         return evaluate(env, plain_dot(dot))
     left, right, total = (evaluate(env, part) for part in (dot.left, dot.right, dot.total))
     return apply_dot(env.out, kind_of(dot), left, right, total)

@@ -248,14 +248,18 @@ def _odd_integer(out: KernelText, value: Value, single: Type) -> Value:
     unsigned = kind.with_dtype(DType.U32 if kind.dtype.bits == 32 else DType.U64)
     whole, bits, real_ = register(unsigned), register(single.with_dtype(DType.U32)), register(single)
     lost = "(top << shift) != size"
-    size, sign = ("abs(x)", "x < 0 ? -near : near") if kind.dtype.is_signed else ("x", "near")
+    size, sign = "x", "near"
+    if kind.dtype.is_signed:  # without `abs`, which some drivers get wrong for the least number
+        size, sign = f"x < 0 ? -({whole})x : ({whole})x", "x < 0 ? -near : near"
     if kind.lanes == 1:
         lost = f"({whole})({lost})"
         wide, scale = "(float)(top | lost)", "(uint)(shift + 127) << 23"
     else:
         lost = f"as_{whole}(-({lost}))"
         wide, scale = f"convert_{real_}(top | lost)", f"(convert_{bits}(shift) + 127u) << 23"
-        sign = sign.replace("x < 0 ? -near : near", f"copysign(near, convert_{real_}(x))")
+        if kind.dtype.is_signed:
+            size = f"as_{whole}(max(x, as_{register(kind)}(-as_{whole}(x))))"
+            sign = f"copysign(near, convert_{real_}(x))"
     excess = integer(kind.dtype.bits - 24, unsigned).text
     text = (
         f"static inline {real_} {name}({register(kind)} x)\n{{\n"

@@ -85,8 +85,7 @@ def _compute(out: KernelText, op: Op, args: tuple[Value, ...], *, fits: bool) ->
         case Op.BIT_LEFT | Op.BIT_RIGHT:
             return _shift(out, op, *args)
         case Op.ABS:
-            unsigned = args[0].type.with_dtype(_UNSIGNED[args[0].type.dtype])
-            return reinterpreted(call("abs", unsigned, args[0]), args[0].type)
+            return _magnitude(out, args[0])
         case Op.MAX | Op.MIN:
             return call(op.value, args[0].type, *args)
         case Op.BIT_NOT:
@@ -140,6 +139,19 @@ def _negative(value: Value, *, fits: bool) -> Value:
         return narrowed(Value("-" + value.at(UNARY + 1), kind, UNARY))
     unsigned = kind.with_dtype(_UNSIGNED[kind.dtype])
     return reinterpreted(Value("-" + _unsigned(value).at(UNARY + 1), unsigned, UNARY), kind)
+
+
+def _magnitude(out: KernelText, value: Value) -> Value:
+    """Return what lies between a signed number and 0; the least number has no positive counterpart, and stays."""
+    kind = value.type
+    if value.range.low > kind.dtype.minimum:
+        return reinterpreted(call("abs", kind.with_dtype(_UNSIGNED[kind.dtype]), value), kind)
+    # PoCL 3.0 computes `abs` of the least number as if it could not occur, though OpenCL defines it.
+    return call(define(out, f"magnitude_{register(kind)}", kind, (kind,), _greater_of_signs), kind, value)
+
+
+def _greater_of_signs(_: KernelText, value: Value) -> Value:
+    return call("max", value.type, value, _negative(value, fits=False))
 
 
 def _bits(op: Op, left: Value, right: Value) -> Value:
