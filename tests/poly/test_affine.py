@@ -108,7 +108,9 @@ def test_any_coefficients_have_a_canonical_form(terms: dict[str, Rational], offs
     assert all(affine.coefficient(name) == terms.get(name, 0) for name in NAMES)
     assert affine.indices == tuple(affine.coefficients())
     assert affine.is_constant == (not affine.terms)
-    assert affine.is_integral == all(exact(c).denominator == 1 for c in (offset, *terms.values()))
+    whole = all(exact(c).denominator == 1 for c in terms.values())
+    assert affine.is_integral == (whole and exact(offset).denominator == 1)
+    assert affine.is_never_integral == (whole and exact(offset).denominator != 1)
 
 
 @given(parts=st.lists(affines()), point=bindings())

@@ -76,7 +76,7 @@ def test_ranges_are_tight_and_constraints_bind(problem: Problem) -> None:
         points = box[name]
         for constraint in domain.constraints:
             assert constraint.bounds(dict(domain.ranges))[0] < 0
-            points = points & set_of(names, [between(constraint, 10**9, integral=True)])
+            points = points & set_of(names, [between(constraint, 10**9)])
         for end in (0, extent - 1):
             assert not (points & set_of(names, [f"{name} = {end}"])).is_empty()
 
@@ -279,7 +279,7 @@ def test_indices_of_constraints_alone_are_found() -> None:
 @given(polynomials=st.lists(affines(), min_size=1, max_size=4))
 def test_unbounded_indices_are_those_of_isl(polynomials: list[Affine]) -> None:
     names = sorted({i for p in polynomials for i in p.indices})
-    points = set_of(names, [between(p - p.offset, 9, integral=False) for p in polynomials])
+    points = set_of(names, [between(p - p.offset, 9) for p in polynomials])
     assert (unbounded_indices([polynomials]) == ()) == points.is_bounded()
 
 

@@ -4,7 +4,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
@@ -65,8 +65,8 @@ def test_incomplete_outputs_are_seen(output: list[Affine], sizes: list[int], inp
 @given(problem=problems(largest=4))
 def test_coverage_is_never_claimed_wrongly(problem: Problem) -> None:
     domain = solve(problem.accesses, problem.sizes, problem.constraints)
-    assume(domain is not None)
-    assert domain is not None
+    if domain is None:
+        return
     written = {elements(domain.accesses, point)[0] for point in domain_points(domain)}
     complete = written == set(product(*(range(size) for size in problem.sizes[0])))
     assert covers(domain, problem.sizes[0]) <= complete
@@ -76,8 +76,8 @@ def test_coverage_is_never_claimed_wrongly(problem: Problem) -> None:
 @given(problem=problems(largest=4))
 def test_boxes_are_what_is_written(problem: Problem) -> None:
     domain = solve(problem.accesses, problem.sizes, problem.constraints)
-    assume(domain is not None)
-    assert domain is not None
+    if domain is None:
+        return
     box = filled_box(domain)
     written = {elements(domain.accesses, point)[0] for point in domain_points(domain)}
     assert box is None or written == set(product(*(range(low, high + 1) for low, high in box)))
@@ -110,8 +110,8 @@ def test_boxes_side_by_side_cover() -> None:
 @given(problem=problems(largest=4), data=st.data())
 def test_always_hit_is_never_claimed_wrongly(problem: Problem, data: st.DataObject) -> None:
     domain = solve(problem.accesses, problem.sizes, problem.constraints)
-    assume(domain is not None)
-    assert domain is not None
+    if domain is None:
+        return
     names = [name for name, _ in domain.ranges if data.draw(st.booleans())]
     hit = {tuple(point[name] for name in names) for point in domain_points(domain)}
     ranges = dict(domain.ranges)

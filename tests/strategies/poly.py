@@ -52,7 +52,8 @@ def problems(draw: st.DrawFn, largest: int = 6, denominators: tuple[int, ...] = 
     second = tuple(_bounding(draw, name, names) for name in names)
     accesses = (output, first, second)
     sizes = tuple(tuple(draw(size) for _ in access) for access in accesses)
-    constraints = draw(st.lists(st.tuples(polynomials, st.integers(1, largest)), max_size=2))
+    limited = affines(names, 3, denominators if draw(st.integers(0, 3)) == 0 else (1,))
+    constraints = draw(st.lists(st.tuples(limited, st.integers(1, largest)), max_size=2))
     return Problem(accesses, sizes, tuple(c for c in constraints if not c[0].is_constant))
 
 

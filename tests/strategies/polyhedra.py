@@ -22,12 +22,11 @@ def text_of(polynomial: Affine) -> str:
     return " + ".join([f"{polynomial.offset}", *(f"{c}{i}" for i, c in polynomial.terms)])
 
 
-def between(polynomial: Affine, bound: int, *, integral: bool) -> str:
-    """Write ``0 <= polynomial < bound``, and that it is an integer if ``integral``."""
+def between(polynomial: Affine, bound: int) -> str:
+    """Write that a polynomial is an integer and ``0 <= polynomial < bound``."""
     scale = common_denominator([[polynomial.offset, *(c for _, c in polynomial.terms)]])
     scaled = text_of(polynomial * scale)
-    limits = f"0 <= {scaled} and {scaled} < {bound * scale}"
-    return f"{limits} and ({scaled}) mod {scale} = 0" if integral else limits
+    return f"0 <= {scaled} and {scaled} < {bound * scale} and ({scaled}) mod {scale} = 0"
 
 
 def set_of(names: Iterable[str], conditions: Iterable[str]) -> isl.Set:
@@ -39,11 +38,11 @@ def valid_points(problem: Problem) -> tuple[tuple[str, ...], isl.Set]:
     """Return the indices of a problem and the set of its valid points."""
     names = tuple(sorted({i for access in problem.accesses for p in access for i in p.indices}))
     conditions = [
-        between(p, size, integral=True)
+        between(p, size)
         for access, sizes in zip(problem.accesses, problem.sizes, strict=True)
         for p, size in zip(access, sizes, strict=True)
     ]
-    conditions += [between(p, bound, integral=False) for p, bound in problem.constraints]
+    conditions += [between(p, bound) for p, bound in problem.constraints]
     return names, set_of(names, conditions)
 
 

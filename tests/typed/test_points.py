@@ -36,15 +36,18 @@ def elements(
             (int(scaled.coefficient(n)) * GRID[n] for n in INDICES), np.full(GRID["i"].shape, int(scaled.offset))
         )
 
+    def counts(number: Array, bound: int) -> Array:
+        return (number % SCALE == 0) & (number >= 0) & (number < SCALE * bound)
+
     valid = np.ones(GRID["i"].shape, np.bool_)
     for polynomial, bound in constraints:
-        valid &= (values(polynomial) >= 0) & (values(polynomial) < SCALE * bound)
+        valid &= counts(values(polynomial), bound)
     columns = []
     for access, shape in zip(accesses, shapes, strict=True):
         place = np.zeros(GRID["i"].shape, np.int64)
         for polynomial, size in zip(access, shape, strict=True):
             number = values(polynomial)
-            valid &= (number % SCALE == 0) & (number >= 0) & (number < SCALE * size)
+            valid &= counts(number, size)
             place = place * size + number // SCALE
         columns.append(place)
     return sorted(zip(*(column[valid].tolist() for column in columns), strict=True))

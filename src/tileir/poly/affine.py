@@ -63,6 +63,11 @@ class Affine:
         """Whether all coefficients and the offset are integers."""
         return type(self.offset) is int and all(type(c) is int for _, c in self.terms)
 
+    @property
+    def is_never_integral(self) -> bool:
+        """Whether the offset alone makes a fraction of the value at every integer point."""
+        return type(self.offset) is not int and all(type(c) is int for _, c in self.terms)
+
     def coefficient(self, name: str) -> Rational:
         """Return the coefficient of index ``name``; 0 when it takes no part."""
         for index, coefficient in self.terms:

@@ -1,8 +1,8 @@
 """From a contraction's accesses and constraints to its domain: the entry of this package.
 
 A *valid point* binds every index to an integer such that every access polynomial is an integer in
-``[0, size)`` and every constraint ``0 <= polynomial < bound`` holds; only a constraint's polynomial may be
-fractional. :func:`solve` returns the same points in coordinates that are easy to loop over.
+``[0, size)``, and every polynomial of a constraint an integer in ``[0, bound)``. :func:`solve` returns the
+same points in coordinates that are easy to loop over.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tileir.poly.affine import Affine
 from tileir.poly.box import enclose
 from tileir.poly.constraint import gather, normalised, system
 from tileir.poly.lattice import common_denominator, free_columns
-from tileir.poly.reduction import is_fancy, is_integral, rewrite
+from tileir.poly.reduction import is_fancy, rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +74,7 @@ def solve(
         raise TileError(faults)
     gathered = gather(accesses, sizes, constraints)
     fancy = reduce and is_fancy(accesses[0])
-    if fancy or not is_integral(accesses):
+    if fancy or not all(c.polynomial.is_integral for c in gathered):
         reduced = rewrite(names, accesses, gathered, change_basis=fancy)
         if reduced is None:
             return None

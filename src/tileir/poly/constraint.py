@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.poly.affine import Affine
-from tileir.poly.lattice import common_denominator, meet
+from tileir.poly.lattice import meet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,12 +30,6 @@ class RangeConstraint:
     polynomial: Affine
     bound: int
 
-    @classmethod
-    def relaxed(cls, polynomial: Affine, bound: int) -> RangeConstraint:
-        """Return ``0 <= polynomial < bound`` over integer indices, where the polynomial itself may be fractional."""
-        scale = common_denominator(((polynomial.offset, *(c for _, c in polynomial.terms)),))
-        return cls(polynomial * scale, bound * scale) if scale > 1 else cls(polynomial, bound)
-
     @property
     def direction(self) -> tuple[tuple[str, Rational], ...]:
         """The linear part, scaled so that its first coefficient is 1: equal exactly for parallel constraints."""
@@ -52,7 +46,7 @@ def gather(
     accesses: Sequence[Sequence[Affine]], sizes: Sequence[Sequence[int]], constraints: Iterable[tuple[Affine, int]]
 ) -> tuple[RangeConstraint, ...]:
     """Return every condition on a valid index point: the user's constraints, then the accesses in order."""
-    users = (RangeConstraint.relaxed(polynomial, bound) for polynomial, bound in constraints)
+    users = (RangeConstraint(polynomial, bound) for polynomial, bound in constraints)
     pairs = (zip(access, dims, strict=True) for access, dims in zip(accesses, sizes, strict=True))
     return (*users, *(RangeConstraint(polynomial, bound) for pair in pairs for polynomial, bound in pair))
 

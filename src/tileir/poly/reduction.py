@@ -41,11 +41,6 @@ def is_fancy(output: Sequence[Affine]) -> bool:
     return any(len(polynomial.terms) > 1 for polynomial in output)
 
 
-def is_integral(accesses: Sequence[Sequence[Affine]]) -> bool:
-    """Return whether all coefficients and offsets are integers."""
-    return all(polynomial.is_integral for access in accesses for polynomial in access)
-
-
 def rewrite(
     names: Sequence[str],
     accesses: Sequence[Sequence[Affine]],

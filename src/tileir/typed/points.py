@@ -1,7 +1,7 @@
 """The valid points of a contraction, found by trying all candidates: the definition in a form that can run.
 
 A valid point binds every index to an integer such that each access polynomial is an integer inside its axis, and each
-constraint polynomial, integral or not, lies in ``[0, bound)``. The candidates come from linear algebra alone: of all
+constraint polynomial an integer in ``[0, bound)``. The candidates come from linear algebra alone: of all
 polynomials, as many independent ones are chosen as there are indices. Each takes finitely many values at
 valid points, and each choice of such values gives one candidate.
 """
@@ -59,8 +59,8 @@ def valid_points(
     polynomials = [p for access in accesses for p in access]
     names = sorted({i for p in (*polynomials, *(p for p, _ in constraints)) for i in p.indices})
     extents = [extent for shape in shapes for extent in shape]
-    axes = [_axis(p, names, extent) for p, extent in zip(polynomials, extents, strict=True)]
-    forms = [*axes, *(_limit(p, names, bound) for p, bound in constraints)]
+    conditions = [*zip(polynomials, extents, strict=True), *constraints]
+    forms = [_form(polynomial, names, bound) for polynomial, bound in conditions]
     basis = _basis(forms, len(names))
     if any(form.count <= 0 for form in forms):
         return
@@ -79,22 +79,12 @@ def valid_points(
         yield tuple(_elements(columns, shapes, kept))
 
 
-def _axis(polynomial: Affine, names: Sequence[str], extent: int) -> _Form:
-    coefficients, offset, scale = _integral(polynomial, names)
-    return _Form(coefficients, offset, scale, extent)
-
-
-def _limit(polynomial: Affine, names: Sequence[str], bound: int) -> _Form:
-    coefficients, offset, scale = _integral(polynomial, names)
-    return _Form(coefficients, offset, 1, scale * bound)
-
-
-def _integral(polynomial: Affine, names: Sequence[str]) -> tuple[tuple[int, ...], int, int]:
-    """Return coefficients and offset times their common denominator, and that denominator."""
+def _form(polynomial: Affine, names: Sequence[str], count: int) -> _Form:
+    """Return the form that is ``polynomial`` times the common denominator of its coefficients and offset."""
     exact = [Fraction(polynomial.coefficient(name)) for name in names]
     offset = Fraction(polynomial.offset)
     scale = lcm(offset.denominator, *(c.denominator for c in exact))
-    return tuple(int(c * scale) for c in exact), int(offset * scale), scale
+    return _Form(tuple(int(c * scale) for c in exact), int(offset * scale), scale, count)
 
 
 def _basis(forms: Sequence[_Form], rank: int) -> _Basis:

@@ -58,22 +58,20 @@ def fill_statement(name: str, shape: Shape, scalar: str, attributes: tuple[Attri
 
 def has_points(operation: Contraction) -> bool:
     """Return whether index points can count; inference refuses statements of which it is plain that none does."""
-    accesses = (operation.output, *(access.indices for access in operation.inputs))
     return not (
         any(c.polynomial.is_constant and not 0 <= c.polynomial.offset < c.bound for c in operation.constraints)
-        or any(_is_fraction(index) for access in accesses for index in access)
+        or any(polynomial.is_never_integral for polynomial in _polynomials(operation))
     )
-
-
-def _is_fraction(affine: Affine) -> bool:
-    """Return whether a polynomial is never an integer since its offset alone is none."""
-    return affine.offset.denominator != 1 and all(coefficient.denominator == 1 for _, coefficient in affine.terms)
 
 
 def _index_names(operation: Contraction) -> dict[str, str]:
     """Return other names for the index variables that Tile cannot spell."""
-    accesses = (operation.output, *(access.indices for access in operation.inputs))
-    polynomials = [*(index for access in accesses for index in access), *(c.polynomial for c in operation.constraints)]
-    used = dict.fromkeys(index for affine in polynomials for index in affine.indices)
+    used = dict.fromkeys(index for affine in _polynomials(operation) for index in affine.indices)
     scope = NameScope.of(index for index in used if is_index_name(index))
     return {index: scope.fresh("i") for index in used if not is_index_name(index)}
+
+
+def _polynomials(operation: Contraction) -> list[Affine]:
+    """Return all index polynomials: those of the output, of the inputs, of the constraints."""
+    accesses = (operation.output, *(access.indices for access in operation.inputs))
+    return [*(index for access in accesses for index in access), *(c.polynomial for c in operation.constraints)]

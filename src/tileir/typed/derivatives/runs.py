@@ -191,7 +191,7 @@ def _ending(site: ContractionSite, axis: int) -> tuple[int, int] | None:
         for polynomial, bound in (*along, *((c.polynomial, c.bound) for c in site.points.constraints))
         for form in (polynomial.substitute(moved), bound - 1 - polynomial.substitute(moved))
     ]
-    if any(not set(form.indices) <= {"a", written} for form in forms):
+    if any(not set(form.indices) <= {"a", written} or not form.is_integral for form in forms):
         return None
     for direction in (1, -1):
         distances = [form - (row - column) * direction for form in forms]

@@ -328,9 +328,9 @@ def _values(polynomial: Affine, size: int) -> int:
 
 
 def _witnesses(points: Points, missing: Sequence[Axis], present: Iterable[Axis]) -> tuple[Axis, ...]:
-    """Return conditions that only an access can state: those with fractions, and one for each index without any."""
-    kept = [axis for axis in missing if not axis[0].is_integral]
-    used = {name for p, _ in (*present, *kept) for name in p.indices}
+    """Return conditions that only an access can state: one for each index that is in none."""
+    kept: list[Axis] = []
+    used = {name for p, _ in present for name in p.indices}
     for name in _names(points, missing):
         if name not in used:
             axis = min((axis for axis in missing if name in axis[0].indices), key=lambda axis: axis[1])
