@@ -139,7 +139,10 @@ class Sketch:
                 first = self.number(0, 1)
                 return Binary(BinaryOperator.MUL, factors[first], factors[1 - first])
             case _:
-                return Binary(BinaryOperator.DIV, inner, self.polynomial((), depth - 1))
+                divisor = self.polynomial((), depth - 1)
+                operands = (inner.operand if isinstance(inner, Unary) else inner, divisor)
+                literals = all(isinstance(operand, IntLiteral) for operand in operands)
+                return Binary(BinaryOperator.MUL if literals else BinaryOperator.DIV, inner, divisor)
 
     def polynomials(self, indices: Sequence[str], count: int) -> tuple[Expr, ...]:
         return tuple(self.polynomial(indices) for _ in range(count))

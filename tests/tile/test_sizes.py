@@ -90,7 +90,13 @@ def test_literals_fold(p: Parts) -> None:
     values = [three + 1, 1 - three, three * 2, 7 // three, three % 2, three.max(4), three.min(2), -three]
     assert [dim.value for dim in values] == [4, -2, 6, 2, 1, 4, 2, -3]
     assert (p.n + 0, 0 + p.n, p.n * 1, 1 * p.n, p.n / 1, p.n - 0) == (p.n,) * 6
-    assert [dim.value for dim in (1 / p.n, 0 - p.n, p.n, (-three) / 2)] == [None] * 4
+    assert [dim.value for dim in (1 / p.n, 0 - p.n, p.n, three / 0, three % 0)] == [None] * 5
+
+
+def test_quotients_of_literals_are_those_of_tile(p: Parts) -> None:
+    three = p.f.sum(p.x[p.f.index("i"), p.f.index("j")], [p.f.index("i")], [3]).dims[0]
+    values = [three / 2, -three / 2, three / -2, -three / -2, three % -2, -three % 2, -three % 3]
+    assert [dim.value for dim in values] == [1, -1, -1, 1, 1, -1, 0]
 
 
 def test_a_literal_is_the_size_of_what_it_is_broadcast_with(p: Parts) -> None:

@@ -104,6 +104,14 @@ def test_what_a_polynomial_cannot_hold(index: Expr) -> None:
     assert codes(contraction(index)) == ["TIL214"]
 
 
+@pytest.mark.parametrize("part", ["1 / 2 * i", "i + 1 / 2", "-1 / 2 + i", "i / 2 - 7 / 3"])
+def test_a_quotient_of_literals_that_is_cut_off(part: str) -> None:
+    with pytest.raises(VerifyError) as caught:
+        parse(f"function (A[N]) -> (O) {{ O[i : N] = +(A[{part}]); }}")
+    assert [fault.code for fault in caught.value.diagnostics] == ["TIL214"]
+    parse("function (A[N]) -> (O) { O[i : 5 / 2] = +(A[4 / 2 * i]); }")
+
+
 def test_index_variables_outside_polynomials() -> None:
     assert codes(of(Binary(BinaryOperator.ADD, A, I))) == ["TIL203"]
 

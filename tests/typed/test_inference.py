@@ -1,15 +1,22 @@
 """What inference makes of correct programs: names, dtypes, shapes, and how much it emits."""
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from strategies.effort import examples
 from strategies.tile import Case, assert_equal, cases
+from strategies.tile_text import polynomials
 from tileir.core.dtype import DType, float_for, promote
+from tileir.core.errors import TileError
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
+from tileir.tile import ir as tile
+from tileir.tile.ir import Access, Assignment, Binary, Expr, IndexName, Input, Name, Output, Unary
 from tileir.tile.parser import parse
+from tileir.tile.traversal import index_names
 from tileir.typed.inference import infer
 from tileir.typed.ir import Constant, Contraction, Elementwise, Function, TensorType
 from tileir.typed.verifier import verify
@@ -183,6 +190,62 @@ def test_a_contraction_keeps_what_was_written() -> None:
     assert [(c.polynomial, c.bound) for c in last.constraints] == [(i - 1, 2)]
     assert (last.aggregation, last.combination) == (Aggregation.MAX, Combination.COND)
     assert (last.reduce, last.default) == (False, casts[0].name)
+
+
+@pytest.mark.parametrize(
+    ("polynomial", "seven", "eight"),
+    [
+        ("2 * (N / 2) + i", "6 + i", "8 + i"),
+        ("i + N / 2", "3 + i", "4 + i"),
+        ("N / 2 * 2 - i", "6 - i", "8 - i"),
+        ("(N - 1) / 2 * i", "3*i", "3*i"),
+        ("(1 - N) / 2 + i", "-3 + i", "-3 + i"),
+        ("-(N / 2) + i", "-3 + i", "-4 + i"),
+        ("N / 2 / 2 + i / 2", "1 + 1/2*i", "2 + 1/2*i"),
+        ("(N + i) / 2", "7/2 + 1/2*i", "4 + 1/2*i"),
+        ("i / (N / 2)", "1/3*i", "1/4*i"),
+        ("(i * N) / 2", "7/2*i", "4*i"),
+        ("i + N - Half * 2", "1 + i", "i"),
+        ("N / 2", "3", "4"),
+        ("i / 2 - (N - 10) / 2", "1 + 1/2*i", "1 + 1/2*i"),
+    ],
+)
+def test_what_has_no_index_is_a_size_in_a_polynomial(polynomial: str, seven: str, eight: str) -> None:
+    body = f"Half = N / 2; O[i : N] = +(A[{polynomial}]), {polynomial} < N;"
+    for size, wanted in ((7, seven), (8, eight)):
+        last = inferred(f"function (A[N]) -> (O) {{ {body} }}", A=f"f32[{size}]").operations[-1]
+        assert isinstance(last, Contraction)
+        assert [str(last.inputs[0].indices[0]), str(last.constraints[0].polynomial)] == [wanted, wanted]
+
+
+@examples(200)
+@given(polynomial=polynomials(("i",), ("N", "M")), first=st.integers(0, 9), second=st.integers(0, 9))
+def test_parts_without_index_mean_what_they_mean_as_sizes(polynomial: Expr, first: int, second: int) -> None:
+    """Each largest part without an index is put into a statement of its own, which changes nothing."""
+    statements: list[Assignment] = []
+
+    def pulled_out(expr: Expr) -> Expr:
+        if isinstance(expr, IndexName):
+            return expr
+        if not any(index_names(expr)):
+            statements.append(Assignment(f"Part{len(statements)}", expr))
+            return Name(statements[-1].name)
+        if isinstance(expr, Binary):
+            return attrs.evolve(expr, lhs=pulled_out(expr.lhs), rhs=pulled_out(expr.rhs))
+        assert isinstance(expr, Unary)
+        return attrs.evolve(expr, operand=pulled_out(expr.operand))
+
+    apart = pulled_out(polynomial)
+    results: list[object] = []
+    for before, index in (((), polynomial), (tuple(statements), apart)):
+        access = Access("A", (index, IndexName("i")))
+        target = tile.Contraction("O", (IndexName("i"),), (Name("N"),), Aggregation.SUM, Combination.NONE, (access,))
+        function = tile.Function((Input("A", (Name("N"), Name("M"))),), (Output("O"),), (*before, target))
+        try:
+            results.append(infer(function, {"A": TensorType(DType.F32, (first, second))}).operations)
+        except TileError as error:
+            results.append({diagnostic.code for diagnostic in error.diagnostics})
+    assert results[0] == results[1]
 
 
 def test_values_are_named_after_their_statement() -> None:

@@ -107,8 +107,12 @@ CONTRACTIONS = [
     ("O[i : M] = =(A[i, j]);", "TIL406", "O[i : M] = =(A[i, j])"),
     ("O[i + j : 8] = =(A[i, j]);", "TIL406", "O[i + j : 8] = =(A[i, j])"),
     ("O[0 : 1] = =(B[k]);", "TIL406", "O[0 : 1] = =(B[k])"),
-    ("O[i : M] = +(A[i, j + 1 / 2]);", "TIL407", "j + 1 / 2"),
-    ("O[i : M] = +(B[i + k - K / 2]), k < K;", "TIL407", "i + k - K / 2"),
+    ("O[i : M] = +(A[i, (2 * j + 1) / 2]);", "TIL407", "(2 * j + 1) / 2"),
+    ("O[i : M] = +(B[i + (2 * k - K) / 2]), k < K;", "TIL407", "i + (2 * k - K) / 2"),
+    ("O[i : M] = +(A[i, j]), (2 * j + 1) / 2 < M;", "TIL407", "(2 * j + 1) / 2"),
+    ("O[i : M] = +(A[i, j]), (j + 1) / 2 - j / 2 < M;", "TIL407", "(j + 1) / 2 - j / 2"),
+    ("O[i : M] = +(B[i + 4 / (M - M)]);", "TIL308", "4 / (M - M)"),
+    ("O[i : M] = +(B[i / (M / 9)]);", "TIL402", "i / (M / 9)"),
     ("O[i : M - 5] = +(A[i, j]);", "TIL307", "M - 5"),
     ("O[i : N / 2.0] = +(B[i]);", "TIL307", "N / 2.0"),
     ("O[i : 1 / 0] = +(B[i]);", "TIL308", "1 / 0"),
@@ -178,8 +182,8 @@ def test_all_faults_are_reported_and_none_follows_from_another() -> None:
 
 
 def test_several_faults_of_one_contraction() -> None:
-    text = "function (A) -> (O) { O[i + k, 0 : 2, 2] = +(A[i + k, j + 1 / 2]), 3 < 2; }"
-    assert faults(text, F23) == [("TIL401", "k"), ("TIL404", "3 < 2"), ("TIL407", "j + 1 / 2")]
+    text = "function (A) -> (O) { O[i + k, 0 : 2, 2] = +(A[i + k, j + j + (2 * j + 1) / 2]), 3 < 2; }"
+    assert faults(text, F23) == [("TIL401", "k"), ("TIL404", "3 < 2"), ("TIL407", "j + j + (2 * j + 1) / 2")]
 
 
 def contraction(text: str, **changes: object) -> Function:

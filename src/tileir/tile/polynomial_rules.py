@@ -18,6 +18,7 @@ from tileir.tile.ir import (
     Unary,
     UnaryOperator,
 )
+from tileir.tile.traversal import children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,29 +41,47 @@ def has_index(polynomial: Expr) -> bool:
             assert_never(polynomial)
 
 
-def check_affine(node: Expr) -> Iterator[Diagnostic]:
-    """Yield the reasons why a polynomial, whose depth is bounded, is not affine in its index variables."""
+def in_polynomial(node: Expr) -> bool:
+    """Return whether a node, whatever its operands are, can stand in an index polynomial."""
     match node:
         case IntLiteral() | Name() | IndexName():
-            return
-        case Unary(operator=UnaryOperator.NEG, operand=operand):
-            yield from check_affine(operand)
-        case Binary(operator=operator, lhs=lhs, rhs=rhs) if operator in POLYNOMIAL_OPERATORS:
-            yield from check_affine(lhs)
-            yield from check_affine(rhs)
-            yield from _nonlinear(node)
-        case FloatLiteral() | Unary() | Binary() | Conditional() | Call():
-            message = "an index polynomial has only integers, dimensions, indices and + - * /"
-            yield Diagnostic("TIL214", message, node.span)
+            return True
+        case Unary(operator=operator):
+            return operator is UnaryOperator.NEG
+        case Binary(operator=operator):
+            return operator in POLYNOMIAL_OPERATORS
+        case FloatLiteral() | Conditional() | Call():
+            return False
         case _:
             assert_never(node)
 
 
+def check_affine(node: Expr) -> Iterator[Diagnostic]:
+    """Yield the reasons why a polynomial, whose depth is bounded, is not affine in its index variables."""
+    if not in_polynomial(node):
+        yield Diagnostic("TIL214", "an index polynomial has only integers, dimensions, indices and + - * /", node.span)
+        return
+    for operand in children(node):
+        yield from check_affine(operand)
+    if isinstance(node, Binary):
+        yield from _nonlinear(node)
+
+
 def _nonlinear(node: Binary) -> Iterator[Diagnostic]:
-    """Yield what is wrong with one operator: a product of indices, or a divisor that is none."""
+    """Yield what is wrong with one operator: a product of indices, a divisor that is none, or a fraction cut off."""
     if node.operator is BinaryOperator.MUL and has_index(node.lhs) and has_index(node.rhs):
         yield Diagnostic("TIL402", "a product of index variables is not affine; one factor must be constant", node.span)
     elif node.operator is BinaryOperator.DIV and has_index(node.rhs):
         yield Diagnostic("TIL402", "an index polynomial can be divided by a constant only", node.rhs.span or node.span)
     elif node.operator is BinaryOperator.DIV and isinstance(node.rhs, IntLiteral) and node.rhs.value == 0:
         yield Diagnostic("TIL402", "an index polynomial cannot be divided by 0", node.rhs.span or node.span)
+    elif node.operator is BinaryOperator.DIV and _cuts(node.lhs, node.rhs):
+        message = "this quotient has no index, so it is a size, which is whole: divide what has an index, as in i / 2"
+        yield Diagnostic("TIL214", message, node.span)
+
+
+def _cuts(dividend: Expr, divisor: Expr) -> bool:
+    """Return whether a quotient of two literals has a remainder: nobody writes 1 / 2 for 0."""
+    if isinstance(dividend, Unary):
+        dividend = dividend.operand
+    return isinstance(dividend, IntLiteral) and isinstance(divisor, IntLiteral) and dividend.value % divisor.value != 0

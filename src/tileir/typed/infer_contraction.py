@@ -11,8 +11,9 @@ from tileir.poly.affine import Affine
 from tileir.poly.bounds import constraint_only_indices, solve, unbounded_indices
 from tileir.poly.coverage import injective
 from tileir.tile import ir as tile
-from tileir.tile.ir import BinaryOperator, UnaryOperator
-from tileir.tile.traversal import Place, expressions, index_names
+from tileir.tile.ir import BinaryOperator
+from tileir.tile.polynomial_rules import in_polynomial
+from tileir.tile.traversal import Place, children, expressions, index_names
 from tileir.typed.dims import known_integer, size
 from tileir.typed.expressions import bottom_up
 from tileir.typed.faults import Faults
@@ -134,17 +135,17 @@ def _index_faults(node: Contraction, statement: tile.Contraction) -> Iterator[Di
     for name in constraint_only_indices(accesses, _pairs(node)):
         message = f"index {name!r} stands only in constraints: use it in some access, or remove it"
         yield Diagnostic("TIL403", message, places.get(name))
-    for constraint, written in zip(node.constraints, statement.constraints, strict=True):
+    for constraint, source in zip(node.constraints, statement.constraints, strict=True):
         if constraint.polynomial.is_constant and not 0 <= constraint.polynomial.offset < constraint.bound:
             value = f"0 <= {constraint.polynomial} < {constraint.bound}"
             message = f"the constraint {value} is false whatever the indices are, so nothing would be computed"
-            yield Diagnostic("TIL404", message, written.span)
-    written_accesses = [statement.indices, *(access.indices for access in statement.inputs)]
-    for access, expressions_ in zip(accesses, written_accesses, strict=True):
-        for polynomial, expr in zip(access, expressions_, strict=True):
-            if type(polynomial.offset) is not int and all(type(c) is int for _, c in polynomial.terms):
-                message = f"{polynomial} is never an integer; division is exact here, so round in a statement before"
-                yield Diagnostic("TIL407", message, expr.span)
+            yield Diagnostic("TIL404", message, source.span)
+    written = [*statement.indices, *(index for access in statement.inputs for index in access.indices)]
+    written += [constraint.polynomial for constraint in statement.constraints]
+    for polynomial, expr in zip(polynomials, written, strict=True):
+        if polynomial.is_never_integral:
+            message = f"{polynomial} is never an integer, so no point counts: what has an index is divided exactly"
+            yield Diagnostic("TIL407", message, expr.span)
 
 
 def _index_variables(statement: tile.Contraction) -> Iterator[tile.IndexName]:
@@ -188,25 +189,30 @@ def _default_name(
 
 
 def _index(scope: Scope, polynomial: Expr) -> Affine:
-    """Return an index polynomial with dimensions put in; division is exact."""
+    """Return an index polynomial: exact where an index takes part, and the arithmetic of sizes everywhere else."""
 
-    def combine(node: Expr, operands: Sequence[Affine]) -> Affine:
-        match node:
-            case tile.IndexName(name=name):
-                return Affine.index(name)
-            case tile.IntLiteral(value=value):
-                return Affine.constant(value)
-            case tile.Name(name=name):
-                return Affine.constant(known_integer(scope.lookup(name, node.span), f"{name!r} in an index polynomial"))
-            case tile.Unary(operator=UnaryOperator.NEG):
-                return -operands[0]
-            case tile.Binary(operator=operator):
-                return _binary(operator, operands[0], operands[1], node.span)
-            case _:
-                message = "an index polynomial has only integers, dimensions, indices and + - * /"
-                raise fail("TIL214", message, node.span)
+    def combine(node: Expr, operands: Sequence[Affine | None]) -> Affine | None:
+        """Return the polynomial at ``node``, or None below which there is no index."""
+        if isinstance(node, tile.IndexName):
+            return Affine.index(node.name)
+        if not in_polynomial(node):
+            raise fail("TIL214", "an index polynomial has only integers, dimensions, indices and + - * /", node.span)
+        if all(operand is None for operand in operands):
+            return None
+        parts = [
+            _size_part(scope, child) if part is None else part
+            for child, part in zip(children(node), operands, strict=True)
+        ]
+        return _binary(node.operator, parts[0], parts[1], node.span) if isinstance(node, tile.Binary) else -parts[0]
 
-    return bottom_up(polynomial, combine)
+    found = bottom_up(polynomial, combine)
+    return _size_part(scope, polynomial) if found is None else found
+
+
+def _size_part(scope: Scope, expr: Expr) -> Affine:
+    """Return a part without index variables, which means what it would mean as a size."""
+    purpose = f"{expr.name!r} in an index polynomial" if isinstance(expr, tile.Name) else "a part of a polynomial"
+    return Affine.constant(known_integer(scope.evaluate(expr), purpose))
 
 
 def _binary(operator: BinaryOperator, left: Affine, right: Affine, span: Span | None) -> Affine:
@@ -221,10 +227,7 @@ def _binary(operator: BinaryOperator, left: Affine, right: Affine, span: Span | 
             return left * right.offset
         case BinaryOperator.DIV if right.is_constant and right.offset != 0:
             return left / right.offset
-        case BinaryOperator.MUL | BinaryOperator.DIV:
+        case _:
             raise fail(
                 "TIL402", "an index polynomial can be multiplied and divided by constants other than 0 only", span
             )
-        case _:
-            message = "an index polynomial has only integers, dimensions, indices and + - * /"
-            raise fail("TIL214", message, span)

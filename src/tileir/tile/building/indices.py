@@ -10,7 +10,7 @@ import attrs
 
 from tileir.core.span import call_site
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, same
-from tileir.tile.grammar import MAX_INTEGER, POLYNOMIAL_OPERATORS
+from tileir.tile.grammar import MAX_INTEGER
 from tileir.tile.ir import (
     Binary,
     BinaryOperator,
@@ -23,6 +23,7 @@ from tileir.tile.ir import (
     Unary,
     UnaryOperator,
 )
+from tileir.tile.polynomial_rules import in_polynomial
 from tileir.tile.traversal import index_names, walk
 
 if TYPE_CHECKING:
@@ -163,8 +164,7 @@ def _folded(operation: BinaryOperator | str, left: Dim, right: Dim) -> Dim | Non
     """Return the result of arithmetic over literals, or the operand that a 0 or 1 leaves as it is."""
     fold = _FOLDS.get(operation)
     if left.value is not None and right.value is not None and fold is not None:
-        exact = operation not in _DIVISIONS or (left.value >= 0 and right.value > 0)
-        value = fold(left.value, right.value) if exact else None
+        value = None if operation in _DIVISIONS and right.value == 0 else fold(left.value, right.value)
         return None if value is None or abs(value) > MAX_INTEGER else dim_of(left.recorder, value)
     if right.value is not None and (operation, right.value) in _NEUTRAL:
         return left
@@ -172,13 +172,23 @@ def _folded(operation: BinaryOperator | str, left: Dim, right: Dim) -> Dim | Non
     return right if neutral and isinstance(operation, BinaryOperator) else None
 
 
+def _quotient(left: int, right: int) -> int:
+    """Return the quotient of Tile, which truncates."""
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def _remainder(left: int, right: int) -> int:
+    return left - right * _quotient(left, right)
+
+
 _FOLDS: Final[Mapping[BinaryOperator | str, Callable[[int, int], int]]] = MappingProxyType(
     {
         BinaryOperator.ADD: operator.add,
         BinaryOperator.SUB: operator.sub,
         BinaryOperator.MUL: operator.mul,
-        BinaryOperator.DIV: operator.floordiv,
-        "mod": operator.mod,
+        BinaryOperator.DIV: _quotient,
+        "mod": _remainder,
         "max": max,
         "min": min,
     }
@@ -187,7 +197,7 @@ _NEUTRAL: Final = {
     (BinaryOperator.ADD, 0), (BinaryOperator.SUB, 0), (BinaryOperator.MUL, 1), (BinaryOperator.DIV, 1)
 }  # fmt: skip
 _ONE_SIDED: Final = {BinaryOperator.SUB, BinaryOperator.DIV}
-_DIVISIONS: Final = {BinaryOperator.DIV, "mod"}  # which truncate: as Python's do where nothing is negative
+_DIVISIONS: Final = {BinaryOperator.DIV, "mod"}
 
 
 def _of_another_kind(value: object) -> bool:
@@ -356,7 +366,7 @@ def polynomial_of(recorder: Recorder, value: object) -> Polynomial:
         raise mistake("TIL214", "an index polynomial has no floats; divide by an integer instead: i / 2")
     dim = dim_of(recorder, value)
     size_of(recorder, dim)
-    if all(_in_polynomial(node) for node in walk(dim.expr)):
+    if all(in_polynomial(node) for node in walk(dim.expr)):
         return Polynomial(dim.expr, recorder, dim.size)
     return Polynomial(Name(recorder.record(dim.expr), span=call_site()), recorder)
 
@@ -364,14 +374,3 @@ def polynomial_of(recorder: Recorder, value: object) -> Polynomial:
 def _placed(expr: Expr) -> Expr:
     """Give a bare name the line where it is used; what is computed has the line of its operator."""
     return attrs.evolve(expr, span=call_site()) if isinstance(expr, Name | IndexName) else expr
-
-
-def _in_polynomial(node: Expr) -> bool:
-    """Return whether a node of a size can stand in a polynomial, too."""
-    match node:
-        case Call():
-            return False
-        case Binary(operator=operator):
-            return operator in POLYNOMIAL_OPERATORS
-        case _:
-            return True
