@@ -16,7 +16,8 @@ from strategies.semtree_values import same_content
 from tileir.core.errors import BackendError
 from tileir.runtime.interface import Options
 from tileir_llvm import BACKEND
-from tileir_llvm.compiler import LLVMCompiler, object_code
+from tileir_llvm.compiler import LLVMCompiler
+from tileir_llvm.modules import object_code
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase

@@ -5,9 +5,9 @@ import ctypes
 import pytest
 
 from tileir.core.errors import BackendError
-from tileir_llvm.compiler import object_code
 from tileir_llvm.host import device
 from tileir_llvm.loader import Code, load_code
+from tileir_llvm.modules import object_code
 
 TEXT = "define i64 @twice(i64 %x) { %y = add i64 %x, %x ret i64 %y }\ndefine i64 @seven() { ret i64 7 }"
 FEATURES = device().features

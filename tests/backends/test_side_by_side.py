@@ -14,7 +14,8 @@ from tileir.core.errors import BackendError
 from tileir.semtree.parser import parse_kernel
 from tileir_llvm import compiler as llvm_compiler
 from tileir_llvm import side_by_side
-from tileir_llvm.compiler import object_code, object_codes
+from tileir_llvm.modules import object_code
+from tileir_llvm.side_by_side import object_codes
 
 KERNELS = [
     parse_kernel(
@@ -68,8 +69,8 @@ def test_what_llvm_refuses_is_an_error() -> None:
 
 def test_without_a_way_past_the_lock_modules_are_compiled_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = compiler().build(KERNELS).codes
-    monkeypatch.setattr(llvm_compiler, "is_possible", lambda: False)
-    monkeypatch.setattr(side_by_side, "object_codes", None)
+    monkeypatch.setattr(side_by_side, "can_pass_the_lock", lambda: False)
+    monkeypatch.setattr(side_by_side, "_in_threads", None)
     assert compiler().build(KERNELS).codes == expected
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
-from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import llvmlite
 import llvmlite.binding as llvm
-from llvmlite.binding import ffi
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.semtree.expansions import expand_kernel
@@ -18,21 +15,17 @@ from tileir.semtree.verifier import verify
 from tileir_llvm.dots import native_dots
 from tileir_llvm.emitter import emit
 from tileir_llvm.floats import NATIVE
-from tileir_llvm.forking import guard_forks
 from tileir_llvm.library import LLVMLibrary, part_names
-from tileir_llvm.side_by_side import Job, is_possible
-from tileir_llvm.side_by_side import object_codes as compiled_side_by_side
+from tileir_llvm.modules import assembly
+from tileir_llvm.side_by_side import object_codes
+from tileir_llvm.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tileir.runtime.interface import DeviceInfo, Options
     from tileir.semtree.ir import KernelFunction
 
-T = TypeVar("T")
-
-OPTIMISATION: Final = 3
-"""Speed level of LLVM's pass pipeline. Levels 2 and 3 take the same time for kernels."""
 MODULE_LENGTH: Final = 1 << 16
 """Modules are compiled side by side; one with so many characters, a twentieth of a second's work, is long enough."""
 
@@ -101,94 +94,4 @@ class LLVMCompiler:
         return LLVMLibrary(tuple(kernels), tuple(texts), tuple(codes), self._assembly)
 
     def _assembly(self, text: str) -> str:
-        machine = target_machine(self.device.features)
-        return _translated(text, machine, machine.emit_assembly)
-
-
-def object_code(text: str, features: tuple[str, ...], *, optimise: bool = True) -> bytes:
-    """Return relocatable object code of a module for the host's processor with these features.
-
-    Raises:
-        BackendError: TIL805, LLVM refused the code.
-
-    """
-    machine = target_machine(features)
-    return _translated(text, machine, machine.emit_object, optimise=optimise)
-
-
-def object_codes(texts: Sequence[str], features: tuple[str, ...], threads: int) -> tuple[bytes, ...]:
-    """Return what :func:`object_code` makes of each module, with so many threads at most.
-
-    Raises:
-        BackendError: TIL805, LLVM refused the code.
-
-    """
-    if len(texts) == 1 or threads == 1 or not is_possible():
-        return tuple(object_code(text, features) for text in texts)
-    target_machine(features)
-    with _refusals(), ExitStack() as stack:
-        jobs = []
-        for text in texts:
-            machine = stack.enter_context(_machine(features))
-            module = stack.enter_context(_module(text, machine))
-            builder = stack.enter_context(_pass_builder(machine))
-            passes = stack.enter_context(builder.getModulePassManager())
-            jobs.append(Job(module, machine, builder, passes, stack.enter_context(ffi.OutputString())))
-        return tuple(compiled_side_by_side(jobs, threads))
-
-
-@cache
-def target_machine(features: tuple[str, ...]) -> llvm.TargetMachine:
-    """Return LLVM's code generator for the host; llvmlite lets one thread at a time use it."""
-    guard_forks()
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return _machine(features)
-
-
-def _machine(features: tuple[str, ...]) -> llvm.TargetMachine:
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=",".join(f"+{feature}" for feature in features),
-        opt=OPTIMISATION,
-        reloc="pic",
-        codemodel="default",
-        jit=True,
-    )
-
-
-def _translated(
-    text: str, machine: llvm.TargetMachine, finish: Callable[[llvm.ModuleRef], T], *, optimise: bool = True
-) -> T:
-    """Parse, verify and optimise a module, and return what ``finish`` makes of it."""
-    with _refusals(), _module(text, machine) as module:
-        if optimise:
-            builder = _pass_builder(machine)
-            builder.getModulePassManager().run(module, builder)
-        return finish(module)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:
-        message = f"LLVM refused the code, which is a defect of tileir: {error}"
-        raise BackendError((Diagnostic("TIL805", message),)) from error
-
-
-@contextmanager
-def _module(text: str, machine: llvm.TargetMachine) -> Iterator[llvm.ModuleRef]:
-    """Parse and verify a module, in a context of its own."""
-    with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
-        module.triple = llvm.get_default_triple()
-        module.data_layout = str(machine.target_data)
-        module.verify()
-        yield module
-
-
-def _pass_builder(machine: llvm.TargetMachine) -> llvm.PassBuilder:
-    tuning = llvm.create_pipeline_tuning_options(OPTIMISATION)
-    tuning.loop_vectorization = True
-    tuning.slp_vectorization = True
-    return llvm.create_pass_builder(machine, tuning)
+        return uninterrupted(lambda: assembly(text, self.device.features))

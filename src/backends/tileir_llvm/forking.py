@@ -14,8 +14,10 @@ from typing import Final
 
 from llvmlite.binding import ffi
 
-PAST_THE_LOCK: Final = threading.Lock()
-"""Held while threads are inside LLVM without llvmlite's lock; taken before that, never inside it."""
+PAST_THE_LOCK: Final = threading.RLock()
+"""Held while threads are inside LLVM without llvmlite's lock; taken before that, never inside it.
+
+Only the thread that took it can give it back, so that an interrupt on the way into a fork frees nobody else's."""
 
 
 @cache

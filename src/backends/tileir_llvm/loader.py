@@ -10,7 +10,8 @@ import attrs
 import llvmlite.binding as llvm
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir_llvm.compiler import target_machine
+from tileir_llvm.modules import target_machine
+from tileir_llvm.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,10 @@ def load_code(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[st
         BackendError: TIL806, the code is broken, for another kind of machine, or lacks a symbol.
 
     """
+    return uninterrupted(lambda: _linked(codes, symbols, features))
+
+
+def _linked(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str, ...]) -> Code:
     jit = _linker(features)
     builder = llvm.JITLibraryBuilder().add_current_process()
     for code in codes:

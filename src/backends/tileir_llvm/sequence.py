@@ -13,8 +13,8 @@ import attrs
 from tileir.runtime.arrays import address_of
 from tileir.runtime.interface import Repetition
 from tileir_llvm.buffers import HostBuffer
-from tileir_llvm.compiler import object_code
 from tileir_llvm.loader import Code, load_code
+from tileir_llvm.modules import object_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

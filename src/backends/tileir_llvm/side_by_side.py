@@ -10,59 +10,54 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from ctypes import string_at
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
-
-import attrs
-from llvmlite.binding import ffi
+from typing import TYPE_CHECKING
 
 from tileir_llvm.forking import PAST_THE_LOCK
+from tileir_llvm.modules import can_pass_the_lock, object_code
+from tileir_llvm.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import llvmlite.binding as llvm
 
+def object_codes(texts: Sequence[str], features: tuple[str, ...], threads: int) -> tuple[bytes, ...]:
+    """Return what :func:`tileir_llvm.modules.object_code` makes of each module, with so many threads at most.
 
-@attrs.frozen(eq=False)
-class Job:
-    """A module, the passes that optimise it, and what makes object code of it; nothing is shared with other jobs."""
-
-    module: llvm.ModuleRef
-    machine: llvm.TargetMachine
-    builder: llvm.PassBuilder
-    passes: llvm.ModulePassManager
-    complaint: ffi.OutputString
-
-
-def is_possible() -> bool:
-    """Return whether this llvmlite lets calls go past its lock; it has no public name for that."""
-    return all(hasattr(call, "_cfn") for call in (_optimise(), _emit()))
-
-
-def object_codes(jobs: Sequence[Job], threads: int) -> list[bytes]:
-    """Optimise modules and return the object code of each, with so many threads at most.
+    An interrupt lets the modules end that are being compiled, and drops the others.
 
     Raises:
-        RuntimeError: LLVM refused one.
+        BackendError: TIL805, LLVM refused the code.
 
     """
-    optimise, emit = _optimise()._cfn, _emit()._cfn
+    if len(texts) == 1 or threads == 1 or not can_pass_the_lock():
+        return tuple(uninterrupted(partial(object_code, text, features)) for text in texts)
     todo: SimpleQueue[int] = SimpleQueue()
-    for number in range(len(jobs)):
+    for number in range(len(texts)):
         todo.put(number)
-    made: list[Any] = [None] * len(jobs)
+    made: dict[int, bytes] = {}
+    failed: dict[int, BaseException] = {}
 
     def work() -> None:
         while (number := _next(todo)) is not None:
-            job = jobs[number]
-            optimise(job.passes, job.module, job.builder)
-            made[number] = emit(job.machine, job.module, 1, job.complaint)
+            try:
+                made[number] = object_code(texts[number], features, past_the_lock=True)
+            except BaseException as error:  # the first of them is raised when all threads have ended
+                failed[number] = error
 
-    with PAST_THE_LOCK:
-        _in_threads(work, min(threads, len(jobs)))
-    return [_content(buffer, job) for buffer, job in zip(made, jobs, strict=True)]
+    def stop() -> None:
+        while _next(todo) is not None:
+            pass
+
+    def all_of_them() -> None:
+        with PAST_THE_LOCK:
+            _in_threads(work, min(threads, len(texts)))
+
+    uninterrupted(all_of_them, stop)
+    if failed:
+        raise failed[min(failed)]
+    return tuple(made[number] for number in range(len(texts)))
 
 
 def _next(todo: SimpleQueue[int]) -> int | None:
@@ -73,33 +68,13 @@ def _next(todo: SimpleQueue[int]) -> int | None:
 
 
 def _in_threads(work: Callable[[], None], count: int) -> None:
-    """Run ``work`` in this thread and in others, and wait for all of them, whatever happens to this one."""
+    """Run ``work`` in this thread, which no signal interrupts, and in others, and wait for all of them."""
     others: list[threading.Thread] = []
-    try:
-        with suppress(RuntimeError):  # where the system has no further threads, those that there are do it all
-            while len(others) < count - 1:
-                thread = threading.Thread(target=work, name="tileir compiles")
-                thread.start()
-                others.append(thread)
-        work()
-    finally:
-        for thread in others:
-            thread.join()
-
-
-def _content(buffer: Any, job: Job) -> bytes:
-    """Return what a buffer of LLVM holds, and free it."""
-    if not buffer:
-        raise RuntimeError(str(job.complaint))
-    try:
-        return string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
-    finally:
-        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
-
-
-def _optimise() -> ffi._lib_fn_wrapper:
-    return ffi.lib.LLVMPY_RunNewModulePassManager
-
-
-def _emit() -> ffi._lib_fn_wrapper:
-    return ffi.lib.LLVMPY_TargetMachineEmitToMemory
+    with suppress(RuntimeError):  # where the system has no further threads, those that there are do it all
+        while len(others) < count - 1:
+            thread = threading.Thread(target=work, name="tileir compiles")
+            thread.start()
+            others.append(thread)
+    work()
+    for thread in others:
+        thread.join()

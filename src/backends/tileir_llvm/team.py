@@ -12,8 +12,8 @@ import attrs
 
 from tileir.core.errors import BackendError
 from tileir_llvm.buffers import HostBuffer, allocate
-from tileir_llvm.compiler import object_code
 from tileir_llvm.loader import Code, load_code
+from tileir_llvm.modules import object_code
 from tileir_llvm.pool_code import pool_bytes, pool_code
 
 if TYPE_CHECKING:

@@ -1,0 +1,129 @@
+"""Modules of LLVM IR text to object code and assembly for the host's processor.
+
+What a module needs belongs to nobody else, and goes with the last reference to it, so that it can neither be lost nor
+be freed while a thread works on it.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from ctypes import string_at
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import llvmlite.binding as llvm
+from llvmlite.binding import ffi
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir_llvm.forking import guard_forks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OPTIMISATION: Final = 3
+"""Speed level of LLVM's pass pipeline. Levels 2 and 3 take the same time for kernels."""
+
+
+def can_pass_the_lock() -> bool:
+    """Return whether this llvmlite lets calls go past its lock; it has no public name for that."""
+    return all(hasattr(call, "_cfn") for call in (_optimise(), _emit()))
+
+
+def object_code(text: str, features: tuple[str, ...], *, optimise: bool = True, past_the_lock: bool = False) -> bytes:
+    """Return relocatable object code of a module for the host's processor with these features.
+
+    Args:
+        text: LLVM IR.
+        features: Names of features of the processor.
+        optimise: Whether to run LLVM's passes.
+        past_the_lock: Whether other threads may enter LLVM meanwhile. The caller then holds
+            :data:`tileir_llvm.forking.PAST_THE_LOCK`.
+
+    Raises:
+        BackendError: TIL805, LLVM refused the code.
+
+    """
+    with _refusals():
+        machine = target_machine(features)
+        module = _parsed(text, machine)
+        if optimise:
+            builder = _pass_builder(machine)
+            run = _optimise()._cfn if past_the_lock else _optimise()
+            run(builder.getModulePassManager(), module, builder)
+        return _emitted(module, machine, past_the_lock)
+
+
+def assembly(text: str, features: tuple[str, ...]) -> str:
+    """Return the assembly of an optimised module; arguments and errors are those of :func:`object_code`."""
+    with _refusals():
+        machine = target_machine(features)
+        module = _parsed(text, machine)
+        builder = _pass_builder(machine)
+        builder.getModulePassManager().run(module, builder)
+        return machine.emit_assembly(module)
+
+
+def target_machine(features: tuple[str, ...]) -> llvm.TargetMachine:
+    """Return a code generator for the host, which one thread at a time may use."""
+    _initialise()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=",".join(f"+{feature}" for feature in features),
+        opt=OPTIMISATION,
+        reloc="pic",
+        codemodel="default",
+        jit=True,
+    )
+
+
+@cache
+def _initialise() -> None:
+    guard_forks()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        message = f"LLVM refused the code, which is a defect of tileir: {error}"
+        raise BackendError((Diagnostic("TIL805", message),)) from error
+
+
+def _parsed(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    """Parse and verify a module, in a context of its own."""
+    module = llvm.parse_assembly(text, llvm.create_context())
+    module.triple = llvm.get_default_triple()
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    return module
+
+
+def _pass_builder(machine: llvm.TargetMachine) -> llvm.PassBuilder:
+    tuning = llvm.create_pipeline_tuning_options(OPTIMISATION)
+    tuning.loop_vectorization = True
+    tuning.slp_vectorization = True
+    return llvm.create_pass_builder(machine, tuning)
+
+
+def _emitted(module: llvm.ModuleRef, machine: llvm.TargetMachine, past_the_lock: bool) -> bytes:
+    """Return object code of a module."""
+    emit = _emit()._cfn if past_the_lock else _emit()
+    complaint = ffi.OutputString()
+    buffer = emit(machine, module, 1, complaint)
+    if not buffer:
+        raise RuntimeError(str(complaint))
+    try:
+        return string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _optimise() -> Any:
+    return ffi.lib.LLVMPY_RunNewModulePassManager
+
+
+def _emit() -> Any:
+    return ffi.lib.LLVMPY_TargetMachineEmitToMemory

@@ -1,0 +1,67 @@
+"""Work that no signal cuts short.
+
+Python raises KeyboardInterrupt, and whatever else handlers of signals raise, in the main thread, between any two of its
+instructions. Inside llvmlite that would leave its lock taken for ever, and free what other threads of LLVM still use.
+So what enters LLVM runs in another thread, while the main thread waits for it, and raises when it is done.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+def uninterrupted(work: Callable[[], T], stop: Callable[[], object] = lambda: None) -> T:
+    """Return what ``work`` returns, or raise what it raises.
+
+    Args:
+        work: It runs to its end, whatever signals come; in another thread if the caller is the main thread.
+        stop: Called when the first signal raises, so that the work may come to its end earlier.
+
+    Raises:
+        BaseException: What a handler of a signal raised meanwhile, after the end of the work.
+
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    results: list[T] = []
+    failures: list[BaseException] = []
+    claim, running = threading.Lock(), threading.Lock()
+    running.acquire()
+
+    def run() -> None:
+        if not claim.acquire(blocking=False):
+            return
+        try:
+            results.append(work())
+        except BaseException as error:  # it belongs to the thread that waits
+            failures.append(error)
+        finally:
+            running.release()
+
+    signals: list[BaseException] = []
+    try:
+        threading.Thread(target=run, name="tileir compiles").start()
+    except RuntimeError:  # the system has no further threads
+        return work()
+    except BaseException as error:
+        if claim.acquire(blocking=False):  # the thread did not start, or comes too late
+            raise
+        signals.append(error)
+        stop()
+    while not (results or failures):
+        try:
+            running.acquire()
+        except BaseException as error:
+            signals.append(error)
+            stop()
+    if signals:
+        raise signals[0]
+    if failures:
+        raise failures[0]
+    return results[0]
