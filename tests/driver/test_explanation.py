@@ -86,3 +86,16 @@ def test_wrong_requests_are_refused(options: dict[str, object], code: str) -> No
     with pytest.raises(TileError) as caught:
         tileir.explain(MATMUL, SHAPES, **options)  # type: ignore[arg-type]
     assert [each.code for each in caught.value.diagnostics] == [code]
+
+
+@pytest.mark.parametrize(("after", "steps"), [("first", 2), ("accumulate", 2), ("localize", 3), ("localise", 3)])
+def test_steps_are_known_by_their_names_and_those_of_their_passes(after: str, steps: int) -> None:
+    passes = ["fuse", "first: accumulate", "localise", "second: thread"]
+    found = tileir.explain(MATMUL, SHAPES, target=CPU, passes=",".join(passes), after=after)
+    until = tileir.explain(MATMUL, SHAPES, target=CPU, passes=",".join(passes[:steps]))
+    assert str(found) == str(until)
+
+
+def test_the_nearest_step_is_offered() -> None:
+    with pytest.raises(TileError, match=r"no pass 'frist' runs; did you mean first\?"):
+        tileir.explain(MATMUL, SHAPES, target=CPU, passes="first: accumulate,thread", after="frist")

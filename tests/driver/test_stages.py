@@ -10,6 +10,7 @@ from strategies.opencl_device import device as opencl_device
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, TileError
 from tileir.driver.stages import ALL, STAGES, listing, stage_text, texts_after
+from tileir.driver.targets import choice_of
 from tileir.passes import pipeline
 from tileir.passes.catalog import parse_pipeline
 from tileir.runtime.context import Context
@@ -46,7 +47,7 @@ def test_the_program_after_one_pass_parses_back() -> None:
 
 
 def test_a_pass_that_does_not_run_has_no_program() -> None:
-    with pytest.raises(TileError, match="write all or one of accumulate, tile, thread") as caught:
+    with pytest.raises(TileError, match="known are accumulate, all, thread, tile") as caught:
         texts_after(FUNCTION, TYPES, "fuse", passes=STEPS, device=None)
     assert caught.value.diagnostics[0].code == "TIL902"
 
@@ -88,3 +89,13 @@ def test_code_is_listed_for_a_pipeline() -> None:
     plain = listing(FUNCTION, TYPES, "llvm", passes="plain", device=None)
     assert "define" in plain
     assert plain != listing(FUNCTION, TYPES, "llvm", passes=None, device=None)
+
+
+def test_a_target_with_facts_is_lowered_by_them() -> None:
+    function = parse("function (A[M, K], B[K, N]) -> (O) { O[i, j : M, N] = +(A[i, k] * B[k, j]); }")
+    types = dict.fromkeys(("A", "B"), TensorType(DType.F16, (1024, 1024)))
+    choice = choice_of("nvidia-hopper")
+    text = stage_text(function, types, "sem", passes=None, device=None, choice=choice)
+    assert "index(i32)" in text
+    assert "multiply(16, 8, 16)" in text
+    assert "async A_stage" in text

@@ -23,7 +23,16 @@ from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Program
 from tileir.stripe.lowering import lower
 from tileir.stripe.printer import to_text
-from tileir.typed.ir import Access, Constraint, Contraction, Elementwise, Function, Operation, Reshape, Value
+from tileir.typed.ir import (
+    Access,
+    Constraint,
+    Contraction,
+    Elementwise,
+    Function,
+    Operation,
+    Reshape,
+    Value,
+)
 
 F32 = DType.F32
 ROW, COLUMN, INNER = Affine.index("i"), Affine.index("j"), Affine.index("k")

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.names import nearest
 from tileir.core.target import Target
 from tileir.driver.arguments import tensor_types
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import function_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.driver.winners import tuned
-from tileir.passes.base import run
+from tileir.passes.base import names_of, run
 from tileir.passes.loops import is_loop
 from tileir.runtime.context import default_context
 from tileir.stripe.lowering import lower
@@ -89,8 +90,8 @@ def explain(
         target: What passes are computed for, and costs, instead of the device; as for :func:`tileir.compile`.
         passes: Stripe passes instead of those that tuning found or the target has; or the text, JSON or name of a
             pipeline.
-        after: The pass after which the program is looked at; by default the last one. A pass that runs several times
-            is meant the last time.
+        after: The step after which the program is looked at, by its own name or that of its pass; by default the last
+            one. A pass that runs several times is meant the last time.
         measure: Whether to run each kernel on the device as well.
 
     Raises:
@@ -140,7 +141,9 @@ def _target_of(device: DeviceInfo | None, otherwise: Target | None = None) -> Ta
 def _until(steps: tuple[Pass, ...], after: str | None) -> tuple[Pass, ...]:
     if after is None:
         return steps
-    names = [step.name for step in steps]
-    if after not in names:
-        raise fail("TIL902", f"no pass {after!r} runs; write one of {', '.join(dict.fromkeys(names)) or 'none'}")
-    return steps[: len(names) - names[::-1].index(after)]
+    names = [names_of(step) for step in steps]
+    found = [number for number, called in enumerate(names, 1) if after in called]
+    if not found:
+        known = dict.fromkeys(name for called in names for name in called)
+        raise fail("TIL902", f"no pass {after[:64]!r} runs{nearest(after, known)}")
+    return steps[: found[-1]]

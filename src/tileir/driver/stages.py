@@ -6,10 +6,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import BackendError, Diagnostic, fail
+from tileir.core.names import nearest
 from tileir.driver.compiler import compile_stages, passes_of
 from tileir.driver.executable import compile_for
 from tileir.driver.targets import scheduling_target
-from tileir.passes.base import label_of, run, unnamed
+from tileir.passes.base import names_of, run
 from tileir.runtime.context import default_context
 from tileir.semtree.printer import to_text as semtree_text
 from tileir.stripe.lowering import lower as lower_to_stripe
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from tileir.core.target import Target
     from tileir.driver.targets import TargetChoice
-    from tileir.passes.base import Pass
     from tileir.stripe.ir import Program
     from tileir.tile.ir import Function
     from tileir.typed.ir import TensorType
@@ -55,8 +55,8 @@ def stage_text(
     if stage in ("typed", "stripe"):
         graph = prepared(infer(function, types))
         return typed_text(graph) if stage == "typed" else stripe_text(lower_to_stripe(graph))
-    target = default_context().device(device).target
-    steps = passes_of(passes, scheduling_target(choice, target, None))
+    target = scheduling_target(choice, default_context().device(device).target, None)
+    steps = passes_of(passes, target)
     if stage == "scheduled":  # for hardware that nothing here can run there is no more to come
         return stripe_text(run(steps, lower_to_stripe(prepared(infer(function, types)))))
     return semtree_text(compile_stages(function, types, target, passes=steps).sem)
@@ -80,25 +80,19 @@ def texts_after(
     """
     need_types(function, types)
     steps = passes_of(passes, scheduling_target(choice, default_context().device(device).target, None))
-    names = list(dict.fromkeys(name for step in steps for name in _names(step)))
+    names = list(dict.fromkeys(name for step in steps for name in names_of(step)))
     if after not in (ALL, *names):
-        raise fail("TIL902", f"no pass {after[:64]!r} runs; write {ALL} or one of {', '.join(names) or 'none'}")
+        raise fail("TIL902", f"no pass {after[:64]!r} runs{nearest(after, [ALL, *names])}")
     numbers = count(1)
     parts: list[str] = []
 
     def dump(name: str, program: Program) -> None:
         number = next(numbers)
-        if after in (ALL, *_names(steps[number - 1])):
+        if after in (ALL, *names_of(steps[number - 1])):
             parts.append(f"// {number}: {name}\n{stripe_text(program)}")
 
     run(steps, lower_to_stripe(prepared(infer(function, types))), dump=dump)
     return "\n".join(parts)
-
-
-def _names(step: Pass) -> tuple[str, ...]:
-    """Return what a step may be called: its own name, that of its pass, and other names of it."""
-    inner = unnamed(step)
-    return (label_of(step), inner.name, *getattr(inner, "aliases", ()))
 
 
 def listing(

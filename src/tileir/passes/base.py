@@ -62,6 +62,12 @@ def label_of(step: Pass) -> str:
     return step.label if isinstance(step, Named) else step.name
 
 
+def names_of(step: Pass) -> tuple[str, ...]:
+    """Return what a step may be called: its own name, that of its pass, and other names of that."""
+    inner = unnamed(step)
+    return (label_of(step), inner.name, *getattr(inner, "aliases", ()))
+
+
 def at_least(least: int) -> Callable[[object, attrs.Attribute[int], int], None]:
     """Return a validator for options that must be ``least`` or more; it raises ValueError, which pipelines report."""
 

@@ -50,7 +50,9 @@ class Fuse:
         recompute: Whether a block that shares no index with one whose single result it reads computes that result
             again, in a block inside, over the elements that one of its points sees.
         far: From how many statements apart on blocks are joined only where no more memory is then in use between them.
-        rows: Whether indices are only shared where the others run along memory, in kernels without blocks inside.
+        rows: Whether indices are only shared where the others run along memory, in kernels without blocks inside; and
+            products of matrices, whose tiles have a schedule of their own, are joined with no other block that reduces.
+        products: Whether, where ``rows``, products of matrices are joined with each other.
         least_points: Fewest points of shared indices.
         least_row: Fewest points inside, where ``rows``.
         most_bytes: Most bytes of one tensor inside, where ``rows``.
@@ -78,6 +80,7 @@ class Fuse:
     recompute: bool = False
     far: int = attrs.field(default=8, validator=at_least(0))
     rows: bool = False
+    products: bool = False
     least_points: int = attrs.field(default=2, validator=at_least(1))
     least_row: int = attrs.field(default=32, validator=at_least(1))
     most_bytes: int = attrs.field(default=256 * 1024, validator=at_least(1))

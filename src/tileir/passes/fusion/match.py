@@ -7,7 +7,7 @@ elements; a match of *shared* indices for a part of the indices and what the res
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -254,3 +254,16 @@ def runs_along_memory(group: FusionGroup, shared: Iterable[str]) -> bool:
         if outer and inner and max(inner) >= min(outer):
             return False
     return True
+
+
+def has_outer_product(group: FusionGroup) -> bool:
+    """Return whether loops inside go over two inputs each of which some index moves that leaves the other in place.
+
+    Such are products of matrices, tiles of whose results share what they read.
+    """
+    moved = {
+        frozenset(name for access in view.access for name in access.indices if group.block.ranges[name] > 1)
+        for view in group.views.values()
+        if view.direction is Direction.IN and any(dim.size > 1 for dim in view.shape.dims)
+    }
+    return any(one - other and other - one for one, other in combinations(moved, 2))

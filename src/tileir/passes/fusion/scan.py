@@ -12,6 +12,7 @@ from tileir.passes.analysis.dependences import DependenceScan
 from tileir.passes.base import selected
 from tileir.passes.fusion.group import FusionGroup
 from tileir.passes.fusion.match import (
+    has_outer_product,
     meet,
     perfect_match,
     read_as_written,
@@ -279,6 +280,10 @@ class FusionScan:
             return False
         if first.reductions + second.reductions > options.max_reductions:
             return False
+        if options.rows and first.reductions and second.reductions:
+            products = sum(map(has_outer_product, (first, second)))
+            if products == 1 or (products == 2 and not options.products):
+                return False
         return (
             first.computations + second.computations <= options.max_statements
             and self._shared(first, second) <= options.max_refs

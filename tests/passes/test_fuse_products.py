@@ -1,0 +1,48 @@
+"""Products that meet other reductions elementwise, through whole pipelines."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tileir.core.dtype import DType
+from tileir.core.target import Target
+from tileir.core.target_file import with_facts
+from tileir.driver.compiler import compile_stages
+from tileir.semtree import ir as sem
+from tileir.semtree.printer import to_text as kernel_text
+from tileir.tile.parser import parse
+from tileir.typed.ir import TensorType
+
+MEETING = {
+    "sum of products": ("C[M, K], D[K, N]", "Y[i, j : M, N] = +(C[i, k] * D[k, j]); O = X + Y;"),
+    "gated": ("D[K, N]", "Y[i, j : M, N] = +(A[i, k] * D[k, j]); O = X * sigmoid(X) * Y;"),
+    "transposed": ("C[M, K], D[N, K]", "Y[i, j : M, N] = +(C[i, k] * D[j, k]); O = X + Y;"),
+    "product and sum": ("P[M, N, L]", "Y[i, j : M, N] = +(P[i, j, l]); O = X + Y;"),
+}
+
+
+def meeting(name: str, dtype: DType, target: Target) -> sem.Program:
+    """Return the kernels of a product that meets another reduction elementwise."""
+    inputs, rest = MEETING[name]
+    text = f"function (A[M, K], B[K, N], {inputs}) -> (O) {{ X[i, j : M, N] = +(A[i, k] * B[k, j]); {rest} }}"
+    function = parse(text)
+    shapes = {"P": (1024, 1024, 64)}
+    types = {i.name: TensorType(dtype, shapes.get(i.name, (1024, 1024))) for i in function.inputs}
+    return compile_stages(function, types, target).sem
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.F32])
+@pytest.mark.parametrize("name", MEETING)
+def test_products_that_meet_others_keep_their_schedule_on_cards(name: str, dtype: DType) -> None:
+    program = meeting(name, dtype, with_facts(Target(pipeline="nvidia-hopper")))
+    tiled = [kernel for kernel in program.kernels if math.prod(kernel.grid) <= 1024 * 1024 // 1024]
+    assert len(tiled) == (1 if name == "product and sum" else 2)
+    assert kernel_text(program).count("multiply(") == (len(tiled) if dtype is DType.F16 else 0)
+
+
+@pytest.mark.parametrize("name", MEETING)
+def test_products_join_only_each_other_on_processors(name: str) -> None:
+    program = meeting(name, DType.F32, Target(threads=2))
+    assert len(program.launches) == (2 if name == "product and sum" else 1)
