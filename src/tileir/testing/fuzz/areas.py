@@ -1,0 +1,27 @@
+"""The areas that there are, by the names of the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tileir.testing.fuzz import (
+    contractions,
+    elementwise,
+    gradients,
+    json_values,
+    kernels,
+    operations,
+    pipelines,
+    siblings,
+    texts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.testing.fuzz.area import Area
+
+AREAS: Final[Mapping[str, Area]] = {
+    module.AREA.name: module.AREA
+    for module in (contractions, elementwise, siblings, operations, pipelines, gradients, kernels, texts, json_values)
+}
