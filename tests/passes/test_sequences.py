@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
+from strategies.families import Written
 from strategies.passes import assert_same_meaning, programs
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
@@ -113,3 +114,45 @@ def test_what_runs_in_order_stays_so(body: str, scan: str, passes: list[Pass]) -
     graph = infer(parse(f"function (I[N]) -> (O) {{ {body} }}"), {"I": TensorType(DType.I32, (13,))})
     program = lower(graph)
     assert_same_meaning(program, _after([*parse_pipeline(scan), *passes], program))
+
+
+FOUND: Final[tuple[tuple[str, dict[str, tuple[int, ...]], str], ...]] = (
+    (
+        "function (A[M, N]) -> (O) { B[i : M] = >(A[i, j]); E = A - reshape(B, M, 1); P = E * E;"
+        " S[i : M] = +(P[i, j]); O = P * reshape(S, M, 1); }",
+        {"A": (5, 9)},
+        "fusion,vectorise_reduction,accumulate",
+    ),
+    (
+        "function (A[N, M], X[K]) -> (O) { G = gather(A, X); S[i : K] = +(G[i, j]); O = G * reshape(S, K, 1); }",
+        {"A": (16, 9), "X": (5,)},
+        "accumulate,fusion{rows=true,least_points=1,least_row=1},vectorise_reduction",
+    ),
+    (
+        "function (A[M, K], B[K, N]) -> (P, Q) { P[i, j : M, N] = >(A[i, k] + B[k, j]); Q[i : M] = +(A[i, k]); }",
+        {"A": (17, 9), "B": (9, 1)},
+        "accumulate,vectorise_reduction{vector_bytes=8,unroll=3},vectorise_reduction{vector_bytes=8,unroll=3}",
+    ),
+    (
+        "function (A[M, N]) -> (O) { S[i : M] = +(A[i, j]); T[i : M] = <(A[i, j]); O = A * reshape(S - T, M, 1); }",
+        {"A": (5, 7)},
+        "accumulate,fusion{rows=true,least_points=1,least_row=1},group_rows{width=4,vector_bytes=4,local_bytes=64}",
+    ),
+    (
+        "function (A[M, N]) -> (O, S) { S[i : M] = +(A[i, j]); T[i : M] = <(A[i, j]); O = A * reshape(S - T, M, 1); }",
+        {"A": (5, 13)},
+        "inline,accumulate,fuse,localise,group_reduction{local_bytes=256}",
+    ),
+    (
+        "function (A[N, M], X[K], E[K, M]) -> (O) { U = scatter(E, X, A); O = U + A; }",
+        {"A": (12, 7), "X": (7,), "E": (7, 7)},
+        "fusion,register_tile{registers=4,threads=4,columns=2}",
+    ),
+)
+"""Programs, and pipelines that once made illegal programs of them."""
+
+
+@pytest.mark.parametrize(("text", "shapes", "passes"), FOUND, ids=[passes for _, _, passes in FOUND])
+def test_what_random_pipelines_found(text: str, shapes: dict[str, tuple[int, ...]], passes: str) -> None:
+    program = Written(text, shapes).program()
+    assert_same_meaning(program, _after([*parse_pipeline(passes)], program))

@@ -19,19 +19,18 @@ if TYPE_CHECKING:
 def write(root: Node, kernel: stripe.Block) -> stripe.Block:
     """Write the blocks of a tree; ``kernel`` gives roots, comments and tags of the outermost one."""
     ranges: dict[str, int] = {}
-    local: set[str] = set()
-    _collect(root, ranges, local)
+    _collect(root, ranges)
     roots = {r.name: r.source for r in kernel.refinements if r.direction is not stripe.Direction.NONE}
-    block = _Emitter(ranges, local).block(root, {}, roots, frozenset())
+    given = frozenset(r.name for r in kernel.refinements if r.direction.reads)
+    block = _Emitter(ranges, given).block(root, {}, roots, frozenset(), given)
     return attrs.evolve(block, name=root.name or kernel.name, comments=kernel.comments, tags=kernel.tags)
 
 
-def _collect(node: Node, ranges: dict[str, int], local: set[str]) -> None:
-    """Gather the ranges of all indices of a tree, and the names of all that it allocates."""
+def _collect(node: Node, ranges: dict[str, int]) -> None:
+    """Gather the ranges of all indices of a tree."""
     ranges.update((i.name, i.range) for i in node.indices)
-    local.update(r.name for r in node.allocations)
     for child in node.children:
-        _collect(child, ranges, local)
+        _collect(child, ranges)
 
 
 def _subtree_uses(node: Node) -> tuple[Use, ...]:
@@ -57,41 +56,77 @@ def _outside_indices(node: Node) -> tuple[str, ...]:
     return tuple(name for name in names if name not in own)
 
 
+def _spanning(views: Mapping[Use, stripe.Refinement]) -> dict[Use, stripe.Refinement]:
+    """Return views that differ in where they start and in their sizes as views of all that they see together."""
+    access, dims = [], []
+    for axis, dim in enumerate(next(iter(views.values())).shape.dims):
+        starts = [view.access[axis] for view in views.values()]
+        low = min(start.offset for start in starts)
+        ends = (view.access[axis].offset + view.shape.dims[axis].size for view in views.values())
+        access.append(attrs.evolve(starts[0], offset=low))
+        dims.append(attrs.evolve(dim, size=int(max(ends) - low)))
+    return {
+        use: attrs.evolve(view, access=tuple(access), shape=attrs.evolve(view.shape, dims=tuple(dims)))
+        for use, view in views.items()
+    }
+
+
+@attrs.frozen
+class _Source:
+    """A refinement of the block around a node, and where in it the least element is that a use touches."""
+
+    name: str
+    start: tuple[int, ...]
+
+
 @attrs.define
 class _Emitter:
-    """Writes the blocks of one tree."""
+    """Writes the blocks of one tree. What the roots in ``given`` hold comes from outside; the tree defines the rest."""
 
     ranges: Mapping[str, int]
-    local: Collection[str]
+    given: frozenset[str]
 
     def block(
-        self, node: Node, inherited: Mapping[Use, str], roots: Mapping[str, str], bound: frozenset[str]
+        self,
+        node: Node,
+        inherited: Mapping[Use, _Source],
+        roots: Mapping[str, str],
+        bound: frozenset[str],
+        defined: frozenset[str],
     ) -> stripe.Block:
         """Write one node.
 
-        ``inherited`` names the parent's refinement for each use, ``roots`` what the parent itself holds under
-        the name of a root; ``bound`` are the indices of all ancestors.
+        ``inherited`` is the parent's refinement for each use, ``roots`` what the parent itself holds under
+        the name of a root; ``bound`` are the indices of all ancestors, and ``defined`` the roots that hold something
+        before the node runs.
         """
         own = frozenset(index.name for index in node.indices)
         seen = own | bound
         names = NameScope.of(r.name for r in node.allocations)
         views: dict[Use, stripe.Refinement] = {}
-        for use in _subtree_uses(node):
-            source = inherited[use] if use in inherited else roots[use.root]
-            views[use] = self._view(use, source, own, bound, whole=use not in inherited)
+        uses = _subtree_uses(node)
+        for use in uses:
+            source = inherited.get(use)
+            name = roots[use.root] if source is None else source.name
+            views[use] = self._view(use, name, own, bound, None if source is None else source.start)
+        least = {use: view.access for use, view in views.items()}
         if not node.statements:
-            views = self._with_one_view_each(views)
+            views = self._with_one_view_each(self._with_what_is_read_in_what_is_written(views, defined))
         written: dict[stripe.Refinement, str] = {}
-        chosen: dict[Use, str] = {}
+        chosen: dict[Use, _Source] = {}
         for use, view in views.items():
             if node.statements:
                 written[attrs.evolve(view, name=use.name)] = use.name
             elif view not in written:
                 written[view] = names.fresh(use.root)
-            chosen[use] = written.get(view, use.name)
+            starts = zip(least[use], view.access, strict=True)
+            chosen[use] = _Source(written.get(view, use.name), tuple(int(a.offset - b.offset) for a, b in starts))
         passed = tuple(stripe.Index(n, 1, Affine.index(n)) for n in _outside_indices(node))
         below = {r.name: r.name for r in node.allocations}
-        children = tuple(self.block(child, chosen, below, seen) for child in node.children)
+        children = []
+        for child in node.children:
+            children.append(self.block(child, chosen, below, seen, defined))
+            defined |= {use.root for use in _subtree_uses(child) if use.direction.writes}
         return stripe.Block(
             name=node.name,
             indices=(*passed, *node.indices),
@@ -101,21 +136,40 @@ class _Emitter:
             tags=node.tags,
         )
 
+    def _with_what_is_read_in_what_is_written(
+        self, views: Mapping[Use, stripe.Refinement], defined: Collection[str]
+    ) -> dict[Use, stripe.Refinement]:
+        """Let uses of memory that holds nothing before share a view, where some read what others write in pieces.
+
+        The view spans them all, so that what is read is seen to be written.
+        """
+        together: dict[object, list[Use]] = {}
+        for use, view in views.items():
+            if use.root not in defined:
+                terms = tuple(affine.terms for affine in view.access)
+                together.setdefault((use.root, view.shape.strides, terms), []).append(use)
+        result = dict(views)
+        for uses in together.values():
+            ways = {use: views[use] for use in uses}
+            if any(w.direction.writes for w in ways.values()) and any(w.direction.reads for w in ways.values()):
+                result.update(_spanning(ways))
+        return result
+
     def _with_one_view_each(self, views: Mapping[Use, stripe.Refinement]) -> dict[Use, stripe.Refinement]:
         """Let uses of the same elements share a view: what one writes others read.
 
-        That holds for memory that the tree allocates, and for other memory that is plainly written first.
+        That holds for memory that the tree defines, and for other memory that is plainly written first.
         """
         together: dict[stripe.Refinement, list[Use]] = {}
         for use, view in views.items():
-            if use.root in self.local or view.aggregation is None:
+            if use.root not in self.given or view.aggregation is None:
                 neutral = attrs.evolve(view, direction=stripe.Direction.NONE, aggregation=None)
                 together.setdefault(neutral, []).append(use)
         result = dict(views)
         for neutral, uses in together.items():
             ways = [views[use] for use in uses]
-            local = uses[0].root in self.local
-            if any(way != ways[0] for way in ways) and (local or ways[0].direction is stripe.Direction.OUT):
+            defined_here = uses[0].root not in self.given
+            if any(way != ways[0] for way in ways) and (defined_here or ways[0].direction is stripe.Direction.OUT):
                 writes = any(way.direction.writes for way in ways)
                 later = stripe.Direction.INOUT if writes else stripe.Direction.IN
                 first = ways[0].direction
@@ -124,19 +178,20 @@ class _Emitter:
         return result
 
     def _view(
-        self, use: Use, source: str, own: frozenset[str], bound: frozenset[str], *, whole: bool
+        self, use: Use, source: str, own: frozenset[str], bound: frozenset[str], start: tuple[int, ...] | None
     ) -> stripe.Refinement:
         """Return the refinement for the part of a use that this node's indices move, without a name.
 
-        It starts at the least element that any point of the levels below touches.
+        It starts at the least element that any point of the levels below touches; that of the level above is ``start``
+        elements into its refinement, of which there is none at the outermost level.
         """
         seen = own | bound
         access, dims = [], []
         sizes = use.sizes or (1,) * len(use.access)
-        for affine, size, stride in zip(use.access, sizes, use.strides, strict=True):
+        for axis, (affine, size, stride) in enumerate(zip(use.access, sizes, use.strides, strict=True)):
             low, high = self._reach(affine, seen)
-            start = affine.offset + low if whole else low - self._reach(affine, bound)[0]
-            access.append(Affine.of({i: c for i, c in affine.terms if i in own}, start))
+            first = affine.offset + low if start is None else start[axis] + low - self._reach(affine, bound)[0]
+            access.append(Affine.of({i: c for i, c in affine.terms if i in own}, first))
             dims.append(stripe.Dim(size + high - low, stride))
         shape = stripe.TensorShape(use.dtype, tuple(dims))
         return stripe.Refinement("", use.direction, source, tuple(access), shape, use.aggregation)

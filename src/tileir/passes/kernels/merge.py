@@ -12,7 +12,7 @@ from tileir.poly.affine import Affine, total
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 
 def reduction_nest(kernel: stripe.Block) -> Nest | None:
@@ -30,7 +30,8 @@ def merged(nest: Nest) -> Nest:
     """
     if any(indirect_names(segment) for segment in nest.segments):
         return nest
-    fixed = _fixed_indices(nest.segments)
+    local = {allocation.name for allocation in nest.allocations}
+    fixed = _fixed_indices(nest, local)
     pairs = _pairs(nest.indices, nest.uses, fixed)
     segments = []
     for segment in nest.segments:
@@ -38,7 +39,6 @@ def merged(nest: Nest) -> Nest:
         segments.append((segment, inner))
     if not pairs and not any(inner for _, inner in segments):
         return nest
-    local = {allocation.name for allocation in nest.allocations}
     rebuilt = tuple(_merged_segment(segment, [*pairs, *inner], local) for segment, inner in segments)
     return with_one_range_each(attrs.evolve(nest, indices=_joined(nest.indices, pairs), segments=rebuilt))
 
@@ -52,10 +52,14 @@ def joined(indices: Sequence[stripe.Index], uses: Sequence[Use]) -> tuple[tuple[
     return _joined(tuple(indices), pairs), tuple(_flat(use, move) for use in uses)
 
 
-def _fixed_indices(segments: Sequence[Segment]) -> frozenset[str]:
-    """Return the indices whose values are looked at, not only the places that they lead to."""
-    names = {i for s in segments for c in s.constraints for i in c.indices}
-    for segment in segments:
+def _fixed_indices(nest: Nest, local: Collection[str]) -> frozenset[str]:
+    """Return the indices whose values are looked at, not only the places that they lead to; and those of local memory.
+
+    The axes of local memory stay as they are.
+    """
+    names = {i for s in nest.segments for c in s.constraints for i in c.indices}
+    names.update(i for use in nest.uses if use.root in local for affine in use.access for i in affine.indices)
+    for segment in nest.segments:
         for statement in segment.statements:
             if isinstance(statement, stripe.LoadIndex):
                 names.update(statement.affine.indices)
@@ -92,7 +96,7 @@ def _joined(
 
 
 def _merged_segment(
-    segment: Segment, pairs: Sequence[tuple[stripe.Index, stripe.Index, int]], local: set[str]
+    segment: Segment, pairs: Sequence[tuple[stripe.Index, stripe.Index, int]], local: Collection[str]
 ) -> Segment:
     move = _mover(pairs)
     uses = tuple(use if use.root in local else _flat(use, move) for use in segment.uses)

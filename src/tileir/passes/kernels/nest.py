@@ -8,7 +8,7 @@ written in absolute terms; a pass then splits indices, orders them in a tree of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tileir.core.dtype import DType
     from tileir.core.ops import Aggregation
+
+_SCHEDULED: Final = ("grid", "thread", "vector")
 
 
 @attrs.frozen
@@ -123,9 +125,12 @@ class Node:
 def analyse(kernel: stripe.Block) -> Nest | None:
     """Return a kernel as a nest, or None where it is not of the form that the module text describes.
 
-    None too where points must run one after the other: whoever asks is going to run them in another order.
+    None too where points must run one after the other, or have groups, threads or lanes already: whoever asks is going
+    to run them in another order.
     """
-    if any(i.affine is not None for i in kernel.indices) or any("grid" in i.tags for i in kernel.indices):
+    if any(i.affine is not None for i in kernel.indices):
+        return None
+    if any(tag in i.tags for block in (kernel, *kernel.blocks) for i in block.indices for tag in _SCHEDULED):
         return None
     if any(block.is_serial for block in (kernel, *kernel.blocks)):
         return None
@@ -217,15 +222,24 @@ def _own_segment(kernel: stripe.Block, statements: list[stripe.Statement]) -> Se
 
 
 def _kernel_use(refinement: stripe.Refinement, statements: list[stripe.Statement]) -> Use:
-    """Return how scalar statements see a refinement; of an allocation they may only read, or only write."""
+    """Return how scalar statements see a refinement.
+
+    What a kernel allocates, or defines before it reads it, some of its segments only read, or only write.
+    """
     name, shape, direction = refinement.name, refinement.shape, refinement.direction
-    if direction is stripe.Direction.NONE:
+    if direction is stripe.Direction.NONE or (direction is stripe.Direction.OUT and refinement.aggregation is None):
         reads = any(name in stripe.views_read(s) for s in statements)
         writes = any(name in stripe.views_written(s) for s in statements)
-        direction = stripe.Direction.IN if not writes else stripe.Direction.INOUT if reads else stripe.Direction.OUT
+        both = stripe.Direction.OUT if _writes_first(name, statements) else stripe.Direction.INOUT
+        direction = stripe.Direction.IN if not writes else both if reads else stripe.Direction.OUT
     return Use(
         name, name, refinement.access, shape.strides, shape.dtype, direction, refinement.aggregation, shape.sizes
     )
+
+
+def _writes_first(name: str, statements: Iterable[stripe.Statement]) -> bool:
+    touching = (s for s in statements if name in stripe.views_read(s) or name in stripe.views_written(s))
+    return name not in stripe.views_read(next(touching))
 
 
 def _inner_segment(kernel: stripe.Block, block: stripe.Block) -> Segment | None:
@@ -277,10 +291,13 @@ def _with_index(statement: stripe.Statement, values: Mapping[str, Affine]) -> st
 
 
 def _completed(segments: list[Segment]) -> tuple[Segment, ...] | None:
-    """Give each segment the definitions of scalars that it takes from segments before it."""
-    defined: dict[str, tuple[stripe.Statement, Segment]] = {}
+    """Give each segment the definitions of scalars that it takes from segments before it.
+
+    What such a definition loads must still be there: no segment from its own on may write it.
+    """
+    defined: dict[str, tuple[stripe.Statement, int]] = {}
     result: list[Segment] = []
-    for segment in segments:
+    for number, segment in enumerate(segments):
         uses = {use.name: use for use in segment.uses}
         queue = list(_missing(segment.statements))
         needed: set[str] = set()
@@ -293,8 +310,9 @@ def _completed(segments: list[Segment]) -> tuple[Segment, ...] | None:
             needed.add(name)
             statement, origin = defined[name]
             if isinstance(statement, stripe.Load):
-                use = origin.use(statement.source)
-                if use.direction is not stripe.Direction.IN or uses.get(use.name, use) != use:
+                use = segments[origin].use(statement.source)
+                between = segments[origin : number + 1]
+                if uses.get(use.name, use) != use or any(_writes(other, use.root) for other in between):
                     return None
                 uses[use.name] = use
             queue.extend(stripe.scalar_inputs(statement))
@@ -302,9 +320,13 @@ def _completed(segments: list[Segment]) -> tuple[Segment, ...] | None:
         if not segment.loops:
             for statement in segment.statements:
                 if (output := stripe.scalar_output(statement)) is not None:
-                    defined[output] = (statement, segment)
+                    defined[output] = (statement, number)
         result.append(attrs.evolve(segment, uses=tuple(uses.values()), statements=(*prefix, *segment.statements)))
     return tuple(result)
+
+
+def _writes(segment: Segment, root: str) -> bool:
+    return any(use.root == root and use.direction.writes for use in segment.uses)
 
 
 def _missing(statements: Iterable[stripe.Statement]) -> tuple[str, ...]:
