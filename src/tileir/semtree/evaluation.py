@@ -36,6 +36,7 @@ from tileir.semtree.scalar_arithmetic import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tileir.core.number_system import NumberSystem
     from tileir.semtree.ir import Expr
     from tileir.semtree.memory import Memory
 
@@ -59,11 +60,13 @@ class ExpressionCompiler:
     Attributes:
         kernel: The kernel's name, for messages.
         watched: Whether accesses are noted, as :class:`tileir.semtree.memory.WatchedMemory` needs.
+        numbers: What to compute with.
 
     """
 
     kernel: str
     watched: bool
+    numbers: NumberSystem
     _slots: dict[str, int] = attrs.field(factory=dict, init=False)
 
     def slot(self, name: str) -> int:
@@ -79,7 +82,7 @@ class ExpressionCompiler:
         """Return the closure that computes ``expr`` in a frame."""
         match expr:
             case Const(value=value, type=kind):
-                return _holder(constant(value, kind))
+                return _holder(constant(value, kind, self.numbers))
             case Var(name=name):
                 return _slot_reader(self.slot(name))
             case GridIndex(level=level, axis=axis):
@@ -87,7 +90,7 @@ class ExpressionCompiler:
             case Apply():
                 return self._apply(expr)
             case Cast(operand=operand, type=kind):
-                return _unary(conversion(operand.type, kind.dtype), self.evaluator(operand))
+                return _unary(conversion(operand.type, kind.dtype, self.numbers), self.evaluator(operand))
             case Bitcast(operand=operand, type=kind):
                 return _unary(reinterpretation(operand.type, kind.dtype), self.evaluator(operand))
             case Broadcast():
@@ -95,7 +98,7 @@ class ExpressionCompiler:
             case Ramp():
                 return self._ramp(expr)
             case Reduce(op=op, operand=operand):
-                return _unary(reduction(op, operand.type), self.evaluator(operand))
+                return _unary(reduction(op, operand.type, self.numbers), self.evaluator(operand))
             case Shuffle():
                 return self._shuffle(expr)
             case Dot():
@@ -106,7 +109,7 @@ class ExpressionCompiler:
                 assert_never(expr)
 
     def _apply(self, expr: Apply) -> Evaluator:
-        function = operation(expr.op, expr.args[-1].type)
+        function = operation(expr.op, expr.args[-1].type, self.numbers)
         match [self.evaluator(arg) for arg in expr.args]:
             case [operand]:
                 return _unary(function, operand)
@@ -116,7 +119,7 @@ class ExpressionCompiler:
                 return lambda frame: function(*[arg(frame) for arg in args])
 
     def _broadcast(self, expr: Broadcast) -> Evaluator:
-        operand, lanes, dtype = self.evaluator(expr.operand), expr.lanes, expr.type.dtype.numpy
+        operand, lanes, dtype = self.evaluator(expr.operand), expr.lanes, self.numbers.storage(expr.type.dtype)
         if lanes == 1:
             return operand
         return lambda frame: np.full(lanes, operand(frame), dtype)
@@ -132,7 +135,7 @@ class ExpressionCompiler:
     def _shuffle(self, expr: Shuffle) -> Evaluator:
         operands = [self.evaluator(operand) for operand in expr.operands]
         kind = expr.operands[0].type
-        dtype, plain = kind.dtype.numpy, not kind.dtype.is_float
+        dtype, plain = self.numbers.storage(kind.dtype), not kind.dtype.is_float
         places = np.array(expr.lanes)
 
         def lanes(frame: Frame) -> Value:

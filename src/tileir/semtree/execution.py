@@ -31,6 +31,7 @@ from tileir.semtree.rewrite import statements
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from tileir.core.number_system import NumberSystem
     from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 Action: TypeAlias = "Callable[[Frame], None]"
@@ -44,10 +45,11 @@ class StatementCompiler:
 
     kernel: KernelFunction
     checks: Checks
+    numbers: NumberSystem
     expressions: ExpressionCompiler = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.expressions = ExpressionCompiler(self.kernel.name, self.checks != NO_CHECKS)
+        self.expressions = ExpressionCompiler(self.kernel.name, self.checks != NO_CHECKS, self.numbers)
 
     def body(self, stmts: tuple[Stmt, ...]) -> Action:
         """Return the closure that runs statements in which barriers have no effect."""
@@ -103,7 +105,7 @@ class StatementCompiler:
         threads = math.prod(self.kernel.group)
 
         def fresh() -> Memory:
-            data = poisoned(stmt.dtype, stmt.size)
+            data = poisoned(stmt.dtype, stmt.size, self.numbers)
             if self.checks == NO_CHECKS:
                 return Memory(stmt.name, data)
             defined = np.zeros(stmt.size, np.bool_) if self.checks.undefined else None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tileir.core.ops import Op
 from tileir.semtree.evaluation import AGENT, COPIES
 from tileir.semtree.matrices import LANE_COLUMNS, LANE_ROWS, PAIR, WIDTH
 from tileir.semtree.memory import poisoned
@@ -31,7 +32,7 @@ def copying(expressions: ExpressionCompiler, stmt: AsyncCopy) -> Action:
         if not 0 <= first <= len(array.data) - lanes:
             raise array.outside(kernel, first, first + lanes - 1)
         there = slice(first, first + lanes)
-        unknown = poisoned(stmt.target.type.dtype, lanes)
+        unknown = poisoned(stmt.target.type.dtype, lanes, expressions.numbers)
         if expressions.watched:
             array.writes(there, frame[AGENT], unknown)
             array.forget(there)
@@ -63,6 +64,7 @@ def multiplying(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: K
     sums, start = expressions.slot(stmt.accumulators.array), expressions.evaluator(stmt.accumulators.offset)
     left, right = _reader(expressions, stmt.left, (height, depth)), _reader(expressions, stmt.right, (depth, width))
     extents = (*kernel.group, 1, 1)[:3]
+    numbers, dtype = expressions.numbers, stmt.accumulators.type.dtype
 
     def multiply(frame: Frame) -> None:
         x, y, z = frame[3:6]
@@ -74,10 +76,10 @@ def multiplying(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: K
         there = slice(first, first + size)
         own_rows = np.arange(height).reshape(height // rows, 1, -1, LANE_ROWS)[..., lane // LANE_COLUMNS, None]
         own_columns = np.arange(width).reshape(1, width // columns, 1, LANE_COLUMNS, PAIR)[..., lane % LANE_COLUMNS, :]
-        product = left(frame) @ right(frame)
+        product = numbers.product(left(frame), right(frame))
         if expressions.watched:
             array.reads(there, frame[AGENT])
-        new = array.data[there] + product[own_rows, own_columns].reshape(-1)
+        new = numbers.apply(Op.ADD, dtype, array.data[there], product[own_rows, own_columns].reshape(-1))
         if expressions.watched:
             array.writes(there, frame[AGENT], new)
         array.data[there] = new
@@ -88,7 +90,7 @@ def multiplying(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: K
 def _reader(
     expressions: ExpressionCompiler, operand: MatrixOperand, extents: tuple[int, int]
 ) -> Callable[[Frame], Array]:
-    """Return the closure that reads an operand as a matrix of f32."""
+    """Return the closure that reads an operand as a matrix."""
     memory, start = expressions.slot(operand.start.array), expressions.evaluator(operand.start.offset)
     places = np.add.outer(*(np.arange(n) * stride for n, stride in zip(extents, operand.strides, strict=True)))
 
@@ -101,7 +103,7 @@ def _reader(
             raise array.outside(expressions.kernel, low, high)
         if expressions.watched:
             array.reads(there.reshape(-1), frame[AGENT])
-        values: Array = array.data[there].astype(np.float32)
+        values: Array = array.data[there]
         return values
 
     return read

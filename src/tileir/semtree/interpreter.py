@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic, fail
+from tileir.core.number_system import REAL
 from tileir.semtree.evaluation import AGENT, COPIES, SHARED
 from tileir.semtree.execution import StatementCompiler
 from tileir.semtree.ir import Barrier, BufferRole, ParamAccess
@@ -25,6 +26,7 @@ from tileir.semtree.verifier import verify, verify_program
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
+    from tileir.core.number_system import NumberSystem
     from tileir.semtree.evaluation import Frame
     from tileir.semtree.execution import Action, Steps
     from tileir.semtree.ir import Buffer, KernelFunction, Param, Program, Stmt
@@ -43,13 +45,17 @@ def run(kernel: KernelFunction, arrays: Sequence[Array], checks: Checks = NO_CHE
     compile_kernel(kernel, checks).run(arrays)
 
 
-def run_program(program: Program, inputs: Mapping[str, Array], checks: Checks = NO_CHECKS) -> dict[str, Array]:
+def run_program(
+    program: Program, inputs: Mapping[str, Array], checks: Checks = NO_CHECKS, *, numbers: NumberSystem = REAL
+) -> dict[str, Array]:
     """Run all launches of a program and return its outputs by name, in their shapes.
 
     Args:
         program: What to run.
-        inputs: An array, of any shape with the right number of elements, for each input buffer.
+        inputs: An array, of any shape with the right number of elements, for each input buffer, as ``numbers`` stores
+            its dtype.
         checks: What to watch.
+        numbers: What to compute with.
 
     Raises:
         VerifyError: the program is not legal.
@@ -58,33 +64,33 @@ def run_program(program: Program, inputs: Mapping[str, Array], checks: Checks = 
 
     """
     verify_program(program)
-    memory = {buffer.name: _content(buffer, inputs) for buffer in program.buffers}
+    memory = {buffer.name: _content(buffer, inputs, numbers) for buffer in program.buffers}
     compiled: dict[int, CompiledKernel] = {}
     for launch in unrolled(program.launches):
         if launch.kernel not in compiled:
-            compiled[launch.kernel] = compile_kernel(program.kernels[launch.kernel], checks)
+            compiled[launch.kernel] = compile_kernel(program.kernels[launch.kernel], checks, numbers)
         compiled[launch.kernel].run([memory[name] for name in launch.arguments])
     outputs = [buffer for buffer in program.buffers if buffer.role is BufferRole.OUTPUT]
     return {buffer.name: memory[buffer.name].reshape(buffer.shape) for buffer in outputs}
 
 
-def _content(buffer: Buffer, inputs: Mapping[str, Array]) -> Array:
+def _content(buffer: Buffer, inputs: Mapping[str, Array], numbers: NumberSystem) -> Array:
     """Return the flat content that a buffer starts with."""
     if buffer.role is BufferRole.CONSTANT:
-        return np.frombuffer(bytes.fromhex(buffer.data), buffer.dtype.numpy)
+        return numbers.encoded(np.frombuffer(bytes.fromhex(buffer.data), buffer.dtype.numpy))
     if buffer.role is not BufferRole.INPUT:
-        return poisoned(buffer.dtype, buffer.elements)
+        return poisoned(buffer.dtype, buffer.elements, numbers)
     if buffer.name not in inputs:
         raise ArgumentError((Diagnostic("TIL705", f"no array was passed for input {buffer.name!r}"),))
     array = np.ascontiguousarray(inputs[buffer.name]).reshape(-1)
-    if array.dtype != buffer.dtype.numpy or array.size != buffer.elements:
+    if array.dtype != numbers.storage(buffer.dtype) or array.size != buffer.elements:
         wanted = f"{buffer.elements} {buffer.dtype.value}"
         given = f"{array.size} {array.dtype}"
         raise ArgumentError((Diagnostic("TIL701", f"input {buffer.name!r} needs {wanted}, and got {given}"),))
     return array
 
 
-def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS) -> CompiledKernel:
+def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS, numbers: NumberSystem = REAL) -> CompiledKernel:
     """Prepare a kernel to be run several times.
 
     Raises:
@@ -92,12 +98,12 @@ def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS) -> Compil
 
     """
     verify(kernel)
-    compiler = StatementCompiler(kernel, checks)
+    compiler = StatementCompiler(kernel, checks, numbers)
     names = tuple(compiler.expressions.slot(param.name) for param in kernel.params)
     parallel = math.prod(kernel.group) > 1 and any(isinstance(stmt, Barrier) for stmt in statements(kernel.body))
     action = None if parallel else compiler.body(kernel.body)
     steps = compiler.stepped_body(kernel.body) if parallel else None
-    return CompiledKernel(kernel, checks, compiler.expressions.frame_size, names, action, steps)
+    return CompiledKernel(kernel, checks, numbers, compiler.expressions.frame_size, names, action, steps)
 
 
 @attrs.frozen
@@ -106,6 +112,7 @@ class CompiledKernel:
 
     kernel: KernelFunction
     checks: Checks
+    numbers: NumberSystem
     frame_size: int
     slots: tuple[int, ...]
     action: Action | None
@@ -113,7 +120,7 @@ class CompiledKernel:
 
     def run(self, arrays: Sequence[Array]) -> None:
         """Run the whole grid, as :func:`run` does."""
-        _check_arguments(self.kernel, arrays)
+        _check_arguments(self.kernel, arrays, self.numbers)
         template: Frame = [0] * self.frame_size
         for slot, param, array in zip(self.slots, self.kernel.params, arrays, strict=True):
             template[slot] = self._memory(param, array)
@@ -166,7 +173,7 @@ def _points(extents: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
         yield i, j, k
 
 
-def _check_arguments(kernel: KernelFunction, arrays: Sequence[Array]) -> None:
+def _check_arguments(kernel: KernelFunction, arrays: Sequence[Array], numbers: NumberSystem) -> None:
     if len(arrays) != len(kernel.params):
         wanted = len(kernel.params)
         message = f"kernel {kernel.name!r} takes {wanted} arrays, not {len(arrays)}"
@@ -174,7 +181,7 @@ def _check_arguments(kernel: KernelFunction, arrays: Sequence[Array]) -> None:
     faults = []
     for position, (param, array) in enumerate(zip(kernel.params, arrays, strict=True)):
         place = f"array {param.name!r} of kernel {kernel.name!r}"
-        if array.dtype != param.dtype.numpy or array.shape != (param.size,):
+        if array.dtype != numbers.storage(param.dtype) or array.shape != (param.size,):
             given = f"{array.shape} of {array.dtype}"
             faults.append(Diagnostic("TIL706", f"{place} is flat, {param.size} {param.dtype.value}, and not {given}"))
         elif param.access is not ParamAccess.READ and not array.flags.writeable:

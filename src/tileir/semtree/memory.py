@@ -9,6 +9,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, fail
+from tileir.core.number_system import REAL, NumberSystem
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Place: TypeAlias = int | slice | Array
@@ -175,10 +176,10 @@ class _Watch:
         return np.asarray((others != _NOBODY) & (others != who) & (times[place] == time))
 
 
-def poisoned(dtype: DType, size: int) -> Array:
+def poisoned(dtype: DType, size: int, numbers: NumberSystem = REAL) -> Array:
     """Return elements whose use is likely to be noticed: NaN, an odd bit pattern, or true."""
     if dtype.is_float:
-        return np.full(size, np.nan, dtype.numpy)
+        return np.full(size, numbers.constant(np.nan, dtype))
     if dtype.is_bool:
         return np.ones(size, np.bool_)
     return np.full(size * dtype.itemsize, 0xA5, np.uint8).view(dtype.numpy)

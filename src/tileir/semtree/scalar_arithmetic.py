@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.arithmetic import apply, cast
+from tileir.core.arithmetic import apply
 from tileir.core.dtype import DType
+from tileir.core.number_system import REAL
 from tileir.core.ops import Op
 from tileir.semtree.ir import Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from tileir.core.number_system import NumberSystem
 
 Value: TypeAlias = Any
 """An int, a bool, a NumPy scalar or a NumPy array, as the module text says."""
@@ -53,10 +56,12 @@ _REDUCTIONS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType(
 )
 
 
-def operation(op: Op, operand: Type) -> Callable[..., Value]:
+def operation(op: Op, operand: Type, numbers: NumberSystem = REAL) -> Callable[..., Value]:
     """Return the function that computes ``op`` on values of type ``operand``."""
     if op is Op.IDENT:
         return _same
+    if operand.dtype.is_float and numbers is not REAL:
+        return _in_system(op, operand, numbers)
     if op is Op.FMA and operand.dtype is DType.F32:
         return _fma_f32
     if operand.lanes == 1 and not operand.dtype.is_float:
@@ -67,6 +72,16 @@ def operation(op: Op, operand: Type) -> Callable[..., Value]:
     if op.info.compares and operand.lanes == 1:
         return lambda left, right: bool(function(left, right))
     return function
+
+
+def _in_system(op: Op, operand: Type, numbers: NumberSystem) -> Callable[..., Value]:
+    """Compute with other numbers than those of devices."""
+    dtype = DType.BOOL if op.info.compares else operand.dtype
+    if op is Op.COND and operand.lanes == 1:
+        return lambda test, left, right: left if test else right
+    if op.info.compares and operand.lanes == 1:
+        return lambda *args: bool(numbers.apply(op, dtype, *map(np.asarray, args)))
+    return lambda *args: numbers.apply(op, dtype, *map(np.asarray, args))[()]
 
 
 def _same(value: Value) -> Value:
@@ -149,18 +164,18 @@ def _by_definition(op: Op, operand: Type) -> Callable[..., Value]:
     return scalar
 
 
-def conversion(source: Type, target: DType) -> Callable[[Value], Value]:
+def conversion(source: Type, target: DType, numbers: NumberSystem = REAL) -> Callable[[Value], Value]:
     """Return the function that casts values of type ``source`` to ``target`` by value."""
     if source.dtype is target:
         return _same
     if source.lanes > 1:
-        return lambda value: cast(value, target)
+        return lambda value: numbers.cast(value, target)
     if source.dtype.is_integer and target.is_integer:
         return _wrapping(int, target)
-    dtype = source.dtype.numpy
+    dtype = numbers.storage(source.dtype)
     if target.is_float:
-        return lambda value: cast(np.asarray(value, dtype), target)[()]
-    return lambda value: cast(np.asarray(value, dtype), target).item()
+        return lambda value: numbers.cast(np.asarray(value, dtype), target)[()]
+    return lambda value: numbers.cast(np.asarray(value, dtype), target).item()
 
 
 def reinterpretation(source: Type, target: DType) -> Callable[[Value], Value]:
@@ -173,21 +188,24 @@ def reinterpretation(source: Type, target: DType) -> Callable[[Value], Value]:
     return lambda value: np.asarray(value, dtype).view(wanted).item()
 
 
-def reduction(op: Op, operand: Type) -> Callable[[Value], Value]:
+def reduction(op: Op, operand: Type, numbers: NumberSystem = REAL) -> Callable[[Value], Value]:
     """Return the function that merges all lanes of values of type ``operand``."""
     if operand.lanes == 1:
         return _same
     dtype = operand.dtype.numpy
-    if operand.dtype in _HALVES:
-        return lambda value: reduce(lambda left, right: apply(op, left, right), value)[()]
+    if operand.dtype in _HALVES or (operand.dtype.is_float and numbers is not REAL):
+        return lambda value: reduce(lambda left, right: numbers.apply(op, operand.dtype, left, right), value)[()]
     function = _REDUCTIONS[op]
     if operand.dtype.is_float:
         return lambda value: function(value, dtype=dtype)
     return lambda value: function(value, dtype=dtype).item()
 
 
-def constant(value: bool | int | float, kind: Type) -> Value:
+def constant(value: bool | int | float, kind: Type, numbers: NumberSystem = REAL) -> Value:
     """Return a constant in the form that the interpreter holds."""
+    if kind.dtype.is_float and numbers is not REAL:
+        number = numbers.constant(value, kind.dtype)
+        return number[()] if kind.lanes == 1 else np.full(kind.lanes, number)
     if kind.lanes > 1:
         return np.full(kind.lanes, value, kind.dtype.numpy)
     return kind.dtype.numpy.type(value) if kind.dtype.is_float else value

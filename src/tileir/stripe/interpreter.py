@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from tileir.core import arithmetic
 from tileir.core.errors import ArgumentError, Diagnostic, fail
+from tileir.core.number_system import REAL
 from tileir.stripe.ir import Block, Direction, Special, views_read, views_written
 from tileir.stripe.lanes import Lanes, interfere
 from tileir.stripe.memory import Elements, Memory, View, check_axis, check_offsets
@@ -24,19 +24,23 @@ from tileir.stripe.verify_body import merges
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tileir.core.number_system import NumberSystem
     from tileir.stripe.ir import Program, Refinement
     from tileir.stripe.memory import Array, ScopeKey
     from tileir.stripe.plan import Grid, Plan, ViewPlan
 
 
-def interpret(program: Program, inputs: Mapping[str, Array], *, seed: int | None = None) -> dict[str, Array]:
+def interpret(
+    program: Program, inputs: Mapping[str, Array], *, seed: int | None = None, numbers: NumberSystem = REAL
+) -> dict[str, Array]:
     """Run ``program`` and return its results by name, in declared order.
 
     Args:
         program: What to run; it is verified first.
-        inputs: One array for each parameter, of its dtype and shape.
+        inputs: One array for each parameter, of its shape, as ``numbers`` stores its dtype.
         seed: Run the points of each block in an order shuffled with this seed, rather than in row-major order, unless
             the block asks for that: a program whose result depends on it is wrong.
+        numbers: What to compute with.
 
     Raises:
         VerifyError: The program breaks a rule.
@@ -44,23 +48,32 @@ def interpret(program: Program, inputs: Mapping[str, Array], *, seed: int | None
         TileError: An access is out of bounds, or a special has no meaning.
 
     """
+    contents = contents_after(program, inputs, seed=seed, numbers=numbers)
+    return {name: contents[name] for name in program.outputs}
+
+
+def contents_after(
+    program: Program, inputs: Mapping[str, Array], *, seed: int | None = None, numbers: NumberSystem = REAL
+) -> dict[str, Array]:
+    """Run ``program``, as :func:`interpret` does, and return what all memory of its entry block holds in the end."""
     verify(program)
-    _check_inputs(program, inputs)
+    _check_inputs(program, inputs, numbers)
     content = {name: np.asarray(array) for name, array in inputs.items()}
     for buffer in program.buffers:
         shape = program.entry.refinement(buffer.name).shape
-        content[buffer.name] = np.frombuffer(bytes.fromhex(buffer.data), shape.dtype.numpy).reshape(shape.sizes)
-    machine = _Machine(None if seed is None else np.random.default_rng(seed))
+        constant = np.frombuffer(bytes.fromhex(buffer.data), shape.dtype.numpy).reshape(shape.sizes)
+        content[buffer.name] = numbers.encoded(constant)
+    machine = _Machine(None if seed is None else np.random.default_rng(seed), numbers)
     views: dict[str, View] = {}
     for refinement in program.entry.refinements:
-        view = views[refinement.name] = _allocate(refinement)
+        view = views[refinement.name] = _allocate(refinement, numbers)
         if refinement.name in content:
             view.memory.data[view.offsets()] = content[refinement.name]
     machine.run(plan_block(program.main, program.entry, count()), {}, views)
-    return {name: np.asarray(views[name].memory.data[views[name].offsets()]) for name in program.outputs}
+    return {name: np.asarray(view.memory.data[view.offsets()]) for name, view in views.items()}
 
 
-def _check_inputs(program: Program, inputs: Mapping[str, Array]) -> None:
+def _check_inputs(program: Program, inputs: Mapping[str, Array], numbers: NumberSystem) -> None:
     """Raise unless there is an array for each parameter, of its dtype and shape."""
     faults = [f"there is no parameter {name!r}" for name in inputs if name not in program.inputs]
     for name in program.inputs:
@@ -69,15 +82,15 @@ def _check_inputs(program: Program, inputs: Mapping[str, Array]) -> None:
             faults.append(f"the parameter {name!r} needs an array")
             continue
         array = np.asarray(inputs[name])
-        if array.shape != shape.sizes or array.dtype != shape.dtype.numpy:
+        if array.shape != shape.sizes or array.dtype != numbers.storage(shape.dtype):
             faults.append(f"{name!r} needs {shape.dtype.value} {shape.sizes}, not {array.dtype.name} {array.shape}")
     if faults:
         raise ArgumentError(Diagnostic("TIL701", fault) for fault in faults)
 
 
-def _allocate(refinement: Refinement) -> View:
+def _allocate(refinement: Refinement, numbers: NumberSystem) -> View:
     shape = refinement.shape
-    return View(Memory.undefined(shape), 0, shape, shape.sizes, (0,) * len(shape.dims))
+    return View(Memory.undefined(shape, numbers), 0, shape, shape.sizes, (0,) * len(shape.dims))
 
 
 @attrs.define
@@ -85,6 +98,7 @@ class _Machine:
     """One run of a program: the source of shuffled orders, and a number for each execution of a block."""
 
     rng: np.random.Generator | None
+    numbers: NumberSystem
     executions: Iterator[int] = attrs.field(factory=count, init=False)
 
     def run(self, plan: Plan, outer: Mapping[str, int], sources: Mapping[str, View]) -> None:
@@ -104,9 +118,9 @@ class _Machine:
                 self._run_point(plan, values, sources, execution)
 
     def _run_point(self, plan: Plan, values: Sequence[int], sources: Mapping[str, View], execution: int) -> None:
-        views = {name: _view_at(plan, view, values, sources, execution) for name, view in plan.views.items()}
+        views = {name: self._view_at(plan, view, values, sources, execution) for name, view in plan.views.items()}
         named = dict(zip((index.name for index in plan.block.indices), values, strict=True))
-        lanes = Lanes(1)
+        lanes = Lanes(1, self.numbers)
         for number, statement in enumerate(plan.block.statements):
             if isinstance(statement, Block):
                 self.run(plan.inner[number], named, views)
@@ -128,7 +142,7 @@ class _Machine:
         execution: int,
     ) -> bool:
         """Compute the chosen points side by side; False, with nothing done, where they might interfere."""
-        lanes = Lanes(grid.coordinates.shape[1] if chosen is None else chosen.size)
+        lanes = Lanes(grid.coordinates.shape[1] if chosen is None else chosen.size, self.numbers)
         if lanes.points == 0:
             return True
         for name, view in plan.views.items():
@@ -143,6 +157,30 @@ class _Machine:
             lanes.execute(statement, index)
         return True
 
+    def _view_at(
+        self, plan: Plan, view: ViewPlan, values: Sequence[int], sources: Mapping[str, View], execution: int
+    ) -> View:
+        """Return a view at one point; an allocation is made afresh."""
+        refinement = view.refinement
+        if refinement.direction is Direction.NONE:
+            return _allocate(refinement, self.numbers)
+        outer = sources[refinement.source]
+        limits = outer.limits if view.aligned else None
+        corner = (
+            ()
+            if limits is None
+            else tuple(c + axis.at(values) for c, axis in zip(outer.corner, view.axes, strict=True))
+        )
+        return View(
+            outer.memory,
+            outer.offset + view.flat.at(values),
+            refinement.shape,
+            limits,
+            corner,
+            refinement.aggregation,
+            _scope(plan, refinement, outer, execution),
+        )
+
 
 def _choose(grid: Grid, plan: Plan, bases: Sequence[int]) -> Array | None:
     """Return which points satisfy all constraints; None for all of them."""
@@ -155,27 +193,6 @@ def _choose(grid: Grid, plan: Plan, bases: Sequence[int]) -> Array | None:
 
 def _picked(values: Array, chosen: Array | None) -> Array:
     return values if chosen is None else np.asarray(values[chosen])
-
-
-def _view_at(plan: Plan, view: ViewPlan, values: Sequence[int], sources: Mapping[str, View], execution: int) -> View:
-    """Return a view at one point; an allocation is made afresh."""
-    refinement = view.refinement
-    if refinement.direction is Direction.NONE:
-        return _allocate(refinement)
-    outer = sources[refinement.source]
-    limits = outer.limits if view.aligned else None
-    corner = (
-        () if limits is None else tuple(c + axis.at(values) for c, axis in zip(outer.corner, view.axes, strict=True))
-    )
-    return View(
-        outer.memory,
-        outer.offset + view.flat.at(values),
-        refinement.shape,
-        limits,
-        corner,
-        refinement.aggregation,
-        _scope(plan, refinement, outer, execution),
-    )
 
 
 def _scope(plan: Plan, refinement: Refinement, outer: View, execution: int) -> tuple[ScopeKey, int] | None:
@@ -248,6 +265,6 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
         target.memory.data[offsets] = content.T if special.name == "transpose" else content
         return
     value = special.parameters[0][1] if special.name == "fill" else 0
-    target.memory.data[offsets] = arithmetic.constant(
+    target.memory.data[offsets] = target.memory.numbers.constant(
         0 if value is None or isinstance(value, str) else value, target.shape.dtype
     )

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 import numpy as np
 
-from tileir.core import arithmetic
+from tileir.core.number_system import REAL
 from tileir.stripe.ir import Constant, Convert, Intrinsic, Load, LoadIndex, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import TypeAlias
 
+    from tileir.core.number_system import NumberSystem
     from tileir.stripe.ir import Statement
     from tileir.stripe.memory import Array, Elements
 
@@ -25,6 +26,7 @@ class Lanes:
     """The scalars and the elements of one block body at ``points`` points."""
 
     points: int
+    numbers: NumberSystem = REAL
     elements: dict[str, Elements] = attrs.field(factory=dict, init=False)
     _scalars: dict[str, Array] = attrs.field(factory=dict, init=False)
 
@@ -38,13 +40,13 @@ class Lanes:
                 self.elements[into].store(self._scalars[source], displacement)
             case LoadIndex(into=into, dtype=dtype):
                 values = np.zeros(self.points, np.int64) if index_values is None else index_values
-                self._scalars[into] = arithmetic.cast(values, dtype)
+                self._scalars[into] = self.numbers.cast(values, dtype)
             case Constant(into=into, dtype=dtype, value=value):
-                self._scalars[into] = np.broadcast_to(arithmetic.constant(value, dtype), (self.points,))
-            case Intrinsic(op=op, inputs=inputs, into=into):
-                self._scalars[into] = arithmetic.apply(op, *(self._scalars[name] for name in inputs))
+                self._scalars[into] = np.broadcast_to(self.numbers.constant(value, dtype), (self.points,))
+            case Intrinsic(op=op, inputs=inputs, into=into, dtype=dtype):
+                self._scalars[into] = self.numbers.apply(op, dtype, *(self._scalars[name] for name in inputs))
             case Convert(input=value, into=into, dtype=dtype):
-                self._scalars[into] = arithmetic.cast(self._scalars[value], dtype)
+                self._scalars[into] = self.numbers.cast(self._scalars[value], dtype)
             case _:
                 assert_never(statement)
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 import numpy as np
 
 from tileir.core.errors import fail
+from tileir.core.number_system import REAL
 from tileir.core.ops import Aggregation
 
 if TYPE_CHECKING:
     from tileir.core.dtype import DType
+    from tileir.core.number_system import NumberSystem
     from tileir.stripe.ir import TensorShape
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 ScopeKey: TypeAlias = tuple[int, str]
 """The block, by number, and the refinement that open an aggregation scope."""
-
-_UFUNCS: Final = {
-    Aggregation.SUM: np.add,
-    Aggregation.PROD: np.multiply,
-    Aggregation.MAX: np.maximum,
-    Aggregation.MIN: np.minimum,
-}
 
 
 @attrs.define(eq=False)
@@ -36,12 +31,13 @@ class Memory:
     """
 
     data: Array
+    numbers: NumberSystem = REAL
     stored: dict[ScopeKey, Array] = attrs.field(factory=dict, init=False)
 
     @classmethod
-    def undefined(cls, shape: TensorShape) -> Memory:
+    def undefined(cls, shape: TensorShape, numbers: NumberSystem = REAL) -> Memory:
         """Return fresh memory whose content shows where it is read: NaN, or an extreme integer."""
-        return cls(np.full(max(shape.span, 1), poison(shape.dtype), shape.dtype.numpy))
+        return cls(np.full(max(shape.span, 1), numbers.constant(poison(shape.dtype), shape.dtype)), numbers)
 
     def first_stores(self, scope: ScopeKey, execution: int, offsets: Array) -> Array:
         """Return which offsets this execution of ``scope`` has not stored to, and note that it has now."""
@@ -111,11 +107,11 @@ class Elements:
         if aggregation is None or aggregation is Aggregation.ASSIGN:
             memory.data[offsets] = values
             return
+        dtype = self.view.shape.dtype
         if self.view.scope is not None:
             first = memory.first_stores(*self.view.scope, offsets)
-            memory.data[offsets[first]] = neutral(aggregation, self.view.shape.dtype)
-        with np.errstate(all="ignore"):
-            _UFUNCS[aggregation].at(memory.data, offsets, values)
+            memory.data[offsets[first]] = memory.numbers.constant(neutral(aggregation, dtype), dtype)
+        memory.numbers.merge_at(aggregation, dtype, memory.data, offsets, values)
 
     def displaced(self, index: Array | None) -> Array:
         """Return the offsets of the elements that are meant."""

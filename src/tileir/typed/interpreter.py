@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 import numpy as np
 
-from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.number_system import REAL
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.typed.ir import (
     Cast,
@@ -39,45 +39,51 @@ from tileir.typed.points import valid_points
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tileir.core.number_system import NumberSystem
     from tileir.typed.ir import Function, Operation
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
-def interpret(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def interpret(function: Function, inputs: Mapping[str, Array], *, numbers: NumberSystem = REAL) -> dict[str, Array]:
     """Return the outputs of ``function`` by name, in its order.
+
+    Args:
+        function: What to run.
+        inputs: An array for each parameter, of its shape, as ``numbers`` stores its dtype.
+        numbers: What to compute with.
 
     Raises:
         ArgumentError: TIL701, an input is missing, or has another dtype or shape than its parameter.
 
     """
-    faults = tuple(_faults(function, inputs))
+    faults = tuple(_faults(function, inputs, numbers))
     if faults:
         raise ArgumentError(faults)
-    return _run(function, {value.name: np.asarray(inputs[value.name]) for value in function.inputs})
+    return _run(function, {value.name: np.asarray(inputs[value.name]) for value in function.inputs}, numbers)
 
 
-def _run(function: Function, values: dict[str, Array]) -> dict[str, Array]:
+def _run(function: Function, values: dict[str, Array], numbers: NumberSystem) -> dict[str, Array]:
     """Evaluate all operations into ``values``, and return the outputs; a loop runs once for all of its results."""
     loops: dict[Scan, Mapping[ScanResult, Array]] = {}
     for operation in function.operations:
-        values[operation.name] = _evaluate(operation, values, loops)
+        values[operation.name] = _evaluate(operation, values, loops, numbers)
     return {name: values[name] for name in function.outputs}
 
 
-def _loop(scan: Scan, values: Mapping[str, Array]) -> dict[ScanResult, Array]:
+def _loop(scan: Scan, values: Mapping[str, Array], numbers: NumberSystem) -> dict[ScanResult, Array]:
     """Run all steps of a loop, and return all of its results."""
     body = scan.body
     names = [value.name for value in body.inputs]
     state = [values[name] for name in scan.carries]
     kinds = {result: result_type(body, len(state), scan.count, result) for result in results_of(body, len(state))}
-    results = {result: np.zeros(kind.shape, kind.dtype.numpy) for result, kind in kinds.items()}
+    results = {result: np.zeros(kind.shape, numbers.storage(kind.dtype)) for result, kind in kinds.items()}
     for step in reversed(range(scan.count)) if scan.reverse else range(scan.count):
         for number, value in enumerate(state):
             results[ScanResult(ScanPart.HISTORY, number)][step] = value
         slices = [values[name][step] for name in scan.sequences]
         constants = [values[name] for name in scan.constants]
-        made = list(_run(body, dict(zip(names, (*state, *slices, *constants), strict=True))).values())
+        made = list(_run(body, dict(zip(names, (*state, *slices, *constants), strict=True)), numbers).values())
         state = made[: len(state)]
         for number, value in enumerate(made[len(state) :]):
             results[ScanResult(ScanPart.OUTPUT, number)][step] = value
@@ -85,27 +91,30 @@ def _loop(scan: Scan, values: Mapping[str, Array]) -> dict[ScanResult, Array]:
     return results
 
 
-def _faults(function: Function, inputs: Mapping[str, Array]) -> Iterator[Diagnostic]:
+def _faults(function: Function, inputs: Mapping[str, Array], numbers: NumberSystem) -> Iterator[Diagnostic]:
     for value in function.inputs:
         given = inputs.get(value.name)
         if given is None:
             yield Diagnostic("TIL701", f"input {value.name!r} has no array", value.span)
-        elif DType.of(given.dtype) is not value.dtype or given.shape != value.shape:
+        elif given.dtype != numbers.storage(value.dtype) or given.shape != value.shape:
             type_ = TensorType(value.dtype, value.shape)
             message = f"input {value.name!r} is {given.dtype}{list(given.shape)}, but its parameter is {type_}"
             yield Diagnostic("TIL701", message, value.span)
 
 
 def _evaluate(
-    operation: Operation, values: Mapping[str, Array], loops: dict[Scan, Mapping[ScanResult, Array]]
+    operation: Operation,
+    values: Mapping[str, Array],
+    loops: dict[Scan, Mapping[ScanResult, Array]],
+    numbers: NumberSystem,
 ) -> Array:
     match operation:
         case Constant(dtype=dtype, value=value):
-            return arithmetic.constant(value, dtype)
-        case Elementwise(op=op, inputs=names, shape=shape):
-            return np.broadcast_to(arithmetic.apply(op, *(values[name] for name in names)), shape)
+            return numbers.constant(value, dtype)
+        case Elementwise(op=op, inputs=names, dtype=dtype, shape=shape):
+            return np.broadcast_to(numbers.apply(op, dtype, *(values[name] for name in names)), shape)
         case Cast(input=name, dtype=dtype):
-            return arithmetic.cast(values[name], dtype)
+            return numbers.cast(values[name], dtype)
         case Coordinate(axis=axis, dtype=dtype, shape=shape):
             along = [1] * len(shape)
             along[axis] = shape[axis]
@@ -117,17 +126,17 @@ def _evaluate(
         case Gather(data=data, indices=indices):
             return _gather(values[data], values[indices])
         case Scatter():
-            return _scatter(operation, values[operation.updates], values[operation.indices])
+            return _scatter(operation, values[operation.updates], values[operation.indices], numbers)
         case Contraction():
-            return _contract(operation, values)
+            return _contract(operation, values, numbers)
         case Override(input=name) | Checkpoint(input=name) | Recall(input=name):
             return values[name]
         case Upstream(dtype=dtype, shape=shape):
-            return np.broadcast_to(np.zeros((), dtype.numpy), shape)
+            return np.broadcast_to(np.zeros((), numbers.storage(dtype)), shape)
         case Scan():
             loop = loop_of(operation)
             if loop not in loops:
-                loops[loop] = _loop(operation, values)
+                loops[loop] = _loop(operation, values, numbers)
             return loops[loop][operation.result]
         case _:
             assert_never(operation)
@@ -139,65 +148,49 @@ def _gather(data: Array, indices: Array) -> Array:
     return np.asarray(data[np.clip(indices, 0, data.shape[0] - 1)])
 
 
-def _scatter(operation: Scatter, updates: Array, indices: Array) -> Array:
-    out = np.zeros(operation.shape, operation.accumulator.numpy)
+def _scatter(operation: Scatter, updates: Array, indices: Array, numbers: NumberSystem) -> Array:
+    out = np.zeros(operation.shape, numbers.storage(operation.accumulator))
     if updates.size > 0:
-        with np.errstate(all="ignore"):
-            place = np.clip(indices, 0, operation.shape[0] - 1)
-            np.add.at(out, place, arithmetic.cast(updates, operation.accumulator))
-    return arithmetic.cast(out, operation.dtype)
+        rows = out.size // operation.shape[0]
+        place = np.clip(indices, 0, operation.shape[0] - 1).astype(np.int64).reshape(-1, 1) * rows + np.arange(rows)
+        terms = numbers.cast(updates, operation.accumulator).reshape(-1)
+        numbers.merge_at(Aggregation.SUM, operation.accumulator, out.reshape(-1), place.reshape(-1), terms)
+    return numbers.cast(out, operation.dtype)
 
 
-def _contract(operation: Contraction, values: Mapping[str, Array]) -> Array:
+def _contract(operation: Contraction, values: Mapping[str, Array], numbers: NumberSystem) -> Array:
     """Aggregate over the valid points; elements without any come from the default, or are 0."""
     inputs = [values[access.tensor] for access in operation.inputs]
     size = int(np.prod(operation.shape, dtype=np.int64))
-    aggregate = np.full(size, operation.aggregation.identity(operation.accumulator), operation.accumulator.numpy)
+    neutral = numbers.constant(operation.aggregation.identity(operation.accumulator), operation.accumulator)
+    aggregate = np.full(size, neutral)
     written = np.zeros(size, np.bool_)
     accesses = [operation.output, *(access.indices for access in operation.inputs)]
     shapes = [operation.shape, *(array.shape for array in inputs)]
     constraints = [(c.polynomial, c.bound) for c in operation.constraints]
     for target, *sources in valid_points(accesses, shapes, constraints):
         elements = [array.reshape(-1)[place] for array, place in zip(inputs, sources, strict=True)]
-        combined = arithmetic.cast(_combine(operation, elements), operation.accumulator)
-        _aggregate(operation.aggregation, aggregate, target, combined)
+        combined = numbers.cast(_combine(operation, elements, numbers), operation.accumulator)
+        numbers.merge_at(operation.aggregation, operation.accumulator, aggregate, target, combined)
         written[target] = True
-    result = arithmetic.cast(aggregate, operation.dtype)
+    result = numbers.cast(aggregate, operation.dtype)
     rest = np.zeros(size, result.dtype) if operation.default is None else values[operation.default].reshape(-1)
     return np.where(written, result, rest).reshape(operation.shape)
 
 
-def _combine(operation: Contraction, elements: list[Array]) -> Array:
+def _combine(operation: Contraction, elements: list[Array], numbers: NumberSystem) -> Array:
     operand = operation.operand_dtype
     match operation.combination:
         case Combination.NONE:
             return elements[0]
         case Combination.ADD:
-            return arithmetic.apply(Op.ADD, *(arithmetic.cast(e, operand) for e in elements))
+            return numbers.apply(Op.ADD, operand, *(numbers.cast(e, operand) for e in elements))
         case Combination.MUL:
-            return arithmetic.apply(Op.MUL, *(arithmetic.cast(e, operand) for e in elements))
+            return numbers.apply(Op.MUL, operand, *(numbers.cast(e, operand) for e in elements))
         case Combination.EQ:
-            return arithmetic.apply(Op.CMP_EQ, *(arithmetic.cast(e, operand) for e in elements))
+            return numbers.apply(Op.CMP_EQ, DType.BOOL, *(numbers.cast(e, operand) for e in elements))
         case Combination.COND:
-            same = arithmetic.apply(Op.CMP_EQ, *(arithmetic.cast(e, operand) for e in elements[:2]))
+            same = numbers.apply(Op.CMP_EQ, DType.BOOL, *(numbers.cast(e, operand) for e in elements[:2]))
             return np.where(same, elements[2], np.zeros_like(elements[2]))
         case _:
             assert_never(operation.combination)
-
-
-def _aggregate(aggregation: Aggregation, out: Array, place: Array, values: Array) -> None:
-    """Merge ``values`` into the elements of ``out`` at ``place``, in order."""
-    with np.errstate(all="ignore"):
-        match aggregation:
-            case Aggregation.SUM:
-                np.add.at(out, place, values)
-            case Aggregation.PROD:
-                np.multiply.at(out, place, values)
-            case Aggregation.MAX:
-                np.maximum.at(out, place, values)
-            case Aggregation.MIN:
-                np.minimum.at(out, place, values)
-            case Aggregation.ASSIGN:
-                out[place] = values
-            case _:
-                assert_never(aggregation)

@@ -1,0 +1,68 @@
+"""What interpreters compute with: the numbers of tileir, or others that a checker puts in their place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from tileir.core import arithmetic
+from tileir.core.ops import Aggregation, Op
+
+if TYPE_CHECKING:
+    from tileir.core.arithmetic import Number
+    from tileir.core.dtype import DType
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+_UFUNCS: Final = {
+    Aggregation.SUM: np.add,
+    Aggregation.PROD: np.multiply,
+    Aggregation.MAX: np.maximum,
+    Aggregation.MIN: np.minimum,
+}
+
+
+class NumberSystem:
+    """The numbers that devices compute with, as :mod:`tileir.core.arithmetic` defines them.
+
+    A subclass may represent floats in another way. Bools and integers are the same in every system: they decide where
+    elements are, and which are computed.
+    """
+
+    def storage(self, dtype: DType) -> np.dtype[Any]:
+        """Return the NumPy dtype of arrays of ``dtype``."""
+        return dtype.numpy
+
+    def encoded(self, array: Array) -> Array:
+        """Return an array of NumPy numbers, such as the content of a constant, as numbers of this system."""
+        return array
+
+    def constant(self, value: Number, dtype: DType) -> Array:
+        """Return a number as an array without axes."""
+        return arithmetic.constant(value, dtype)
+
+    def cast(self, array: Array, dtype: DType) -> Array:
+        """Convert every element by value."""
+        return arithmetic.cast(array, dtype)
+
+    def apply(self, op: Op, dtype: DType, *args: Array) -> Array:
+        """Compute ``op`` at every element; ``dtype`` is that of the result."""
+        return arithmetic.apply(op, *args)
+
+    def merge_at(self, aggregation: Aggregation, dtype: DType, out: Array, places: Array, values: Array) -> None:
+        """Merge ``values`` into ``out`` at ``places``, in order; a place may occur several times."""
+        if aggregation is Aggregation.ASSIGN:
+            out[places] = values
+            return
+        with np.errstate(all="ignore"):
+            _UFUNCS[aggregation].at(out, places, values)
+
+    def product(self, left: Array, right: Array) -> Array:
+        """Multiply matrices of floats, whose products are added up in f32."""
+        result: Array = left.astype(np.float32) @ right.astype(np.float32)
+        return result
+
+
+REAL: Final = NumberSystem()
+"""What everything is computed with unless somebody asks for something else."""
