@@ -46,11 +46,18 @@ class NumberSystem:
         """Convert every element by value."""
         return arithmetic.cast(array, dtype)
 
-    def apply(self, op: Op, dtype: DType, *args: Array) -> Array:
+    def apply(self, op: Op, dtype: DType, *args: Array) -> Array:  # noqa: ARG002  # what some systems need
         """Compute ``op`` at every element; ``dtype`` is that of the result."""
         return arithmetic.apply(op, *args)
 
-    def merge_at(self, aggregation: Aggregation, dtype: DType, out: Array, places: Array, values: Array) -> None:
+    def merge_at(
+        self,
+        aggregation: Aggregation,
+        dtype: DType,  # noqa: ARG002  # as above
+        out: Array,
+        places: Array,
+        values: Array,
+    ) -> None:
         """Merge ``values`` into ``out`` at ``places``, in order; a place may occur several times."""
         if aggregation is Aggregation.ASSIGN:
             out[places] = values

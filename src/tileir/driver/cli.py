@@ -18,6 +18,7 @@ from rich.text import Text
 from tileir.core.errors import BackendError, TileError
 from tileir.driver import cli_devices, cli_values
 from tileir.driver.cli_cache import cache
+from tileir.driver.cli_check import bisect, check
 from tileir.driver.cli_explain import explain_
 from tileir.driver.cli_grad import grad
 from tileir.driver.cli_targets import target_options, targets
@@ -74,7 +75,9 @@ def commands() -> None:
     """Check, print, compile and run Tile programs."""
 
 
+commands.add_command(bisect)
 commands.add_command(cache)
+commands.add_command(check)
 commands.add_command(explain_)
 commands.add_command(grad)
 commands.add_command(tune_)
@@ -92,16 +95,6 @@ def devices(json_: bool) -> None:
     console = Console()
     for part in cli_devices.as_table(context):
         console.print(part, soft_wrap=isinstance(part, Text))
-
-
-@commands.command()
-@_file
-def check(file: Path) -> None:
-    """Parse FILE and verify it; print every fault with its place."""
-    function = cli_values.read_function(file)
-    names = ", ".join(output.name for output in function.outputs)
-    count = len(function.statements)
-    click.echo(f"{file}: {count} statement{'' if count == 1 else 's'}, results {names}")
 
 
 @commands.command("print")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tileir.core.target_file import Parameter, TargetFile
 
 
-def target_options(command: Callable[..., None]) -> Callable[..., None]:
+def target_options(command: Callable[..., object]) -> Callable[..., object]:
     """Give a command the options `--target` and `--set`, which reach it as ``target`` and ``settings``."""
     target = click.option(
         "--target",

@@ -1,0 +1,88 @@
+"""Checks of passes on one Tile function, for the smallest shapes that show what is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tileir.core.target import Target
+from tileir.driver.arguments import tensor_types
+from tileir.driver.checking.checker import check_function
+from tileir.driver.checking.shrinking import smallest
+from tileir.driver.compiler import function_of, passes_of
+from tileir.driver.targets import choice_of, scheduling_target
+from tileir.runtime.context import default_context
+from tileir.typed.inference import infer
+from tileir.typed.preparation import prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.driver.checking.findings import Finding
+    from tileir.driver.targets import Named
+    from tileir.passes.base import Pass
+    from tileir.runtime.context import Context
+    from tileir.runtime.interface import DeviceInfo
+    from tileir.tile import ir as tile
+    from tileir.typed.ir import TensorType
+
+
+def check_passes(
+    source: tile.Function | str,
+    arguments: Any = (),
+    passes: tuple[Pass, ...] | str | None = None,
+    *,
+    device: str | DeviceInfo | None = None,
+    context: Context | None = None,
+    target: Named | None = None,
+    seeds: int = 1,
+) -> Finding | None:
+    """Return the first pass, or stage behind the passes, that changes what a function computes; None for none.
+
+    The function is run before and after each of them by interpreters, on random elements of finite fields in place of
+    floats: sums are exact there in any order, so results that differ at all are wrong, and nothing else is reported.
+    Kernels are watched for races and for reads of undefined memory.
+
+    Args:
+        source: A function, or its text.
+        arguments: What describes the inputs, as for :func:`tileir.compile`. Their values are not used.
+        passes: The passes to check, or the text, JSON or name of a pipeline; by default those of the target.
+        device: A device or its id, whose facts passes and lowering get; by default what the context chooses.
+        context: Owner of devices; by default the process-wide one.
+        target: What passes are computed for instead of the device; as for :func:`tileir.compile`.
+        seeds: On so many sets of inputs.
+
+    Raises:
+        TileError: The function is wrong or does not fit the arguments, or the pipeline is none.
+        BackendError: There is no such device.
+
+    """
+    function = function_of(source)
+    types: Mapping[str, TensorType] = dict(tensor_types([tensor.name for tensor in function.inputs], arguments))
+    choice = choice_of(target)
+    facts = choice if isinstance(choice, Target) else (context or default_context()).device(device).target
+    chosen = scheduling_target(choice, facts, None)
+    steps = passes_of(passes, chosen)
+
+    def found(types: Mapping[str, TensorType]) -> Finding | None:
+        graph = prepared(infer(function, types))
+        findings = (check_function(graph, steps, chosen, seed=seed) for seed in range(seeds))
+        return next((finding for finding in findings if finding is not None), None)
+
+    first = found(types)
+    if first is None:
+        return None
+
+    def same(types: Mapping[str, TensorType]) -> bool:
+        finding = found(types)
+        return finding is not None and _kind(finding) == _kind(first)
+
+    types = smallest(function, types, same)
+    finding = found(types)
+    return None if finding is None else attrs.evolve(finding, types=types)
+
+
+def _kind(finding: Finding) -> tuple[str, int, bool]:
+    """Return what two findings have in common where one stands for the other."""
+    return finding.step, finding.number, finding.difference is None

@@ -1,0 +1,168 @@
+"""A program before and after every pass, and at every stage behind them, run on exact numbers."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+import numpy as np
+
+from tileir.core.errors import TileError
+from tileir.core.target import Target
+from tileir.driver.checking.findings import Difference, Finding
+from tileir.driver.checking.numbers import EXACT, differing, shown
+from tileir.passes.base import label_of, run
+from tileir.semtree.in_place import reuse_in_place
+from tileir.semtree.interpreter import run_program
+from tileir.semtree.lowering import lower as lower_to_semtree
+from tileir.semtree.memory import ALL_CHECKS
+from tileir.semtree.sharing import share_kernels
+from tileir.semtree.simplifier import simplify
+from tileir.stripe.interpreter import contents_after
+from tileir.stripe.interpreter import interpret as interpret_stripe
+from tileir.stripe.ir import Block, views_written
+from tileir.stripe.lowering import lower as lower_to_stripe
+from tileir.typed.interpreter import interpret as interpret_typed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tileir.passes.base import Pass
+    from tileir.semtree import ir as sem
+    from tileir.stripe.ir import Program
+    from tileir.typed.ir import Function
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Results: TypeAlias = "Mapping[str, Array]"
+
+_SHUFFLED = 7
+"""Seed of an order of points unlike the usual one."""
+
+
+def check_function(
+    function: Function, passes: Iterable[Pass], target: Target | None = None, *, seed: int = 0
+) -> Finding | None:
+    """Return the first step that changes what ``function`` means; None where there is none.
+
+    Args:
+        function: A function without marks of differentiation.
+        passes: What to apply to the Stripe program, first to last.
+        target: What to lower to kernels for in the end; None to stop after the passes.
+        seed: Of the inputs.
+
+    """
+    rng = np.random.default_rng(seed)
+    inputs = {value.name: EXACT.random(value.dtype, value.shape, rng) for value in function.inputs}
+    check = _Check(inputs, interpret_typed(function, inputs, numbers=EXACT))
+    return check.through(lower_to_stripe(function), tuple(passes), target)
+
+
+def check_program(
+    program: Program, passes: Iterable[Pass], target: Target | None = None, *, seed: int = 0
+) -> Finding | None:
+    """Do as :func:`check_function` from a Stripe program on."""
+    rng = np.random.default_rng(seed)
+    shapes = {name: program.entry.refinement(name).shape for name in program.inputs}
+    inputs = {name: EXACT.random(shape.dtype, shape.sizes, rng) for name, shape in shapes.items()}
+    check = _Check(inputs, interpret_stripe(program, inputs, numbers=EXACT))
+    return check.through(program, tuple(passes), target, lowered=False)
+
+
+@attrs.frozen
+class _Check:
+    """Inputs, and the results that every step has to give."""
+
+    inputs: Results
+    expected: Results
+
+    def through(
+        self, program: Program, passes: tuple[Pass, ...], target: Target | None, *, lowered: bool = True
+    ) -> Finding | None:
+        """Take a program through all steps."""
+        if lowered and (finding := self._stripe("lower", 0, None, lambda: program)[1]) is not None:
+            return finding
+        for number, step in enumerate(passes, 1):
+            after, finding = self._stripe(label_of(step), number, program, partial(run, (step,), program))
+            if finding is not None or after is None:
+                return finding
+            program = after
+        return None if target is None else self._kernels(program, target)
+
+    def _stripe(
+        self, name: str, number: int, before: Program | None, make: Callable[[], Program]
+    ) -> tuple[Program | None, Finding | None]:
+        """Run what one step makes, in the order of points that is usual and in another one."""
+        try:
+            after = make()
+            if after is before:
+                return after, None
+            for seed in (None, _SHUFFLED):
+                found = self._compared(interpret_stripe(after, self.inputs, seed=seed, numbers=EXACT))
+                if found is not None:
+                    kernel, inner = self._kernel(before, after, seed)
+                    return after, Finding(name, number, kernel, inner or found, "")
+        except Exception as error:  # a wrong pass may fail in any way
+            return None, Finding(name, number, "", None, _sentence(error))
+        return after, None
+
+    def _kernel(self, before: Program | None, after: Program, seed: int | None) -> tuple[str, Difference | None]:
+        """Return the first kernel that writes what another value was in before, and an element of that."""
+        if before is None:
+            return "", None
+        old = contents_after(before, self.inputs, numbers=EXACT)
+        new = contents_after(after, self.inputs, seed=seed, numbers=EXACT)
+        sources = {view.name: view.source or view.name for view in after.main.refinements}
+        for statement in after.main.statements:
+            for name in dict.fromkeys(sources.get(view, view) for view in views_written(statement)):
+                both = name in old and name in new and old[name].shape == new[name].shape
+                if both and old[name].dtype == new[name].dtype:
+                    found = _difference(name, old[name], new[name])
+                    if found is not None and isinstance(statement, Block) and found.before != "undefined":
+                        return statement.name, found
+        return "", None
+
+    def _kernels(self, program: Program, target: Target) -> Finding | None:
+        """Run what the stages behind the passes make of a program."""
+        made: sem.Program | None = None
+
+        def simplified(kernels: sem.Program) -> sem.Program:
+            return attrs.evolve(kernels, kernels=tuple(map(simplify, kernels.kernels)))
+
+        stages: tuple[tuple[str, Callable[[sem.Program], sem.Program]], ...] = (
+            ("share", share_kernels),
+            ("simplify", simplified),
+            ("reuse_in_place", reuse_in_place),
+            ("share", share_kernels),
+        )
+        for name, stage in (("lower", None), *stages):
+            try:
+                before = made
+                made = lower_to_semtree(program, target) if stage is None or before is None else stage(before)
+                found = None
+                if made is not before:
+                    found = self._compared(run_program(made, self.inputs, ALL_CHECKS, numbers=EXACT))
+            except Exception as error:  # as above
+                return Finding(f"semtree {name}", 0, "", None, _sentence(error))
+            if found is not None:
+                return Finding(f"semtree {name}", 0, "", found, "")
+        return None
+
+    def _compared(self, results: Results) -> Difference | None:
+        differences = (_difference(name, value, results[name]) for name, value in self.expected.items())
+        return next((found for found in differences if found is not None), None)
+
+
+def _difference(name: str, before: Array, after: Array) -> Difference | None:
+    """Return the first element that differs."""
+    places = np.argwhere(differing(before, after))
+    if len(places) == 0:
+        return None
+    element = tuple(map(int, places[0]))
+    return Difference(name, element, shown(before[element].item()), shown(after[element].item()))
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, TileError):
+        return "; ".join(f"{diagnostic.code} {diagnostic.message}" for diagnostic in error.diagnostics)
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,88 @@
+"""`tileir check --passes` and `tileir bisect`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tileir.driver import cli
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SUM = "function (A[N, M]) -> (O) {\n    O[i : N] = +(A[i, j]);\n}\n"
+OWN = """
+import attrs
+from typing import ClassVar
+
+@attrs.frozen
+class Shorten:
+    name: ClassVar[str] = "shorten"
+    by: int = 1
+
+    def __call__(self, program):
+        from tileir.passes.base import map_kernels
+        return map_kernels(program, self._shortened)
+
+    def _shortened(self, kernel):
+        *others, last = kernel.indices
+        return attrs.evolve(kernel, indices=(*others, attrs.evolve(last, range=last.range - self.by)))
+"""
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., tuple[int, str, str]]:
+    """Run a command where there are a program and a module with a pass; return exit code, output and errors."""
+    (tmp_path / "sum.tile").write_text(SUM, encoding="utf-8")
+    (tmp_path / "own_passes_of_check.py").write_text(OWN, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tileir", *arguments])
+        code = cli.run()
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_passes_that_are_right(command: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = command("check", "sum.tile", "A=f32[5,9]", "--passes", "plain")
+    assert (code, out) == (0, "sum.tile: no pass changes a result\n")
+
+
+def test_a_wrong_pass_of_a_module(command: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = command(
+        "check", "sum.tile", "A=f32[5,9]", "--from", "own_passes_of_check", "--passes", "shorten{by=1},accumulate"
+    )
+    assert code == 1
+    assert out.splitlines()[0] == "sum.tile: pass 1, 'shorten', changes what the program computes"
+    assert "kernel: kernel_0(A)" in out
+    assert "inputs: A=f32[1, 2]" in out
+
+
+def test_bisect_checks_the_pipeline_of_a_target(command: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = command("bisect", "sum.tile", "A=f32[5,9]", "--target", "fused")
+    assert (code, out) == (0, "sum.tile: no pass changes a result\n")
+
+
+def test_bisect_needs_types(command: Callable[..., tuple[int, str, str]]) -> None:
+    code, _, error = command("bisect", "sum.tile")
+    assert code == 1
+    assert "TIL902" in error
+
+
+def test_a_module_that_cannot_be_imported(command: Callable[..., tuple[int, str, str]]) -> None:
+    code, _, error = command("check", "sum.tile", "A=f32[5,9]", "--from", "no_such_module", "--passes", "shorten")
+    assert code == 1
+    assert "TIL902" in error
+    assert "no_such_module" in error
+
+
+def test_types_without_passes_are_wrong_usage(command: Callable[..., tuple[int, str, str]]) -> None:
+    assert command("check", "sum.tile", "A=f32[5,9]")[0] == 2
