@@ -16,6 +16,7 @@ from tileir.driver.compiler import compile_stages
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.autotile import Autotile
 from tileir.passes.base import map_kernels
+from tileir.passes.block_sums import BlockSums
 from tileir.passes.cache import Cache
 from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.distribute import Distribute
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
 def small_work(target: Target) -> tuple[Pass, ...]:
     """Return the passes for a processor, told to split, pack and chunk what is far too small to be worth it."""
     changes: dict[type[Pass], dict[str, int]] = {
-        SplitReduction: {"operations": 8, "parts": 4},
+        SplitReduction: {"operations": 8, "parts": 4, "outputs": 0, "points": 1},
+        BlockSums: {"terms": 2, "coarse": 3},
         StreamReduction: {"stretch_bytes": 64, "unroll": 2},
         RegisterTile: {"cache_bytes": 64},
         Vectorise: {"chunk": 32},

@@ -109,9 +109,13 @@ def settings_of(words: Iterable[str]) -> dict[str, Scalar]:
 
 
 def scheduling_target(choice: Target | TargetChoice | None, device: Target, threads: int | None) -> Target:
-    """Return the target whose passes a program gets on a device that may use so many threads; None for all of them."""
+    """Return the target whose passes a program gets on a device that may use so many threads; None for all of them.
+
+    A device whose groups have many threads runs on all its processors, whatever ``threads`` says.
+    """
     target = choice.applied(device) if isinstance(choice, TargetChoice) else device if choice is None else choice
-    return target if threads is None else attrs.evolve(target, threads=min(threads, target.threads))
+    bounded = threads is not None and target.group_threads == 1
+    return attrs.evolve(target, threads=min(threads, target.threads)) if bounded else target
 
 
 def _split(text: str) -> tuple[str, dict[str, Scalar]]:

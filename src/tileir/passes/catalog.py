@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tileir.passes import pipeline
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.autotile import Autotile
+from tileir.passes.block_sums import BlockSums
 from tileir.passes.cache import Cache
 from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.compute_deps import ComputeDeps
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 PASSES: Final[tuple[type[Pass], ...]] = (
     Accumulate,
     Autotile,
+    BlockSums,
     Cache,
     Canonicalise,
     ComputeDeps,

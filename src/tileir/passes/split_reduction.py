@@ -1,4 +1,7 @@
-"""Long reductions to few elements in two steps, so that several threads share the work."""
+"""Long reductions to few elements in two steps, so that several threads can share the work.
+
+How many parts there are depends on sizes and options, never on how many threads run: results have the same bits anyway.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,10 @@ class SplitReduction:
     The parts merge into a temporary with one more axis, which a second contraction merges into the output.
 
     Attributes:
-        parts: About how many parts to make; 1 makes none.
+        parts: About how many parts to make; 1 makes none. Outputs count as parts where ``outputs`` is given.
         operations: Contractions with fewer points than this stay whole.
+        outputs: Contractions with so many outputs stay whole: these run at the same time anyway. 0: as many as parts.
+        points: Fewest points of a part.
         columns: So many neighbouring outputs, along which inputs are contiguous, need not be told apart: what runs at
             the same time is counted by them, and parts are only made for what is missing. 0: parts or none.
     """
@@ -37,6 +42,8 @@ class SplitReduction:
     name: ClassVar[str] = "split_reduction"
     parts: int = attrs.field(default=1, validator=at_least(1))
     operations: int = attrs.field(default=1 << 17, validator=at_least(0))
+    outputs: int = attrs.field(default=0, validator=at_least(0))
+    points: int = attrs.field(default=1, validator=at_least(1))
     columns: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
@@ -90,7 +97,9 @@ class SplitReduction:
         """Return how many parts to make."""
         outer = product(i.range for i in kernel.indices if i.name in written)
         if not self.columns:
-            return self.parts if outer < self.parts else 1
+            most = product(i.range for i in kernel.indices) // self.points
+            wanted = self.parts // max(1, outer) if self.outputs else self.parts
+            return min(wanted, most) if outer < (self.outputs or self.parts) else 1
         contiguous = (i.range for i in kernel.indices if i.name in written and _is_contiguous(kernel, i.name))
         together = min(self.columns, max(contiguous, default=1))
         wanted = -(-self.parts // max(1, outer // together))
