@@ -46,9 +46,13 @@ def test_too_many_values_are_refused() -> None:
         ((np.float64, ()), TensorType(DType.F64, ())),
         (TensorType(DType.BOOL, (1,)), TensorType(DType.BOOL, (1,))),
         (np.zeros((2, 5), np.uint16), TensorType(DType.U16, (2, 5))),
-        (2.5, TensorType(DType.F32, ())),
-        (7, TensorType(DType.I32, ())),
-        (True, TensorType(DType.BOOL, ())),
+        (2.5, TensorType(DType.F64, (), weak=True)),
+        (7, TensorType(DType.I32, (), weak=True)),
+        (1 << 31, TensorType(DType.I64, (), weak=True)),
+        ((1 << 64) - 1, TensorType(DType.U64, (), weak=True)),
+        (True, TensorType(DType.BOOL, (), weak=True)),
+        (np.float32(2.5), TensorType(DType.F32, ())),
+        (np.array(2.5), TensorType(DType.F64, ())),
     ],
 )
 def test_types_are_described_in_several_ways(description: object, expected: TensorType) -> None:

@@ -71,7 +71,7 @@ def test_reductions_are_those_of_numpy(name: str, axes: Any, keepdims: bool, dty
         ("sum", np.bool_, np.int32),
         ("sum", np.int8, np.int8),
         ("mean", np.int8, np.float32),
-        ("mean", np.int64, np.float32),
+        ("mean", np.int64, np.float64),
         ("mean", np.float16, np.float16),
         ("max", np.bool_, np.bool_),
         ("all", np.float32, np.bool_),

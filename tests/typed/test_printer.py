@@ -86,3 +86,12 @@ def test_texts_are_equal_exactly_if_functions_are(left: Case, right: Case) -> No
     one, other = left.typed(), right.typed()
     assert (to_text(one) == to_text(other)) == (one == other)
     assert to_text(one) == to_text(left.typed())
+
+
+def test_numbers_are_shown_with_what_is_made_of_them() -> None:
+    types = {"A": TensorType(DType.F16, (2,)), "K": TensorType(DType.F64, (), weak=True)}
+    function = infer(parse("function (A, K) -> (O) { O = A * (1 - K); }"), types)
+    assert to_text(function) == (
+        "function (\n  A: f16[2],\n  O_1_0: f16[] = O_1,\n) -> (O) {\n"
+        "  O_0: number = 1\n  O_1: number = sub(O_0, K)\n  O: f16[2] = mul(A, O_1_0)\n}\n"
+    )

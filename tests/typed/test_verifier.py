@@ -18,6 +18,8 @@ from tileir.typed.ir import (
     Elementwise,
     Function,
     Gather,
+    NumberArithmetic,
+    NumberLiteral,
     Operation,
     Override,
     Recall,
@@ -27,7 +29,7 @@ from tileir.typed.ir import (
     Upstream,
     Value,
 )
-from tileir.typed.verifier import verify
+from tileir.typed.verifier import check_function, verify
 
 A = Value("A", DType.F32, (2, 3))
 B = Value("B", DType.I32, (3,))
@@ -141,3 +143,18 @@ def test_upstreams_belong_to_overrides() -> None:
 def test_all_faults_come_at_once() -> None:
     operations = tuple(Cast(name, "B", DType.I8, (4,)) for name in "RST")
     assert len(faults(Function((B,), ("R",), operations))) == 3
+
+
+def test_numbers_are_computed_in_order_for_inputs_without_axes() -> None:
+    x = Value("X", DType.F32, (2,), number="B")
+    steps = (
+        NumberArithmetic("B", Op.ADD, ("B", "K"), None),
+        NumberLiteral("B", 1, None),
+    )
+    copied = Elementwise("O", Op.IDENT, ("X",), DType.F32, (2,))
+    faults = list(check_function(Function((x,), ("O",), (copied,), (), steps)))
+    assert [fault.message for fault in faults] == [
+        "'X' is a number, so it is an input of the function itself, without axes",
+        "number 'B' is defined twice",
+        "number 'B' reads 'B', which is no number before it",
+    ]

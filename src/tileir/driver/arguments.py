@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
@@ -13,10 +13,14 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.runtime.arrays import to_array
 from tileir.runtime.interface import Options
+from tileir.typed.infer_numbers import number_type
 from tileir.typed.ir import TensorType
+from tileir.typed.numbers import input_values, passed_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from tileir.typed.ir import Function
 
 
 def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str, object]) -> list[object]:
@@ -104,7 +108,8 @@ def tensor_types(names: Sequence[str], description: object) -> dict[str, TensorT
     """Return the type of each input from what a caller described it by.
 
     ``description`` is a mapping by name, or a sequence in declared order, of arrays, of
-    :class:`~tileir.typed.ir.TensorType`, of (dtype, shape) pairs, or of bare shapes, which mean f32.
+    :class:`~tileir.typed.ir.TensorType`, of (dtype, shape) pairs, of bare shapes, which mean f32, or of Python numbers,
+    which adapt to what they meet.
 
     Raises:
         ArgumentError: TIL705 as :func:`bind`, TIL707 as :func:`split`; TIL702 for a description of no known form.
@@ -117,6 +122,11 @@ def tensor_type(name: str, value: object) -> TensorType:
     """Return the type that one value describes; see :func:`tensor_types`."""
     if isinstance(value, TensorType):
         return value
+    if is_number(value):
+        kind = number_type(value)
+        if kind is None:
+            raise ArgumentError((Diagnostic("TIL702", f"{name!r} is {value}, which no integer type holds"),))
+        return kind
     if isinstance(value, tuple | list):
         if _is_shape(value):
             return TensorType(DType.F32, tuple(int(size) for size in value))
@@ -129,6 +139,54 @@ def tensor_type(name: str, value: object) -> TensorType:
     dtype = DType.of(array.dtype)
     assert dtype is not None  # to_array refuses the others
     return TensorType(dtype, array.shape)
+
+
+def is_number(value: object) -> TypeGuard[bool | int | float]:
+    """Return whether this is a number of Python, which has no dtype; those of NumPy have one."""
+    return isinstance(value, bool | int | float) and not isinstance(value, np.generic)
+
+
+def passed_values(function: Function, types: Mapping[str, TensorType], arguments: Mapping[str, object]) -> list[object]:
+    """Return what is passed for each input of a typed function, numbers converted to what they adapt to.
+
+    Args:
+        function: A typed function; only its inputs and numbers count.
+        types: What it was inferred for, by the names of the Tile function.
+        arguments: Values by the same names.
+
+    Raises:
+        ArgumentError: TIL701, a number does not fit, or a value of another kind was passed for one; TIL308, there is no
+            result of arithmetic on numbers.
+    """
+    values = dict(arguments)
+    faults: list[Diagnostic] = []
+    for name in passed_numbers(function):
+        problem = _kind_problem(name, types[name], values[name])
+        if problem is not None:
+            faults.append(Diagnostic("TIL701", problem))
+        elif types[name].dtype.is_float:
+            values[name] = _as_float(values[name])
+    if faults:
+        raise ArgumentError(faults)
+    return input_values(function, values)
+
+
+def _as_float(value: object) -> object:
+    return float(value) if isinstance(value, int) and abs(value) < 1 << 1023 else value
+
+
+def _kind_problem(name: str, kind: TensorType, value: object) -> str | None:
+    """Return what is wrong with a value that is passed for a number; floats may be integers."""
+    if not is_number(value):
+        return (
+            f"input {name!r} is a number here, so pass one, such as {name}.item(), not a value of type"
+            f" {type(value).__name__}; or compile it for such a value"
+        )
+    needed = bool if kind.dtype.is_bool else float if kind.dtype.is_float else int
+    if type(value) is needed or (needed is float and type(value) is int):
+        return None
+    article = {bool: "a bool", float: "a float", int: "an integer"}[needed]
+    return f"input {name!r} is {value}, and it was compiled for {article}; pass one, or compile it for this kind"
 
 
 def _is_shape(value: Sequence[object]) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.driver.arguments import tensor_type
 from tileir.driver.jit import evaluate, jit
 from tileir.driver.pictures import is_picture, read_picture, write_picture
 from tileir.tile.parser import parse
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tileir.tile.ir import Function
 
     Array = np.ndarray[Any, np.dtype[Any]]
+    Value = Array | bool | int | float
 
 _TYPE: Final = re.compile(r"(?P<dtype>\w+)\[(?P<dims>[\d\s,]*)\]")
 
@@ -71,7 +73,7 @@ def types(function: Function, values: Sequence[str]) -> dict[str, TensorType]:
     result = {}
     for name, text in _pairs(function, values).items():
         match = _TYPE.fullmatch(text)
-        result[name] = _described(name, match) if match else type_of(load(name, text))
+        result[name] = _described(name, match) if match else tensor_type(name, load(name, text))
     return result
 
 
@@ -94,13 +96,13 @@ def type_of(array: Array) -> TensorType:
     return TensorType(dtype, tuple(array.shape))
 
 
-def arrays(function: Function, values: Sequence[str]) -> dict[str, Array]:
-    """Return the array for each input."""
+def arrays(function: Function, values: Sequence[str]) -> dict[str, Value]:
+    """Return the array or number for each input."""
     return {name: load(name, text) for name, text in _pairs(function, values).items()}
 
 
-def load(name: str, text: str) -> Array:
-    """Return the array that VALUE means: a number, a ``.npy`` file or a picture."""
+def load(name: str, text: str) -> Value:
+    """Return what VALUE means: a number, or the array of a ``.npy`` file or a picture."""
     if not text:
         raise fail("TIL902", f"input {name!r} has no value; write {name}=FILE or {name}=NUMBER")
     number = _number(text)
@@ -118,17 +120,15 @@ def load(name: str, text: str) -> Array:
     return array
 
 
-def _number(text: str) -> Array | None:
+def _number(text: str) -> bool | int | float | None:
     if text in ("true", "false"):
-        return np.array(text == "true")
-    try:
-        return np.array(int(text), np.int64 if abs(int(text)) >= 1 << 31 else np.int32)
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return np.array(float(text), np.float32)
-    except ValueError:
-        return None
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return None
 
 
 def destinations(function: Function, outputs: Sequence[str]) -> dict[str, Path]:
@@ -184,7 +184,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def callable_for(
     function: Function,
-    arrays: Mapping[str, Array],
+    arrays: Mapping[str, Value],
     *,
     interpret: bool,
     device: str | None,

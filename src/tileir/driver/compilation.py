@@ -20,6 +20,8 @@ from tileir.passes.base import unnamed
 from tileir.runtime.disk_cache import cache_log, digest_of
 from tileir.runtime.source_digest import source_digest
 from tileir.semtree.ir import KernelFunction, Program
+from tileir.typed.ir import Function as TypedFunction
+from tileir.typed.numbers import takes_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -103,12 +105,14 @@ class Compilation:
     Attributes:
         request: What was asked for.
         sem: What came of it.
+        arguments: The typed function without its operations, where calls have numbers to convert; else None.
         kernels: The JSON of the kernels, one in each line; None where nothing is to be stored.
 
     """
 
     request: Request
     sem: Program
+    arguments: typed.Function | None
     kernels: bytes | None
     _known: Stages | None = None
 
@@ -133,12 +137,14 @@ def compiled(request: Request, disk: DiskCache | None) -> Compilation:
             except (TileError, KeyError) as error:
                 disk.drop(PROGRAM, key, f"it cannot be decoded: {error}")
     stages = request.stages()
+    arguments = _arguments(stages.typed)
     kernels = None if disk is None else _encoded(stages.sem.kernels)
     if disk is not None and key is not None and kernels is not None:
         frame = to_json(attrs.evolve(stages.sem, kernels=()))
         about = {"device": request.target.name, "kernels": _named(stages.sem.kernels)}
-        disk.put(PROGRAM, key, {"frame": frame, "kernels": kernels}, about)
-    return Compilation(request, stages.sem, kernels, stages)
+        parts = {"frame": frame, "kernels": kernels}
+        disk.put(PROGRAM, key, parts if arguments is None else {**parts, "arguments": to_json(arguments)}, about)
+    return Compilation(request, stages.sem, arguments, kernels, stages)
 
 
 def _restored(request: Request, parts: Mapping[str, bytes]) -> Compilation:
@@ -147,7 +153,15 @@ def _restored(request: Request, parts: Mapping[str, bytes]) -> Compilation:
         decoded = {document: from_json(document, KernelFunction) for document in dict.fromkeys(documents)}
         frame = from_json(parts["frame"], Program)
     program = attrs.evolve(frame, kernels=tuple(decoded[document] for document in documents))
-    return Compilation(request, program, parts["kernels"])
+    arguments = from_json(parts["arguments"], TypedFunction) if "arguments" in parts else None
+    return Compilation(request, program, arguments, parts["kernels"])
+
+
+def _arguments(function: typed.Function) -> typed.Function | None:
+    """Return what calls need of a typed function to convert numbers; None where there are none."""
+    if not takes_numbers(function):
+        return None
+    return attrs.evolve(function, outputs=(), operations=(), labels=())
 
 
 def _encoded(kernels: tuple[KernelFunction, ...]) -> bytes | None:

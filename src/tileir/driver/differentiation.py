@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
+import attrs
+
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.names import nearest
-from tileir.driver.arguments import bind, split, tensor_type, tensor_types
+from tileir.driver.arguments import bind, is_number, split, tensor_type, tensor_types
 from tileir.driver.compiler import function_of
 from tileir.driver.jit import jit
 from tileir.runtime.arrays import to_array
 from tileir.tile import differentiation as derived
 from tileir.tile.integers import integers
 from tileir.typed import ir as typed
+from tileir.typed.infer_numbers import as_tensors
 from tileir.typed.inference import infer
 
 if TYPE_CHECKING:
@@ -89,10 +92,12 @@ def gradient(
         surely = integers(source)
         sources = _chosen("input", wrt, inputs, lambda: tuple(name for name in inputs if name not in surely))
         return derived.gradient(source, sources, _chosen("output", of, outputs), even_ties=even).function
-    graph = infer(source, tensor_types(inputs, arguments))
+    types = tensor_types(inputs, arguments)
+    graph = _with_numbers(infer(source, as_tensors(types, _differentiated(types, wrt))), types)
     sources, results = chosen_for(graph, outputs, wrt, of)
     expanded = typed_gradient(graph, sources, [result.name for result in results.values()], even_ties=even)
-    return raise_to_tile(expanded, {p.name: [d.name for d in p.dims] for p in source.inputs if p.dims is not None})
+    dims = {p.name: [d.name for d in p.dims] for p in source.inputs if p.dims is not None}
+    return raise_to_tile(expanded, dims, inputs)
 
 
 def vjp(
@@ -185,6 +190,18 @@ def _seeds(kind: str, names: tuple[str, ...], given: object) -> dict[str, object
     return {name: seeds[name] for name in names if name in chosen}
 
 
+def _with_numbers(function: typed.Function, types: Mapping[str, typed.TensorType]) -> typed.Function:
+    """Return ``function`` with inputs that calls convert where numbers are passed for tensors."""
+    inputs = (attrs.evolve(v, number=v.name) if v.name in types and types[v.name].weak else v for v in function.inputs)
+    return attrs.evolve(function, inputs=tuple(inputs))
+
+
+def _differentiated(types: Mapping[str, typed.TensorType], wrt: Names | None) -> tuple[str, ...]:
+    """Return the numbers that a gradient is taken with respect to: of those named, or of all floats."""
+    named = types.keys() if wrt is None else _named("input", wrt)
+    return tuple(name for name in named if name in types and types[name].weak and types[name].dtype.is_float)
+
+
 def chosen_for(
     function: typed.Function, outputs: Sequence[str], wrt: Names | None, of: Names | None
 ) -> tuple[tuple[str, ...], dict[str, typed.Value | typed.Operation]]:
@@ -258,7 +275,7 @@ def _floats(names: Sequence[str], values: Sequence[object]) -> tuple[str, ...]:
     return tuple(
         name
         for name, value in zip(names, values, strict=True)
-        if tensor_type(name, to_array(name, value)).dtype.is_float
+        if tensor_type(name, value if is_number(value) else to_array(name, value)).dtype.is_float
     )
 
 

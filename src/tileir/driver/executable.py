@@ -9,7 +9,14 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.driver.arguments import bind, check_options, memory_checked, out_of_memory, tensor_types
+from tileir.driver.arguments import (
+    bind,
+    check_options,
+    memory_checked,
+    out_of_memory,
+    passed_values,
+    tensor_types,
+)
 from tileir.driver.compilation import Compilation, Request, built, compiled
 from tileir.driver.compiler import function_of
 from tileir.driver.pending import PendingCall
@@ -47,6 +54,11 @@ class Executable:
     _compilation: Compilation = attrs.field(repr=False)
     _library: Library = attrs.field(repr=False)
     _plan: Plan = attrs.field(repr=False)
+    _takes_numbers: bool = attrs.field(init=False, repr=False)
+
+    @_takes_numbers.default
+    def _converts_numbers(self) -> bool:
+        return self._compilation.arguments is not None
 
     @property
     def tile(self) -> tile.Function:
@@ -112,7 +124,8 @@ class Executable:
         Submitted calls that use the same arrays are waited for.
 
         Args:
-            arrays: NumPy arrays, numbers, or anything with ``__array_interface__`` or ``__dlpack__``.
+            arrays: NumPy arrays, Python numbers, which adapt to what they meet as literals do, or anything with
+                ``__array_interface__`` or ``__dlpack__``.
             out: An array to write to; for several results a sequence in declared order, or a mapping by name.
             named: Inputs by tensor name.
 
@@ -136,7 +149,7 @@ class Executable:
             The results; None, with nothing done, for all other arrays.
         """
         plan = self._plan
-        if not plan.accepts(arrays) or plan.resources.calls:
+        if self._takes_numbers or not plan.accepts(arrays) or plan.resources.calls:
             return None
         if out is not None and not plan.fills(out, arrays):
             return None
@@ -206,7 +219,8 @@ class Executable:
         with memory_checked():
             if plan.resources.calls:
                 plan.resources.calls.wait()
-            values = arrays if plan.accepts(arrays) else check_inputs(plan.inputs, arrays)
+            given = self._passed(arrays)
+            values = given if plan.accepts(given) else check_inputs(plan.inputs, given)
             named = tuple(zip(self.outputs, plan.outputs, strict=True))
             fresh = [None if name in into else np.empty(tensor.shape, tensor.dtype.numpy) for name, tensor in named]
             results = [into[name] if new is None else new for name, new in zip(self.outputs, fresh, strict=True)]
@@ -222,11 +236,19 @@ class Executable:
         """Return the arrays to read and to write; no copy among them is older than the calls before this one."""
         calls = self._plan.resources.calls
         busy = bool(calls)  # asked before anything is copied
+        given = self._passed(given)
         values, results = self._checked(given, out)
         if busy and any(value is not one for value, one in zip(values, given, strict=True)):
             calls.wait()
             values, results = self._checked(given, results)
         return values, results
+
+    def _passed(self, given: Sequence[Any]) -> Sequence[Any]:
+        """Return what the plan reads: what was given, numbers converted to the dtypes that they adapt to."""
+        arguments = self._compilation.arguments
+        if arguments is None:
+            return given
+        return passed_values(arguments, self._compilation.request.types, dict(zip(self.inputs, given, strict=True)))
 
     def _checked(self, given: Sequence[Any], out: Any) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the arrays to read and to write."""
@@ -265,7 +287,7 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
     Args:
         source: A function, or its text.
         arguments: What describes the inputs, in a mapping by name or a sequence in declared order: arrays, shapes
-            (f32), (dtype, shape) pairs or :class:`TensorType`; a lone array or type describes the first input.
+            (f32), (dtype, shape) pairs, numbers or :class:`TensorType`; a lone array or type describes the first input.
         device: A device or its id; by default what the context chooses.
         context: Owner of devices and caches; by default the process-wide one.
         options: How to compile.

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from tileir.driver.arguments import bind, check_options, memory_checked, split, tensor_type
+from tileir.driver.arguments import (
+    bind,
+    check_options,
+    is_number,
+    memory_checked,
+    passed_values,
+    split,
+    tensor_type,
+)
 from tileir.driver.compiler import function_of
 from tileir.driver.executable import Executable, compile_for
 from tileir.driver.targets import choice_of
@@ -97,7 +105,9 @@ class Jit:
         return executable
 
     @staticmethod
-    def _type(name: str, value: object) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    def _type(name: str, value: object) -> object:
+        if is_number(value):
+            return tensor_type(name, value)
         array = to_array(name, value)
         return array.dtype, array.shape
 
@@ -147,9 +157,11 @@ def evaluate(source: tile.Function | str, arrays: Any = (), **named: Any) -> Any
     names = [tensor.name for tensor in function.inputs]
     positional, by_name = split(arrays)
     values = bind(names, positional, {**by_name, **named})
-    graph = infer(function, {name: tensor_type(name, value) for name, value in zip(names, values, strict=True)})
+    given = dict(zip(names, values, strict=True))
+    types = {name: tensor_type(name, value) for name, value in given.items()}
+    graph = infer(function, types)
     with memory_checked():
-        checked = check_inputs(graph.inputs, values)
-        results = interpret(graph, dict(zip(names, checked, strict=True)))
+        checked = check_inputs(graph.inputs, passed_values(graph, types, given))
+        results = interpret(graph, {tensor.name: array for tensor, array in zip(graph.inputs, checked, strict=True)})
     ordered = tuple(results[name] for name in graph.outputs)
     return ordered[0] if len(ordered) == 1 else ordered

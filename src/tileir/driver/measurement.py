@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.driver.compilation import Request, built, compiled
+from tileir.driver.arguments import passed_values
+from tileir.driver.compilation import built, compiled
 from tileir.runtime.interface import Options
 from tileir.semtree.ir import BufferRole
 from tileir.semtree.launches import unrolled
@@ -18,6 +19,7 @@ from tileir.semtree.launches import unrolled
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tileir.driver.compilation import Compilation, Request
     from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo, Event, Kernel, Library
     from tileir.semtree.ir import Buffer
@@ -39,10 +41,11 @@ def random_array(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator)
     return np.asarray(rng.integers(0, 2 if dtype is DType.BOOL else 16, shape), dtype.numpy)
 
 
-def random_inputs(types: Mapping[str, TensorType], seed: int = 0) -> dict[str, Array]:
-    """Return an array for each input, the same ones for the same seed."""
+def random_inputs(types: Mapping[str, TensorType], seed: int = 0) -> dict[str, Any]:
+    """Return an array or number for each input, the same ones for the same seed."""
     rng = np.random.default_rng(seed)
-    return {name: random_array(tensor.dtype, tensor.shape, rng) for name, tensor in types.items()}
+    arrays = {name: random_array(tensor.dtype, tensor.shape, rng) for name, tensor in types.items()}
+    return {name: array.item() if types[name].weak else array for name, array in arrays.items()}
 
 
 def kernel_seconds(request: Request, context: Context, device: DeviceInfo) -> tuple[float, ...]:
@@ -63,7 +66,7 @@ def kernel_seconds(request: Request, context: Context, device: DeviceInfo) -> tu
         return [executor.prepare(library, index) for index in range(len(compilation.sem.kernels))]
 
     _, kernels = built(compilation, context.compiler(device, options), device, disk, prepare)
-    inputs = random_inputs(request.types)
+    inputs = _passed(compilation, random_inputs(request.types))
     memory = {
         buffer.name: executor.allocate(buffer.elements * buffer.dtype.itemsize) for buffer in compilation.sem.buffers
     }
@@ -76,6 +79,15 @@ def kernel_seconds(request: Request, context: Context, device: DeviceInfo) -> tu
         for launch in unrolled(compilation.sem.launches)
     ]
     return _medians(runs)
+
+
+def _passed(compilation: Compilation, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the contents of input buffers by their names: arrays, and what numbers become."""
+    function = compilation.arguments
+    if function is None:
+        return dict(inputs)
+    values = passed_values(function, compilation.request.types, inputs)
+    return {v.name: a for v, a in zip(function.inputs, values, strict=True)}
 
 
 def _content(buffer: Buffer, inputs: Mapping[str, Array]) -> Array | None:

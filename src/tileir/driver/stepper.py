@@ -12,7 +12,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.driver.arguments import bind, memory_checked
+from tileir.driver.arguments import bind, is_number, memory_checked
 from tileir.driver.compiler import function_of
 from tileir.driver.jit import Jit, jit
 from tileir.runtime.arrays import TensorSpec, check_inputs, to_array
@@ -71,10 +71,10 @@ class Stepper:
 
         """
         given = bind(self.inputs, arrays, named)
-        values = {name: to_array(name, value) for name, value in zip(self.inputs, given, strict=True)}
+        values = {name: _array_or_number(name, value) for name, value in zip(self.inputs, given, strict=True)}
         with self._lock:
             buffers = self._buffers
-            values.update(buffers.front)
+            values |= buffers.front
             given = [values[tensor.name] for tensor in self._function.inputs]
             executable = self._jit.specialise(*given)
             self._check(executable)
@@ -198,6 +198,10 @@ def _refuse(faults: Iterable[str], code: str) -> None:
     diagnostics = [Diagnostic(code, fault) for fault in faults]
     if diagnostics:
         raise ArgumentError(diagnostics)
+
+
+def _array_or_number(name: str, value: object) -> object:
+    return value if is_number(value) else to_array(name, value)
 
 
 def _check_mapping(what: str, value: object) -> None:

@@ -322,7 +322,7 @@ def real(dim: Size) -> Dim | float:
 
 
 def floating(x: Operand) -> Tensor:
-    """Return a tensor as one of floats: integers, whose differences would wrap around, become f32."""
+    """Return a tensor as one of floats: integers, whose differences would wrap around, become f32 or f64."""
     return x * 1.0 if isinstance(x, Tensor) else call("mul", x, 1.0)
 
 

@@ -16,7 +16,7 @@ from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.ops import Domain, Op
-from tileir.typed.values import Group, Known, Operand, Stream, Tensor
+from tileir.typed.values import Known, Operand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,9 +42,10 @@ def fold(op: Op, values: Sequence[Known], dtype: DType | None, span: Span | None
     """
     if dtype is not None:
         return _fold_typed(op, values, dtype)
-    if op is Op.COND:
-        return values[1] if values[0].value != 0 else values[2]
     numbers = [value.value for value in values]
+    if op is Op.COND:
+        chosen = numbers[1] if numbers[0] != 0 else numbers[2]
+        return Known(float(chosen) if any(isinstance(number, float) for number in numbers[1:]) else chosen)
     if op.info.domain is Domain.FLOAT or any(isinstance(number, float) for number in numbers):
         return _fold_floats(op, numbers)
     return _fold_integers(op, [int(number) for number in numbers], span)
@@ -58,7 +59,7 @@ def known_integer(operand: Operand, purpose: str) -> int:
 
     """
     value = operand.value
-    if isinstance(value, Tensor | Group | Stream):
+    if not isinstance(value, Known):
         raise fail("TIL306", f"{purpose} must be known when compiling; use dimensions and literals", operand.span)
     number = value.value
     if isinstance(number, float):

@@ -11,8 +11,9 @@ from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.names import NameScope
 from tileir.core.ops import Op
+from tileir.typed.infer_numbers import Numbers, natural_dtype
 from tileir.typed.ir import Cast, Constant, Elementwise, Operation
-from tileir.typed.values import Known, Tensor
+from tileir.typed.values import Known, Number, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,6 +36,7 @@ class Emission:
         definitions: What defines each value so far: parameters and operations.
         sweeps: Reverse sweeps that later gradients of the same values can go on with.
         upstreams: The placeholder for what arrives at a value when differentiating, by the name of that value.
+        numbers: What is computed from numbers among the arguments.
 
     """
 
@@ -45,10 +47,15 @@ class Emission:
     definitions: dict[str, Value | Operation] = attrs.field(factory=dict, init=False)
     sweeps: dict[SweepKey, Sweep] = attrs.field(factory=dict, init=False)
     upstreams: dict[str, Tensor] = attrs.field(factory=dict, init=False)
+    numbers: Numbers = attrs.field(init=False)
     _casts: dict[tuple[str, DType], Tensor] = attrs.field(factory=dict, init=False)
     _constants: dict[tuple[DType, str], Tensor] = attrs.field(factory=dict, init=False)
     _literals: dict[tuple[DType, DType | None, str], Tensor] = attrs.field(factory=dict, init=False)
     _renamed: dict[str, str] = attrs.field(factory=dict, init=False)
+
+    @numbers.default
+    def _no_numbers(self) -> Numbers:
+        return Numbers(self.names)
 
     @classmethod
     def resuming(cls, function: Function) -> Emission:
@@ -85,9 +92,12 @@ class Emission:
         return self.add(Elementwise(self.fresh(), op, tuple(v.name for v in inputs), dtype, shape, span=span))
 
     def cast(self, value: Scalar, dtype: DType, span: Span | None = None) -> Tensor:
-        """Return ``value`` as a tensor of ``dtype``; a constant is converted on the spot."""
+        """Return ``value`` as a tensor of ``dtype``; a constant is converted on the spot, a number by each call."""
         if isinstance(value, Known):
             return self.constant(rounded(value.value, dtype), dtype, span)
+        if isinstance(value, Number):
+            converted = value if value.dtype is dtype else self.numbers.cast(value, dtype, self.stem, span)
+            return self._number(converted, dtype, span)
         if value.dtype is dtype:
             return value
         key = (value.name, dtype)
@@ -107,7 +117,7 @@ class Emission:
         return found
 
     def tensor(self, value: Scalar, span: Span | None = None) -> Tensor:
-        """Return ``value`` as a tensor, a constant in the dtype that it has when nothing else decides.
+        """Return ``value`` as a tensor, a constant or number in the dtype that it has when nothing else decides.
 
         Raises:
             TileError: TIL303, a constant that does not fit that dtype.
@@ -115,20 +125,28 @@ class Emission:
         """
         if isinstance(value, Tensor):
             return value
-        return self.literal(value, default_dtype(value), span)
+        return self.literal(value, natural_dtype(value), span)
 
-    def literal(self, value: Known, dtype: DType, span: Span | None = None) -> Tensor:
-        """Return a constant as a tensor of ``dtype``, to which it adapts or is converted.
+    def literal(self, value: Known | Number, dtype: DType, span: Span | None = None) -> Tensor:
+        """Return a constant or number as a tensor of ``dtype``, to which it adapts or is converted.
 
         Raises:
             TileError: TIL303, a literal that does not fit.
 
         """
+        if isinstance(value, Number):
+            return self._number(value, dtype, span) if value.dtype is None else self.cast(value, dtype, span)
         key = (dtype, value.dtype, repr(value.value))
         found = self._literals.get(key)
         if found is None:
             found = self.cast(adapt(value, dtype, span), dtype, span)
             self._literals[key] = found
+        return found
+
+    def _number(self, value: Number, dtype: DType, span: Span | None) -> Tensor:
+        found, declared = self.numbers.input(value, dtype, span)
+        if declared is not None:
+            self.parameters((declared,))
         return found
 
     def rename_last(self, value: Tensor, name: str) -> Tensor:
@@ -147,15 +165,6 @@ class Emission:
         """Return ``value`` under the name that it has by now."""
         name = self._renamed.get(value.name)
         return value if name is None else Tensor(name, value.dtype, value.shape)
-
-
-def default_dtype(value: Known) -> DType:
-    """Return the dtype of a constant that no other operand decides: i32, i64 where needed, or f32."""
-    if value.dtype is not None:
-        return value.dtype
-    if isinstance(value.value, float):
-        return DType.F32
-    return DType.I32 if fits(value.value, DType.I32) else DType.I64
 
 
 def adapt(value: Known, dtype: DType, span: Span | None) -> Known:

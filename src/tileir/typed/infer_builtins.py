@@ -9,16 +9,15 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.ops import Op
 from tileir.typed.dims import known_integer, size
-from tileir.typed.infer_elementwise import apply, scalar, truth
+from tileir.typed.infer_elementwise import apply, convert, scalar, truth
 from tileir.typed.infer_overrides import OVERRIDES
 from tileir.typed.infer_shapes import SHAPES
 from tileir.typed.random import step, stream_state, stream_value
-from tileir.typed.values import Group, Known, Operand, Stream
+from tileir.typed.values import Group, Known, Operand, Stream, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,35 +48,28 @@ def _call(emission: Emission, op: Op, span: Span | None, *values: Scalar) -> Ope
 
 
 def _as(dtype: DType) -> Handler:
-    def convert(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-        return _convert(emission, operands[0], dtype, span)
+    def expand(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+        return convert(emission, scalar(operands[0]), dtype, span)
 
-    return convert
+    return expand
 
 
 def _as_width(kind: str) -> Handler:
-    def convert(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    def expand(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
         width = known_integer(operands[1], "the width")
         dtype = next((d for d in DType if d.value == f"{kind}{width}"), None)
         if dtype is None:
             widths = ", ".join(d.value[1:] for d in DType if d.value[0] == kind and d.value[1:].isdigit())
             raise fail("TIL313", f"no dtype is {width} bits wide here; choose one of {widths}", operands[1].span)
-        return _convert(emission, operands[0], dtype, span)
+        return convert(emission, scalar(operands[0]), dtype, span)
 
-    return convert
-
-
-def _convert(emission: Emission, operand: Operand, dtype: DType, span: Span | None) -> Scalar:
-    value = scalar(operand)
-    if isinstance(value, Known):
-        return Known(rounded(value.value, dtype), dtype)
-    return emission.cast(value, dtype, span)
+    return expand
 
 
 def _as_like(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     value, like = operands
     dtype = scalar(like).dtype
-    return scalar(value) if dtype is None else _convert(emission, value, dtype, span)
+    return scalar(value) if dtype is None else convert(emission, scalar(value), dtype, span)
 
 
 def _recip(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -117,7 +109,9 @@ def _logical_not(emission: Emission, operands: Sequence[Operand], span: Span | N
 
 def _truth(emission: Emission, operand: Operand) -> Scalar:
     value = scalar(operand)
-    return Known(value.value != 0, DType.BOOL) if isinstance(value, Known) else truth(emission, operand)
+    if isinstance(value, Tensor):
+        return truth(emission, operand)
+    return convert(emission, value, DType.BOOL, operand.span)
 
 
 def _match(_: Emission, operands: Sequence[Operand], span: Span | None) -> Result:

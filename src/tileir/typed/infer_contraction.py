@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tileir.core.errors import Diagnostic, TileError, fail
-from tileir.core.ops import Aggregation
+from tileir.core.ops import Aggregation, Combination
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import constraint_only_indices, solve, unbounded_indices
 from tileir.poly.coverage import injective
@@ -17,9 +17,10 @@ from tileir.tile.traversal import Place, children, expressions, index_names
 from tileir.typed.dims import known_integer, size
 from tileir.typed.expressions import bottom_up
 from tileir.typed.faults import Faults
-from tileir.typed.infer_elementwise import tensor
+from tileir.typed.infer_elementwise import common_dtype, scalar
 from tileir.typed.ir import Access, Constraint, Contraction
 from tileir.typed.rules import contraction_types
+from tileir.typed.values import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tileir.tile.ir import Expr
     from tileir.typed.emission import Emission
     from tileir.typed.ir import Shape
-    from tileir.typed.values import Operand, Tensor
+    from tileir.typed.values import Operand, Scalar
 
 
 class Scope(Protocol):
@@ -60,17 +61,18 @@ def contract(scope: Scope, statement: tile.Contraction) -> Tensor:
     faults = Faults()
     shape = faults.each(lambda expr: size(scope.evaluate(expr), "a size"), statement.sizes)
     output = faults.each(partial(_index, scope), statement.indices)
-    tensors = faults.each(lambda access: _tensor(scope, access), statement.inputs)
+    scalars = faults.each(lambda access: _read(scope, access), statement.inputs)
     accesses = faults.each(lambda access: faults.each(partial(_index, scope), access.indices), statement.inputs)
     constraints = faults.each(partial(_constraint, scope), statement.constraints)
-    default = faults.each(lambda name: tensor(scope.emission, scope.lookup(name.name, name.span)), _default(statement))
+    default = faults.each(lambda name: scalar(scope.lookup(name.name, name.span)), _default(statement))
     faults.done()
     if len(output) != len(shape):
         message = f"{statement.name!r} has {len(output)} indices but {len(shape)} sizes; write one size for each index"
         raise fail("TIL208", message, statement.name_span or statement.span)
-    if len(tensors) != statement.combination.arity:
-        message = f"{statement.combination.value!r} combines {statement.combination.arity} tensors, not {len(tensors)}"
+    if len(scalars) != statement.combination.arity:
+        message = f"{statement.combination.value!r} combines {statement.combination.arity} tensors, not {len(scalars)}"
         raise fail("TIL210", message, statement.span)
+    tensors = _combined(scope.emission, scalars, statement)
     types = contraction_types(statement.aggregation, statement.combination, [t.dtype for t in tensors])
     emission = scope.emission
     draft = Contraction(
@@ -158,12 +160,22 @@ def _pairs(node: Contraction) -> tuple[tuple[Affine, int], ...]:
     return tuple((c.polynomial, c.bound) for c in node.constraints)
 
 
-def _tensor(scope: Scope, access: tile.Access) -> Tensor:
-    value = tensor(scope.emission, scope.lookup(access.tensor, access.span))
+def _read(scope: Scope, access: tile.Access) -> Scalar:
+    value = scalar(scope.lookup(access.tensor, access.span))
     if len(value.shape) != len(access.indices):
         message = f"{access.tensor!r} has shape {list(value.shape)}, but is read with {len(access.indices)} indices"
         raise fail("TIL209", message, access.span)
     return value
+
+
+def _combined(emission: Emission, values: Sequence[Scalar], statement: tile.Contraction) -> list[Tensor]:
+    """Return what a contraction combines as tensors; constants and numbers adapt to what they are combined with."""
+    partners = values[:2] if statement.combination is Combination.COND else values
+    dtype = common_dtype(partners)
+    spans = [access.span for access in statement.inputs]
+    rows = zip(partners, spans, strict=False)
+    found = [v if isinstance(v, Tensor) else emission.literal(v, dtype, span) for v, span in rows]
+    return [*found, *(emission.tensor(value, spans[2]) for value in values[len(found) :])]
 
 
 def _constraint(scope: Scope, constraint: tile.Constraint) -> Constraint:
@@ -176,7 +188,7 @@ def _default(statement: tile.Contraction) -> tuple[tile.Name, ...]:
 
 
 def _default_name(
-    scope: Scope, statement: tile.Contraction, default: Sequence[Tensor], dtype: DType, shape: Shape
+    scope: Scope, statement: tile.Contraction, default: Sequence[Scalar], dtype: DType, shape: Shape
 ) -> str | None:
     """Return the default tensor in the dtype of the result; it takes no part in promotion."""
     if statement.default is None:
@@ -185,7 +197,9 @@ def _default_name(
     if value.shape != shape:
         message = f"default {statement.default.name!r} has shape {list(value.shape)}, but the result has {list(shape)}"
         raise fail("TIL310", message, statement.default.span)
-    return scope.emission.cast(value, dtype, statement.default.span).name
+    if isinstance(value, Tensor):
+        return scope.emission.cast(value, dtype, statement.default.span).name
+    return scope.emission.literal(value, dtype, statement.default.span).name
 
 
 def _index(scope: Scope, polynomial: Expr) -> Affine:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.arithmetic import fits
+from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType, float_for, promote_all
 from tileir.core.errors import fail
 from tileir.core.ops import Domain, Op
 from tileir.typed.dims import fold
 from tileir.typed.emission import adapt, broadcast_shape
-from tileir.typed.values import Group, Known, Operand, Stream, Tensor
+from tileir.typed.infer_numbers import is_float, natural_dtype
+from tileir.typed.values import Group, Known, Number, Operand, Stream, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +26,9 @@ _SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
 
 
 def apply(emission: Emission, op: Op, operands: Sequence[Operand], span: Span | None) -> Scalar:
-    """Type and emit ``op``; on constants alone, compute it.
+    """Type and emit ``op``; on constants alone, compute it; on constants and numbers, let each call compute it.
 
-    Operands are cast to their common dtype by :func:`tileir.core.dtype.promote`, to which literals adapt.
+    Operands are cast to their common dtype by :func:`tileir.core.dtype.promote`, to which literals and numbers adapt.
 
     Raises:
         TileError: TIL301, shapes that do not broadcast; TIL302, a dtype outside the operation's domain;
@@ -40,13 +41,13 @@ def apply(emission: Emission, op: Op, operands: Sequence[Operand], span: Span | 
     typed = values[1:] if op is Op.COND else values
     spans = [operand.span for operand in operands][len(values) - len(typed) :]
     dtype = _operand_dtype(op, common_dtype(typed), span)
+    fixed = None if all(value.dtype is None for value in typed) else dtype
     known = [value for value in values if isinstance(value, Known)]
     if len(known) == len(values):
-        literal = all(value.dtype is None for value in typed)
-        if not literal:
-            adapted = [adapt(v, dtype, s) for v, s in zip(known[-len(typed) :], spans, strict=True)]
-            known[-len(typed) :] = adapted
-        return fold(op, known, None if literal else dtype, span)
+        return folded(op, known, fixed, spans, span)
+    scalars = [value for value in values if not isinstance(value, Tensor)]
+    if len(scalars) == len(values):
+        return emission.numbers.arithmetic(op, scalars, fixed, emission.stem, span)
     inputs = [_operand(emission, v, dtype, s) for v, s in zip(typed, spans, strict=True)]
     if op is Op.COND:
         inputs.insert(0, truth(emission, operands[0]))
@@ -54,6 +55,29 @@ def apply(emission: Emission, op: Op, operands: Sequence[Operand], span: Span | 
         return emission.elementwise(op, *inputs, span=span)
     except ValueError:
         raise _mismatch(operands, values, span) from None
+
+
+def folded(
+    op: Op, values: Sequence[Known], dtype: DType | None, spans: Sequence[Span | None], span: Span | None
+) -> Known:
+    """Compute ``op`` on constants.
+
+    Args:
+        op: What to compute.
+        values: One constant for each operand.
+        dtype: What the operands adapt to, or None where all are without a dtype.
+        spans: The operands that adapt, which are the last ones.
+        span: The expression.
+
+    Raises:
+        TileError: TIL303, one does not fit in ``dtype``; TIL308, there is no result.
+
+    """
+    if dtype is None:
+        return fold(op, values, None, span)
+    first = len(values) - len(spans)
+    adapted = [adapt(value, dtype, place) for value, place in zip(values[first:], spans, strict=True)]
+    return fold(op, [*values[:first], *adapted], dtype, span)
 
 
 def scalar(operand: Operand) -> Scalar:
@@ -71,6 +95,15 @@ def scalar(operand: Operand) -> Scalar:
     return value
 
 
+def convert(emission: Emission, value: Scalar, dtype: DType, span: Span | None) -> Scalar:
+    """Return ``value`` in ``dtype``, as a cast that the program asks for; constants stay constants."""
+    if isinstance(value, Known):
+        return Known(rounded(value.value, dtype), dtype)
+    if isinstance(value, Number):
+        return emission.numbers.cast(value, dtype, emission.stem, span)
+    return emission.cast(value, dtype, span)
+
+
 def tensor(emission: Emission, operand: Operand) -> Tensor:
     """Return ``operand`` as a tensor; a constant becomes one of rank 0."""
     return emission.tensor(scalar(operand), operand.span)
@@ -79,18 +112,18 @@ def tensor(emission: Emission, operand: Operand) -> Tensor:
 def common_dtype(values: Sequence[Scalar]) -> DType:
     """Return the dtype that ``values`` are computed in.
 
-    Those that have a dtype are promoted, left to right. Integer literals adapt to the result, and stay i32 or
-    i64 beside bool; float literals adapt to a float, and make f32 of anything else.
+    Those that have a dtype are promoted, left to right. Integer literals and numbers adapt to the result, and stay i32
+    or i64 beside bool; floats among them adapt to a float, and make f64 of integers of 64 bits, f32 of anything else.
     """
     typed = [value.dtype for value in values if value.dtype is not None]
     result = promote_all(typed) if typed else None
-    literals = [v.value for v in values if isinstance(v, Known) and v.dtype is None]
+    adapting = [value for value in values if not isinstance(value, Tensor) and value.dtype is None]
     if result is not None and result.is_float:
         return result
-    if any(isinstance(literal, float) for literal in literals):
-        return DType.F32
-    if literals and (result is None or result.is_bool):
-        return DType.I32 if all(fits(literal, DType.I32) for literal in literals) else DType.I64
+    if any(map(is_float, adapting)):
+        return DType.F32 if result is None else float_for(result)
+    if adapting and (result is None or result.is_bool):
+        return promote_all(map(natural_dtype, adapting))
     return DType.I32 if result is None else result
 
 
@@ -99,6 +132,8 @@ def truth(emission: Emission, operand: Operand) -> Tensor:
     value = scalar(operand)
     if isinstance(value, Known):
         return emission.constant(value.value != 0, DType.BOOL, operand.span)
+    if isinstance(value, Number):
+        return emission.cast(value, DType.BOOL, operand.span)
     if value.dtype.is_bool:
         return value
     zero = emission.constant(0.0 if value.dtype.is_float else 0, value.dtype, operand.span)

@@ -9,10 +9,11 @@ from tileir.core.errors import Diagnostic, fail
 from tileir.core.ops import Aggregation, Op
 from tileir.typed.emission import broadcast_shape
 from tileir.typed.infer_elementwise import apply, scalar, tensor
+from tileir.typed.infer_numbers import is_float
 from tileir.typed.infer_shapes import reduce_to
 from tileir.typed.ir import Checkpoint, Override, Upstream
 from tileir.typed.templates import free_upstreams
-from tileir.typed.values import Known, Operand, Tensor
+from tileir.typed.values import DifferentiatedError, Known, Number, Operand, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,12 +63,16 @@ def _pair(emission: Emission, target: Operand, gradient: Operand) -> tuple[Tenso
 
     """
     x, g = scalar(target), scalar(gradient)
+    if isinstance(x, Number) and is_float(x):
+        raise DifferentiatedError(emission.numbers.arguments(x))
+    if isinstance(x, Number):
+        x = emission.tensor(x, target.span)
     if isinstance(x, Known):
         raise fail("TIL321", f"{target.label} is a constant, which has no derivative; leave the pair out", target.span)
     if not x.dtype.is_float:
         message = f"{target.label} is {x.dtype.value}, and only floats have derivatives; cast it, as in as_f32(…)"
         raise fail("TIL321", message, target.span)
-    if isinstance(g, Known):
+    if not isinstance(g, Tensor):
         return x, emission.literal(g, x.dtype, gradient.span)
     if not _broadcasts(g.shape, x.shape):
         message = (
@@ -100,12 +105,12 @@ def _arriving(emission: Emission, value: Tensor, span: Span | None) -> Tensor:
 
 def _stop_gradient(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     value = scalar(operands[0])
-    return value if isinstance(value, Known) else _overridden(emission, value, (), span)
+    return _overridden(emission, value, (), span) if isinstance(value, Tensor) else value
 
 
 def _checkpoint(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     value = scalar(operands[0])
-    if isinstance(value, Known):
+    if not isinstance(value, Tensor):
         return value
     return emission.add(Checkpoint(emission.fresh(), value.name, value.dtype, value.shape, span=span))
 
@@ -113,7 +118,7 @@ def _checkpoint(emission: Emission, operands: Sequence[Operand], span: Span | No
 def _reverse_grad(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     """Pass the value on; its gradient is multiplied by ``-scale``. What has no gradient is just passed on."""
     value = scalar(operands[0])
-    if isinstance(value, Known) or not value.dtype.is_float:
+    if not isinstance(value, Tensor) or not value.dtype.is_float:
         return value
     negated = Operand(apply(emission, Op.NEG, operands[1:], span), operands[1].span)
     arriving = Operand(_arriving(emission, value, span), span)
@@ -135,7 +140,7 @@ def _binary_crossentropy(emission: Emission, operands: Sequence[Operand], span: 
     rest_p, rest_t = emit(Op.SUB, Known(1), p), emit(Op.SUB, Known(1), t)
     log_p, log_rest = emit(Op.LOG, p), emit(Op.LOG, rest_p)
     result = emit(Op.SUB, emit(Op.MUL, emit(Op.NEG, t), log_p), emit(Op.MUL, rest_t, log_rest))
-    if isinstance(result, Known):
+    if not isinstance(result, Tensor):
         return result
     if not _broadcasts(scale.shape, result.shape):
         message = f"{operands[2].label} has shape {list(scale.shape)}, which does not broadcast to {list(result.shape)}"

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tileir.core.errors import fail
 from tileir.typed.dims import size
 from tileir.typed.faults import Faults
 from tileir.typed.infer_contraction import Scope
-from tileir.typed.infer_elementwise import tensor
+from tileir.typed.infer_elementwise import apply, convert, scalar
+from tileir.typed.infer_numbers import is_float, natural_dtype, number_type, replayed
 from tileir.typed.ir import Scan, ScanPart, TensorType
 from tileir.typed.loops import result_type, results_of
-from tileir.typed.values import Group
+from tileir.typed.values import Group, Number, Operand, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tileir.tile import ir as tile
+    from tileir.typed.emission import Emission
     from tileir.typed.ir import Function
-    from tileir.typed.values import Result, Tensor
+    from tileir.typed.values import Result, Scalar
 
 
 def scan(
@@ -34,20 +38,28 @@ def scan(
 
     """
     faults = Faults()
-    groups = [
-        faults.each(lambda name: tensor(scope.emission, scope.lookup(name.name, name.span)), names)
+    given, rows, constants = (
+        faults.each(lambda name: scalar(scope.lookup(name.name, name.span)), names)
         for names in (statement.carries, statement.sequences, statement.constants)
-    ]
+    )
     count = faults.each(lambda expr: size(scope.evaluate(expr), "a number of steps"), _given(statement))
     faults.done()
-    carries, sequences, constants = groups
+    emission = scope.emission
+    sequences = [emission.tensor(value, name.span) for value, name in zip(rows, statement.sequences, strict=True)]
     steps = _steps(statement, sequences, count)
-    types = [TensorType(value.dtype, value.shape) for value in carries]
-    types += [TensorType(value.dtype, value.shape[1:]) for value in sequences]
-    types += [TensorType(value.dtype, value.shape) for value in constants]
-    named = zip((parameter.name for parameter in statement.step.inputs), types, strict=True)
-    body = infer(statement.step, dict(named))
+    read = [TensorType(value.dtype, value.shape[1:]) for value in sequences]
+    read += [_kind(value) for value in constants]
+    parameters = [parameter.name for parameter in statement.step.inputs]
+
+    def inferred(types: Sequence[TensorType]) -> Function:
+        return infer(statement.step, dict(zip(parameters, (*types, *read), strict=True)))
+
+    types, body = _with_carries(given, inferred)
     _check_carries(statement, body, types)
+    carries = [_carry(emission, value, type_) for value, type_ in zip(given, types, strict=True)]
+    arguments = dict(zip(parameters, (*carries, *sequences, *constants), strict=True))
+    body, passed = _with_tensors(emission, body, arguments, len(carries) + len(sequences))
+    groups = (carries, sequences, passed)
     names = [tuple(value.name for value in group) for group in groups]
     results = [found for found in results_of(body, len(carries)) if found.part is not ScanPart.HISTORY]
     made: list[Tensor] = []
@@ -68,6 +80,62 @@ def scan(
         )
         made.append(scope.emission.add(operation))
     return made[0] if len(made) == 1 else Group(tuple(made))
+
+
+def _kind(value: Scalar) -> TensorType:
+    """Return the type of what a step reads: constants without a dtype are numbers there too."""
+    if value.dtype is not None:
+        return TensorType(value.dtype, value.shape, weak=value.dtype.is_bool and not isinstance(value, Tensor))
+    if isinstance(value, Number):
+        return TensorType(value.natural, (), weak=True)
+    return number_type(value.value) or TensorType(natural_dtype(value), (), weak=True)
+
+
+def _with_carries(
+    given: Sequence[Scalar], inferred: Callable[[Sequence[TensorType]], Function]
+) -> tuple[list[TensorType], Function]:
+    """Return the types of the carries and the step for them; those without a dtype take what the step makes of them."""
+    types = [TensorType(value.dtype or natural_dtype(value), value.shape) for value in given]
+    free = [(n, is_float(v)) for n, v in enumerate(given) if not isinstance(v, Tensor) and v.dtype is None]
+    body = inferred(types)
+    for _ in free:
+        made = {operation.name: operation for operation in body.operations}
+        new = list(types)
+        for number, floating in free:
+            result = made[body.outputs[number]]
+            if result.shape == () and (result.dtype.is_float or not floating):
+                new[number] = TensorType(result.dtype, ())
+        if new == types:
+            break
+        types = new
+        body = inferred(types)
+    return types, body
+
+
+def _carry(emission: Emission, value: Scalar, kind: TensorType) -> Tensor:
+    return value if isinstance(value, Tensor) else emission.literal(value, kind.dtype)
+
+
+def _with_tensors(
+    emission: Emission, body: Function, arguments: Mapping[str, Scalar], varying: int
+) -> tuple[Function, list[Tensor]]:
+    """Return a step that reads tensors alone, and the constants that it is passed.
+
+    What it makes of numbers is made once, around the scan.
+    """
+    numbers = replayed(
+        body,
+        arguments,
+        lambda op, values: scalar(Operand(apply(emission, op, [Operand(v, None) for v in values], None), None)),
+        lambda value, dtype: convert(emission, value, dtype, None),
+    )
+    passed: list[Tensor] = []
+    inputs = list(body.inputs[:varying])
+    for value in body.inputs[varying:]:
+        source = numbers[value.number or value.name]
+        passed.append(source if isinstance(source, Tensor) else emission.literal(source, value.dtype, value.span))
+        inputs.append(attrs.evolve(value, number=None))
+    return attrs.evolve(body, inputs=tuple(inputs), numbers=()), passed
 
 
 def _given(statement: tile.Scan) -> tuple[tile.Expr, ...]:

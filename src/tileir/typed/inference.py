@@ -1,7 +1,7 @@
 """From what was written to dtypes and shapes: a Tile function and the types of its arguments become typed operations.
 
-Literals and dimensions have no dtype of their own and adapt to the other operand. Nested expressions become one
-operation for each operator, macros the operations that they stand for, and plain aliases nothing.
+Literals, dimensions and numbers that are passed have no dtype of their own and adapt to the other operand. Nested
+expressions become one operation for each operator, macros the operations that they stand for, and aliases nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from tileir.typed.faults import Faults
 from tileir.typed.infer_builtins import handler
 from tileir.typed.infer_contraction import contract
 from tileir.typed.infer_elementwise import apply, scalar
+from tileir.typed.infer_numbers import as_tensors, number_of
 from tileir.typed.infer_overrides import escaped_upstreams
 from tileir.typed.infer_scan import scan
 from tileir.typed.ir import Constant, Elementwise, Function, Value
-from tileir.typed.values import Known, Operand, PoisonedError, Tensor
+from tileir.typed.values import DifferentiatedError, Known, Operand, PoisonedError, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,17 +51,25 @@ def infer(function: tile.Function, arguments: Mapping[str, TensorType]) -> Funct
         TileError: One diagnostic for each fault; statements that use the name of a faulty one are not reported again.
 
     """
+    while True:
+        try:
+            return _inferred(function, arguments)
+        except DifferentiatedError as error:  # of a number there is no derivative
+            arguments = as_tensors(arguments, error.names)
+
+
+def _inferred(function: tile.Function, arguments: Mapping[str, TensorType]) -> Function:
     inference = _Inference(Emission(NameScope.of(_names(function))), arguments)
     faults = Faults(list(_unknown(function, arguments)))
     faults.each(inference.bind, function.inputs)
     faults.each(inference.statement, function.statements)
     outputs = faults.each(inference.output, function.outputs)
     faults.done()
-    inputs = tuple(
-        Value(i.name, arguments[i.name].dtype, arguments[i.name].shape, span=i.span) for i in function.inputs
-    )
+    numbers = inference.emission.numbers
+    arrays = ((i, arguments[i.name]) for i in function.inputs if not arguments[i.name].weak)
+    inputs = (*(Value(i.name, kind.dtype, kind.shape, span=i.span) for i, kind in arrays), *numbers.inputs.values())
     faults.found.extend(_oversized(inputs, inference.emission.operations))
-    result = Function(inputs, outputs, tuple(inference.emission.operations), tuple(inference.labels))
+    result = Function(inputs, outputs, tuple(inference.emission.operations), tuple(inference.labels), numbers.needed())
     if inference.emission.upstreams:
         faults.found.extend(escaped_upstreams(result))
     faults.done()
@@ -130,6 +139,9 @@ class _Inference:
             sizes = enumerate(zip(parameter.dims, given.shape, strict=True))
             faults.each(lambda axis: self._bind_dim(parameter, *axis), sizes)
             faults.done()
+        if given.weak:
+            self._bound[parameter.name] = number_of(parameter.name, given)
+            return
         self._bound[parameter.name] = Tensor(parameter.name, given.dtype, given.shape)
         self.emission.parameters((Value(parameter.name, given.dtype, given.shape, span=parameter.span),))
 

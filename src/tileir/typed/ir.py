@@ -30,23 +30,79 @@ def _span() -> Span | None:
 
 @attrs.frozen(cache_hash=True)
 class TensorType:
-    """The dtype and shape of one tensor."""
+    """The dtype and shape of one tensor, or the kind of a number.
+
+    Attributes:
+        dtype: The element type; of a number f64, bool, or the first of i32, i64 and u64 that holds it.
+        shape: One size for each axis.
+        weak: Whether this is a number of Python: it has no dtype of its own and adapts to what it meets, as a literal
+            does. Its shape is ().
+
+    """
 
     dtype: DType
     shape: Shape
+    weak: bool = False
 
     def __str__(self) -> str:
+        if self.weak:
+            return f"number({self.dtype.value})"
         return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
 
 
 @attrs.frozen(cache_hash=True)
 class Value:
-    """A parameter of the function."""
+    """A parameter of the function.
+
+    Attributes:
+        name: What operations call it.
+        dtype: Its element type.
+        shape: Its sizes.
+        number: None for an array that is passed; else the argument or step of :attr:`Function.numbers` that each call
+            converts to ``dtype``, which must hold it.
+
+    """
 
     name: str
     dtype: DType
     shape: Shape
+    number: str | None = None
     span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class NumberLiteral:
+    """A number of the program; without a dtype it is exact, and adapts."""
+
+    name: str
+    value: bool | int | float = attrs.field(eq=repr)
+    dtype: DType | None
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class NumberCast:
+    """A number converted to ``dtype`` because the program says so."""
+
+    name: str
+    input: str
+    dtype: DType
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class NumberArithmetic:
+    """``op`` on numbers, computed as on literals: exactly or in f64 without a dtype, else in ``dtype``."""
+
+    name: str
+    op: Op
+    inputs: tuple[str, ...]
+    dtype: DType | None
+    span: Span | None = _span()
+
+
+NumberStep: TypeAlias = NumberLiteral | NumberCast | NumberArithmetic
+"""A number that each call computes before anything runs, from numbers among its arguments and earlier steps."""
 
 
 @attrs.frozen(cache_hash=True)
@@ -300,13 +356,15 @@ class Function:
     """Parameters, operations in an order that defines before it uses, and the names of the results.
 
     Every output is defined by an operation, and no name occurs twice among the outputs.
-    ``labels`` names operations that a ``[[pid(label)]]`` attribute marked, as (value, label) pairs.
+    ``labels`` names operations that a ``[[pid(label)]]`` attribute marked, as (value, label) pairs. ``numbers`` are
+    computed by each call from the numbers that are passed; :mod:`tileir.typed.numbers` does so.
     """
 
     inputs: tuple[Value, ...]
     outputs: tuple[str, ...]
     operations: tuple[Operation, ...]
     labels: tuple[tuple[str, str], ...] = ()
+    numbers: tuple[NumberStep, ...] = ()
 
     def graph(self) -> nx.DiGraph[str]:
         """Return the frozen dataflow graph: nodes are value names in program order, edges go to users.

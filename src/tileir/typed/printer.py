@@ -14,6 +14,9 @@ from tileir.typed.ir import (
     Coordinate,
     Elementwise,
     Gather,
+    NumberArithmetic,
+    NumberCast,
+    NumberLiteral,
     Override,
     Recall,
     Reshape,
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.poly.affine import Affine
-    from tileir.typed.ir import Access, Function, Operation, Value
+    from tileir.typed.ir import Access, Function, NumberStep, Operation, Value
 
 _AGGREGATIONS = {"add": "+", "mul": "*", "max": ">", "min": "<", "assign": "="}
 _COMBINATIONS = {Combination.ADD: " + ", Combination.MUL: " * ", Combination.EQ: " == "}
@@ -46,11 +49,13 @@ def _write(writer: Writer, function: Function, heading: str) -> None:
     writer.line(f"{heading} (")
     with writer.indented():
         for value in function.inputs:
-            writer.line(f"{_typed(value)},")
+            writer.line(f"{_typed(value)}{'' if value.number is None else f' = {value.number}'},")
     writer.line(f") -> ({', '.join(function.outputs)}) {{")
     labels = dict(function.labels)
     steps: dict[Function, str] = {}
     with writer.indented():
+        for step in function.numbers:
+            writer.line(_number(step))
         for operation in function.operations:
             if isinstance(operation, Scan) and operation.body not in steps:
                 steps[operation.body] = f"{operation.name}_step"
@@ -62,6 +67,19 @@ def _write(writer: Writer, function: Function, heading: str) -> None:
 
 def _typed(value: Value | Operation) -> str:
     return f"{value.name}: {TensorType(value.dtype, value.shape)}"
+
+
+def _number(step: NumberStep) -> str:
+    """Return a step that each call computes before anything runs."""
+    kind = "number" if step.dtype is None else f"number({step.dtype.value})"
+    match step:
+        case NumberLiteral(value=value):
+            text = str(value).lower()
+        case NumberCast(input=name):
+            text = f"cast({name})"
+        case NumberArithmetic(op=op, inputs=inputs):
+            text = f"{op.value}({', '.join(inputs)})"
+    return f"{step.name}: {kind} = {text}"
 
 
 def _definition(operation: Operation, steps: Mapping[Function, str]) -> str:

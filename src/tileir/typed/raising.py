@@ -37,6 +37,7 @@ from tileir.typed.ir import (
     operands,
 )
 from tileir.typed.loops import loop_of
+from tileir.typed.numbers import passed_numbers
 from tileir.typed.raising_contractions import contraction_statement, fill_statement, has_points
 from tileir.typed.raising_expressions import (
     application,
@@ -46,6 +47,7 @@ from tileir.typed.raising_expressions import (
     typed_literal,
 )
 from tileir.typed.raising_loops import result_place, scan_statement, with_stacked_histories
+from tileir.typed.raising_numbers import number_statements
 from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
@@ -59,7 +61,9 @@ _Expressed: TypeAlias = Elementwise | Cast | Coordinate | ShapeOf | Reshape | Ga
 _NO_DIMS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 
-def raise_to_tile(function: Function, dims: Mapping[str, Sequence[str]] = _NO_DIMS) -> tile.Function:
+def raise_to_tile(
+    function: Function, dims: Mapping[str, Sequence[str]] = _NO_DIMS, order: Sequence[str] = ()
+) -> tile.Function:
     """Return the Tile function that computes what ``function`` does, to the bit, for arguments of its types.
 
     Inference of the result gives ``function`` again, but for the order of operations, names of temporaries, and
@@ -71,6 +75,8 @@ def raise_to_tile(function: Function, dims: Mapping[str, Sequence[str]] = _NO_DI
         function: One that :func:`tileir.typed.verifier.verify` accepts.
         dims: Names for the axes of inputs, one for each axis; the others get names made of the input's.
             Axes of one name have one size.
+        order: Names of inputs, in the order in which they are declared; those that ``function`` does not read are
+            numbers. By default arrays come first.
 
     Raises:
         TileError: TIL532 for each operation that Tile cannot express.
@@ -78,7 +84,11 @@ def raise_to_tile(function: Function, dims: Mapping[str, Sequence[str]] = _NO_DI
     """
     function = with_stacked_histories(function)
     raising = _Raising.of(function)
-    inputs = tuple(raising.input(value, dims.get(value.name, ())) for value in function.inputs)
+    arrays = (value for value in function.inputs if value.number is None)
+    declared = {value.name: raising.input(value, dims.get(value.name, ())) for value in arrays}
+    raising.numbers(function)
+    names = order or (*declared, *passed_numbers(function))
+    inputs = tuple(declared.get(name) or tile.Input(name, ()) for name in names)
     faults: list[Diagnostic] = []
     for operation in function.operations:
         try:
@@ -124,8 +134,13 @@ class _Raising:
     def of(cls, function: Function) -> _Raising:
         """Decide on the names of values, and which of them may be nested."""
         definitions: dict[str, Value | Operation] = {v.name: v for v in (*function.inputs, *function.operations)}
-        scope = NameScope.of(name for name in definitions if is_tensor_name(name))
-        names = {name: name if is_tensor_name(name) else scope.fresh(_stem(name)) for name in definitions}
+        numbers = {value.name: value for value in function.inputs if value.number is not None}
+        spelt = (name for name in definitions if is_tensor_name(name) and name not in numbers)
+        scope = NameScope.of((*spelt, *passed_numbers(function)))
+        names = {
+            name: name if is_tensor_name(name) and name not in numbers else scope.fresh(_stem(name))
+            for name in definitions
+        }
         labels: dict[str, tuple[str, ...]] = {}
         for name, label in function.labels:
             labels[name] = (*labels.get(name, ()), label)
@@ -144,6 +159,13 @@ class _Raising:
             self.statements.append(Assignment(self.scope.fresh(f"{stem}_shape"), checks))
         self.define(value)
         return tile.Input(name, tuple(Name(dim) for dim, _, _ in axes), span=value.span)
+
+    def numbers(self, function: Function) -> None:
+        """Compute the inputs that are numbers."""
+        self.statements.extend(number_statements(function, self.names, self.scope))
+        for value in function.inputs:
+            if value.number is not None:
+                self.define(value)
 
     def _dim(self, wished: str | None, stem: str, size: int) -> tuple[str, int, bool]:
         """Return a name for an axis, its size, and whether the name is new."""

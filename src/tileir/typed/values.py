@@ -32,6 +32,27 @@ class Known:
 
 
 @attrs.frozen
+class Number:
+    """A scalar known at each call: a Python number that is passed, and what arithmetic makes of such and constants.
+
+    Attributes:
+        name: The argument or step that has the value.
+        natural: ``dtype``, or the kind of a number without one: f64 or the first of i32, i64 and u64 that holds it.
+        dtype: As of :class:`Known`: None for what adapts to the other operand.
+
+    """
+
+    name: str
+    natural: DType
+    dtype: DType | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of a scalar."""
+        return ()
+
+
+@attrs.frozen
 class Tensor:
     """The value that an operation or a parameter defines."""
 
@@ -55,10 +76,10 @@ class Stream:
     sizes: Shape
 
 
-Scalar: TypeAlias = Known | Tensor
+Scalar: TypeAlias = Known | Number | Tensor
 """What elementwise operations work on."""
 
-Result: TypeAlias = Known | Tensor | Group | Stream
+Result: TypeAlias = Known | Number | Tensor | Group | Stream
 
 
 @attrs.frozen
@@ -81,3 +102,11 @@ class Operand:
 
 class PoisonedError(Exception):
     """A statement uses a name whose own statement is wrong: there is nothing to add to that."""
+
+
+class DifferentiatedError(Exception):
+    """A derivative is taken with respect to what is made of these numbers, so they must be tensors from the start."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        super().__init__(names)
+        self.names = names

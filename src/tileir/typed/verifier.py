@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.arithmetic import rounded
@@ -11,6 +12,7 @@ from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.ops import Domain, Op
 from tileir.poly.bounds import constraint_only_indices, unbounded_indices
 from tileir.typed.emission import broadcast_shape
+from tileir.typed.infer_numbers import step_inputs
 from tileir.typed.ir import (
     Cast,
     Constant,
@@ -62,7 +64,10 @@ def check_function(function: Function, depth: int = 0) -> Iterator[Diagnostic]:
     for value in function.inputs:
         if value.name in defined:
             yield _fault(value, "is defined twice")
+        if value.number is not None and (value.shape or depth):
+            yield _fault(value, "is a number, so it is an input of the function itself, without axes")
         defined[value.name] = value
+    yield from _check_numbers(function)
     for operation in function.operations:
         missing = [name for name in operands(operation) if name not in defined]
         for name in missing:
@@ -79,6 +84,21 @@ def check_function(function: Function, depth: int = 0) -> Iterator[Diagnostic]:
                 yield _fault(operation, f"is a loop inside {depth} others; {MAX_NESTING} may be nested")
         defined[operation.name] = operation
     yield from _check_names(function)
+
+
+def _check_numbers(function: Function) -> Iterator[Diagnostic]:
+    """Yield steps that read later ones, or have a name that is taken; other names are arguments."""
+    later = Counter(step.name for step in function.numbers)
+    arrays = {value.name for value in function.inputs if value.number is None}
+    for step in function.numbers:
+        if later[step.name] > 1:
+            yield Diagnostic("TIL531", f"number {step.name!r} is defined twice", step.span)
+        for name in step_inputs(step):
+            if later[name] or name in arrays:
+                yield Diagnostic(
+                    "TIL531", f"number {step.name!r} reads {name!r}, which is no number before it", step.span
+                )
+        del later[step.name]
 
 
 def _check_names(function: Function) -> Iterator[Diagnostic]:

@@ -11,7 +11,8 @@ from tileir.core.errors import fail
 from tileir.typed.derivatives.forward import forward
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.emission import broadcast_shape
-from tileir.typed.values import Group, Known, Operand, Tensor
+from tileir.typed.infer_numbers import is_float
+from tileir.typed.values import DifferentiatedError, Group, Known, Number, Operand, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,14 +39,14 @@ def _vjp(emission: Emission, operands: Sequence[Operand], span: Span | None) -> 
 def _pulled(
     emission: Emission, results: Sequence[Tensor], cotangents: Sequence[Tensor], wanted: Sequence[Operand]
 ) -> Result:
-    values = [_float_tensor(operand, operand.label) for operand in wanted]
+    values = [_float_tensor(_movable(emission, operand), operand.label) for operand in wanted]
     found = reverse(emission, results, cotangents, values, even_ties=emission.even_ties)
     return found[0] if len(found) == 1 else Group(found)
 
 
 def _jvp(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     """Emit ``jvp(Y, X, DX)``: how Y moves when X moves along DX."""
-    results, moving = _results(emission, operands[0]), _tensors(operands[1])
+    results, moving = _results(emission, operands[0]), _moving(emission, operands[1])
     tangents = _matching(emission, operands[1], moving, operands[2], "tangents", span)
     found = forward(emission, results, moving, tangents, even_ties=emission.even_ties)
     return _nested(operands[0].value, found)
@@ -97,25 +98,31 @@ def _results(emission: Emission, operand: Operand) -> tuple[Tensor, ...]:
     """Return what is differentiated: float tensors, and float constants, which depend on nothing."""
     parts = [
         attrs.evolve(part, value=emission.tensor(part.value, part.span))
-        if isinstance(part.value, Known) and _is_float(part.value)
+        if isinstance(part.value, Known | Number) and is_float(part.value)
         else part
         for part in _parts(operand)
     ]
     return _floats(operand, parts)
 
 
-def _is_float(value: Known) -> bool:
-    return isinstance(value.value, float) if value.dtype is None else value.dtype.is_float
-
-
-def _tensors(operand: Operand) -> tuple[Tensor, ...]:
-    """Return the float tensors that ``operand`` is, or consists of.
+def _moving(emission: Emission, operand: Operand) -> tuple[Tensor, ...]:
+    """Return the float tensors that ``operand`` is, or consists of, to differentiate with respect to them.
 
     Raises:
         TileError: TIL321, a part is no float tensor.
+        DifferentiatedError: A part is made of numbers.
 
     """
-    return _floats(operand, _parts(operand))
+    return _floats(operand, [_movable(emission, part) for part in _parts(operand)])
+
+
+def _movable(emission: Emission, part: Operand) -> Operand:
+    value = part.value
+    if not isinstance(value, Number):
+        return part
+    if is_float(value):
+        raise DifferentiatedError(emission.numbers.arguments(value))
+    return attrs.evolve(part, value=emission.tensor(value, part.span))
 
 
 def _floats(operand: Operand, parts: Sequence[Operand]) -> tuple[Tensor, ...]:
@@ -151,8 +158,10 @@ def matched(emission: Emission, part: Operand, like: Tensor) -> Tensor:
 
     """
     value = part.value
-    if isinstance(value, Known) and value.dtype is None:
+    if isinstance(value, Known | Number) and value.dtype is None:
         return emission.literal(value, like.dtype, part.span)
+    if isinstance(value, Number):
+        value = emission.tensor(value, part.span)
     if not isinstance(value, Tensor):
         raise fail("TIL309", f"{part.label} is no tensor; take a part of it first", part.span)
     if value.dtype is not like.dtype:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tileir.core.ops import Op
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.emission import Emission
-from tileir.typed.ir import Elementwise, Function
+from tileir.typed.ir import Elementwise
 from tileir.typed.simplifier import simplify
 from tileir.typed.values import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tileir.typed.ir import Function
 
 
 def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> Function:
@@ -32,7 +36,7 @@ def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_
     found = reverse(emission, results, ones, values, even_ties=even_ties)
     for name, value in zip(names, found, strict=True):
         emission.add(Elementwise(name, Op.IDENT, (value.name,), value.dtype, value.shape))
-    return simplify(Function(function.inputs, tuple(names), tuple(emission.operations), function.labels))
+    return simplify(attrs.evolve(function, outputs=tuple(names), operations=tuple(emission.operations)))
 
 
 def _tensor(emission: Emission, name: str) -> Tensor:

@@ -1,0 +1,115 @@
+"""What a call passes for the inputs of a typed function: arrays as they are, numbers in the dtypes that they adapt to.
+
+Arithmetic on numbers is that on literals, by the same functions: a program that is called with a number computes what
+it would with the number written in its text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.core.arithmetic import constant, fits, rounded
+from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError, Diagnostic, TileError
+from tileir.core.ops import Op
+from tileir.typed.infer_elementwise import folded
+from tileir.typed.infer_numbers import step_inputs
+from tileir.typed.ir import NumberArithmetic, NumberCast, NumberLiteral
+from tileir.typed.values import Known
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.typed.ir import Function, NumberStep, Value
+
+
+def takes_numbers(function: Function) -> bool:
+    """Return whether some input is a number that calls convert."""
+    return any(value.number is not None for value in function.inputs)
+
+
+def passed_numbers(function: Function) -> tuple[str, ...]:
+    """Return the arguments that inputs of ``function`` are made of, which have to be numbers."""
+    steps = {step.name: step for step in function.numbers}
+    read = {value.number for value in function.inputs if value.number is not None}
+    read.update(name for step in function.numbers for name in step_inputs(step))
+    return tuple(sorted(read - steps.keys()))
+
+
+def input_values(function: Function, arguments: Mapping[str, object]) -> list[object]:
+    """Return what is passed for each input of ``function``, in order.
+
+    Args:
+        function: A typed function; only its inputs and numbers count.
+        arguments: What the caller passes, by the names of the Tile function; Python numbers for :func:`passed_numbers`.
+
+    Raises:
+        ArgumentError: TIL701, a number does not fit the dtype that it adapts to; TIL308, an integer is divided by zero.
+
+    """
+    if not takes_numbers(function):
+        return [arguments[value.name] for value in function.inputs]
+    numbers = _computed(function, arguments)
+    faults: list[Diagnostic] = []
+    found: list[object] = []
+    for value in function.inputs:
+        if value.number is None:
+            found.append(arguments[value.name])
+            continue
+        known = numbers[value.number]
+        if fits(known.value, value.dtype):
+            found.append(constant(known.value, value.dtype))
+        else:
+            faults.append(_misfit(function, value, known))
+    if faults:
+        raise ArgumentError(faults)
+    return found
+
+
+def _misfit(function: Function, value: Value, known: Known) -> Diagnostic:
+    number = value.number or value.name
+    steps = {step.name: step for step in function.numbers}
+    if number not in steps:
+        message = f"input {number!r} is {known.value}, which {value.dtype.value} cannot hold"
+        return Diagnostic("TIL701", f"{message}; that is the dtype of what it meets, so pass less or cast that")
+    made = ", ".join(repr(name) for name in dict.fromkeys(_arguments(steps, number)))
+    message = f"a number computed from {made} is {known.value}, which {value.dtype.value} cannot hold"
+    return Diagnostic("TIL701", f"{message}; that is the dtype of what it meets, so pass less or cast that", value.span)
+
+
+def _arguments(steps: Mapping[str, NumberStep], name: str) -> Iterator[str]:
+    """Yield the arguments that a step is made of."""
+    pending, seen = [name], {name}
+    while pending:
+        step = steps.get(name := pending.pop(0))
+        if step is None:
+            yield name
+            continue
+        pending += [read for read in dict.fromkeys(step_inputs(step)) if read not in seen]
+        seen.update(pending)
+
+
+def _computed(function: Function, arguments: Mapping[str, object]) -> dict[str, Known]:
+    values = {name: _known(value) for name, value in arguments.items() if isinstance(value, bool | int | float)}
+    for step in function.numbers:
+        try:
+            values[step.name] = _value(step, values)
+        except TileError as error:
+            raise ArgumentError(error.diagnostics) from None
+    return values
+
+
+def _known(value: bool | int | float) -> Known:
+    return Known(value, DType.BOOL if isinstance(value, bool) else None)
+
+
+def _value(step: NumberStep, values: Mapping[str, Known]) -> Known:
+    match step:
+        case NumberLiteral(value=value, dtype=dtype):
+            return Known(value, dtype)
+        case NumberCast(input=name, dtype=dtype):
+            return Known(rounded(values[name].value, dtype), dtype)
+        case NumberArithmetic(op=op, inputs=inputs, dtype=dtype):
+            operands = [values[name] for name in inputs]
+            adapting = len(operands) - (op is Op.COND)
+            return folded(op, operands, dtype, [step.span] * adapting, step.span)
