@@ -151,16 +151,19 @@ def _integer_to_float(out: FunctionText, value: Value, dtype: DType) -> Value:
 
 
 def _sticky(out: FunctionText, value: Value) -> Value:
-    """Make a 64-bit integer exact in f64, its low bits folded into one where it is too large to be."""
+    """Make a 64-bit integer exact in f64, its low 12 bits folded into one where it is too large to be.
+
+    The upper half of the unsigned ones has 53 bits above the lowest 11.
+    """
     kind = register(value.type)
     size = value
     if value.type.dtype.is_signed:
         name = f"llvm.abs.{suffix(value.type)}"
         size = Value(out.call(kind, name, (kind, value.text), ("i1", "false")), value.type)
     small = _test(out, "icmp ult", size, constant(1 << 53, value.type))
-    low = _test(out, "icmp ne", _binary(out, "and", value, 0x7FF), constant(0, value.type))
-    folded = _binary(out, "shl", convert(out, "zext", low, value.type), 10)
-    large = _binary(out, "or", _binary(out, "and", value, ~0x7FF), folded)
+    low = _test(out, "icmp ne", _binary(out, "and", value, 0xFFF), constant(0, value.type))
+    folded = _binary(out, "shl", convert(out, "zext", low, value.type), 11)
+    large = _binary(out, "or", _binary(out, "and", value, ~0xFFF), folded)
     return _select(out, small, value, large)
 
 

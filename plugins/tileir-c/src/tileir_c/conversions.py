@@ -125,12 +125,12 @@ return {read};"""
 
 
 def _sticky(prelude: Prelude, dtype: DType) -> str:
-    """Make a 64-bit integer exact in f64: where it is too large to be, fold its low bits into one."""
+    """Make a 64-bit integer exact in f64: where it is too large to be, fold its low 12 bits into one."""
     kind = VALUE[dtype]
     size = "(x < 0 ? 0u - (uint64_t)x : (uint64_t)x)" if dtype.is_signed else "x"
     body = f"""\
 const uint64_t word = (uint64_t)x;
-const uint64_t folded = (word & ~UINT64_C(0x7ff)) | ((word & UINT64_C(0x7ff)) != 0 ? UINT64_C(0x400) : UINT64_C(0));
+const uint64_t folded = (word & ~UINT64_C(0xfff)) | ((word & UINT64_C(0xfff)) != 0 ? UINT64_C(0x800) : UINT64_C(0));
 return ({kind})({size} < (UINT64_C(1) << 53) ? word : folded);"""
     return prelude.function(f"tile_sticky_{dtype.value}", kind, f"{kind} x", body)
 

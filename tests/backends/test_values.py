@@ -1,0 +1,48 @@
+"""Very many operands straight into LLVM's emitter: what no sample of special values can miss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from strategies.devices import buffers, compiler, executor
+from strategies.exhaustive import constants_only, every_half, integers_at_ties, pairs_of_bytes
+from tileir.core.dtype import DType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strategies.exhaustive import Known
+
+INTEGERS = tuple(dtype for dtype in DType if dtype.is_integer)
+pytestmark = pytest.mark.once
+
+
+def check(cases: Iterable[Known]) -> None:
+    known = list(cases)
+    library = compiler().build([case.kernel for case in known])
+    for number, case in enumerate(known):
+        arrays = case.arrays()
+        executor().prepare(library, number).launch(buffers(arrays))
+        case.check(arrays)
+
+
+@pytest.mark.parametrize("dtype", [DType.I8, DType.U8], ids=str)
+def test_every_operation_on_every_pair_of_bytes(dtype: DType) -> None:
+    check(pairs_of_bytes(dtype))
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.I16, DType.U16], ids=str)
+def test_every_operation_and_conversion_of_every_half(dtype: DType) -> None:
+    check(every_half(dtype))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integers_are_rounded_once(dtype: DType) -> None:
+    check(integers_at_ties(dtype))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_operations_on_constants(dtype: DType) -> None:
+    check([constants_only(dtype)])
