@@ -9,7 +9,15 @@ import typing
 
 from tileir.core.codec import content_hash, from_json, to_json
 from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, BackendError, Diagnostic, ParseError, TileError, VerifyError
+from tileir.core.errors import (
+    ArgumentError,
+    BackendError,
+    Diagnostic,
+    ParseError,
+    SkippedPassWarning,
+    TileError,
+    VerifyError,
+)
 from tileir.core.span import Source, Span
 from tileir.core.target import Target
 from tileir.driver.differentiation import gradient, jvp, vjp
@@ -48,6 +56,7 @@ __all__ = [
     "Options",
     "ParseError",
     "PendingCall",
+    "SkippedPassWarning",
     "Source",
     "Span",
     "Stepper",

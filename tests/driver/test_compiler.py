@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, ClassVar
+
 import attrs
+import numpy as np
 import pytest
 
 import tileir
@@ -8,10 +11,15 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ParseError, TileError
 from tileir.core.target import Target
 from tileir.driver.compiler import compile_stages
-from tileir.passes import pipeline
+from tileir.passes import pipeline, resolution
 from tileir.passes.catalog import parse_pipeline
 from tileir.runtime.interface import Options
 from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tileir.stripe.ir import Program
 
 TOTAL = "function (A[N]) -> (O) { O[] = +(A[i]); }"
 TYPES = {"A": TensorType(DType.F32, (1 << 20,))}
@@ -40,6 +48,41 @@ def test_programs_are_dumped_after_each_pass() -> None:
     names: list[str] = []
     compile_stages(TOTAL, TYPES, Target(), passes="accumulate,thread", dump=lambda name, _: names.append(name))
     assert names == ["accumulate", "thread"]
+
+
+@attrs.frozen
+class _Fail:
+    """A pass that cannot treat any program."""
+
+    name: ClassVar[str] = "fail"
+
+    def __call__(self, program: Program) -> Program:
+        raise KeyError(program.inputs[0])
+
+
+def test_a_pass_that_fails_costs_a_warning_where_nobody_named_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = resolution.pipeline_for(tileir.default_context().device().target)
+    monkeypatch.setattr(resolution, "pipeline_for", lambda _: (*steps[:3], _Fail(), *steps[3:]))
+    array = np.ones(8, np.float32)
+    with pytest.warns(tileir.SkippedPassWarning) as caught:
+        assert tileir.compile(TOTAL, [array])(array) == 8
+    (warning,) = caught
+    for part in ("the pass 'fail' was left out: it failed with KeyError: 'A'", "please report it", "A=f32[8]"):
+        assert part in str(warning.message)
+    with pytest.raises(KeyError) as raised:
+        tileir.compile(TOTAL, [array], passes=(*steps, _Fail()))
+    assert raised.value.__notes__ == ["raised by the pass 'fail'"]
+
+
+def test_a_program_that_a_pass_was_left_out_of_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = resolution.pipeline_for(tileir.default_context().device().target)
+    array = np.ones(8, np.float32)
+    with tileir.Context(disk_cache=tileir.DiskCache(tmp_path / "cache")) as context:
+        with monkeypatch.context() as patched:
+            patched.setattr(resolution, "pipeline_for", lambda _: (_Fail(), *steps))
+            with pytest.warns(tileir.SkippedPassWarning):
+                tileir.compile(TOTAL, [array], context=context)
+        assert tileir.compile(TOTAL, [array], context=context).scheduled == tileir.compile(TOTAL, [array]).scheduled
 
 
 def test_one_thread_gets_the_schedule_of_one_thread() -> None:

@@ -94,6 +94,7 @@ _REPRESENTATIONS: Final = {
     "TIL546": "a template that cannot be filled in",
     "TIL547": "a target, or a parameter of one, that does not exist, is missing or has the wrong kind",
     "TIL548": "data that do not fit the memory for which they are scheduled",
+    "TIL549": "a pass that returns something else than a program",
     "TIL551": "a semtree kernel breaks a rule",
     "TIL552": "an expression of a kernel has operands of wrong types",
     "TIL553": "a kernel reads or writes outside an array",

@@ -81,6 +81,10 @@ class DivergenceError(RuntimeError):
     """A fixed point was not reached: a defect of tileir, not of the program."""
 
 
+class SkippedPassWarning(RuntimeWarning):
+    """A pass of tileir failed on a program, which was compiled without it: results are right, but may take longer."""
+
+
 def fail(code: str, message: str, span: Span | None = None, *notes: str) -> TileError:
     """Build a :class:`TileError` with one diagnostic, to be raised by the caller."""
     return TileError((Diagnostic(code, message, span, notes),))

@@ -15,6 +15,7 @@ import attrs
 from tileir.core.codec import from_json, to_json
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, TileError
+from tileir.core.target_file import names_of_targets
 from tileir.driver.compiler import Stages, compile_stages, passes_of
 from tileir.passes.base import unnamed
 from tileir.runtime.disk_cache import cache_log, digest_of
@@ -52,6 +53,7 @@ class Request:
         target: Facts of the device.
         passes: The passes, or the text, JSON or name of a pipeline; None for those of the target.
         scheduling: What passes are computed for; None for ``target``.
+        default: Whether nobody named passes.
 
     """
 
@@ -60,10 +62,12 @@ class Request:
     target: Target
     passes: tuple[Pass, ...] | str | None
     scheduling: Target | None = None
+    default: bool = False
 
     def stages(self) -> Stages:
         """Take the function all the way down."""
-        return compile_stages(self.function, self.types, self.target, passes=self.pipeline)
+        tolerant = self.default and (self.scheduling or self.target).pipeline in names_of_targets()
+        return compile_stages(self.function, self.types, self.target, passes=self.pipeline, tolerant=tolerant)
 
     @cached_property
     def pipeline(self) -> tuple[Pass, ...]:
@@ -139,7 +143,7 @@ def compiled(request: Request, disk: DiskCache | None) -> Compilation:
     stages = request.stages()
     arguments = _arguments(stages.typed)
     kernels = None if disk is None else _encoded(stages.sem.kernels)
-    if disk is not None and key is not None and kernels is not None:
+    if disk is not None and key is not None and kernels is not None and not stages.skipped:
         frame = to_json(attrs.evolve(stages.sem, kernels=()))
         about = {"device": request.target.name, "kernels": _named(stages.sem.kernels)}
         parts = {"frame": frame, "kernels": kernels}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import warnings
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tileir.core.collection import collection_paused
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError, Diagnostic, SkippedPassWarning
 from tileir.passes.base import run, run_at_once
+from tileir.passes.recovery import run_without_failing
 from tileir.semtree.in_place import reuse_in_place
 from tileir.semtree.lowering import lower as lower_to_semtree
 from tileir.semtree.sharing import share_kernels
@@ -25,21 +27,27 @@ if TYPE_CHECKING:
 
     from tileir.core.target import Target
     from tileir.passes.base import Pass
+    from tileir.passes.recovery import Skipped
     from tileir.semtree import ir as sem
     from tileir.stripe.ir import Program as StripeProgram
     from tileir.tile import ir as tile
     from tileir.typed import ir as typed
 
 
+_MOST_SHOWN: Final = 1000
+"""Characters of the types of arguments in a warning."""
+
+
 @attrs.frozen
 class Stages:
-    """One function at every stage of its way down to kernels."""
+    """One function at every stage of its way down to kernels; ``skipped`` are passes that failed and were left out."""
 
     tile: tile.Function
     typed: typed.Function
     stripe: StripeProgram
     scheduled: StripeProgram
     sem: sem.Program
+    skipped: tuple[Skipped, ...] = ()
 
 
 def function_of(source: object, name: str = "<text>") -> tile.Function:
@@ -63,6 +71,7 @@ def compile_stages(
     target: Target,
     *,
     passes: tuple[Pass, ...] | str | None = None,
+    tolerant: bool = False,
     dump: Callable[[str, StripeProgram], None] | None = None,
 ) -> Stages:
     """Take a function from text to kernels.
@@ -72,7 +81,9 @@ def compile_stages(
         arguments: Dtype and shape of each input, by name.
         target: Facts of the device.
         passes: The Stripe passes to apply, or the text, JSON or name of a pipeline; by default the target's.
-        dump: Called after each pass with its name and the program.
+        tolerant: Whether to leave out passes that fail, with a :class:`SkippedPassWarning`; so it is where nobody
+            names passes.
+        dump: Called after each pass with its name and the program; nothing is left out then.
 
     Raises:
         TileError: The function is wrong, or does not fit the arguments.
@@ -82,10 +93,31 @@ def compile_stages(
         graph = prepared(infer(function, arguments))
         program = lower_to_stripe(graph)
         steps = passes_of(passes, target)
-        scheduled = run_at_once(steps, program) if dump is None else run(steps, program, dump=dump)
+        skipped: tuple[Skipped, ...] = ()
+        if dump is not None:
+            scheduled = run(steps, program, dump=dump)
+        elif tolerant:
+            scheduled, skipped = run_without_failing(steps, program)
+        else:
+            scheduled = run_at_once(steps, program)
+        if skipped:
+            _warn(skipped, arguments, target)
         kernels = share_kernels(lower_to_semtree(scheduled, target))
         verify_program(kernels)
-        return Stages(function, graph, program, scheduled, _finished(kernels))
+        return Stages(function, graph, program, scheduled, _finished(kernels), skipped)
+
+
+def _warn(skipped: tuple[Skipped, ...], arguments: Mapping[str, typed.TensorType], target: Target) -> None:
+    """Ask for a report of passes that failed."""
+    problems = "\n".join(f"the pass {step.label!r} was left out: {step.problem}" for step in skipped)
+    types = ", ".join(
+        f"{name}={kind.dtype.value}[{','.join(map(str, kind.shape))}]" for name, kind in arguments.items()
+    )
+    message = (
+        f"{problems}\nResults are right, but may take longer to compute. This is a defect of tileir: please report it"
+        f" with the text of the function, its arguments {types[:_MOST_SHOWN]}, and the target {target.name!r}"
+    )
+    warnings.warn(message, SkippedPassWarning, stacklevel=3)
 
 
 def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pass, ...]:

@@ -324,7 +324,7 @@ def compile_for(
     target = scheduling_target(None, device_target, wanted.threads)
     scheduling = None if choice is None else scheduling_target(choice, device_target, wanted.threads)
     disk = context.disk_cache
-    request = Request(function, dict(types), target, passes, scheduling)
+    request = Request(function, dict(types), target, passes, scheduling, default=passes is None)
     if passes is None and disk is not None:
         request = tuned(request, disk, context.compiler(chosen, wanted), chosen)
     compilation = compiled(request, disk)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import attrs
 
+from tileir.core.errors import TileError, fail
 from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.loops import between_loops
-from tileir.stripe.ir import Block
+from tileir.stripe.ir import Block, Program
 from tileir.stripe.twins import as_twin, twins
 from tileir.stripe.verifier import diagnose
 from tileir.stripe.verifier import verify as verify_program
@@ -22,7 +23,7 @@ from tileir.stripe.verifier import verify as verify_program
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tileir.stripe.ir import Program, Statement
+    from tileir.stripe.ir import Statement
 
 
 class Pass(Protocol):
@@ -83,6 +84,7 @@ def run(
     program: Program,
     *,
     verify: bool = True,
+    verify_first: bool = True,
     dump: Callable[[str, Program], None] | None = None,
 ) -> Program:
     """Apply passes one after the other.
@@ -94,13 +96,16 @@ def run(
         passes: What to apply, first to last.
         program: A valid program.
         verify: Whether to check the rules of Stripe before the first pass and after each.
+        verify_first: Whether that begins before the first pass; the program is known to be valid otherwise.
         dump: Called with the name of each step and the program that it returned.
 
     Raises:
         VerifyError: The program was not valid, or a pass broke it; a note names the pass.
+        TileError: A pass refuses the program; TIL549, it returned something else than a program.
+        Exception: What a pass raises, with a note that names the pass.
 
     """
-    if verify:
+    if verify and verify_first:
         verify_program(program)
     for step in passes:
         after = applied(step, program)
@@ -124,12 +129,12 @@ def run_at_once(passes: Iterable[Pass], program: Program) -> Program:
     """
     verify_program(program)
     steps = tuple(passes)
-    result = _unchecked(steps, program)
+    result = unchecked(steps, program)
     return run(steps, program) if result is None or diagnose(result) else result
 
 
-def _unchecked(steps: Iterable[Pass], program: Program) -> Program | None:
-    """Return what passes make of a program; None where one of them fails or there are dependencies or offsets."""
+def unchecked(steps: Iterable[Pass], program: Program) -> Program | None:
+    """Return what passes make of a valid program; None where one of them fails or there are dependencies or offsets."""
     try:
         if not is_plain(program):
             return None
@@ -143,8 +148,29 @@ def _unchecked(steps: Iterable[Pass], program: Program) -> Program | None:
 
 
 def applied(step: Pass, program: Program) -> Program:
-    """Apply one pass to a program that may have loops, without looking at what comes of it."""
-    return step(program) if getattr(unnamed(step), "sees_loops", False) else between_loops(step, program)
+    """Apply one pass to a program that may have loops, without looking at what comes of it.
+
+    Raises:
+        TileError: The pass refuses the program; TIL549, it returned something else than a program.
+        Exception: What the pass raises, with a note that names it.
+    """
+    if getattr(unnamed(step), "sees_loops", False):
+        return _called(step, program)
+    return between_loops(lambda part: _called(step, part), program)
+
+
+def _called(step: Pass, program: Program) -> Program:
+    try:
+        result: object = step(program)
+    except TileError:
+        raise
+    except Exception as error:
+        error.add_note(f"raised by the pass {label_of(step)!r}")
+        raise
+    if not isinstance(result, Program):
+        message = f"the pass {label_of(step)!r} returned a value of type {type(result).__name__}: return a Program"
+        raise fail("TIL549", message)
+    return result
 
 
 def selected(block: Block, reqs: Iterable[str]) -> bool:
@@ -193,7 +219,11 @@ def expand_kernels(
             return (statement,)
         if (first := firsts.get(id(statement))) is not None:
             return tuple(as_twin(after, first, statement) for after in made[id(first)])
-        made[id(statement)] = result = function(statement)
+        try:
+            made[id(statement)] = result = function(statement)
+        except Exception as error:
+            error.add_note(f"in the kernel {statement.name!r}")
+            raise
         return result
 
     return with_kernels(program, rewritten(program.main.statements, expand))
