@@ -11,6 +11,7 @@ from tileir.typed.dataflow import with_operands, without_dead
 from tileir.typed.ir import Elementwise, Marker, Recall, Scan, Upstream
 from tileir.typed.loops import with_bodies
 from tileir.typed.rematerialisation import rematerialised
+from tileir.typed.separation import separated
 from tileir.typed.simplifier import simplify
 
 if TYPE_CHECKING:
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 def prepared(function: Function) -> Function:
     """Return an equivalent function for the stages to come: simplified, without markers, with recalls carried out.
 
-    What is computed twice to save memory stays so: after that, equal operations are no longer merged.
+    What is computed twice to save memory stays so: after that, equal operations are no longer merged. Aggregations are
+    separated last, since what they become has no derivative as simple as theirs.
     """
     simple = simplify(function)
-    if not _has_markers(simple):
-        return simple
-    recalls = any(isinstance(operation, Recall) for operation in simple.operations)
-    return simplify(unmarked(simple), merge=not recalls)
+    if _has_markers(simple):
+        recalls = any(isinstance(operation, Recall) for operation in simple.operations)
+        simple = simplify(unmarked(simple), merge=not recalls)
+    return separated(simple)
 
 
 def unmarked(function: Function) -> Function:
