@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pyopencl as cl
 
-from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.errors import ArgumentError, Diagnostic, GroupLimitError
 from tileir_opencl.buffers import OpenCLBuffer
 from tileir_opencl.emitter import scratch_bytes
 from tileir_opencl.programs import handle_of
@@ -49,8 +49,8 @@ class OpenCLKernel:
         """Ready the function ``symbol`` of a program.
 
         Raises:
-            BackendError: TIL804, its groups have more threads than the device can run of this kernel; TIL806, the
-                program has no such function.
+            GroupLimitError: TIL804, its groups have more threads than the device can run of this kernel.
+            BackendError: TIL806, the program has no such function.
 
         """
         group = (*kernel.group, *(1,) * (len(kernel.grid) - len(kernel.group)))
@@ -150,4 +150,4 @@ def _check_group(kernel: KernelFunction, handle: cl.Kernel, device: cl.Device) -
             f"kernel {kernel.name} has groups of {math.prod(kernel.group)} threads, and the device can run {most} "
             "of this kernel; compile with smaller groups"
         )
-        raise BackendError((Diagnostic("TIL804", message),))
+        raise GroupLimitError((Diagnostic("TIL804", message),), most)

@@ -77,6 +77,21 @@ class BackendError(TileError, RuntimeError):
     """A back end or device is missing, failed to load, or refused a kernel."""
 
 
+class GroupLimitError(BackendError):
+    """Groups of a kernel have more threads than the device can run of it, whatever it can run of others.
+
+    A back end raises it from ``prepare``, where drivers tell how many registers a kernel takes; the program is then
+    compiled again for groups of no more than ``threads``.
+    """
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], threads: int) -> None:
+        super().__init__(diagnostics)
+        self.threads = threads
+
+    def __reduce__(self) -> tuple[type[GroupLimitError], tuple[tuple[Diagnostic, ...], int]]:  # type: ignore[override]
+        return type(self), (self.diagnostics, self.threads)
+
+
 class DivergenceError(RuntimeError):
     """A fixed point was not reached: a defect of tileir, not of the program."""
 

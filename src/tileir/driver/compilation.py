@@ -7,14 +7,14 @@ with equal kernels share it.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
 from tileir.core.codec import from_json, to_json
 from tileir.core.collection import collection_paused
-from tileir.core.errors import BackendError, TileError
+from tileir.core.errors import BackendError, GroupLimitError, TileError
 from tileir.core.target_file import names_of_targets
 from tileir.driver.compiler import Stages, compile_stages, passes_of
 from tileir.passes.base import unnamed
@@ -73,6 +73,15 @@ class Request:
     def pipeline(self) -> tuple[Pass, ...]:
         """The passes themselves."""
         return passes_of(self.passes, self.scheduling or self.target)
+
+    def with_groups_of(self, threads: int) -> Request | None:
+        """Return the request for groups of no more threads; None where that would change nothing."""
+        scheduling = self.scheduling or self.target
+        if isinstance(self.passes, tuple) or not 1 <= threads < scheduling.group_threads:
+            return None
+        smaller = attrs.evolve(scheduling, group_threads=threads)
+        target = attrs.evolve(self.target, group_threads=min(threads, self.target.group_threads))
+        return attrs.evolve(self, target=target, scheduling=None if self.scheduling is None else smaller)
 
     @cached_property
     def key(self) -> str | None:
@@ -176,6 +185,36 @@ def _encoded(kernels: tuple[KernelFunction, ...]) -> bytes | None:
         return None
 
 
+def ready(
+    request: Request,
+    compiler: Compiler[Any],
+    device: DeviceInfo,
+    disk: DiskCache | None,
+    prepare: Callable[[Compilation, Library], T],
+) -> tuple[Compilation, Library, T]:
+    """Return the kernels for a request, their library, and what ``prepare`` makes of them.
+
+    Where a driver finds that it cannot run as many threads of a kernel as its groups have, because of the registers
+    that they take, the program is scheduled again for smaller groups.
+
+    Raises:
+        TileError: As :func:`compiled`.
+        BackendError: As :func:`built`; GroupLimitError where passes that were asked for make such groups.
+    """
+    while True:
+        compilation = compiled(request, disk)
+        try:
+            library, result = built(compilation, compiler, device, disk, partial(prepare, compilation))
+        except GroupLimitError as error:
+            smaller = request.with_groups_of(error.threads)
+            if smaller is None:
+                raise
+            cache_log().info("compiled again for groups of %d threads: %s", error.threads, error)
+            request = smaller
+        else:
+            return compilation, library, result
+
+
 def built(
     compilation: Compilation,
     compiler: Compiler[Any],
@@ -196,6 +235,8 @@ def built(
             try:
                 loaded = compiler.load(kernels, parts)
                 return loaded, prepare(loaded)
+            except GroupLimitError:
+                raise
             except BackendError as error:
                 disk.drop(LIBRARY, key, f"it cannot be loaded: {error}")
     library = compiler.build(kernels)

@@ -17,7 +17,7 @@ from tileir.driver.arguments import (
     passed_values,
     tensor_types,
 )
-from tileir.driver.compilation import Compilation, Request, built, compiled
+from tileir.driver.compilation import Compilation, Request, ready
 from tileir.driver.compiler import function_of
 from tileir.driver.pending import PendingCall
 from tileir.driver.targets import choice_of, scheduling_target
@@ -327,11 +327,11 @@ def compile_for(
     request = Request(function, dict(types), target, passes, scheduling, default=passes is None)
     if passes is None and disk is not None:
         request = tuned(request, disk, context.compiler(chosen, wanted), chosen)
-    compilation = compiled(request, disk)
     resources = context.resources(chosen, wanted)
 
-    def prepare(library: Library) -> Plan:
+    def prepare(compilation: Compilation, library: Library) -> Plan:
         return Plan.of(compilation.sem, library, resources)
 
-    library, plan = built(compilation, context.compiler(chosen, wanted), chosen, disk, prepare)
+    compiler = context.compiler(chosen, wanted)
+    compilation, library, plan = ready(request, compiler, chosen, disk, prepare)
     return Executable(chosen, compilation, library, plan)

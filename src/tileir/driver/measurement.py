@@ -11,7 +11,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.driver.arguments import passed_values
-from tileir.driver.compilation import built, compiled
+from tileir.driver.compilation import ready
 from tileir.runtime.interface import Options
 from tileir.semtree.ir import BufferRole
 from tileir.semtree.launches import unrolled
@@ -59,13 +59,12 @@ def kernel_seconds(request: Request, context: Context, device: DeviceInfo) -> tu
     """
     options = Options(profile=True)
     disk = context.disk_cache
-    compilation = compiled(request, disk)
     executor = context.executor(device, options)
 
-    def prepare(library: Library) -> list[Kernel]:
+    def prepare(compilation: Compilation, library: Library) -> list[Kernel]:
         return [executor.prepare(library, index) for index in range(len(compilation.sem.kernels))]
 
-    _, kernels = built(compilation, context.compiler(device, options), device, disk, prepare)
+    compilation, _, kernels = ready(request, context.compiler(device, options), device, disk, prepare)
     inputs = _passed(compilation, random_inputs(request.types))
     memory = {
         buffer.name: executor.allocate(buffer.elements * buffer.dtype.itemsize) for buffer in compilation.sem.buffers

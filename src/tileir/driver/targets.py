@@ -114,8 +114,9 @@ def scheduling_target(choice: Target | TargetChoice | None, device: Target, thre
     A device whose groups have many threads runs on all its processors, whatever ``threads`` says.
     """
     target = choice.applied(device) if isinstance(choice, TargetChoice) else device if choice is None else choice
-    bounded = threads is not None and target.group_threads == 1
-    return attrs.evolve(target, threads=min(threads, target.threads)) if bounded else target
+    if threads is None or target.group_threads > 1:
+        return target
+    return attrs.evolve(target, threads=min(threads, target.threads))
 
 
 def _split(text: str) -> tuple[str, dict[str, Scalar]]:
