@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -14,9 +13,22 @@ from tileir_llvm.modules import target_machine
 from tileir_llvm.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-_numbers: Final = itertools.count()
+LIBRARIES: Final = 16
+"""How many libraries share a linker, which needs 110 KiB and keeps 9 KiB of each until it goes itself."""
+
+
+@attrs.frozen(eq=False)
+class _Linker:
+    """LLVM's linker, and numbers for its libraries."""
+
+    jit: llvm.LLJIT
+    numbers: Iterator[int] = attrs.field(factory=count, init=False)
+
+
+_linkers: Final[dict[tuple[str, ...], _Linker]] = {}
+"""By features, the linker that takes the next library. Those before it live as long as their libraries."""
 
 
 @attrs.frozen(eq=False)
@@ -44,20 +56,25 @@ def load_code(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[st
 
 
 def _linked(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str, ...]) -> Code:
-    jit = _linker(features)
+    jit, name = _place(features)
     builder = llvm.JITLibraryBuilder().add_current_process()
     for code in codes:
         builder.add_object_img(code)
-    for name in symbols:
-        builder.export_symbol(name)
+    for symbol in symbols:
+        builder.export_symbol(symbol)
     try:
-        tracker = builder.link(jit, f"tileir{next(_numbers)}")
+        tracker = builder.link(jit, name)
     except RuntimeError as error:
         message = f"object code cannot be loaded, compile again: {error}"
         raise BackendError((Diagnostic("TIL806", message),)) from error
-    return Code(tuple(tracker[name] for name in symbols), tracker, jit)
+    return Code(tuple(tracker[symbol] for symbol in symbols), tracker, jit)
 
 
-@cache
-def _linker(features: tuple[str, ...]) -> llvm.LLJIT:
-    return llvm.create_lljit_compiler(target_machine(features))
+def _place(features: tuple[str, ...]) -> tuple[llvm.LLJIT, str]:
+    """Return a linker that has room for a library, and a name that no other library there has."""
+    linker = _linkers.get(features)
+    number = LIBRARIES if linker is None else next(linker.numbers)
+    if linker is None or number >= LIBRARIES:
+        linker = _linkers[features] = _Linker(llvm.create_lljit_compiler(target_machine(features)))
+        number = next(linker.numbers)
+    return linker.jit, f"tileir{number}"

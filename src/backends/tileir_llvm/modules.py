@@ -1,11 +1,12 @@
 """Modules of LLVM IR text to object code and assembly for the host's processor.
 
-What a module needs belongs to nobody else, and goes with the last reference to it, so that it can neither be lost nor
-be freed while a thread works on it.
+What works on a module belongs to nobody else meanwhile, and is freed with the last reference to it, so that it can
+neither be lost nor be freed while a thread uses it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import contextmanager
 from ctypes import string_at
 from functools import cache
@@ -22,6 +23,21 @@ if TYPE_CHECKING:
 
 OPTIMISATION: Final = 3
 """Speed level of LLVM's pass pipeline. Levels 2 and 3 take the same time for kernels."""
+
+
+class _Passes(llvm.ModulePassManager):
+    """The pipeline of a builder, for one module: LLVM uses it up.
+
+    llvmlite 0.50 never frees one, as its class finds the empty ``_dispose`` of ``ObjectRef`` before that of pass
+    managers: some 50 KiB for each module.
+    """
+
+    def __init__(self, builder: llvm.PassBuilder) -> None:
+        super().__init__(ffi.lib.LLVMPY_buildPerModuleDefaultPipeline(builder, OPTIMISATION))
+        self.builder = builder  # goes after the passes
+
+    def _dispose(self) -> None:
+        ffi.lib.LLVMPY_DisposeNewModulePassManger(self)
 
 
 def can_pass_the_lock() -> bool:
@@ -43,23 +59,21 @@ def object_code(text: str, features: tuple[str, ...], *, optimise: bool = True, 
         BackendError: TIL805, LLVM refused the code.
 
     """
-    with _refusals():
-        machine = target_machine(features)
+    with _refusals(), _spare_machine(features) as machine:
         module = _parsed(text, machine)
         if optimise:
-            builder = _pass_builder(machine)
+            passes = _Passes(_pass_builder(machine))
             run = _optimise()._cfn if past_the_lock else _optimise()
-            run(builder.getModulePassManager(), module, builder)
+            run(passes, module, passes.builder)
         return _emitted(module, machine, past_the_lock)
 
 
 def assembly(text: str, features: tuple[str, ...]) -> str:
     """Return the assembly of an optimised module; arguments and errors are those of :func:`object_code`."""
-    with _refusals():
-        machine = target_machine(features)
+    with _refusals(), _spare_machine(features) as machine:
         module = _parsed(text, machine)
-        builder = _pass_builder(machine)
-        builder.getModulePassManager().run(module, builder)
+        passes = _Passes(_pass_builder(machine))
+        passes.run(module, passes.builder)
         return machine.emit_assembly(module)
 
 
@@ -81,6 +95,22 @@ def _initialise() -> None:
     guard_forks()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+
+
+@contextmanager
+def _spare_machine(features: tuple[str, ...]) -> Iterator[llvm.TargetMachine]:
+    """Lend a code generator to one thread. To make one is cheap; its first use takes a tenth of a small compilation."""
+    spare = _machines.setdefault(features, deque())
+    try:
+        machine = spare.pop()
+    except IndexError:
+        machine = target_machine(features)
+    yield machine
+    spare.append(machine)
+
+
+_machines: Final[dict[tuple[str, ...], deque[llvm.TargetMachine]]] = {}
+"""Code generators that nobody uses, by features."""
 
 
 @contextmanager
