@@ -10,6 +10,7 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.target_file import hardware_of
 from tileir_llvm import host
+from tileir_llvm.processor import Processor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ def test_the_device_says_what_it_has() -> None:
 def test_vectors_are_as_wide_as_registers(
     features: tuple[str, ...], width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "enabled_features", lambda: features)
+    monkeypatch.setattr(host, "processor", lambda: Processor("some", features))
     assert host.device().target.vector_bytes == width
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strategies.opencl_device import device
-from tileir_opencl import probe
 from tileir_opencl.devices import device_of
 from tileir_opencl.probe import has_ptx, remembered, survives, works_with
 
@@ -56,11 +55,3 @@ def test_a_device_works_with_narrow_vectors() -> None:
 
 def test_a_processor_has_no_ptx() -> None:
     assert not has_ptx(device_of(device()).found)
-
-
-def test_pocl_3_does_not_survive_its_widest_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = device_of(device()).found
-    if "PoCL 3.0" not in found.platform.version or found.device.native_vector_width_float < 16:
-        pytest.skip("this driver is not known to fail")
-    monkeypatch.setattr(probe, "SECONDS", 20.0)
-    assert not works_with(found, 16)

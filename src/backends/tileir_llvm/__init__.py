@@ -32,13 +32,17 @@ def _devices() -> Sequence[DeviceInfo]:
 
 def _compiler(device: DeviceInfo, options: Options) -> LLVMCompiler:
     from tileir_llvm.compiler import LLVMCompiler
+    from tileir_llvm.processor import processor
 
+    processor()
     return LLVMCompiler(device, options)
 
 
 def _executor(device: DeviceInfo, options: Options) -> LLVMExecutor:
     from tileir_llvm.executor import LLVMExecutor
+    from tileir_llvm.processor import processor
 
+    processor()
     return LLVMExecutor(device, options)
 
 

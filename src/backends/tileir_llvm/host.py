@@ -1,4 +1,4 @@
-"""What the host's processor offers."""
+"""What the processor offers that kernels are compiled for."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import llvmlite.binding as llvm
-
+from tileir.core.errors import BackendError
 from tileir.core.target import Target
 from tileir.runtime.interface import DeviceInfo
 from tileir_llvm.dots import native_dots
 from tileir_llvm.floats import NATIVE
 from tileir_llvm.host_model import caches, host_model
+from tileir_llvm.processor import host_processor, processor
 
 DEVICE_ID: Final = "llvm.0"
 
@@ -25,9 +25,12 @@ _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
 @cache
 def device() -> DeviceInfo:
-    """Return the host's processor as a device."""
-    name = llvm.get_host_cpu_name()
-    features = enabled_features()
+    """Return the host's processor as a device, with what code may use of it."""
+    try:
+        chosen = processor()
+    except BackendError:  # who compiles is told
+        chosen = host_processor()
+    name, features = chosen.name, chosen.features
     wide = "avx512f" in features
     registers = 32 if wide or platform.machine().lower() in ("aarch64", "arm64") else 16
     width = 64 if wide else 32 if "avx2" in features else 16
@@ -45,13 +48,10 @@ def device() -> DeviceInfo:
         rounded_dots=tuple(sorted(native_dots(features, fast_math=True) - exact)),
         native=tuple(sorted(op.value for op in NATIVE)),
     )
-    return DeviceInfo(DEVICE_ID, processor_name() or name, "llvm", memory, features, target)
-
-
-@cache
-def enabled_features() -> tuple[str, ...]:
-    """Return the names of the processor's features that LLVM knows, sorted."""
-    return tuple(sorted(name for name, enabled in llvm.get_host_cpu_features().items() if enabled))
+    described = processor_name() or host_processor().name
+    if chosen != host_processor():
+        described += f" as {name}"
+    return DeviceInfo(DEVICE_ID, described, "llvm", memory, features, target)
 
 
 def usable_threads() -> int:

@@ -17,6 +17,7 @@ from llvmlite.binding import ffi
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir_llvm.forking import guard_forks
+from tileir_llvm.processor import processor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,7 @@ def object_code(text: str, features: tuple[str, ...], *, optimise: bool = True, 
 
     Args:
         text: LLVM IR.
-        features: Names of features of the processor.
+        features: Names of features of :func:`tileir_llvm.processor.processor`.
         optimise: Whether to run LLVM's passes.
         past_the_lock: Whether other threads may enter LLVM meanwhile. The caller then holds
             :data:`tileir_llvm.forking.PAST_THE_LOCK`.
@@ -78,10 +79,10 @@ def assembly(text: str, features: tuple[str, ...]) -> str:
 
 
 def target_machine(features: tuple[str, ...]) -> llvm.TargetMachine:
-    """Return a code generator for the host, which one thread at a time may use."""
+    """Return a code generator for the processor with these features, which one thread at a time may use."""
     _initialise()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
+        cpu=processor().name,
         features=",".join(f"+{feature}" for feature in features),
         opt=OPTIMISATION,
         reloc="pic",
