@@ -164,6 +164,43 @@ def test_what_is_no_array_is_refused(value: object) -> None:
     assert codes(error) == ["TIL702"]
 
 
+class Refusing(Exporter):
+    """Memory whose owner, or NumPy, refuses to share it."""
+
+    def __init__(self, device: tuple[int, int], reason: Exception) -> None:
+        super().__init__(ones())
+        self.device = device
+        self.reason = reason
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise self.reason
+
+    def __dlpack_device__(self) -> Any:
+        return self.device
+
+
+@pytest.mark.parametrize(
+    ("value", "ending"),
+    [
+        (
+            Refusing((2, 0), BufferError("Unsupported device")),
+            "(Unsupported device); move it to the host's memory first",
+        ),
+        (Refusing((1, 0), RuntimeError("it has gradients, use detach()")), "(it has gradients, use detach())"),
+        (Refusing((1, 0), BufferError("it has nulls")), "(it has nulls)"),
+        (
+            Refusing((1, 0), BufferError("Unsupported dtype in DLTensor.")),
+            "u64, f16, bf16, f32, f64, and bf16 to a NumPy array of ml_dtypes.bfloat16",
+        ),
+    ],
+)
+def test_advice_on_refused_memory_fits_the_reason(value: object, ending: str) -> None:
+    with pytest.raises(ArgumentError) as error:
+        to_array("A", value)
+    assert codes(error) == ["TIL702"]
+    assert error.value.diagnostics[0].message.endswith(ending)
+
+
 def test_all_faults_are_reported_at_once() -> None:
     with pytest.raises(ArgumentError) as error:
         check_inputs([MATRIX, VECTOR, NUMBER], [ones((1,), np.int8), None, 1.0])

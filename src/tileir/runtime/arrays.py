@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Array: TypeAlias = np.ndarray[Any, Any]
 Format: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
 
+_HOST_DEVICES: Final = (1, 3, 11)  # of DLPack: CPU, and host memory that CUDA or ROCm pinned
+
 _seen_as_bytes: Final[Callable[[Any], Any]] = (ctypes.c_byte * 0).from_buffer
 _addressof: Final = ctypes.addressof
 
@@ -97,9 +99,26 @@ def _imported(name: str, value: object) -> Array:
             return np.from_dlpack(value)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
         reason = f"{type(value).__name__} cannot be shared with NumPy ({error})"
-        raise _error("TIL702", f"{name!r}: {reason}; move it to the host's memory first") from error
+        raise _error("TIL702", f"{name!r}: {reason}{_advice(value, error)}") from error
     kind = type(value).__name__
     raise _error("TIL702", f"{name!r} is of type {kind}; pass a NumPy array, for instance numpy.asarray(...)")
+
+
+def _advice(value: object, error: Exception) -> str:
+    """Return what to do about memory that NumPy refuses; nothing where what it says has to do."""
+    if not _is_on_host(value):
+        return "; move it to the host's memory first"
+    if "dtype" in str(error).lower():
+        names = ", ".join(dtype.value for dtype in DType)
+        return f"; convert it to one of {names}, and bf16 to a NumPy array of ml_dtypes.bfloat16"
+    return ""
+
+
+def _is_on_host(value: Any) -> bool:
+    try:
+        return int(value.__dlpack_device__()[0]) in _HOST_DEVICES
+    except Exception:  # code of others may fail in any way; without an answer, the reason that NumPy gave has to do
+        return True
 
 
 def _scalar(name: str, value: bool | int | float | np.generic) -> Array:
