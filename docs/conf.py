@@ -30,5 +30,6 @@ myst_substitutions = {
 
 html_theme = "furo"
 html_title = f"tileir {release}"
+html_show_copyright = False
 
 doctest_global_setup = "import numpy as np; import tileir"

@@ -96,3 +96,6 @@ if not typing.TYPE_CHECKING:  # or every unknown name would have a type
         if name == "ops":
             return importlib.import_module("tileir.ops")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*__all__, "ops", *(name for name in globals() if name.startswith("__"))})

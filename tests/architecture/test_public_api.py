@@ -23,6 +23,13 @@ def test_nothing_else_is_public() -> None:
     assert public == set(NAMES)
 
 
+@pytest.mark.parametrize("module", [tileir, tileir.ops])
+def test_names_are_listed_and_nothing_else(module: types.ModuleType) -> None:
+    lazy = {"ops"} if module is tileir else set()
+    assert {name for name in dir(module) if not name.startswith("_")} == {*module.__all__, *lazy}
+    assert all(hasattr(module, name) for name in dir(module))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_documented(name: str) -> None:
     assert inspect.getdoc(getattr(tileir, name))

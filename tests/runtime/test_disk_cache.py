@@ -372,3 +372,14 @@ def test_entries_can_be_asked_for_and_removed(tmp_path: Path) -> None:
     assert cache.holds("note", key)
     cache.remove("note", key)
     assert not cache.holds("note", key)
+
+
+def test_a_user_whose_home_does_not_exist_has_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TILEIR_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path / "missing"))
+    monkeypatch.delenv("TILEIR_CACHE", raising=False)
+    assert cache_directory() is None
+    assert default_disk_cache() is None
+    assert not (tmp_path / "missing").exists()

@@ -390,3 +390,7 @@ __all__ = [
 for _name in __all__:
     if _name != "RecurrentWeights":
         globals()[_name] = checked(_name, globals()[_name])
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -73,7 +73,8 @@ def digest_of(*values: str | bytes) -> str:
 def cache_directory() -> Path | None:
     """Return where this user's cache is or would be, by environment and platform; None where it is turned off.
 
-    Nothing is made or checked: that is what :func:`tileir.runtime.private_directory.opened` does.
+    There is none for a user whose home does not exist. Beyond that nothing is made or checked: that is what
+    :func:`tileir.runtime.private_directory.opened` does.
     """
     if os.environ.get(SWITCH_VARIABLE, "").lower() in ("0", "off", "no", "false"):
         return None
@@ -87,11 +88,19 @@ def cache_directory() -> Path | None:
 def _platform_directory() -> Path:
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA")
-        return Path(local) if local else Path.home() / "AppData" / "Local"
+        return Path(local) if local else _home() / "AppData" / "Local"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
+        return _home() / "Library" / "Caches"
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return named if named.is_absolute() else Path.home() / ".cache"  # relative ones are to be ignored
+    return named if named.is_absolute() else _home() / ".cache"  # relative ones are to be ignored
+
+
+def _home() -> Path:
+    """Return the user's home; a RuntimeError where there is none, as for services, which may not have one made."""
+    home = Path.home()
+    if not home.is_dir():
+        raise RuntimeError(f"there is no directory {home}")
+    return home
 
 
 def _absolute(directory: str | os.PathLike[str]) -> Path:
