@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError
+from tileir.core.errors import ArgumentError, TileError
 from tileir.driver.arguments import bind, check_options, tensor_type, tensor_types
 from tileir.runtime.interface import Options
 from tileir.typed.ir import TensorType
@@ -51,6 +53,11 @@ def test_too_many_values_are_refused() -> None:
         (1 << 31, TensorType(DType.I64, (), weak=True)),
         ((1 << 64) - 1, TensorType(DType.U64, (), weak=True)),
         (True, TensorType(DType.BOOL, (), weak=True)),
+        ("f32[2,3]", TensorType(DType.F32, (2, 3))),
+        (" bf16[ 4 , 5 ] ", TensorType(DType.BF16, (4, 5))),
+        ("i8[]", TensorType(DType.I8, ())),
+        ("i8", TensorType(DType.I8, ())),
+        (DType.F32, TensorType(DType.F32, ())),
         (np.float32(2.5), TensorType(DType.F32, ())),
         (np.array(2.5), TensorType(DType.F64, ())),
     ],
@@ -78,3 +85,40 @@ def test_options_must_be_options() -> None:
     with pytest.raises(ArgumentError) as caught:
         check_options({"threads": 1})
     assert caught.value.diagnostics[0].code == "TIL707"
+
+
+@pytest.mark.parametrize(
+    ("description", "message"),
+    [
+        ("f31[2]", "'A': 'f31' is not a dtype; write one of bool, i8"),
+        ("f31", "'A': 'f31' is not a dtype; write one of bool, i8"),
+        ("f32[2,,3]", "'A': write sizes as in f32[3, 4]"),
+        ("f32[2 3]", "'A': write sizes as in f32[3, 4]"),
+        ("f32[N]", "'A' is described by 'f32[N]'; write a dtype and sizes, such as 'f32[2, 3]', or 'f32[]'"),
+        ("", "'A' is described by ''; write a dtype and sizes"),
+    ],
+)
+def test_texts_that_are_no_types(description: str, message: str) -> None:
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        tensor_type("A", description)
+
+
+def test_a_lone_text_or_dtype_describes_the_first_input() -> None:
+    assert tensor_types(["A"], "f16[2]") == {"A": TensorType(DType.F16, (2,))}
+    assert tensor_types(["A"], DType.F16) == {"A": TensorType(DType.F16, ())}
+
+
+def test_tensor_types_take_names_of_dtypes_and_any_sequence_of_sizes() -> None:
+    sizes: list[int] = np.array([2, 3]).tolist()
+    assert TensorType("f32", sizes) == TensorType(DType.F32, (2, 3))
+    assert type(TensorType(DType.F32, np.array([2])).shape[0]) is int
+    for dtype, shape, message in (
+        ("f31", (), "'f31' is not a dtype; write one of bool, i8"),
+        ("f32", 3, "3 is not a shape; write a tuple of sizes"),
+        ("f32", (2.5,), "(2.5,) is not a shape; write a tuple of sizes"),
+        ("f32", ("N",), "('N',) is not a shape; write a tuple of sizes"),
+    ):
+        with pytest.raises(TileError, match=re.escape(message)):
+            TensorType(dtype, shape)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"'A' is described by f32\[-1\]; sizes are not negative"):
+        tensor_type("A", TensorType(DType.F32, (-1,)))

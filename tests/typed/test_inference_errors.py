@@ -223,3 +223,9 @@ def test_functions_that_nobody_verified(function: Function, code: str) -> None:
     with pytest.raises(TileError) as caught:
         infer(function, types)
     assert caught.value.diagnostics[0].code == code
+
+
+def test_indices_of_a_wrong_type_are_told_which_types_are_right() -> None:
+    function = parse("function (A, B) -> (O) { O = gather(A, B); }")
+    with pytest.raises(TileError, match="'B' is u64; indices are integers of any type but u64, so cast it with as_i64"):
+        infer(function, {"A": typed(F23), "B": typed("u64[4]")})

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError, Diagnostic, TileError, fail
 from tileir.runtime.arrays import to_array
 from tileir.runtime.interface import Options
 from tileir.typed.infer_numbers import number_type
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tileir.typed.ir import Function
+
+
+_TYPE: Final = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[\d\s,]*)\]")
 
 
 def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str, object]) -> list[object]:
@@ -108,25 +112,30 @@ def tensor_types(names: Sequence[str], description: object) -> dict[str, TensorT
     """Return the type of each input from what a caller described it by.
 
     ``description`` is a mapping by name, or a sequence in declared order, of arrays, of
-    :class:`~tileir.typed.ir.TensorType`, of (dtype, shape) pairs, of bare shapes, which mean f32, or of Python numbers,
-    which adapt to what they meet.
+    :class:`~tileir.typed.ir.TensorType`, of texts such as ``"f32[2, 3]"``, of (dtype, shape) pairs, of bare shapes,
+    which mean f32, of dtypes, which have no axes then, or of Python numbers, which adapt to what they meet.
 
     Raises:
         ArgumentError: TIL705 as :func:`bind`, TIL707 as :func:`split`; TIL702 for a description of no known form.
     """
-    values = bind(names, *split(description))
+    given = (description,) if isinstance(description, str | DType) else description
+    values = bind(names, *split(given))
     return {name: tensor_type(name, value) for name, value in zip(names, values, strict=True)}
 
 
 def tensor_type(name: str, value: object) -> TensorType:
     """Return the type that one value describes; see :func:`tensor_types`."""
     if isinstance(value, TensorType):
+        if not _is_shape(value.shape):
+            raise ArgumentError((Diagnostic("TIL702", f"{name!r} is described by {value}; sizes are not negative"),))
         return value
     if is_number(value):
         kind = number_type(value)
         if kind is None:
             raise ArgumentError((Diagnostic("TIL702", f"{name!r} is {value}, which no integer type holds"),))
         return kind
+    if isinstance(value, str | DType):
+        return _named_type(name, value)
     if isinstance(value, tuple | list):
         if _is_shape(value):
             return TensorType(DType.F32, tuple(int(size) for size in value))
@@ -139,6 +148,33 @@ def tensor_type(name: str, value: object) -> TensorType:
     dtype = DType.of(array.dtype)
     assert dtype is not None  # to_array refuses the others
     return TensorType(dtype, array.shape)
+
+
+def type_of_text(text: str) -> TensorType | None:
+    """Return the type that ``f32[2, 3]`` or, without axes, ``f32[]`` means; None for a text of another form.
+
+    Raises:
+        TileError: TIL702, the dtype does not exist, or the sizes are not separated by commas.
+    """
+    match = _TYPE.fullmatch(text.strip())
+    if match is None:
+        return None
+    sizes = [part.strip() for part in match["sizes"].split(",")] if match["sizes"].strip() else []
+    if not all(map(str.isdigit, sizes)):
+        raise fail("TIL702", f"write sizes as in {match['dtype']}[3, 4]")
+    return TensorType(match["dtype"], tuple(map(int, sizes)))
+
+
+def _named_type(name: str, value: str | DType) -> TensorType:
+    """Return the type that a text means; a dtype alone is one without axes."""
+    try:
+        found = TensorType(value, ()) if isinstance(value, DType) or value.isidentifier() else type_of_text(value)
+    except TileError as error:
+        raise ArgumentError(Diagnostic("TIL702", f"{name!r}: {d.message}") for d in error.diagnostics) from None
+    if found is None:
+        message = f"{name!r} is described by {value!r}; write a dtype and sizes, such as 'f32[2, 3]', or 'f32[]'"
+        raise ArgumentError((Diagnostic("TIL702", message),))
+    return found
 
 
 def is_number(value: object) -> TypeGuard[bool | int | float]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError, fail
-from tileir.driver.arguments import tensor_type
+from tileir.driver.arguments import tensor_type, type_of_text
 from tileir.driver.jit import evaluate, jit
 from tileir.driver.pictures import is_picture, read_picture, write_picture
 from tileir.tile.parser import parse
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
     Value = Array | bool | int | float
-
-_TYPE: Final = re.compile(r"(?P<dtype>\w+)\[(?P<dims>[\d\s,]*)\]")
 
 
 def read_function(file: Path) -> Function:
@@ -72,20 +69,12 @@ def types(function: Function, values: Sequence[str]) -> dict[str, TensorType]:
         return {}
     result = {}
     for name, text in _pairs(function, values).items():
-        match = _TYPE.fullmatch(text)
-        result[name] = _described(name, match) if match else tensor_type(name, load(name, text))
+        try:
+            described = type_of_text(text)
+        except TileError as error:
+            raise fail("TIL902", f"input {name!r}: {error.diagnostics[0].message}") from None
+        result[name] = described or tensor_type(name, load(name, text))
     return result
-
-
-def _described(name: str, match: re.Match[str]) -> TensorType:
-    dtypes = {dtype.value: dtype for dtype in DType}
-    dtype = dtypes.get(match["dtype"])
-    if dtype is None:
-        raise fail("TIL902", f"input {name!r}: {match['dtype']!r} is not a dtype; write one of {', '.join(dtypes)}")
-    dims = [part.strip() for part in match["dims"].split(",")] if match["dims"].strip() else []
-    if not all(dims):
-        raise fail("TIL902", f"input {name!r}: write dims as in {dtype.value}[3, 4]")
-    return TensorType(dtype, tuple(int(part) for part in dims))
 
 
 def type_of(array: Array) -> TensorType:

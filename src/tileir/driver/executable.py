@@ -287,7 +287,8 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
     Args:
         source: A function, or its text.
         arguments: What describes the inputs, in a mapping by name or a sequence in declared order: arrays, shapes
-            (f32), (dtype, shape) pairs, numbers or :class:`TensorType`; a lone array or type describes the first input.
+            (f32), (dtype, shape) pairs, texts such as ``"f32[2, 3]"``, dtypes (without axes), numbers or
+            :class:`TensorType`; a lone array or type describes the first input.
         device: A device or its id; by default what the context chooses.
         context: Owner of devices and caches; by default the process-wide one.
         options: How to compile.

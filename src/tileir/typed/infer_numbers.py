@@ -13,7 +13,8 @@ import attrs
 from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType, float_for, promote_all
 from tileir.core.ops import Domain, Op
-from tileir.typed.ir import NumberArithmetic, NumberCast, NumberLiteral, TensorType, Value
+from tileir.typed.ir import TensorType, Value
+from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, step_inputs
 from tileir.typed.values import Known, Number, Tensor
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
     from tileir.core.names import NameScope
     from tileir.core.span import Span
-    from tileir.typed.ir import Function, NumberStep
+    from tileir.typed.ir import Function
+    from tileir.typed.number_steps import NumberStep
     from tileir.typed.values import Scalar
 
 _INTEGERS: Final = (DType.I32, DType.I64, DType.U64)
@@ -153,17 +155,6 @@ class Numbers:
             name = self._literals[key] = self.names.fresh(stem)
             self.steps[name] = NumberLiteral(name, value.value, value.dtype)
         return name
-
-
-def step_inputs(step: NumberStep) -> tuple[str, ...]:
-    """Return the names that a step reads."""
-    match step:
-        case NumberArithmetic(inputs=inputs):
-            return inputs
-        case NumberCast(input=source):
-            return (source,)
-        case NumberLiteral():
-            return ()
 
 
 def replayed(

@@ -111,7 +111,7 @@ def _indices(emission: Emission, operand: Operand) -> Tensor:
     if not value.dtype.is_integer or value.dtype is DType.U64:
         raise fail(
             "TIL302",
-            f"{operand.label} is {value.dtype.value}; indices must be i32 or i64, so cast it with as_i32 or as_i64",
+            f"{operand.label} is {value.dtype.value}; indices are integers of any type but u64, so cast it with as_i64",
             operand.span,
         )
     return emission.cast(value, DType.I64 if value.dtype is DType.U32 else DType.I32, operand.span)

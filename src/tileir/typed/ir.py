@@ -8,14 +8,18 @@ NumPy. No operation changes a value.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
+from operator import index
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.span import Span
 from tileir.poly.affine import Affine
+from tileir.typed.number_steps import NumberStep
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -28,6 +32,33 @@ def _span() -> Span | None:
     return attrs.field(default=None, kw_only=True, eq=False, repr=False)  # type: ignore[no-any-return]
 
 
+def _dtype(value: DType | str) -> DType:
+    """Return an element type from itself or its name.
+
+    Raises:
+        TileError: TIL702, there is none.
+
+    """
+    try:
+        return DType(value)
+    except ValueError:
+        known = ", ".join(dtype.value for dtype in DType)
+        raise fail("TIL702", f"{value!r} is not a dtype; write one of {known}") from None
+
+
+def _shape(value: Iterable[int]) -> Shape:
+    """Return sizes as a tuple.
+
+    Raises:
+        TileError: TIL702, they are none.
+
+    """
+    try:
+        return tuple(map(index, value))
+    except TypeError:
+        raise fail("TIL702", f"{value!r} is not a shape; write a tuple of sizes, such as (3, 4), or ()") from None
+
+
 @attrs.frozen(cache_hash=True)
 class TensorType:
     """The dtype and shape of one tensor, or the kind of a number.
@@ -38,10 +69,13 @@ class TensorType:
         weak: Whether this is a number of Python: it has no dtype of its own and adapts to what it meets, as a literal
             does. Its shape is ().
 
+    Raises:
+        TileError: TIL702, there is no such dtype or shape.
+
     """
 
-    dtype: DType
-    shape: Shape
+    dtype: DType = attrs.field(converter=_dtype)
+    shape: Shape = attrs.field(converter=_shape)
     weak: bool = False
 
     def __str__(self) -> str:
@@ -68,41 +102,6 @@ class Value:
     shape: Shape
     number: str | None = None
     span: Span | None = _span()
-
-
-@attrs.frozen(cache_hash=True)
-class NumberLiteral:
-    """A number of the program; without a dtype it is exact, and adapts."""
-
-    name: str
-    value: bool | int | float = attrs.field(eq=repr)
-    dtype: DType | None
-    span: Span | None = _span()
-
-
-@attrs.frozen(cache_hash=True)
-class NumberCast:
-    """A number converted to ``dtype`` because the program says so."""
-
-    name: str
-    input: str
-    dtype: DType
-    span: Span | None = _span()
-
-
-@attrs.frozen(cache_hash=True)
-class NumberArithmetic:
-    """``op`` on numbers, computed as on literals: exactly or in f64 without a dtype, else in ``dtype``."""
-
-    name: str
-    op: Op
-    inputs: tuple[str, ...]
-    dtype: DType | None
-    span: Span | None = _span()
-
-
-NumberStep: TypeAlias = NumberLiteral | NumberCast | NumberArithmetic
-"""A number that each call computes before anything runs, from numbers among its arguments and earlier steps."""
 
 
 @attrs.frozen(cache_hash=True)

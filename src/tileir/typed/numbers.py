@@ -13,14 +13,14 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
 from tileir.core.ops import Op
 from tileir.typed.infer_elementwise import folded
-from tileir.typed.infer_numbers import step_inputs
-from tileir.typed.ir import NumberArithmetic, NumberCast, NumberLiteral
+from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, step_inputs
 from tileir.typed.values import Known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.typed.ir import Function, NumberStep, Value
+    from tileir.typed.ir import Function, Value
+    from tileir.typed.number_steps import NumberStep
 
 
 def takes_numbers(function: Function) -> bool:

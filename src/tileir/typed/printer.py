@@ -14,9 +14,6 @@ from tileir.typed.ir import (
     Coordinate,
     Elementwise,
     Gather,
-    NumberArithmetic,
-    NumberCast,
-    NumberLiteral,
     Override,
     Recall,
     Reshape,
@@ -26,12 +23,14 @@ from tileir.typed.ir import (
     TensorType,
     Upstream,
 )
+from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.poly.affine import Affine
-    from tileir.typed.ir import Access, Function, NumberStep, Operation, Value
+    from tileir.typed.ir import Access, Function, Operation, Value
+    from tileir.typed.number_steps import NumberStep
 
 _AGGREGATIONS = {"add": "+", "mul": "*", "max": ">", "min": "<", "assign": "="}
 _COMBINATIONS = {Combination.ADD: " + ", Combination.MUL: " * ", Combination.EQ: " == "}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tileir.core.dtype import DType
 from tileir.tile.grammar import is_tensor_name
 from tileir.tile.ir import Assignment, Name
-from tileir.typed.ir import NumberArithmetic, NumberCast, NumberLiteral
+from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral
 from tileir.typed.raising_expressions import application, cast_call, literal
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from tileir.core.names import NameScope
     from tileir.tile.ir import Expr
-    from tileir.typed.ir import Function, NumberStep
+    from tileir.typed.ir import Function
+    from tileir.typed.number_steps import NumberStep
 
 
 def number_statements(function: Function, names: Mapping[str, str], scope: NameScope) -> Iterator[Assignment]:

@@ -12,7 +12,6 @@ from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.ops import Domain, Op
 from tileir.poly.bounds import constraint_only_indices, unbounded_indices
 from tileir.typed.emission import broadcast_shape
-from tileir.typed.infer_numbers import step_inputs
 from tileir.typed.ir import (
     Cast,
     Constant,
@@ -31,6 +30,7 @@ from tileir.typed.ir import (
     operands,
 )
 from tileir.typed.loops import MAX_NESTING, result_type, results_of
+from tileir.typed.number_steps import step_inputs
 from tileir.typed.rules import contraction_types
 from tileir.typed.templates import free_upstreams
 

@@ -1,0 +1,62 @@
+"""What a call computes from the numbers that it is passed, before anything runs: steps, in order, by name."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.core.span import Span
+
+
+def _span() -> Span | None:
+    """Declare the span field that every step ends with."""
+    return attrs.field(default=None, kw_only=True, eq=False, repr=False)  # type: ignore[no-any-return]
+
+
+@attrs.frozen(cache_hash=True)
+class NumberLiteral:
+    """A number of the program; without a dtype it is exact, and adapts."""
+
+    name: str
+    value: bool | int | float = attrs.field(eq=repr)
+    dtype: DType | None
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class NumberCast:
+    """A number converted to ``dtype`` because the program says so."""
+
+    name: str
+    input: str
+    dtype: DType
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class NumberArithmetic:
+    """``op`` on numbers, computed as on literals: exactly or in f64 without a dtype, else in ``dtype``."""
+
+    name: str
+    op: Op
+    inputs: tuple[str, ...]
+    dtype: DType | None
+    span: Span | None = _span()
+
+
+NumberStep: TypeAlias = NumberLiteral | NumberCast | NumberArithmetic
+"""A number that each call computes before anything runs, from numbers among its arguments and earlier steps."""
+
+
+def step_inputs(step: NumberStep) -> tuple[str, ...]:
+    """Return the names that a step reads."""
+    match step:
+        case NumberArithmetic(inputs=inputs):
+            return inputs
+        case NumberCast(input=source):
+            return (source,)
+        case NumberLiteral():
+            return ()
