@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -180,6 +182,34 @@ class Forgetful(Compiler):
         return Library(tuple(reversed(kernels)))
 
 
+@attrs.frozen(eq=False)
+class Saved(Library):
+    def save(self) -> Mapping[str, bytes]:
+        return {"code": b"1234"}
+
+
+class Trusting(Compiler):
+    """Does with code that is not whole what a system does that maps it into memory."""
+
+    def build(self, kernels: Sequence[KernelFunction]) -> Library:
+        return Saved(tuple(kernels))
+
+    def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> Library:
+        if len(parts["code"]) < 4:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return Saved(tuple(kernels))
+
+
+class Unbounded(Executor):
+    def prepare(self, library: Library, index: int) -> Kernel:
+        return super().prepare(Library(library.kernels * 9), index % 9)
+
+
+class Indebted(Executor):
+    def allocate(self, nbytes: int) -> Memory:
+        return super().allocate(max(0, nbytes))
+
+
 class Fickle(Compiler):
     count = 0
 
@@ -197,7 +227,7 @@ SHIFT = misreading(" >> ", " << ")
 IMPATIENT, FORGIVING, REWORDING, TIMELESS, CARELESS, CONFUSED = map(
     wrapped, (Impatient, Forgiving, Rewording, Timeless, Careless, Confused)
 )
-HOARDING, SHARING, CROOKED, IMMORTAL, HASTY, GREEDY, DISTANT = map(
-    with_executor, (Hoarding, Sharing, Crooked, Immortal, Hasty, Greedy, Mapping_)
+HOARDING, SHARING, CROOKED, IMMORTAL, HASTY, GREEDY, DISTANT, UNBOUNDED, INDEBTED = map(
+    with_executor, (Hoarding, Sharing, Crooked, Immortal, Hasty, Greedy, Mapping_, Unbounded, Indebted)
 )
-FORGETFUL, FICKLE = map(with_compiler, (Forgetful, Fickle))
+FORGETFUL, FICKLE, TRUSTING = map(with_compiler, (Forgetful, Fickle, Trusting))

@@ -10,6 +10,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.checks import checked_parts
 from tileir.semtree.expansions import expand_kernel
 from tileir.semtree.verifier import verify
 from tileir_llvm.dots import native_dots
@@ -78,9 +79,10 @@ class LLVMCompiler:
         """Undo :meth:`LLVMLibrary.save`.
 
         Raises:
-            BackendError: TIL806, a part is missing or is not text.
+            BackendError: TIL806, a part is missing or was changed.
 
         """
+        parts = checked_parts(parts)
         texts: list[str] = []
         codes: list[bytes] = []
         try:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
+from tileir.runtime.checks import kernel_at, memory_size
 from tileir.runtime.events import Scheduler
 from tileir_llvm.buffers import HostBuffer, allocate, wrap
 from tileir_llvm.loader import Code, load_code
@@ -69,8 +70,8 @@ class LLVMExecutor:
         return Scheduler("tileir-llvm", self.pool.threads)
 
     def allocate(self, nbytes: int) -> HostBuffer:
-        """Return fresh memory with undefined content, aligned to 64 bytes."""
-        return allocate(nbytes)
+        """Return fresh memory with undefined content, aligned to 64 bytes; TIL707 for less than none."""
+        return allocate(memory_size(nbytes))
 
     def wrap(self, array: np.ndarray[Any, Any]) -> HostBuffer | None:
         """Return a buffer over an array's own memory; None where that has gaps or is not aligned."""
@@ -81,15 +82,17 @@ class LLVMExecutor:
         """Load a library, once, and ready kernel number ``index``.
 
         Raises:
+            ArgumentError: TIL707, there is no such kernel.
             BackendError: TIL806, its object code is broken; TIL807, the executor was closed.
 
         """
         self.check_open()
+        kernel = kernel_at(library, index)
         with self._lock:
             code = self._codes.get(library)
             if code is None:
                 code = self._codes[library] = load_code(library.codes, library.symbols, self.device.features)
-        return LLVMKernel.of(self, library.kernels[index], code, index, library.scratch_bytes[index])
+        return LLVMKernel.of(self, kernel, code, index, library.scratch_bytes[index])
 
     def sequence(self, launches: Sequence[tuple[LLVMKernel, Sequence[HostBuffer | int]] | Repetition]) -> LLVMSequence:
         """Return the launches as one call; numbers stand for arrays that it is given."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.checks import sealed
 from tileir.semtree.layout import layout
 from tileir.semtree.threads import one_thread
 from tileir_llvm.emitter import symbol
@@ -46,11 +47,11 @@ class LLVMLibrary:
         return tuple(layout(one_thread(kernel)).scratch_bytes for kernel in self.kernels)
 
     def save(self) -> Mapping[str, bytes]:
-        """Return the parts ``llvm`` and ``object``, ``llvm1`` and ``object1``, and so on."""
+        """Return the parts ``llvm`` and ``object``, ``llvm1`` and ``object1``, and so on, and their digest."""
         parts: dict[str, bytes] = {}
         for number, (text, code) in enumerate(zip(self.texts, self.codes, strict=True)):
             parts |= zip(part_names(number), (text.encode(), code), strict=True)
-        return parts
+        return sealed(parts)
 
     def listing(self, form: str) -> str:
         """Return LLVM IR (``"llvm"``, before optimisation) or the processor's assembly (``"asm"``).

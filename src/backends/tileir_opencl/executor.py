@@ -11,6 +11,7 @@ import pyopencl as cl
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
+from tileir.runtime.checks import kernel_at, memory_size
 from tileir.runtime.events import Scheduler
 from tileir_opencl.batch import run_batch
 from tileir_opencl.buffers import OpenCLBuffer, PartialBuffer, PooledBuffer, SharedBuffer
@@ -84,12 +85,13 @@ class OpenCLExecutor:
         """Return memory of the device with undefined content.
 
         Raises:
+            ArgumentError: TIL707, the size is below 0.
             BackendError: TIL708, there is not enough; TIL807, the executor was closed; TIL809, the process was forked.
 
         """
         self.check_open()
         self.commands.collect()
-        native, size = self.pool.take(nbytes)
+        native, size = self.pool.take(memory_size(nbytes))
         return PooledBuffer(native, nbytes, self.commands, self.pool, size)
 
     def wrap(self, array: np.ndarray[Any, Any]) -> OpenCLBuffer | None:
@@ -131,13 +133,14 @@ class OpenCLExecutor:
         """Wait until the driver has built a kernel, and ready it.
 
         Raises:
+            ArgumentError: TIL707, there is no such kernel.
             BackendError: TIL804, its groups are larger than the device can run; TIL805, the driver refused the code;
                 TIL807, the executor was closed; TIL809, the process was forked.
 
         """
         self.check_open()
-        program, symbol = library.entry(index)
-        return OpenCLKernel.of(self, library.kernels[index], program, symbol)
+        kernel = kernel_at(library, index)
+        return OpenCLKernel.of(self, kernel, *library.entry(index))
 
     def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> Event:
         """Copy as many bytes as both have, between buffers or contiguous arrays, once all of ``after`` have completed.

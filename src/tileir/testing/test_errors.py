@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from tileir.core.errors import BackendError, TileError
-from tileir.runtime.interface import Options
 from tileir.testing.gates import INCREMENT, numbers
+from tileir.testing.spoilt import SPOILERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,28 +78,30 @@ def test_an_unknown_form_of_code_is_refused(subject: Subject) -> None:
     assert code_of(caught) == "TIL806"
 
 
-SPOILERS: dict[str, Callable[[bytes], bytes]] = {
-    "empty": lambda code: code[:0],
-    "half": lambda code: code[: len(code) // 2],
-    "shifted": lambda code: b"\0" + code,
-}
+@pytest.mark.parametrize("index", [1, 7, -1, 2**70, None, "0", 0.0], ids=str)
+def test_kernels_that_a_library_lacks_are_refused(subject: Subject, index: Any) -> None:
+    library = subject.compiler.build([subject.kernel(INCREMENT)])
+    with pytest.raises(TileError) as caught:
+        subject.executor.prepare(library, index)
+    assert code_of(caught) == "TIL707"
 
 
-@pytest.mark.parametrize("spoil", SPOILERS.values(), ids=list(SPOILERS))
-def test_spoilt_libraries_are_refused_or_harmless(subject: Subject, spoil: Callable[[bytes], bytes]) -> None:
-    kernels = [subject.kernel(INCREMENT)]
-    parts = subject.compiler.build(kernels).save()
-    compiler = subject.backend.compiler(subject.device, Options())
-    for name in parts:
-        try:
-            library = compiler.load(kernels, {**parts, name: spoil(parts[name])})
-            kernel = subject.executor.prepare(library, 0)
-        except BackendError as error:
-            assert error.diagnostics[0].code == "TIL806"  # noqa: PT017  both outcomes are right
-            continue
-        source, target = subject.upload(numbers()), subject.blank(numbers())
-        kernel.launch([target, source])
-        np.testing.assert_array_equal(subject.download(target, numbers()), numbers(1))
+@pytest.mark.parametrize("size", [-1, -(2**70), None, "1", 0.5], ids=str)
+def test_memory_of_no_size_is_refused(subject: Subject, size: Any) -> None:
+    with pytest.raises(TileError) as caught:
+        subject.executor.allocate(size)
+    assert code_of(caught) == "TIL707"
+
+
+@pytest.mark.parametrize("spoiler", SPOILERS)
+def test_spoilt_libraries_are_refused_or_harmless(spoiler: str, request: pytest.FixtureRequest) -> None:
+    """A process of its own loads them, since a system may end one that loads broken code."""
+    command = [sys.executable, "-m", "tileir.testing.spoilt", request.config.getoption("--backend"), spoiler]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, capture_output=True, check=False, text=True, env=environment)
+    *_, last = [done.stdout, *done.stdout.splitlines()]
+    problem = f"ended by signal {-done.returncode}" if done.returncode < 0 else done.stderr
+    assert done.returncode == 0, f"{last}: {problem}; tileir.runtime.checks.checked_parts tells such parts"
 
 
 def test_parts_of_something_else_are_refused(subject: Subject) -> None:

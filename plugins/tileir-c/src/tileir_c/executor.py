@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.runtime.checks import kernel_at, memory_size
 from tileir.runtime.events import Scheduler
 from tileir.runtime.mapping import map_host
 from tileir.semtree.layout import ALIGNMENT, aligned
@@ -82,8 +83,8 @@ class CExecutor:
     _codes: weakref.WeakKeyDictionary[CLibrary, Code] = attrs.field(factory=weakref.WeakKeyDictionary, init=False)
 
     def allocate(self, nbytes: int) -> HostBuffer:
-        """Return fresh memory with undefined content, aligned to 64 bytes."""
-        return allocate(nbytes)
+        """Return fresh memory with undefined content, aligned to 64 bytes; TIL707 for less than none."""
+        return allocate(memory_size(nbytes))
 
     def wrap(self, array: Array) -> HostBuffer | None:
         """Return a buffer over an array's own memory; None where that has gaps or is not aligned."""
@@ -94,15 +95,17 @@ class CExecutor:
         """Load a library, once, and ready kernel number ``index``.
 
         Raises:
+            ArgumentError: TIL707, there is no such kernel.
             BackendError: TIL806, its code cannot be loaded; TIL807, the executor was closed.
 
         """
         self.check_open()
+        kernel = kernel_at(library, index)
         code = self._codes.get(library)
         if code is None:
             code = load_code(library.code, [entry(symbol(*numbered)) for numbered in enumerate(library.kernels)])
             self._codes[library] = code
-        return CKernel.of(self, library.kernels[index], code, index, library.scratch_bytes[index])
+        return CKernel.of(self, kernel, code, index, library.scratch_bytes[index])
 
     def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> PendingEvent:
         """Copy as many bytes as both have, between buffers or contiguous arrays.

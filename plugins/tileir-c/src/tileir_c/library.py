@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.checks import checked_parts, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,8 +38,7 @@ class CLibrary:
         The last one is checked when they are loaded, for the system crashes on shared objects that are cut short.
         """
         scratch = " ".join(map(str, self.scratch_bytes)).encode()
-        parts = {"c": self.source.encode(), "object": self.code, "scratch": scratch}
-        return {**parts, "digest": _digest(parts)}
+        return sealed({"c": self.source.encode(), "object": self.code, "scratch": scratch})
 
     @classmethod
     def restore(cls, kernels: tuple[KernelFunction, ...], parts: Mapping[str, bytes]) -> CLibrary:
@@ -49,15 +48,15 @@ class CLibrary:
             BackendError: TIL806, a part is missing or broken.
 
         """
+        whole = checked_parts(parts)
         try:
-            scratch = tuple(int(word) for word in parts["scratch"].decode().split())
-            library = cls(kernels, parts["c"].decode(), bytes(parts["object"]), scratch)
-            broken = bytes(parts["digest"]) != _digest(parts)
+            scratch = tuple(int(word) for word in whole["scratch"].decode().split())
+            library = cls(kernels, whole["c"].decode(), whole["object"], scratch)
         except (KeyError, ValueError) as error:
             message = f"the saved parts {sorted(parts)} are not those of a C library; compile again"
             raise BackendError((Diagnostic("TIL806", message),)) from error
-        if broken or len(scratch) != len(kernels):
-            message = f"the saved library is broken, or not one of {len(kernels)} kernels; compile again"
+        if len(scratch) != len(kernels):
+            message = f"the saved library is not one of {len(kernels)} kernels; compile again"
             raise BackendError((Diagnostic("TIL806", message),))
         return library
 
@@ -71,7 +70,3 @@ class CLibrary:
         if form != "c":
             raise BackendError((Diagnostic("TIL806", f"the C back end lists c, not {form!r}"),))
         return self.source
-
-
-def _digest(parts: Mapping[str, bytes]) -> bytes:
-    return b"".join(hashlib.sha256(parts[name]).digest() for name in ("c", "object", "scratch"))

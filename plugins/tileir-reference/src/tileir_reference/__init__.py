@@ -13,6 +13,7 @@ import numpy as np
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.core.target import Target
+from tileir.runtime.checks import kernel_at, memory_size
 from tileir.runtime.events import Scheduler
 from tileir.runtime.interface import Backend, DeviceInfo
 from tileir.runtime.mapping import map_host
@@ -112,7 +113,7 @@ class Executor:
 
     def allocate(self, nbytes: int) -> Memory:
         """Return aligned memory."""
-        room = np.empty(nbytes + 64, np.uint8)
+        room = np.empty(memory_size(nbytes) + 64, np.uint8)
         start = -room.ctypes.data % 64
         return Memory(room[start : start + nbytes])
 
@@ -123,7 +124,7 @@ class Executor:
 
     def prepare(self, library: Library, index: int) -> Kernel:
         """Turn a kernel into closures."""
-        function = library.kernels[index]
+        function = kernel_at(library, index)
         return Kernel(function, compile_kernel(function), self.scheduler)
 
     def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> Event:

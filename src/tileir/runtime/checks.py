@@ -1,0 +1,72 @@
+"""What back ends check of all that they are asked for: kernels by number, sizes of memory, and code that was saved."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.runtime.interface import Library
+    from tileir.semtree.ir import KernelFunction
+
+DIGEST: Final = "digest"
+"""The part that :func:`sealed` adds."""
+
+
+def kernel_at(library: Library, index: object) -> KernelFunction:
+    """Return kernel number ``index`` of a library, as ``Executor.prepare`` counts them.
+
+    Raises:
+        ArgumentError: TIL707, there is none of that number.
+    """
+    kernels = library.kernels
+    if isinstance(index, int) and 0 <= index < len(kernels):
+        return kernels[index]
+    numbers = f"its kernels are number 0 to {len(kernels) - 1}" if kernels else "it has none"
+    raise ArgumentError((Diagnostic("TIL707", f"there is no kernel {index!r:.40} in this library; {numbers}"),))
+
+
+def memory_size(nbytes: object) -> int:
+    """Return a number of bytes as it was given to ``Executor.allocate``.
+
+    Raises:
+        ArgumentError: TIL707, it is no number from 0 on.
+    """
+    if isinstance(nbytes, int) and nbytes >= 0:
+        return nbytes
+    raise ArgumentError((Diagnostic("TIL707", f"memory has a number of bytes from 0 on, not {nbytes!r:.40}"),))
+
+
+def sealed(parts: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the parts of a library for ``Library.save`` with one more, their digest; none where there are none."""
+    return {**parts, DIGEST: _digest(parts)} if parts else {}
+
+
+def checked_parts(parts: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the parts that :func:`sealed` was given, for ``Compiler.load``: all of them, and every byte as it was.
+
+    Systems and drivers crash on code that is cut short or changed, so nothing may be made of it before this.
+
+    Raises:
+        BackendError: TIL806, a part is missing, was added, or has other bytes.
+    """
+    found = {name: bytes(part) for name, part in parts.items() if name != DIGEST}
+    if parts.get(DIGEST) == _digest(found) or not parts:
+        return found
+    message = (
+        f"the saved parts {', '.join(sorted(parts))} are not those of one library, whole and unchanged; compile again"
+    )
+    raise BackendError((Diagnostic("TIL806", message),))
+
+
+def _digest(parts: Mapping[str, bytes]) -> bytes:
+    digest = hashlib.sha256()
+    for name in sorted(parts):
+        for content in (name.encode(), parts[name]):
+            digest.update(len(content).to_bytes(8, "little"))
+            digest.update(content)
+    return digest.digest()
