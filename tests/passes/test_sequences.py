@@ -71,6 +71,15 @@ def test_what_runs_in_order_stays_so(body: str, scan: str, passes: list[Pass]) -
     assert_same_meaning(program, _after([*parse_pipeline(scan), *passes], program))
 
 
+STEPS_OF_A_LOOP: Final = """function (X[M, N], H[N]) -> (Y, Z) {
+    W = X * 2;
+    S = scan(H; W) function (A[N], B[N]) -> (C, D) { C = A + B; D = C * B; };
+    Y = element(S, 0);
+    R = element(S, 1);
+    Z = R - X;
+}"""
+"""Each step writes a row of what the loop stacks up, and kernels around the loop use the same input."""
+
 FOUND: Final[tuple[tuple[str, dict[str, tuple[int, ...]], str], ...]] = (
     (
         "function (A[M, N]) -> (O) { B[i : M] = >(A[i, j]); E = A - reshape(B, M, 1); P = E * E;"
@@ -102,6 +111,14 @@ FOUND: Final[tuple[tuple[str, dict[str, tuple[int, ...]], str], ...]] = (
         "function (A[N, M], X[K], E[K, M]) -> (O) { U = scatter(E, X, A); O = U + A; }",
         {"A": (12, 7), "X": (7,), "E": (7, 7)},
         "fusion,register_tile{registers=4,threads=4,columns=2}",
+    ),
+    (STEPS_OF_A_LOOP, {"X": (3, 2), "H": (2,)}, "compute_deps,schedule,accumulate"),
+    (STEPS_OF_A_LOOP, {"X": (3, 2), "H": (2,)}, "accumulate,schedule"),
+    (STEPS_OF_A_LOOP, {"X": (3, 2), "H": (2,)}, "schedule,schedule{mem_loc=LOCAL},dead_code"),
+    (
+        "function (A[M, K], B[K, N]) -> (O) { T[i, j : M, N] = +(A[i, k] * B[k, j]); O = T + 1; }",
+        {"A": (5, 3), "B": (3, 4)},
+        "schedule{reqs=(main)},constant_propagate",
     ),
 )
 """Programs, and pipelines that once made illegal programs of them."""

@@ -256,3 +256,68 @@ def test_kernels_known_to_be_legal_are_not_looked_at_again() -> None:
         verify(holding(*good.main.blocks, bad), since=good)
     wrong = holding(*good.main.blocks, bad)
     assert len(diagnose(wrong, since=wrong)) < len(diagnose(wrong))
+
+
+STACK = """
+program (X) -> (O)
+0: #program
+block []:1 ( // program
+    #user none new@0x00000000 X[0] i32:I(1):(1):4 B
+    #user none new@0x00000000 O[0, 0] i32:I(3, 2):(2, 1):24 B
+) {
+  0: #main
+  block []:1 ( // main
+      in X[0] i32:I(1):(1):4 B, E(1):4 B
+      out O[0, 0] i32:I(3, 2):(2, 1):24 B, E(3, 2):24 B
+      none at@0x00000000 O_sram<SRAM>[0, 0] i32:I(3, 2):(2, 1):24 B
+  ) {
+    0: #kernel
+    block [i:2]:2 ( // stack
+        in X[0] i32:I(1):(1):4 B, E(1):4 B
+        out O_sram[0, i] i32:I(3, 1):(2, 1):12 B, E(3, 2):24 B
+    ) {
+      0: $x = load(X)
+      1: O_sram[$x] = store($x)
+    }
+    1: #kernel #xfer
+    block [r:3, c:2]:6 ( // swap_out
+        in O_sram[r, c] i32:I(1, 1):(2, 1):4 B, E(3, 2):24 B
+        out O[r, c] i32:I(1, 1):(2, 1):4 B, E(3, 2):24 B
+    ) {
+      0: $value = load(O_sram)
+      1: O = store($value)
+    }
+  }
+}
+"""
+"""A copy in an inner memory of which data choose the row that is written, brought out as a whole."""
+
+
+def test_what_is_read_as_a_whole_has_been_written_as_a_whole() -> None:
+    (fault,) = diagnose(parse(STACK))
+    assert fault.code == "TIL506"
+    assert "reads all elements of 'O_sram'" in fault.message
+    assert "can have written 2 of 6 only" in fault.message
+    copied = STACK.replace("[r:3, c:2]:6", "[]:1").replace("[r, c] i32:I(1, 1)", "[0, 0] i32:I(3, 2)")
+    copied = copied.replace("0: $value = load(O_sram)\n      1: O = store($value)", "0: (O) = copy(O_sram)")
+    assert codes(copied) == {"TIL506"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "    0: #kernel\n",
+            "    0: #kernel\n    block []:1 ( // fill\n        out O_sram[0, 0] i32:I(3, 2):(2, 1):24 B, E(3, 2):24 B\n"
+            "    ) {\n      0: (O_sram) = zero()\n    }\n    1: #kernel\n",
+        ),
+        ("[r:3, c:2]:6", "[r:1, c:2]:2"),
+        ("[i:2]:2", "[i:2, j:3]:6"),
+        ("in O_sram[r, c]", "in O_sram[0, c]"),
+    ],
+    ids=["filled before", "a row is read", "enough is written", "one row is read again and again"],
+)
+def test_what_may_have_been_written_is_no_fault(old: str, new: str) -> None:
+    text = STACK.replace(old, new, 1)
+    text = text.replace("    1: #kernel #xfer", "    2: #kernel #xfer") if "zero" in new else text
+    assert codes(text) == set()

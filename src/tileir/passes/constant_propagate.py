@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class ConstantPropagate:
     """Run kernels whose inputs are all constants, by the interpreter, and keep their results as constants.
 
-    A kernel qualifies if it reads constants of the program, or results of such kernels, and writes temporaries that
-    only such kernels write. Results of the program are always computed by it.
+    A kernel qualifies if it reads constants of the program, or results of such kernels, and writes temporaries of the
+    program, but not of ``main`` itself, that only such kernels write. Results of the program are always computed by it.
 
     Attributes:
         reqs: Tags that a kernel must carry.
@@ -65,7 +65,7 @@ class ConstantPropagate:
                 continue
             written = frozenset(behind[name] for name in views_written(kernel))
             read = {behind[name] for name in views_read(kernel)} - written
-            fits = written.isdisjoint(fixed) and all(size[name] <= self.max_bytes for name in written)
+            fits = written.isdisjoint(fixed) and all(size.get(name, inf) <= self.max_bytes for name in written)
             if fits and read <= known and operations + _cost(kernel) <= self.max_operations:
                 chosen[number] = written
                 known |= written

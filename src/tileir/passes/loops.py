@@ -94,8 +94,9 @@ class _Whole:
         return whole
 
     def memory(self, statements: Iterable[Statement]) -> list[str]:
-        """Return the allocations that statements use, each once."""
-        return list(dict.fromkeys(self.views[name].source for name in _used(statements)))
+        """Return the allocations of the entry block that statements use, each once."""
+        views = (self.views[name] for name in _used(statements))
+        return list(dict.fromkeys(view.source for view in views if view.direction is not Direction.NONE))
 
     def result(self, statements: tuple[Statement, ...]) -> Program:
         """Put the program together again; the old one where nothing changed."""
@@ -133,16 +134,19 @@ class _Whole:
             tuple(name for name in user if name in written),
             tuple(content.values()),
         )
-        new = _hoisted(function(part))
+        new = function(part)
         if new is part:
             return stretch
         kept = {*user, *(name for name in content if self.users[name] > 1)}
-        self._forget(own, kept)
+        self._forget(own, kept, _used(stretch))
         return self._added(new, kept)
 
-    def _forget(self, own: Sequence[str], kept: AbstractSet[str]) -> None:
-        """Let go of what one stretch alone used."""
+    def _forget(self, own: Sequence[str], kept: AbstractSet[str], used: Iterable[str]) -> None:
+        """Let go of what one stretch alone used, memory of ``main`` itself included."""
         self.users.subtract(own)
+        for name in used:
+            if self.views[name].direction is Direction.NONE:
+                del self.views[name]
         gone = {name for name in own if name not in kept}
         for name in gone:
             del self.allocations[name]
@@ -162,9 +166,10 @@ class _Whole:
                     self.buffers[name] = attrs.evolve(content[r.name], name=name)
         renamed: dict[str, str] = {}
         for view in part.main.refinements:
-            name, source = view.name, sources[view.source]
-            if name in self.views and self.views[name].source != source:
-                name = renamed[name] = names.fresh(name)
+            name, source = view.name, sources.get(view.source, "")
+            if name in self.views and (self.views[name].source != source or not source):
+                renamed[name] = names.fresh(name)
+                name = renamed[name]
             if name not in self.views:
                 self.views[name] = attrs.evolve(view, name=name, source=source)
         statements = tuple(_reading(statement, renamed) for statement in part.main.statements)
@@ -178,16 +183,21 @@ class _Whole:
         views = {view.name: view for view in loop.refinements}
         advanced = {name for copy in copies for name in views_read(copy)}
         given = tuple(name for name, view in views.items() if view.direction.reads)
+        results = frozenset(name for name, view in views.items() if view.direction is Direction.OUT)
         made = tuple(name for name, view in views.items() if view.direction is Direction.OUT or name in advanced)
         part = _program(
             attrs.evolve(self.program.entry, name=loop.name, tags=Tags.of("program")),
             tuple(_tagged(_allocation(view), user=name in given or name in made) for name, view in views.items()),
-            attrs.evolve(body, tags=body.tags.remove("body").add("main")),
+            attrs.evolve(
+                body,
+                refinements=_turned(body.refinements, results, Direction.OUT, Direction.INOUT),
+                tags=body.tags.remove("body").add("main"),
+            ),
             given,
             made,
             (),
         )
-        new = _hoisted(between_loops(function, part))
+        new = between_loops(function, part)
         if new is part:
             return loop
         used = {view.source for view in new.main.refinements}
@@ -199,7 +209,12 @@ class _Whole:
             *constants,
             *(_tagged(r, user=False) for r in own if not r.constant),
         )
-        body = attrs.evolve(new.main, tags=new.main.tags.remove("main").add("body"), deps=())
+        body = attrs.evolve(
+            new.main,
+            refinements=_turned(new.main.refinements, results, Direction.INOUT, Direction.OUT),
+            tags=new.main.tags.remove("main").add("body"),
+            deps=(),
+        )
         changed = attrs.evolve(loop, refinements=refinements, statements=(body, *_in_order(copies)))
         self.users.subtract(self.memory((loop,)))
         self.users.update(self.memory((changed,)))
@@ -247,28 +262,24 @@ def _program(
     return Program(attrs.evolve(entry, refinements=allocations, statements=(main,)), inputs, outputs, buffers)
 
 
-def _hoisted(program: Program) -> Program:
-    """Return the program with what ``main`` allocates allocated by the entry block."""
-    own = [view for view in program.main.refinements if view.direction is Direction.NONE]
-    if not own:
-        return program
-    names = NameScope.of(r.name for r in program.entry.refinements)
-    sources = {view.name: names.fresh(view.name) for view in own}
-    views = tuple(
-        attrs.evolve(view, direction=Direction.OUT, source=sources[view.name], offset=None)
-        if view.name in sources
-        else view
-        for view in program.main.refinements
+def _turned(
+    views: tuple[Refinement, ...], sources: AbstractSet[str], old: Direction, new: Direction
+) -> tuple[Refinement, ...]:
+    """Return views of the body of a loop, those of some ``sources`` with another direction.
+
+    In what a loop makes a step keeps what earlier steps have written: a pass has to see that it reads that.
+    """
+    return rewritten(
+        views, lambda r: (attrs.evolve(r, direction=new),) if r.source in sources and r.direction is old else (r,)
     )
-    own_memory = (attrs.evolve(view, name=sources[view.name]) for view in own)
-    allocations = (*program.entry.refinements, *own_memory)
-    main = attrs.evolve(program.main, refinements=views)
-    return _program(program.entry, allocations, main, program.inputs, program.outputs, program.buffers)
 
 
 def _directed(view: Refinement, given: AbstractSet[str]) -> Refinement:
-    """Return a view of ``main``, which reads what is ``given`` and writes everything else."""
-    if view.direction is Direction.NONE:
+    """Return a view of ``main``, which reads what is ``given`` and writes everything else.
+
+    In the body of a loop, what steps write one after the other it reads, too.
+    """
+    if view.direction in (Direction.NONE, Direction.INOUT):
         return view
     direction = Direction.IN if view.source in given else Direction.OUT
     return view if view.direction is direction else attrs.evolve(view, direction=direction)

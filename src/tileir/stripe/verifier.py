@@ -11,6 +11,7 @@ from tileir.stripe.ir import Block, Direction, Special, scalar_output, views_wri
 from tileir.stripe.scope import Scope, scopes
 from tileir.stripe.twins import twins
 from tileir.stripe.verify_body import check_aggregations, check_directions, check_scalars, check_specials
+from tileir.stripe.verify_content import check_content
 from tileir.stripe.verify_order import check_dependencies, check_order, check_placement
 from tileir.stripe.verify_views import check_access, check_bounds, check_sources
 
@@ -285,5 +286,9 @@ CHECKS: Final[tuple[Callable[[Scope], Iterator[Diagnostic]], ...]] = (
     check_specials,
 )
 
-CHECKS_OF_LEGAL: Final[tuple[Callable[[Scope], Iterator[Diagnostic]], ...]] = (check_order, check_placement)
+CHECKS_OF_LEGAL: Final[tuple[Callable[[Scope], Iterator[Diagnostic]], ...]] = (
+    check_order,
+    check_placement,
+    check_content,
+)
 """Checks that follow views and indices, which have to be legal for that."""

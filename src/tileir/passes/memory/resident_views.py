@@ -167,12 +167,23 @@ def _resident(
                 return None
             defines = filled = True
         uses[number] = Use(reads or not defines, writes, inside[number])
+    if _adds_to_what_steps_made(aliases, view, uses):
+        return None
     if not any(use.inside for use in uses.values()) or not (merging or _is_own(aliases, view, uses)):
         return None
     spread = view.bank_dim is not None and banks > 1
     slot = slot_for(view, banks if spread else 1)
     item = Item(view.name, byte_size(slot), uses, view.direction.reads, _escapes(aliases, view), merging, spread)
     return Resident(view, slot, item, filled)
+
+
+def _adds_to_what_steps_made(aliases: Aliases, view: Refinement, uses: Mapping[int, Use]) -> bool:
+    """Return whether a step of a loop writes some elements of what the loop makes beside those of earlier steps.
+
+    A copy would have to be brought in, and in the first step there is nothing; it is written where it is.
+    """
+    first = uses[min(uses)]
+    return "main" in aliases.scope.block.tags and view.direction is Direction.INOUT and first.reads
 
 
 def _is_own(aliases: Aliases, view: Refinement, uses: dict[int, Use]) -> bool:
