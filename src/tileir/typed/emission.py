@@ -52,6 +52,9 @@ class Emission:
     _constants: dict[tuple[DType, str], Tensor] = attrs.field(factory=dict, init=False)
     _literals: dict[tuple[DType, DType | None, str], Tensor] = attrs.field(factory=dict, init=False)
     _renamed: dict[str, str] = attrs.field(factory=dict, init=False)
+    _derived: dict[Operation, Tensor] = attrs.field(factory=dict, init=False)
+    _derivations: dict[str, Operation] = attrs.field(factory=dict, init=False)
+    _shared: set[str] = attrs.field(factory=set, init=False)
 
     @numbers.default
     def _no_numbers(self) -> Numbers:
@@ -79,6 +82,33 @@ class Emission:
         self.operations.append(operation)
         self.definitions[operation.name] = operation
         return Tensor(operation.name, operation.dtype, operation.shape)
+
+    def derive(self, operation: Operation) -> Tensor:
+        """Append an operation of a derivative, or return the value of an equal one that another derivative has needed.
+
+        Gradients of gradients repeat the factors of inner derivatives at every level; shared, a level costs what is new
+        in it.
+        """
+        key = nameless(operation)
+        found = self._derived.get(key)
+        if found is None:
+            found = self._derived[key] = self.add(attrs.evolve(operation, name=self.fresh()))
+            self._derivations[found.name] = key
+        else:
+            self._shared.add(found.name)
+        return found
+
+    def own(self, value: Tensor) -> Tensor:
+        """Return a derivative that the program can refer to from now on: no other derivative shares it.
+
+        A gradient with respect to it would find it where nobody wrote it.
+        """
+        key = self._derivations.pop(value.name, None)
+        if key is not None:
+            del self._derived[key]
+        if value.name not in self._shared:
+            return value
+        return self.add(Elementwise(self.fresh(), Op.IDENT, (value.name,), value.dtype, value.shape))
 
     def elementwise(self, op: Op, *inputs: Tensor, span: Span | None = None) -> Tensor:
         """Emit ``op`` on operands that have the right dtypes already.
@@ -165,6 +195,13 @@ class Emission:
         """Return ``value`` under the name that it has by now."""
         name = self._renamed.get(value.name)
         return value if name is None else Tensor(name, value.dtype, value.shape)
+
+
+def nameless(operation: Operation) -> Operation:
+    """Return what two operations have in common exactly if they compute the same."""
+    if isinstance(operation, Elementwise) and operation.op.info.commutes:
+        return attrs.evolve(operation, name="", inputs=tuple(sorted(operation.inputs)))
+    return attrs.evolve(operation, name="")
 
 
 def adapt(value: Known, dtype: DType, span: Span | None) -> Known:

@@ -14,6 +14,7 @@ import attrs
 from tileir.core.ops import Op
 from tileir.core.rewrite import fixpoint
 from tileir.typed.dataflow import with_operands, without_dead
+from tileir.typed.emission import nameless
 from tileir.typed.ir import Elementwise, Function, Override, Recall, Scan, Upstream
 from tileir.typed.loops import without_idle_parts
 from tileir.typed.simplifier_rules import Site, rules_of
@@ -69,7 +70,7 @@ class _Walk:
         name = operation.name
         source = _copied(operation)
         if source is None:
-            source = self._seen.setdefault(_key(operation), name) if self.merge and _merges(operation) else name
+            source = self._seen.setdefault(nameless(operation), name) if self.merge and _merges(operation) else name
             if source != name and name in self.outputs:
                 shape = operation.shape
                 operation = Elementwise(name, Op.IDENT, (source,), operation.dtype, shape, span=operation.span)
@@ -109,13 +110,6 @@ def _merges(operation: Operation) -> bool:
     sum, and each recall says when to compute.
     """
     return not isinstance(operation, Override | Upstream | Recall)
-
-
-def _key(operation: Operation) -> Operation:
-    """Return what two operations have in common exactly if they compute the same."""
-    if isinstance(operation, Elementwise) and operation.op.info.commutes:
-        return attrs.evolve(operation, name="", inputs=tuple(sorted(operation.inputs)))
-    return attrs.evolve(operation, name="")
 
 
 def _named_by_outputs(function: Function) -> Function:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core import arithmetic
-from tileir.core.dtype import accumulator
+from tileir.core.dtype import DType, accumulator
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.dims import read_constant
+from tileir.typed.emission import broadcast_shape
 from tileir.typed.ir import Access, Constant, Contraction, Elementwise, Reshape
 from tileir.typed.rules import contraction_types
 from tileir.typed.templates import free_upstreams
@@ -76,7 +77,12 @@ class Algebra:
         if None not in constants:
             return self._folded(op, inputs)
         found = self._simpler(op, inputs, constants)
-        return self.emission.elementwise(op, *inputs) if found is None else found
+        return self._elementwise(op, inputs) if found is None else found
+
+    def _elementwise(self, op: Op, inputs: tuple[Tensor, ...]) -> Tensor:
+        shape = broadcast_shape(tuple(value.shape for value in inputs))
+        dtype = DType.BOOL if op.info.compares else inputs[-1].dtype
+        return self.emission.derive(Elementwise("", op, tuple(value.name for value in inputs), dtype, shape))
 
     def add(self, left: Tensor, right: Tensor) -> Tensor:
         """Return the sum."""
@@ -206,7 +212,7 @@ class Algebra:
         """Return the same elements under another shape."""
         if value.shape == shape:
             return value
-        return self.emission.add(Reshape(self.emission.fresh(), value.name, value.dtype, shape))
+        return self.emission.derive(Reshape("", value.name, value.dtype, shape))
 
     def contract(
         self,
@@ -219,9 +225,9 @@ class Algebra:
         """Emit a contraction without constraints."""
         dtypes = [self.emission.definitions[access.tensor].dtype for access in inputs]
         types = contraction_types(aggregation, combination, dtypes)
-        return self.emission.add(
+        return self.emission.derive(
             Contraction(
-                self.emission.fresh(),
+                "",
                 output,
                 inputs,
                 aggregation,

@@ -40,7 +40,7 @@ def _pulled(
     emission: Emission, results: Sequence[Tensor], cotangents: Sequence[Tensor], wanted: Sequence[Operand]
 ) -> Result:
     values = [_float_tensor(_movable(emission, operand), operand.label) for operand in wanted]
-    found = reverse(emission, results, cotangents, values, even_ties=emission.even_ties)
+    found = tuple(map(emission.own, reverse(emission, results, cotangents, values, even_ties=emission.even_ties)))
     return found[0] if len(found) == 1 else Group(found)
 
 
@@ -49,7 +49,7 @@ def _jvp(emission: Emission, operands: Sequence[Operand], span: Span | None) -> 
     results, moving = _results(emission, operands[0]), _moving(emission, operands[1])
     tangents = _matching(emission, operands[1], moving, operands[2], "tangents", span)
     found = forward(emission, results, moving, tangents, even_ties=emission.even_ties)
-    return _nested(operands[0].value, found)
+    return _nested(operands[0].value, map(emission.own, found))
 
 
 def _matching(
