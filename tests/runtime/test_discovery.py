@@ -36,7 +36,19 @@ refusing = Backend("broken", refuse, None, None)
 crashing = Backend("broken", crash, None, None)
 misnamed = Backend("broken", devices("good"), None, None)
 numbers = Backend("broken", lambda: [7], None, None)
+exiting = Backend("broken", exit, None, None)
+wordless = Backend("broken", lambda: wordlessly(), None, None)
+text_version = Backend("broken", lambda: [], None, None, api_version="1")
+text_rank = Backend("broken", lambda: [], None, None, rank="high")
+number_id = Backend("broken", lambda: [DeviceInfo(7, "A device", "broken")], None, None)
 other = 7
+
+class Wordless(BaseException):
+    def __str__(self):
+        raise ValueError
+
+def wordlessly():
+    raise Wordless
 aaa = Backend("aaa", devices("aaa"), None, None)
 zzz = Backend("zzz", devices("zzz"), None, None, rank=50)
 modest = Backend("modest", devices("modest"), None, None, rank=-1)
@@ -47,6 +59,9 @@ modest = Backend("modest", devices("modest"), None, None, rank=-1)
 def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder on the path whose distributions ``install`` makes."""
     (tmp_path / "fake_backend.py").write_text(MODULE)
+    (tmp_path / "exiting_backend.py").write_text("raise SystemExit(3)")
+    (tmp_path / "cancelling_backend.py").write_text("import asyncio; raise asyncio.CancelledError")
+    (tmp_path / "interrupted_backend.py").write_text("raise KeyboardInterrupt")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "fake_backend", raising=False)
     return tmp_path
@@ -105,6 +120,13 @@ def test_a_clash_names_both_distributions(distribution: Path) -> None:
         ("fake_backend:numbers", "lists 7"),
         ("fake_backend:refusing", "the driver is too old"),
         ("fake_backend:crashing", "ZeroDivisionError: oops"),
+        ("fake_backend:exiting", "cannot list its devices: SystemExit"),
+        ("fake_backend:wordless", "Wordless: it cannot be shown"),
+        ("fake_backend:text_version", "has api_version of type str, not int"),
+        ("fake_backend:text_rank", "has rank of type str, not int"),
+        ("fake_backend:number_id", "whose id is broken.0"),
+        ("exiting_backend:BACKEND", "cannot be loaded: SystemExit: 3"),
+        ("cancelling_backend:BACKEND", "cannot be loaded: CancelledError"),
     ],
 )
 def test_a_broken_back_end_is_reported_and_skipped(distribution: Path, value: str, reason: str) -> None:
@@ -114,8 +136,20 @@ def test_a_broken_back_end_is_reported_and_skipped(distribution: Path, value: st
     failure = context.failures()["broken"]
     assert failure.diagnostics[0].code == "TIL802"
     assert reason in str(failure)
+    assert context.notes() == {}
     with pytest.raises(BackendError, match=r"broken|driver|other|oops"):
         context.registry.devices("broken")
+
+
+def test_an_interrupt_gets_through_and_leaves_nothing_behind(distribution: Path) -> None:
+    install(distribution, "stranger", {"good": "interrupted_backend:BACKEND"})
+    context = Context()
+    with pytest.raises(KeyboardInterrupt):
+        context.failures()
+    (distribution / "interrupted_backend.py").write_text("from fake_backend import good as BACKEND  # done this time\n")
+    importlib.invalidate_caches()
+    assert context.failures() == {}
+    assert context.device("good").id == "good.0"
 
 
 def test_an_unknown_back_end_is_named() -> None:

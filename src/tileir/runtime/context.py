@@ -99,7 +99,9 @@ class Context:
             try:
                 self.registry.devices(name)
                 notes = tuple(self.registry.backend(name).notes())
-            except Exception:  # code of others may fail in any way; what it has to say is not worth that
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # code of others may fail in any way; what it has to say is not worth that
                 continue
             if notes:
                 said[name] = notes

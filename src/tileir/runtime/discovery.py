@@ -181,9 +181,10 @@ def _load(name: str, entries: list[EntryPoint]) -> AnyBackend | BackendError:
         loaded = entry.load()
     except BackendError as error:
         return error
-    except Exception as error:  # code of others may fail in any way, and must not hide the other back ends
-        reason = f"{type(error).__name__}: {error}"
-        return _error("TIL802", f"{subject} cannot be loaded: {reason}; reinstall, upgrade or uninstall it")
+    except KeyboardInterrupt:  # the user's: the back end is loaded again when it is asked for again
+        raise
+    except BaseException as error:  # code of others may fail in any way, even exit, and must not hide other back ends
+        return _error("TIL802", f"{subject} cannot be loaded: {_reason(error)}; reinstall, upgrade or uninstall it")
     fault = _fault(loaded, subject)
     if fault is None and loaded.name != name:
         fault = f"{subject} calls itself {loaded.name!r}; its entry point must have the same name"
@@ -194,6 +195,10 @@ def _fault(loaded: object, subject: str) -> str | None:
     """Return why something cannot serve as a back end."""
     if not isinstance(loaded, Backend):
         return f"{subject} is of type {type(loaded).__name__}, not Backend"
+    for attribute, kind in (("name", str), ("api_version", int), ("rank", int)):
+        value = getattr(loaded, attribute)
+        if not isinstance(value, kind):
+            return f"{subject} has {attribute} of type {type(value).__name__}, not {kind.__name__}"
     if loaded.api_version == API_VERSION:
         return None
     remedy = "upgrade it" if loaded.api_version < API_VERSION else "upgrade tileir"
@@ -207,16 +212,26 @@ def _list_devices(backend: AnyBackend) -> tuple[DeviceInfo, ...] | BackendError:
         listed: tuple[object, ...] = tuple(backend.devices())
     except BackendError as error:
         return error  # it says in good order why there is none
-    except Exception as error:  # as above
-        reason = f"{type(error).__name__}: {error}"
-        return _logged(_error("TIL802", f"back end {backend.name!r} cannot list its devices: {reason}"))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # as above
+        return _logged(_error("TIL802", f"back end {backend.name!r} cannot list its devices: {_reason(error)}"))
     devices: list[DeviceInfo] = []
     for device in listed:
-        if not isinstance(device, DeviceInfo) or not device.id.startswith(f"{backend.name}."):
+        if not isinstance(device, DeviceInfo) or not str(device.id).startswith(f"{backend.name}."):
             wanted = f"a DeviceInfo whose id is {backend.name}.0, {backend.name}.1 and so on"
             return _logged(_error("TIL802", f"back end {backend.name!r} lists {device!r}, not {wanted}"))
         devices.append(device)
     return tuple(devices)
+
+
+def _reason(error: BaseException) -> str:
+    """Return what an error of others says; some cannot even say that."""
+    try:
+        said = str(error)
+    except Exception:
+        said = "it cannot be shown"
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _logged(outcome: T | BackendError) -> T | BackendError:
