@@ -34,6 +34,11 @@ def test_added_names_are_taken() -> None:
     assert scope.fresh("a") == "a_0"
 
 
+def test_a_name_in_the_other_case_is_meant() -> None:
+    assert nearest("a", ["A", "B"]) == "; did you mean A?"
+    assert nearest("c", ["A", "B"]) == "; known are A, B"
+
+
 def test_a_long_list_of_known_names_is_wrapped() -> None:
     known = [f"name_{number}" for number in range(40)]
     first, *lines = nearest("!", known).split("\n")

@@ -145,6 +145,11 @@ def test_pictures_and_numbers_run(command: Command, tmp_path: Path) -> None:
         (("A=a.npy", "A=a.npy", "B=1"), "input 'A' is given twice"),
         (("A", "B=1"), "'A' is not of the form NAME=VALUE"),
         (("A=none.npy", "B=1"), "input 'A': cannot read none.npy"),
+        (("A=f32", "B=1"), "input 'A': 'f32' is no value; write A=FILE or A=NUMBER"),
+        (("A=f32[3]", "B=1"), "input 'A': 'f32[3]' is no value; write A=FILE or A=NUMBER"),
+        (("A=f32[3", "B=1"), "input 'A': 'f32[3' is no value; write A=FILE or A=NUMBER"),
+        (("A=1,2,3", "B=1"), "input 'A': write one number, or save the array as .npy and name the file"),
+        (("a=1", "B=1"), "there is no input 'a'; did you mean A?"),
         (("A=1", "B=1", "-o", "c.txt"), "must end in .npy"),
         (("A=1", "B=1", "-o", "c.npy", "-o", "d.npy"), "has none left to write"),
     ],
@@ -155,6 +160,26 @@ def test_wrong_values_are_named(
     monkeypatch.chdir(matmul.parent)
     np.save("a.npy", np.ones((2, 2), np.float32))
     code, _, err = command("run", matmul, *arguments)
+    assert code == 1
+    assert message in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("f32", "input 'A': write dtype and sizes as in f32[3, 4], or f32[] for a number, not 'f32'"),
+        ("f32[3", "input 'A': write dtype and sizes as in f32[3, 4], or f32[] for a number, not 'f32[3'"),
+        ("f32[N]", "input 'A': write dtype and sizes as in f32[3, 4], or f32[] for a number, not 'f32[N]'"),
+        ("f32[-3]", "not 'f32[-3]'"),
+        ("f32[3 4]", "input 'A': write sizes as in f32[3, 4]"),
+        (f"f32[{'9' * 5000}]", "input 'A': write sizes as in f32[3, 4]"),
+        ("f33[3]", "input 'A': 'f33' is not a dtype"),
+        ("i32[" + "x" * 5000, "not 'i32[xxx"),
+        ("none", "input 'A': cannot read none"),
+    ],
+)
+def test_wrong_types_are_named(command: Command, matmul: Path, value: str, message: str) -> None:
+    code, _, err = command("print", matmul, "--stage", "typed", f"A={value}", "B=f32[3,4]")
     assert code == 1
     assert message in " ".join(err.split())
 

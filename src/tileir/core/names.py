@@ -50,7 +50,8 @@ class NameScope:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return what a message says of an unknown name: the known one that it resembles most, or else all of them."""
     ordered = sorted(known)
-    matches = difflib.get_close_matches(name[:64], ordered, 1, 0.5)
+    alike = [each for each in ordered if each.casefold() == name.casefold()]
+    matches = alike or difflib.get_close_matches(name[:64], ordered, 1, 0.5)
     if matches:
         return f"; did you mean {matches[0]}?"
     listed = ", ".join(ordered) or "none"

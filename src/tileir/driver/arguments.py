@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 
 _TYPE: Final = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[\d\s,]*)\]")
+_MOST_DIGITS: Final = 18
+"""Of a size: more fit no memory."""
 
 
 def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str, object]) -> list[object]:
@@ -160,7 +162,7 @@ def type_of_text(text: str) -> TensorType | None:
     if match is None:
         return None
     sizes = [part.strip() for part in match["sizes"].split(",")] if match["sizes"].strip() else []
-    if not all(map(str.isdigit, sizes)):
+    if not all(size.isdecimal() and len(size) <= _MOST_DIGITS for size in sizes):
         raise fail("TIL702", f"write sizes as in {match['dtype']}[3, 4]")
     return TensorType(match["dtype"], tuple(map(int, sizes)))
 

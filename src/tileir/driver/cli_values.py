@@ -12,6 +12,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.core.names import nearest
 from tileir.driver.arguments import tensor_type, type_of_text
 from tileir.driver.jit import evaluate, jit
 from tileir.driver.pictures import is_picture, read_picture, write_picture
@@ -52,7 +53,7 @@ def _pairs(function: Function, values: Sequence[str]) -> dict[str, str]:
         if not equals:
             faults.append(f"{value!r} is not of the form NAME=VALUE")
         elif name not in known:
-            faults.append(f"there is no input {name!r}; the inputs are {', '.join(known) or 'none'}")
+            faults.append(f"there is no input {name[:64]!r}{nearest(name, known)}")
         elif name in found:
             faults.append(f"input {name!r} is given twice")
         else:
@@ -73,8 +74,25 @@ def types(function: Function, values: Sequence[str]) -> dict[str, TensorType]:
             described = type_of_text(text)
         except TileError as error:
             raise fail("TIL902", f"input {name!r}: {error.diagnostics[0].message}") from None
+        if described is None and _resembles_type(text):
+            forms = "f32[3, 4], or f32[] for a number"
+            raise fail("TIL902", f"input {name!r}: write dtype and sizes as in {forms}, not {text[:64]!r}")
         result[name] = described or tensor_type(name, load(name, text))
     return result
+
+
+def _resembles_type(text: str) -> bool:
+    """Return whether somebody means a type, in whatever form; what is a file is none."""
+    word, bracket, _ = text.partition("[")
+    known = word.strip() in {dtype.value for dtype in DType}
+    return (known or bool(bracket)) and not Path(text).suffix and not _exists(text)
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):  # a name that is too long, or has NUL in it
+        return False
 
 
 def type_of(array: Array) -> TensorType:
@@ -97,6 +115,10 @@ def load(name: str, text: str) -> Value:
     number = _number(text)
     if number is not None:
         return number
+    if _resembles_type(text):
+        raise fail("TIL902", f"input {name!r}: {text[:64]!r} is no value; write {name}=FILE or {name}=NUMBER")
+    if "," in text and not Path(text).suffix and not _exists(text):
+        raise fail("TIL902", f"input {name!r}: write one number, or save the array as .npy and name the file")
     path = Path(text)
     try:
         if is_picture(path):
