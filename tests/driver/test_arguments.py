@@ -9,6 +9,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, TileError
 from tileir.driver.arguments import bind, check_options, tensor_type, tensor_types
 from tileir.runtime.interface import Options
+from tileir.tile.parser import parse
 from tileir.typed.ir import TensorType
 
 
@@ -75,8 +76,8 @@ def test_other_descriptions_are_refused(description: object) -> None:
 
 def test_descriptions_come_by_name_or_in_order() -> None:
     expected = {"A": TensorType(DType.F32, (2,)), "B": TensorType(DType.I8, (3,))}
-    assert tensor_types(["A", "B"], {"B": ("i8", (3,)), "A": (2,)}) == expected
-    assert tensor_types(["A", "B"], [(2,), ("i8", (3,))]) == expected
+    assert tensor_types(parse("function (A, B) -> (O) { O = A + B; }"), {"B": ("i8", (3,)), "A": (2,)}) == expected
+    assert tensor_types(parse("function (A, B) -> (O) { O = A + B; }"), [(2,), ("i8", (3,))]) == expected
 
 
 def test_options_must_be_options() -> None:
@@ -104,8 +105,8 @@ def test_texts_that_are_no_types(description: str, message: str) -> None:
 
 
 def test_a_lone_text_or_dtype_describes_the_first_input() -> None:
-    assert tensor_types(["A"], "f16[2]") == {"A": TensorType(DType.F16, (2,))}
-    assert tensor_types(["A"], DType.F16) == {"A": TensorType(DType.F16, ())}
+    assert tensor_types(parse("function (A) -> (O) { O = A; }"), "f16[2]") == {"A": TensorType(DType.F16, (2,))}
+    assert tensor_types(parse("function (A) -> (O) { O = A; }"), DType.F16) == {"A": TensorType(DType.F16, ())}
 
 
 def test_tensor_types_take_names_of_dtypes_and_any_sequence_of_sizes() -> None:
@@ -122,3 +123,16 @@ def test_tensor_types_take_names_of_dtypes_and_any_sequence_of_sizes() -> None:
             TensorType(dtype, shape)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"'A' is described by f32\[-1\]; sizes are not negative"):
         tensor_type("A", TensorType(DType.F32, (-1,)))
+
+
+@pytest.mark.parametrize("value", [3, np.int32(3), np.array(3, np.int8), TensorType(DType.I64, (), value=3)])
+def test_integers_are_known_where_sizes_are_computed_from_them(value: object) -> None:
+    function = parse("function (A[N], S, B) -> (O) { O[i : S] = +(A[i]); P = A * B; }")
+    types = tensor_types(function, [(4,), value, 3])
+    assert [types[name].value for name in "ASB"] == [None, 3, None]
+
+
+@pytest.mark.parametrize("value", [3.0, True, np.array([3]), ("i32", ()), "i32[]"])
+def test_nothing_but_an_integer_is_known(value: object) -> None:
+    function = parse("function (A[N], S) -> (O) { O[i : S] = +(A[i]); }")
+    assert tensor_types(function, [(4,), value])["S"].value is None

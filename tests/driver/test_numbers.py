@@ -353,7 +353,9 @@ def test_numbers_meet_several_dtypes_without_f64_in_kernels() -> None:
     assert {value.dtype for value in (*typed.inputs, *typed.operations)} == {DType.F16, DType.F32}
 
 
-def test_a_size_is_no_number_of_a_call() -> None:
-    for text in ("L = K; O = reshape(X, L, 2);", "O = gather(X, index(X, K));", "O = simple_reduce(X, K);"):
-        with pytest.raises(tileir.TileError, match="known"):
-            tileir.evaluate(f"function (X[N], K) -> (O) {{ {text} }}", [np.ones(4), 2])
+def test_a_number_is_a_size_if_it_is_an_integer() -> None:
+    for text in ("L = K; O = reshape(X, L, 4);", "O = gather(X, index(X, K - 1));", "O = simple_reduce(X, K);"):
+        function = tileir.parse(f"function (X[N], K) -> (O) {{ {text} }}")
+        assert tileir.evaluate(function, [np.ones(4), 1]).size in (1, 4)
+        with pytest.raises(tileir.TileError, match="TIL302"):
+            tileir.evaluate(function, [np.ones(4), 1.0])

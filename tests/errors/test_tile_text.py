@@ -158,13 +158,13 @@ RULES = [
     ("N = 3; O = A;", [("TIL202", "N")]),
     # kinds
     ("O[i : B] = +(B[i]);", [("TIL204", "B")]),
-    ("P = X * 2; O[i : P] = +(B[i]);", [("TIL204", "P")]),
-    ("O[i : N] = +(B[i + X]);", [("TIL204", "X")]),
+    ("P = B * 2; O[i : P] = +(B[i]);", [("TIL204", "P")]),
+    ("O[i : N] = +(B[i + B]);", [("TIL204", "B")]),
     ("O[i : N] = +(B[i]), i < B;", [("TIL204", "B")]),
     ("O[i : exp(N)] = +(B[i]);", [("TIL204", "exp(N)")]),
-    ("O = reshape(A, X);", [("TIL204", "X")]),
-    ("O = index(A, X);", [("TIL204", "X")]),
-    ("O = as_float(A, X);", [("TIL204", "X")]),
+    ("O = reshape(A, B);", [("TIL204", "B")]),
+    ("O = index(A, exp(X));", [("TIL204", "exp(X)")]),
+    ("O = as_float(A, B);", [("TIL204", "B")]),
     ("O[i : N] = +(N[i]);", [("TIL205", "N[i]")]),
     ("O[i : N] = +(B[i]) default N;", [("TIL205", "N")]),
     # functions

@@ -66,6 +66,7 @@ def test_names_do_not_count() -> None:
 def test_layers_of_one_shape_are_compiled_once() -> None:
     layers = "\n".join(f"T{layer + 1}[i, j : N, N] = +(T{layer}[i, k] * W[k, j]);" for layer in range(50))
     source = f"function (T0[N, N], W[N, N]) -> (T50) {{ {layers} }}"
-    stages = compile_stages(tileir.parse(source), tensor_types(["T0", "W"], [(8, 8)] * 2), tileir.Target())
+    function = tileir.parse(source)
+    stages = compile_stages(function, tensor_types(function, [(8, 8)] * 2), tileir.Target())
     assert len(stages.sem.launches) == 50
     assert len(stages.sem.kernels) <= 3  # the first and the last have arrays of the caller, of another alignment

@@ -23,6 +23,7 @@ from tileir.tile.parser import parse
             "function (A, Is, E) -> (Y) { Y = scan(A; Is; E) function (A, I, E) -> (C) { C = A * gather(E, I); }; }",
             {"Is"},
         ),
+        ("function (A[N], S, K) -> (Y) { P = S / 2; Y[i : P] = +(A[i]); Z = A * K; }", {"S"}),
     ],
 )
 def test_indices_and_states_are_integers(text: str, expected: set[str]) -> None:

@@ -37,7 +37,7 @@ def elements(
         )
 
     def counts(number: Array, bound: int) -> Array:
-        return (number % SCALE == 0) & (number >= 0) & (number < SCALE * bound)
+        return np.asarray((number % SCALE == 0) & (number >= 0) & (number < SCALE * bound))
 
     valid = np.ones(GRID["i"].shape, np.bool_)
     for polynomial, bound in constraints:

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeGuard
 
+import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError, fail
 from tileir.runtime.arrays import to_array
 from tileir.runtime.interface import Options
+from tileir.tile.sizing import sizing_inputs
 from tileir.typed.infer_numbers import number_type
 from tileir.typed.ir import TensorType
 from tileir.typed.numbers import input_values, passed_numbers
@@ -21,6 +23,7 @@ from tileir.typed.numbers import input_values, passed_numbers
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tileir.tile import ir as tile
     from tileir.typed.ir import Function
 
 
@@ -110,27 +113,36 @@ def out_of_memory(error: MemoryError) -> ArgumentError:
     return ArgumentError((Diagnostic("TIL708", message),))
 
 
-def tensor_types(names: Sequence[str], description: object) -> dict[str, TensorType]:
-    """Return the type of each input from what a caller described it by.
+def tensor_types(function: tile.Function, description: object) -> dict[str, TensorType]:
+    """Return the type of each input of ``function`` from what a caller described it by.
 
     ``description`` is a mapping by name, or a sequence in declared order, of arrays, of
     :class:`~tileir.typed.ir.TensorType`, of texts such as ``"f32[2, 3]"``, of (dtype, shape) pairs, of bare shapes,
-    which mean f32, of dtypes, which have no axes then, or of Python numbers, which adapt to what they meet.
+    which mean f32, of dtypes, which have no axes then, or of Python numbers, which adapt to what they meet. An integer
+    from which sizes are computed has to be given itself.
 
     Raises:
         ArgumentError: TIL705 as :func:`bind`, TIL707 as :func:`split`; TIL702 for a description of no known form.
     """
+    names = [parameter.name for parameter in function.inputs]
     given = (description,) if isinstance(description, str | DType) else description
     values = bind(names, *split(given))
-    return {name: tensor_type(name, value) for name, value in zip(names, values, strict=True)}
+    sizing = sizing_inputs(function)
+    return {name: tensor_type(name, value, sizing=name in sizing) for name, value in zip(names, values, strict=True)}
 
 
-def tensor_type(name: str, value: object) -> TensorType:
-    """Return the type that one value describes; see :func:`tensor_types`."""
+def tensor_type(name: str, value: object, *, sizing: bool = False) -> TensorType:
+    """Return the type that one value describes; of an integer from which sizes are computed, with that value.
+
+    See :func:`tensor_types`.
+    """
     if isinstance(value, TensorType):
         if not _is_shape(value.shape):
             raise ArgumentError((Diagnostic("TIL702", f"{name!r} is described by {value}; sizes are not negative"),))
         return value
+    known = _integer(value) if sizing else None
+    if known is not None and (size := number_type(known)) is not None:
+        return attrs.evolve(size, value=known)
     if is_number(value):
         kind = number_type(value)
         if kind is None:
@@ -193,11 +205,14 @@ def passed_values(function: Function, types: Mapping[str, TensorType], arguments
         arguments: Values by the same names.
 
     Raises:
-        ArgumentError: TIL701, a number does not fit, or a value of another kind was passed for one; TIL308, there is no
-            result of arithmetic on numbers.
+        ArgumentError: TIL701, a number does not fit, or a value of another kind was passed for one, or another value
+            for one from which sizes were computed; TIL308, there is no result of arithmetic on numbers.
     """
     values = dict(arguments)
     faults: list[Diagnostic] = []
+    for name, kind in types.items():
+        if kind.value is not None and _integer(values[name]) != kind.value:
+            faults.append(Diagnostic("TIL701", _size_problem(name, kind.value, values[name])))
     for name in passed_numbers(function):
         problem = _kind_problem(name, types[name], values[name])
         if problem is not None:
@@ -209,8 +224,23 @@ def passed_values(function: Function, types: Mapping[str, TensorType], arguments
     return input_values(function, values)
 
 
+def _integer(value: object) -> int | None:
+    """Return the integer that a number or an array of rank 0 is, of any dtype; None for anything else."""
+    if isinstance(value, np.ndarray) and value.shape == () and np.issubdtype(value.dtype, np.integer):
+        return int(value)
+    return int(value) if isinstance(value, int | np.integer) and not isinstance(value, bool) else None
+
+
 def _as_float(value: object) -> object:
     return float(value) if isinstance(value, int) and abs(value) < 1 << 1023 else value
+
+
+def _size_problem(name: str, known: int, value: object) -> str:
+    given = value if is_number(value) or isinstance(value, np.generic | np.ndarray) else type(value).__name__
+    return (
+        f"input {name!r} is {given!s:.40}, and it was compiled for {known}, from which sizes are computed: pass that,"
+        " or compile it for another value, as tileir.jit does"
+    )
 
 
 def _kind_problem(name: str, kind: TensorType, value: object) -> str | None:

@@ -13,7 +13,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.names import nearest
-from tileir.driver.arguments import tensor_type, type_of_text
+from tileir.driver.arguments import tensor_types, type_of_text
 from tileir.driver.jit import evaluate, jit
 from tileir.driver.pictures import is_picture, read_picture, write_picture
 from tileir.tile.parser import parse
@@ -68,7 +68,7 @@ def types(function: Function, values: Sequence[str]) -> dict[str, TensorType]:
     """Return the type of each input; none at all where no value is given, for stages that need none."""
     if not values:
         return {}
-    result = {}
+    given: dict[str, object] = {}
     for name, text in _pairs(function, values).items():
         try:
             described = type_of_text(text)
@@ -77,8 +77,8 @@ def types(function: Function, values: Sequence[str]) -> dict[str, TensorType]:
         if described is None and _resembles_type(text):
             forms = "f32[3, 4], or f32[] for a number"
             raise fail("TIL902", f"input {name!r}: write dtype and sizes as in {forms}, not {text[:64]!r}")
-        result[name] = described or tensor_type(name, load(name, text))
-    return result
+        given[name] = described or load(name, text)
+    return tensor_types(function, given)
 
 
 def _resembles_type(text: str) -> bool:

@@ -118,7 +118,8 @@ class Compilation:
     Attributes:
         request: What was asked for.
         sem: What came of it.
-        arguments: The typed function without its operations, where calls have numbers to convert; else None.
+        arguments: The typed function without its operations, where calls have numbers to convert or leave out; else
+            None.
         kernels: The JSON of the kernels, one in each line; None where nothing is to be stored.
 
     """
@@ -150,7 +151,7 @@ def compiled(request: Request, disk: DiskCache | None) -> Compilation:
             except (TileError, KeyError) as error:
                 disk.drop(PROGRAM, key, f"it cannot be decoded: {error}")
     stages = request.stages()
-    arguments = _arguments(stages.typed)
+    arguments = _arguments(request, stages.typed)
     kernels = None if disk is None else _encoded(stages.sem.kernels)
     if disk is not None and key is not None and kernels is not None and not stages.skipped:
         frame = to_json(attrs.evolve(stages.sem, kernels=()))
@@ -170,9 +171,9 @@ def _restored(request: Request, parts: Mapping[str, bytes]) -> Compilation:
     return Compilation(request, program, arguments, parts["kernels"])
 
 
-def _arguments(function: typed.Function) -> typed.Function | None:
-    """Return what calls need of a typed function to convert numbers; None where there are none."""
-    if not takes_numbers(function):
+def _arguments(request: Request, function: typed.Function) -> typed.Function | None:
+    """Return what calls need of a typed function to convert numbers; None where it reads all that it is passed."""
+    if not takes_numbers(function) and len(function.inputs) == len(request.types):
         return None
     return attrs.evolve(function, outputs=(), operations=(), labels=())
 

@@ -92,12 +92,13 @@ def gradient(
         surely = integers(source)
         sources = _chosen("input", wrt, inputs, lambda: tuple(name for name in inputs if name not in surely))
         return derived.gradient(source, sources, _chosen("output", of, outputs), even_ties=even).function
-    types = tensor_types(inputs, arguments)
+    types = tensor_types(source, arguments)
     graph = _with_numbers(infer(source, as_tensors(types, _differentiated(types, wrt))), types)
     sources, results = chosen_for(graph, outputs, wrt, of)
     expanded = typed_gradient(graph, sources, [result.name for result in results.values()], even_ties=even)
     dims = {p.name: [d.name for d in p.dims] for p in source.inputs if p.dims is not None}
-    return raise_to_tile(expanded, dims, inputs)
+    sizes = {name: kind.value for name, kind in types.items() if kind.value is not None}
+    return raise_to_tile(expanded, dims, inputs, sizes)
 
 
 def vjp(

@@ -302,7 +302,7 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
     """
     check_options(options)
     function = function_of(source)
-    types = tensor_types([tensor.name for tensor in function.inputs], arguments)
+    types = tensor_types(function, arguments)
     return compile_for(function, types, context or default_context(), device, options, passes, choice_of(target))
 
 

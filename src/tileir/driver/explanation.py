@@ -100,7 +100,7 @@ def explain(
         BackendError: There is no such device, or it refused a kernel.
     """
     function = function_of(source)
-    types = tensor_types([tensor.name for tensor in function.inputs], arguments)
+    types = tensor_types(function, arguments)
     owner = context or default_context()
     choice = choice_of(target)
     chosen = None if isinstance(choice, Target) and not measure else owner.device(device)

@@ -16,12 +16,14 @@ from tileir.driver.arguments import (
     passed_values,
     split,
     tensor_type,
+    tensor_types,
 )
 from tileir.driver.compiler import function_of
 from tileir.driver.executable import Executable, compile_for
 from tileir.driver.targets import choice_of
 from tileir.runtime.arrays import check_inputs, to_array
 from tileir.runtime.context import Context, default_context
+from tileir.tile.sizing import sizing_inputs
 from tileir.typed.inference import infer
 from tileir.typed.interpreter import interpret
 
@@ -56,7 +58,8 @@ class _Latest:
 class Jit:
     """A callable that takes arrays in declared order or by tensor name.
 
-    It is compiled for each signature of dtypes and shapes; the context keeps the most recently used ones.
+    It is compiled for each signature: dtypes, shapes, and the values of integers from which sizes are computed. The
+    context keeps the most recently used ones.
     """
 
     function: tile.Function
@@ -66,11 +69,16 @@ class Jit:
     _context: Context
     _names: tuple[str, ...]
     _keys: frozenset[str] = attrs.field(init=False, repr=False)
+    _sizing: frozenset[str] = attrs.field(init=False, repr=False)
     _latest: list[_Latest] = attrs.field(factory=list, init=False, repr=False)
 
     @_keys.default
     def _names_as_keys(self) -> frozenset[str]:
         return frozenset(self._names)
+
+    @_sizing.default
+    def _inputs_of_sizes(self) -> frozenset[str]:
+        return sizing_inputs(self.function)
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run on arrays; see :meth:`tileir.Executable.__call__`."""
@@ -89,7 +97,9 @@ class Jit:
 
     def _specialised(self, values: Sequence[Any]) -> Executable:
         signature = tuple(
-            (value.dtype, value.shape) if type(value) is np.ndarray else self._type(name, value)
+            (value.dtype, value.shape)
+            if type(value) is np.ndarray and name not in self._sizing
+            else self._type(name, value)
             for name, value in zip(self._names, values, strict=True)
         )
         context = self._context
@@ -97,17 +107,16 @@ class Jit:
         key = (self.function, signature, self.device or context.device_id, options, self.target)
 
         def make() -> Executable:
-            types = {name: tensor_type(name, value) for name, value in zip(self._names, values, strict=True)}
+            types = tensor_types(self.function, values)
             return compile_for(self.function, types, context, self.device, options, None, self.target)
 
         executable: Executable = context.programs.get(key, make)
         self._latest[:] = [_Latest(weakref.ref(executable), context.device_id, options)]
         return executable
 
-    @staticmethod
-    def _type(name: str, value: object) -> object:
-        if is_number(value):
-            return tensor_type(name, value)
+    def _type(self, name: str, value: object) -> object:
+        if is_number(value) or name in self._sizing:
+            return tensor_type(name, value, sizing=name in self._sizing)
         array = to_array(name, value)
         return array.dtype, array.shape
 
@@ -158,7 +167,7 @@ def evaluate(source: tile.Function | str, arrays: Any = (), **named: Any) -> Any
     positional, by_name = split(arrays)
     values = bind(names, positional, {**by_name, **named})
     given = dict(zip(names, values, strict=True))
-    types = {name: tensor_type(name, value) for name, value in given.items()}
+    types = tensor_types(function, values)
     graph = infer(function, types)
     with memory_checked():
         checked = check_inputs(graph.inputs, passed_values(graph, types, given))

@@ -45,7 +45,8 @@ def random_inputs(types: Mapping[str, TensorType], seed: int = 0) -> dict[str, A
     """Return an array or number for each input, the same ones for the same seed."""
     rng = np.random.default_rng(seed)
     arrays = {name: random_array(tensor.dtype, tensor.shape, rng) for name, tensor in types.items()}
-    return {name: array.item() if types[name].weak else array for name, array in arrays.items()}
+    drawn = {name: array.item() if types[name].weak else array for name, array in arrays.items()}
+    return drawn | {name: kind.value for name, kind in types.items() if kind.value is not None}
 
 
 def kernel_seconds(request: Request, context: Context, device: DeviceInfo) -> tuple[float, ...]:

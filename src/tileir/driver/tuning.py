@@ -116,7 +116,7 @@ def tune(
     if not time_limit > 0 or top < 1:
         raise ArgumentError((Diagnostic("TIL707", "time_limit and top must be more than 0"),))
     function = function_of(source)
-    types = tensor_types([tensor.name for tensor in function.inputs], arguments)
+    types = tensor_types(function, arguments)
     owner = context or default_context()
     chosen = owner.device(device)
     choice = choice_of(target)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.driver.arguments import bind, split
+from tileir.driver.arguments import bind, split, tensor_types
 from tileir.driver.compiler import function_of
 from tileir.driver.differentiation import chosen_for, is_even
 from tileir.driver.executable import compile as compile_for_device
@@ -18,7 +18,6 @@ from tileir.runtime.arrays import to_array
 from tileir.tile.differentiation import vjp
 from tileir.typed.inference import infer
 from tileir.typed.interpreter import interpret
-from tileir.typed.ir import TensorType
 from tileir.typed.preparation import prepared
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def check_gradients(
     given = bind(names, *split(inputs))
     arrays = {name: _widened(to_array(name, value)) for name, value in zip(names, given, strict=True)}
     rng = np.random.default_rng(seed)
-    graph = infer(source, _types(arrays))
+    graph = infer(source, tensor_types(source, arrays))
     sources, results = chosen_for(graph, tuple(output.name for output in source.outputs), wrt, of)
     for level in range(1, order + 1):
         made = vjp(source, sources, tuple(results), even_ties=is_even(ties))
@@ -97,7 +96,7 @@ def check_gradients(
         found = dict(zip(sources, gradients.values(), strict=True))
         _compare(_Check(value, arrays, tolerance, elements, rng), found, level)
         source, arrays = made.function, {**arrays, **seeds}
-        graph = infer(source, _types(arrays))
+        graph = infer(source, tensor_types(source, arrays))
         results = chosen_for(graph, tuple(gradients), sources, None)[1]
 
 
@@ -120,24 +119,20 @@ def _widened(array: Array) -> Array:
     return np.array(array, np.float64) if dtype is not None and dtype.is_float else array
 
 
-def _types(arrays: Mapping[str, Array]) -> dict[str, TensorType]:
-    types = {}
-    for name, array in arrays.items():
-        dtype = DType.of(array.dtype)
-        assert dtype is not None  # to_array refuses the others
-        types[name] = TensorType(dtype, array.shape)
-    return types
-
-
 def _evaluator(
     function: tile.Function, arrays: Mapping[str, Array], device: str | DeviceInfo | None
 ) -> Callable[[Mapping[str, Array]], Arrays]:
     """Return what computes the outputs of ``function``, by name, for arrays of these types."""
     if device is None:
-        graph = prepared(infer(function, _types(arrays)))
+        graph = prepared(infer(function, tensor_types(function, arrays)))
         names = tuple(output.name for output in function.outputs)
-        return lambda values: dict(zip(names, interpret(graph, values).values(), strict=True))
-    executable = compile_for_device(function, _types(arrays), device=device)
+
+        def interpreted(values: Mapping[str, Array]) -> Arrays:
+            read = {value.name: values[value.name] for value in graph.inputs}
+            return dict(zip(names, interpret(graph, read).values(), strict=True))
+
+        return interpreted
+    executable = compile_for_device(function, tensor_types(function, arrays), device=device)
 
     def run(values: Mapping[str, Array]) -> Arrays:
         outputs = executable(**values)

@@ -59,6 +59,14 @@ class FunctionBuilder:
         """Declare an input of rank 0."""
         return self._input(name, ())
 
+    def integer(self, name: str) -> Dim:
+        """Declare an input that is an integer of rank 0, for sizes: its value is known when the function is compiled.
+
+        For another value the function is compiled again; :func:`tileir.jit` does so by itself.
+        """
+        self._input(name, ())
+        return Dim(Name(name, span=call_site()), self._recorder)
+
     def index(self, name: str) -> Index:
         """Make an index variable. It means something new in every contraction."""
         check_index_name(name)

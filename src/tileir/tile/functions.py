@@ -79,7 +79,7 @@ def _rows() -> tuple[Builtin, ...]:
         for op, info in OPS.items()
         if op is not Op.FMA  # typed inference and later stages make it; a program writes a * b + c
     )
-    casts = tuple(Builtin(f"as_{dtype.value}", 1, 1) for dtype in DType)
+    casts = tuple(Builtin(f"as_{dtype.value}", 1, 1) for dtype in DType if not dtype.is_bool)
     return (
         *operations,
         *casts,
@@ -90,6 +90,7 @@ def _rows() -> tuple[Builtin, ...]:
         Builtin("logical_and", 2, 2),  # (x != 0) & (y != 0)
         Builtin("logical_or", 2, 2),
         Builtin("logical_not", 1, 1),  # x == 0
+        Builtin("as_bool", 1, 2, constants=1),  # as_bool(x) or as_bool(x, 1)
         Builtin("as_float", 2, 2, constants=1),  # as_float(x, 16), 32 or 64
         Builtin("as_int", 2, 2, constants=1),  # as_int(x, 8), 16, 32 or 64
         Builtin("as_uint", 2, 2, constants=1),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.ops import Combination
 from tileir.tile.ir import Assignment, Binary, BinaryOperator, Call, Conditional, Contraction, Name, Scan, Unary
+from tileir.tile.sizing import sizing_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,11 +38,11 @@ _ALIKE: Final[Mapping[str, slice]] = MappingProxyType(
 
 
 def integers(function: Function) -> frozenset[str]:
-    """Return the inputs that are indices or states of random numbers, or that arithmetic makes such of.
+    """Return the inputs that are indices, states of random numbers or sizes, or that arithmetic makes such of.
 
     Others may turn out to be integers as well.
     """
-    found: set[str] = set()
+    found = set(sizing_inputs(function))
     for statement in reversed(function.statements):
         found.update(_integers(statement, is_integer=statement.name in found))
     return frozenset(found & {tensor.name for tensor in function.inputs})

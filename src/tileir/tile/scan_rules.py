@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tileir.core.errors import Diagnostic
 from tileir.tile.scope import Kind
+from tileir.tile.sizing import sizing_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,12 @@ def check_scan(statement: Scan, scope: Scope) -> Iterator[Diagnostic]:
         made = count_of(len(step.outputs), "output", "outputs")
         note = "the outputs of a step are a new value for each carry, and then what it puts out"
         yield Diagnostic("TIL218", f"{statement.name!r} has {carries}, but its step has {made}", where, (note,))
+    sizing = sizing_inputs(step)
+    for operand, parameter in zip((*statement.carries, *statement.sequences), step.inputs, strict=False):
+        if parameter.name in sizing:
+            message = f"{operand.name!r} changes from step to step, but sizes of the step are computed from it"
+            note = "pass what sizes are computed from among the constants of the scan"
+            yield Diagnostic("TIL204", message, operand.span, (note,))
     for operand in given:
         definition = scope.definitions.get(operand.name)
         if definition is not None and definition.kind is Kind.DIMENSION:

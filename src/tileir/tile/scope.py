@@ -35,6 +35,7 @@ class Kind(enum.Enum):
 
     DIMENSION = "dimension"  # a size of an input
     CONSTANT = "constant"  # assigned from dimensions and numbers alone: also a tensor of rank 0
+    SCALAR = "scalar"  # an input that may be an integer of rank 0, or what is assigned from such: a constant on demand
     TENSOR = "tensor"
 
     __hash__ = object.__hash__
@@ -65,7 +66,8 @@ class Scope:
         scope = cls({})
         for parameter in function.inputs:
             rank = None if parameter.dims is None else len(parameter.dims)
-            scope._define(parameter.name, Definition(Kind.TENSOR, -1, rank, parameter.span))
+            kind = Kind.TENSOR if rank else Kind.SCALAR
+            scope._define(parameter.name, Definition(kind, -1, rank, parameter.span))
             for dim in parameter.dims or ():
                 scope._define(dim.name, Definition(Kind.DIMENSION, -1, 0, dim.span))
         for position, statement in enumerate(function.statements):
@@ -73,22 +75,25 @@ class Scope:
         return scope
 
     def is_tensor(self, name: str) -> bool:
-        """Return whether ``name`` is defined and no constant."""
+        """Return whether ``name`` is defined, and no constant whatever the caller passes."""
         definition = self.definitions.get(name)
         return definition is not None and definition.kind is Kind.TENSOR
 
-    def is_constant(self, expr: Expr) -> bool:
-        """Return whether ``expr`` is known when compiling: dimensions, constants, numbers, folding functions."""
+    def kind(self, expr: Expr) -> Kind:
+        """Return what ``expr`` makes of a name: a constant where all is known when compiling that it reads."""
+        found = Kind.CONSTANT
         for node in walk(expr):
             if isinstance(node, Name):
                 definition = self.definitions.get(node.name)
                 if definition is None or definition.kind is Kind.TENSOR:
-                    return False
+                    return Kind.TENSOR
+                if definition.kind is Kind.SCALAR:
+                    found = Kind.SCALAR
             elif isinstance(node, Call):
                 function = builtin(node.function)
                 if function is None or not function.folds:
-                    return False
-        return True
+                    return Kind.TENSOR
+        return found
 
     def unknown(self, expr: Expr) -> Iterator[Name | Call]:
         """Yield the names and calls below ``expr`` that only running tells; undefined ones are not among them."""
@@ -127,8 +132,7 @@ class Scope:
             case Contraction():
                 return Definition(Kind.TENSOR, position, len(statement.sizes), statement.name_span)
             case Assignment(value=value):
-                kind = Kind.CONSTANT if self.is_constant(value) else Kind.TENSOR
-                return Definition(kind, position, self.rank(value), statement.name_span)
+                return Definition(self.kind(value), position, self.rank(value), statement.name_span)
             case Scan():
                 return Definition(Kind.TENSOR, position, None, statement.name_span)
             case _:

@@ -54,6 +54,12 @@ def _as(dtype: DType) -> Handler:
     return expand
 
 
+def _as_bool(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    if len(operands) > 1 and (width := known_integer(operands[1], "the width")) != 1:
+        raise fail("TIL313", f"a bool is 1 bit wide, not {width}", operands[1].span)
+    return convert(emission, scalar(operands[0]), DType.BOOL, span)
+
+
 def _as_width(kind: str) -> Handler:
     def expand(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
         width = known_integer(operands[1], "the width")
@@ -179,7 +185,8 @@ def _prng_value(emission: Emission, operands: Sequence[Operand], span: Span | No
 
 HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
     {
-        **{f"as_{dtype.value}": _as(dtype) for dtype in DType},
+        **{f"as_{dtype.value}": _as(dtype) for dtype in DType if not dtype.is_bool},
+        "as_bool": _as_bool,
         "as_float": _as_width("f"),
         "as_int": _as_width("i"),
         "as_uint": _as_width("u"),

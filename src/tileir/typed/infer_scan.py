@@ -14,7 +14,7 @@ from tileir.typed.infer_elementwise import apply, convert, scalar
 from tileir.typed.infer_numbers import is_float, natural_dtype, number_type, replayed
 from tileir.typed.ir import Scan, ScanPart, TensorType
 from tileir.typed.loops import result_type, results_of
-from tileir.typed.values import Group, Number, Operand, Tensor
+from tileir.typed.values import Group, Known, Number, Operand, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +83,10 @@ def scan(
 
 
 def _kind(value: Scalar) -> TensorType:
-    """Return the type of what a step reads: constants without a dtype are numbers there too."""
+    """Return the type of what a step reads: constants without a dtype are numbers there too, integers known ones."""
+    if isinstance(value, Known) and type(value.value) is int:
+        kind = number_type(value.value) if value.dtype is None else TensorType(value.dtype, ())
+        return attrs.evolve(kind or TensorType(natural_dtype(value), (), weak=True), value=value.value)
     if value.dtype is not None:
         return TensorType(value.dtype, value.shape, weak=value.dtype.is_bool and not isinstance(value, Tensor))
     if isinstance(value, Number):

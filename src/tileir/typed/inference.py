@@ -16,6 +16,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.tile import ir as tile
 from tileir.tile.functions import builtin
+from tileir.tile.sizing import sizing_inputs
 from tileir.typed.emission import Emission
 from tileir.typed.expressions import bottom_up
 from tileir.typed.faults import Faults
@@ -59,14 +60,16 @@ def infer(function: tile.Function, arguments: Mapping[str, TensorType]) -> Funct
 
 
 def _inferred(function: tile.Function, arguments: Mapping[str, TensorType]) -> Function:
-    inference = _Inference(Emission(NameScope.of(_names(function))), arguments)
+    sizing = sizing_inputs(function)
+    inference = _Inference(Emission(NameScope.of(_names(function))), arguments, sizing)
     faults = Faults(list(_unknown(function, arguments)))
     faults.each(inference.bind, function.inputs)
     faults.each(inference.statement, function.statements)
     outputs = faults.each(inference.output, function.outputs)
     faults.done()
     numbers = inference.emission.numbers
-    arrays = ((i, arguments[i.name]) for i in function.inputs if not arguments[i.name].weak)
+    passed = (i for i in function.inputs if i.name not in sizing)
+    arrays = ((i, arguments[i.name]) for i in passed if not arguments[i.name].weak)
     inputs = (*(Value(i.name, kind.dtype, kind.shape, span=i.span) for i, kind in arrays), *numbers.inputs.values())
     faults.found.extend(_oversized(inputs, inference.emission.operations))
     result = Function(inputs, outputs, tuple(inference.emission.operations), tuple(inference.labels), numbers.needed())
@@ -100,6 +103,18 @@ def _unknown(function: tile.Function, arguments: Mapping[str, TensorType]) -> It
             yield Diagnostic("TIL311", message, function.span)
 
 
+def _sizing_value(parameter: tile.Input, given: TensorType) -> int:
+    """Return the value of an input from which sizes are computed."""
+    name = parameter.name
+    if given.shape or not given.dtype.is_integer:
+        message = f"sizes are computed from {name!r}, so it is an integer of rank 0, but its argument is {given}"
+        raise fail("TIL305" if given.shape else "TIL302", message, parameter.span)
+    if given.value is None:
+        message = f"sizes are computed from {name!r}, so it must be known when compiling: pass the integer itself"
+        raise fail("TIL306", message, parameter.span)
+    return given.value
+
+
 def _splits_ties(attributes: Iterable[tile.Attribute]) -> bool:
     """Return whether the attributes of a statement ask for gradients that are split evenly among tied elements."""
     even = False
@@ -117,6 +132,7 @@ class _Inference:
 
     emission: Emission
     arguments: Mapping[str, TensorType]
+    sizing: frozenset[str]
     labels: list[tuple[str, str]] = attrs.field(factory=list, init=False)
     _bound: dict[str, Result | None] = attrs.field(factory=dict, init=False)
     _places: dict[str, str] = attrs.field(factory=dict, init=False)
@@ -139,6 +155,9 @@ class _Inference:
             sizes = enumerate(zip(parameter.dims, given.shape, strict=True))
             faults.each(lambda axis: self._bind_dim(parameter, *axis), sizes)
             faults.done()
+        if parameter.name in self.sizing:
+            self._bound[parameter.name] = Known(_sizing_value(parameter, given))
+            return
         if given.weak:
             self._bound[parameter.name] = number_of(parameter.name, given)
             return

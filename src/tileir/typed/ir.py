@@ -1,8 +1,7 @@
 """Nodes of a typed function: one flat tuple of operations, each defining one value by name.
 
-Casts and broadcasts of dtype are explicit (all operands of an operation have the dtype that its
-table row asks for); broadcasts of shape are implicit in :class:`Elementwise`, right-aligned as in
-NumPy. No operation changes a value.
+Casts and broadcasts of dtype are explicit (all operands of an operation have the dtype that its table row asks for);
+broadcasts of shape are implicit in :class:`Elementwise`, right-aligned as in NumPy. No operation changes a value.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ class TensorType:
     Attributes:
         dtype: The element type; of a number f64, bool, or the first of i32, i64 and u64 that holds it.
         shape: One size for each axis.
-        weak: Whether this is a number of Python: it has no dtype of its own and adapts to what it meets, as a literal
-            does. Its shape is ().
+        weak: Whether this is a number of Python, of shape () and without a dtype of its own: it adapts as literals do.
+        value: That of an integer from which sizes are computed, so that it is known when compiling; else None.
 
     Raises:
         TileError: TIL702, there is no such dtype or shape.
@@ -77,10 +76,11 @@ class TensorType:
     dtype: DType = attrs.field(converter=_dtype)
     shape: Shape = attrs.field(converter=_shape)
     weak: bool = False
+    value: int | None = None
 
     def __str__(self) -> str:
-        if self.weak:
-            return f"number({self.dtype.value})"
+        if self.weak or self.value is not None:
+            return f"number({self.dtype.value})" if self.value is None else f"size({self.value})"
         return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
 
 

@@ -42,6 +42,7 @@ from tileir.typed.raising_contractions import contraction_statement, fill_statem
 from tileir.typed.raising_expressions import (
     application,
     cast_call,
+    integer,
     lone_literal,
     operand_literals,
     typed_literal,
@@ -59,10 +60,14 @@ _MOST_NODES: Final = 12  # of an expression that is nested into another, as for 
 _GENERATED: Final = re.compile(r".*_\d+")  # the form of fresh names: nobody misses them
 _Expressed: TypeAlias = Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Marker
 _NO_DIMS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
+_NO_SIZES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 def raise_to_tile(
-    function: Function, dims: Mapping[str, Sequence[str]] = _NO_DIMS, order: Sequence[str] = ()
+    function: Function,
+    dims: Mapping[str, Sequence[str]] = _NO_DIMS,
+    order: Sequence[str] = (),
+    sizes: Mapping[str, int] = _NO_SIZES,
 ) -> tile.Function:
     """Return the Tile function that computes what ``function`` does, to the bit, for arguments of its types.
 
@@ -77,17 +82,19 @@ def raise_to_tile(
             Axes of one name have one size.
         order: Names of inputs, in the order in which they are declared; those that ``function`` does not read are
             numbers. By default arrays come first.
+        sizes: Values of integers from which sizes were computed; others are refused.
 
     Raises:
         TileError: TIL532 for each operation that Tile cannot express.
 
     """
     function = with_stacked_histories(function)
-    raising = _Raising.of(function)
+    raising = _Raising.of(function, sizes)
     arrays = (value for value in function.inputs if value.number is None)
     declared = {value.name: raising.input(value, dims.get(value.name, ())) for value in arrays}
+    raising.sizes(sizes)
     raising.numbers(function)
-    names = order or (*declared, *passed_numbers(function))
+    names = order or (*declared, *sizes, *passed_numbers(function))
     inputs = tuple(declared.get(name) or tile.Input(name, ()) for name in names)
     faults: list[Diagnostic] = []
     for operation in function.operations:
@@ -131,12 +138,12 @@ class _Raising:
     _sized: dict[int, str] = attrs.field(factory=dict, init=False)
 
     @classmethod
-    def of(cls, function: Function) -> _Raising:
-        """Decide on the names of values, and which of them may be nested."""
+    def of(cls, function: Function, taken: Iterable[str]) -> _Raising:
+        """Decide on the names of values, none of which is ``taken``, and which of them may be nested."""
         definitions: dict[str, Value | Operation] = {v.name: v for v in (*function.inputs, *function.operations)}
         numbers = {value.name: value for value in function.inputs if value.number is not None}
         spelt = (name for name in definitions if is_tensor_name(name) and name not in numbers)
-        scope = NameScope.of((*spelt, *passed_numbers(function)))
+        scope = NameScope.of((*spelt, *passed_numbers(function), *taken))
         names = {
             name: name if is_tensor_name(name) and name not in numbers else scope.fresh(_stem(name))
             for name in definitions
@@ -159,6 +166,12 @@ class _Raising:
             self.statements.append(Assignment(self.scope.fresh(f"{stem}_shape"), checks))
         self.define(value)
         return tile.Input(name, tuple(Name(dim) for dim, _, _ in axes), span=value.span)
+
+    def sizes(self, values: Mapping[str, int]) -> None:
+        """Demand the values of inputs that are no tensors of the typed function any more."""
+        for name, value in values.items():
+            check = Call("match", (Name(name), integer(value)))
+            self.statements.append(Assignment(self.scope.fresh(name.rstrip("'") + "_value"), check))
 
     def numbers(self, function: Function) -> None:
         """Compute the inputs that are numbers."""

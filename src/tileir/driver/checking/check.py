@@ -59,7 +59,7 @@ def check_passes(
 
     """
     function = function_of(source)
-    types: Mapping[str, TensorType] = dict(tensor_types([tensor.name for tensor in function.inputs], arguments))
+    types: Mapping[str, TensorType] = dict(tensor_types(function, arguments))
     choice = choice_of(target)
     facts = choice if isinstance(choice, Target) else (context or default_context()).device(device).target
     chosen = scheduling_target(choice, facts, None)

@@ -86,7 +86,7 @@ def _dtypes() -> Iterator[Conformance]:
         yield Conformance(f"casts_from_{source.value}", text, {"A": given}, results)
     given = as_array([1.75, -1.75, 300], "f4")
     text = "function (A) -> (H, B, U, W, Q) {"
-    text += " H = as_float(A, 16); B = as_int(A, 8); U = as_uint(A, 8); W = as_bool(A); Q = quantize(A); }"
+    text += " H = as_float(A, 16); B = as_int(A, 8); U = as_uint(A, 8); W = as_bool(A, 1); Q = quantize(A); }"
     results = {
         "H": given.astype("f2"), "B": as_array([1, -1, 127], "i1"), "U": as_array([1, 0, 255], "u1"),
         "W": as_array([True, True, True], "?"), "Q": as_array([1, -1, 127], "i1"),

@@ -216,7 +216,8 @@ def dim_of(recorder: Recorder, value: object) -> Dim:
         same(recorder, value.recorder)
         return value
     if isinstance(value, Recorded):
-        raise mistake("TIL204", "a size is made of dimensions, integers and arithmetic over them")
+        note = "an input from which sizes are computed is declared with integer(name)"
+        raise mistake("TIL204", "a size is made of dimensions, integers and arithmetic over them", note)
     expr = literal(value)
     if expr is None or isinstance(expr, Call):
         raise foreign(value)
