@@ -61,8 +61,8 @@ class Recorder:
                 self.tallies.append(Tally())
             original(machine, plan, outer, sources)
 
-        def allocates(refinement: Refinement) -> Any:
-            view = allocate(refinement)
+        def allocates(refinement: Refinement, numbers: Any) -> Any:
+            view = allocate(refinement, numbers)
             self.owners[id(view.memory)] = (refinement, view.memory)
             return view
 
