@@ -52,5 +52,5 @@ def explain_(
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=WIDTH)
-    for part in as_tables(found.target, found.kernels, found.measured):
+    for part in as_tables(found):
         console.print(part, soft_wrap=isinstance(part, str), markup=False)

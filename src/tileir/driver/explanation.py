@@ -38,18 +38,15 @@ class Explanation:
     Attributes:
         target: The device that was modelled.
         kernels: What each kernel costs, in order.
+        seconds: The predicted time of one run; less than that of all kernels where some run side by side.
         measured: The seconds that each one took on the device; empty where nothing was measured.
 
     """
 
     target: str
     kernels: tuple[KernelCost, ...]
+    seconds: float
     measured: tuple[float, ...] = ()
-
-    @property
-    def seconds(self) -> float:
-        """The predicted time of one run."""
-        return sum(kernel.seconds * kernel.runs for kernel in self.kernels)
 
     @property
     def measured_seconds(self) -> float | None:
@@ -60,13 +57,13 @@ class Explanation:
         """Return tables: the blocks of each kernel, its memories, and the sum of all."""
         from tileir.driver.explanation_text import as_text
 
-        return as_text(self.target, self.kernels, self.measured)
+        return as_text(self)
 
     def to_json(self) -> str:
         """Return everything as JSON: bytes, operations and seconds as numbers."""
         from tileir.driver.explanation_text import as_json
 
-        return as_json(self.target, self.kernels, self.measured)
+        return as_json(self)
 
 
 def explain(
@@ -125,9 +122,11 @@ def explain_program(program: Program, target: Target) -> Explanation:
     """Return what a Stripe program costs on a device, whatever passes it has been through."""
     from tileir.core.target_file import hardware_of  # importing tileir must stay cheap
     from tileir.passes.cost.machine import machine_of
-    from tileir.passes.cost.prediction import predict
+    from tileir.passes.cost.placed import predict_on
 
-    return Explanation(target.name, predict(program, machine_of(hardware_of(target), target)).kernels)
+    model = hardware_of(target)
+    cost = predict_on(program, machine_of(model, target), model)
+    return Explanation(target.name, cost.kernels, cost.seconds)
 
 
 def _target_of(device: DeviceInfo | None, otherwise: Target | None = None) -> Target:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from tileir.driver.explanation import Explanation
     from tileir.passes.cost.prediction import BlockCost, KernelCost
 
 WIDTH: Final = 132
@@ -27,27 +28,27 @@ _DECIMAL: Final = ("", "k", "M", "G", "T", "P")
 _TIMES: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
-def as_text(target: str, kernels: Sequence[KernelCost], measured: Sequence[float]) -> str:
+def as_text(found: Explanation) -> str:
     """Return tables for all kernels, and the sum."""
     import io
 
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=WIDTH, color_system=None, legacy_windows=False)
-    for part in as_tables(target, kernels, measured):
+    for part in as_tables(found):
         console.print(part, soft_wrap=isinstance(part, str), markup=False, highlight=False)
     text = console.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO from above
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def as_tables(target: str, kernels: Sequence[KernelCost], measured: Sequence[float]) -> Iterator[RenderableType]:
+def as_tables(found: Explanation) -> Iterator[RenderableType]:
     """Yield a headline, the blocks and the memories of each kernel, then the sum."""
-    for number, kernel in enumerate(kernels):
-        yield _headline(kernel, measured[number] if measured else None)
+    for number, kernel in enumerate(found.kernels):
+        yield _headline(kernel, found.measured[number] if found.measured else None)
         yield _block_table(kernel)
         yield _level_table(kernel)
         yield ""
-    yield _sum(target, kernels, measured)
+    yield _sum(found)
 
 
 def _headline(kernel: KernelCost, measured: float | None) -> str:
@@ -68,11 +69,11 @@ def _error(predicted: float, measured: float) -> str:
     return f"predicted {predicted / measured - 1:+.0%}" if measured else "nothing to measure"
 
 
-def _sum(target: str, kernels: Sequence[KernelCost], measured: Sequence[float]) -> str:
-    seconds = sum(kernel.seconds * kernel.runs for kernel in kernels)
+def _sum(found: Explanation) -> str:
+    kernels, measured, seconds = found.kernels, found.measured, found.seconds
     operations = sum(kernel.whole.total_operations * kernel.runs for kernel in kernels)
     many = f"{len(kernels)} {'kernel' if len(kernels) == 1 else 'kernels'}"
-    text = f"{target}: {many}, {count_text(operations)} operations, {seconds_text(seconds)}"
+    text = f"{found.target}: {many}, {count_text(operations)} operations, {seconds_text(seconds)}"
     if not measured:
         return text
     return f"{text}; measured {seconds_text(sum(measured))}, {_error(seconds, sum(measured))}"
@@ -140,12 +141,13 @@ def _level_table(kernel: KernelCost) -> Table:
     return table
 
 
-def as_json(target: str, kernels: Sequence[KernelCost], measured: Sequence[float]) -> str:
+def as_json(found: Explanation) -> str:
     """Return everything that is known of the kernels."""
+    measured = found.measured
     document: dict[str, Any] = {
-        "target": target,
-        "seconds": sum(kernel.seconds * kernel.runs for kernel in kernels),
-        "kernels": [_kernel_json(kernel) for kernel in kernels],
+        "target": found.target,
+        "seconds": found.seconds,
+        "kernels": [_kernel_json(kernel) for kernel in found.kernels],
     }
     if measured:
         document["measured_seconds"] = sum(measured)

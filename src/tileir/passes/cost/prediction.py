@@ -134,14 +134,21 @@ class KernelCost:
 
 @attrs.frozen
 class ProgramCost:
-    """A program: its kernels in order."""
+    """A program.
+
+    Attributes:
+        kernels: Its kernels in order.
+        together: The time of all kernels where some run side by side; None where one follows the other.
+
+    """
 
     kernels: tuple[KernelCost, ...]
+    together: float | None = None
 
     @property
     def seconds(self) -> float:
         """The predicted time of one run."""
-        return sum(kernel.seconds * kernel.runs for kernel in self.kernels)
+        return sum(kernel.seconds * kernel.runs for kernel in self.kernels) if self.together is None else self.together
 
 
 def predict(program: stripe.Program, machine: Machine) -> ProgramCost:
