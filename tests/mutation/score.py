@@ -1,0 +1,135 @@
+"""Mutation scores: how many small changes of a layer its own tests notice.
+
+    python tests/mutation/score.py LAYER [--update] [--jobs 2] [--sample N] [--tests PATH …]
+
+mutmut changes the covered lines of a layer of ``layers.toml`` one at a time, in a copy of the checkout, and runs the
+tests that reach each. The share of killed mutants, a timeout being one, is compared with ``scores.json``: a score that
+falls by more than its noise is an error, and ``--update`` writes a higher one down. What survives is listed with its
+difference. Layers with a ``sample`` take so many mutants, drawn by a fixed seed. It takes minutes to an hour for each
+layer, so it is no part of the tests; it needs ``pip install mutmut`` beside the group ``test``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parents[1]
+SCORES: Final = HERE / "scores.json"
+NOISE: Final = 0.01
+"""A score may be so much lower than the one on record: timeouts depend on the machine."""
+
+SURVIVED, UNREACHED = 0, (5, 33)
+"""mutmut's exit codes of mutants: tests passed; no test ran. All others are kills, by a test or a time-out."""
+
+COPIED: Final = ("tests", "src", "plugins", "typings", "benchmarks", "docs", "examples")
+PAGES: Final = ("pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "tox.ini")
+
+
+def copy_checkout(folder: Path, files: list[str], tests: list[str]) -> None:
+    """Copy what git knows of, and tell mutmut what to do with it."""
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    for name in filter(None, names.split("\0")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    settings = {
+        "source_paths": ["src"],
+        "only_mutate": files,
+        "also_copy": [*COPIED, *PAGES],
+        "mutate_only_covered_lines": True,
+        "pytest_add_cli_args_test_selection": tests,
+        "pytest_add_cli_args": ["-q", "-x", "-p", "no:cacheprovider"],
+        "use_git_change_detection": False,
+    }
+    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
+    with (folder / "pyproject.toml").open("a", encoding="utf-8") as file:
+        file.write(f"\n[tool.mutmut]\n{lines}")
+
+
+def mutmut(folder: Path, *arguments: str, fails: bool = False) -> str:
+    """Run mutmut on the copy, and return what it prints; it ends with an error where that is expected only."""
+    command = [sys.executable, "-m", "mutmut", *arguments]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode and not fails:
+        raise SystemExit(
+            f"mutmut {arguments[0]} ended with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        )
+    return done.stdout
+
+
+def mutants(folder: Path) -> dict[str, int | None]:
+    """Return the exit code of each mutant, None for those that did not run."""
+    found: dict[str, int | None] = {}
+    for path in sorted((folder / "mutants").rglob("*.meta")):
+        found.update(json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"])
+    return found
+
+
+def sampled(folder: Path, count: int) -> list[str]:
+    """Make all mutants, and draw some of their names."""
+    mutmut(folder, "run", "no-such-mutant", fails=True)  # there is no command that makes mutants and runs none
+    names = sorted(mutants(folder))
+    return random.Random(0).sample(names, min(count, len(names)))
+
+
+def score(codes: dict[str, int | None]) -> dict[str, Any]:
+    """Return how many mutants were killed, and which were not."""
+    ran = {name: code for name, code in codes.items() if code is not None and code not in UNREACHED}
+    survivors = sorted(name for name, code in ran.items() if code == SURVIVED)
+    share = 1 - len(survivors) / len(ran) if ran else 1.0
+    return {"mutants": len(ran), "killed": len(ran) - len(survivors), "score": round(share, 4), "survivors": survivors}
+
+
+def main() -> int:
+    """Run mutmut on one layer; the result is 1 where the score fell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    layers = tomllib.loads((HERE / "layers.toml").read_text(encoding="utf-8"))
+    parser.add_argument("layer", choices=tuple(layers))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants that are tested at once")
+    parser.add_argument("--sample", type=int, help="take so many mutants only")
+    parser.add_argument("--only", help="glob of files to mutate instead of the layer's")
+    parser.add_argument("--tests", nargs="+", help="tests to run instead of the layer's")
+    parser.add_argument("--update", action="store_true", help="write the score down where it is higher")
+    chosen = parser.parse_args()
+    layer = layers[chosen.layer]
+    with tempfile.TemporaryDirectory(prefix="mutants-") as name:
+        folder = Path(name)
+        copy_checkout(folder, [chosen.only] if chosen.only else layer["files"], chosen.tests or layer["tests"])
+        count = chosen.sample or layer.get("sample")
+        names = sampled(folder, count) if count else []
+        mutmut(folder, "run", "--max-children", str(chosen.jobs), *names)
+        found = score(mutants(folder))
+        for survivor in found["survivors"]:
+            print(mutmut(folder, "show", survivor))
+    print(f"{chosen.layer}: {found['killed']} of {found['mutants']} mutants killed, {found['score']:.1%}")
+    return _compared(chosen, found)
+
+
+def _compared(chosen: argparse.Namespace, found: dict[str, Any]) -> int:
+    """Compare with the score on record, and replace that where it is asked for."""
+    scores = json.loads(SCORES.read_text(encoding="utf-8")) if SCORES.exists() else {}
+    known = scores.get(chosen.layer, {}).get("score", 0.0)
+    if chosen.only or chosen.tests or (chosen.sample and "sample" not in scores.get(chosen.layer, {})):
+        return 0
+    if chosen.update and found["score"] >= known:
+        scores[chosen.layer] = {name: found[name] for name in ("score", "mutants", "killed")}
+        SCORES.write_text(json.dumps(scores, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    if found["score"] < known - NOISE:
+        print(f"the score was {known:.1%}: find tests for what survives")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
