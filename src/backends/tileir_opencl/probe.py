@@ -46,16 +46,24 @@ def remembered(key: str, program: Sequence[str], seconds: float = SECONDS) -> bo
     known = recall(key)
     if known is not None:
         return known == PASSED.encode()
+    if not _can_try():
+        return False
     verdict = PASSED if survives(program, seconds) else "failed"
     log.info("tried %s: %s", key, verdict)
     remember(key, verdict.encode())
     return verdict == PASSED
 
 
+def _can_try() -> bool:
+    """Return whether this process is a Python that can be started again, and the trial is a file that it can run.
+
+    A packed program would start itself; in an archive there is no file. Neither is a verdict to be remembered.
+    """
+    return bool(sys.executable) and not getattr(sys, "frozen", False) and TRIAL.is_file()
+
+
 def survives(program: Sequence[str], seconds: float = SECONDS) -> bool:
     """Run a Python program with its arguments; return whether it says that all is well, and ends, in time."""
-    if not sys.executable:  # embedded in another program, which cannot be started as Python
-        return False
     try:
         done = subprocess.run(
             [sys.executable, "-P", *program],

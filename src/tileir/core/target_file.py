@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import re
 from functools import cache, lru_cache
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_type_hints
 
 import attrs
@@ -33,6 +32,7 @@ from tileir.core.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from importlib.resources.abc import Traversable
 
     from tileir.core.hardware import HardwareModel
     from tileir.core.plain_json import Path
@@ -41,13 +41,12 @@ if TYPE_CHECKING:
 
 Scalar: TypeAlias = bool | int | float | str
 
-FOLDER: Final = FilePath(__file__).resolve().parents[1] / "targets"
-"""Where the targets lie that come with tileir."""
-
 _KEYS: Final = ("name", "about", "devices", "parameters", "facts", "hardware", "passes")
 _PLAIN: Final = ("name", "about", "devices", "parameters")
 _NO_FACTS: Final = ("name", "native", "pipeline", "parameters", "hardware")
 """Attributes of targets that files have in other places, or that only back ends know."""
+
+_SUFFIX: Final = ".json"
 
 _CACHES: Final = (32 * 1024, 256 * 1024)
 """The sizes of the first two caches where none is known."""
@@ -145,8 +144,25 @@ def load(text: str, source: str = "<target>") -> TargetFile:
 
 @cache
 def names_of_targets() -> tuple[str, ...]:
-    """Return the names of the targets that come with tileir, sorted."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+    """Return the names of the targets that come with tileir, sorted.
+
+    Raises:
+        TileError: TIL547, the files are missing, as where a program was packed without them.
+    """
+    folder = _folder()
+    files = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    names = tuple(sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX)))
+    if not names:
+        message = f"the target files of tileir are missing: there are none in {folder}"
+        raise fail("TIL547", f"{message}; install tileir again, or pack the data files of the package tileir with it")
+    return names
+
+
+def _folder() -> Traversable:
+    """Return where the targets lie that come with tileir: in a folder, or in the archive that it is run from."""
+    from importlib.resources import files  # slow to import
+
+    return files("tileir") / "targets"
 
 
 @cache
@@ -156,7 +172,7 @@ def target_called(name: str) -> TargetFile:
     Raises:
         TileError: TIL547, there is none of that name.
     """
-    path = FOLDER / f"{name}.json"
+    path = _folder() / f"{name}{_SUFFIX}"
     if not name.replace("-", "_").isidentifier() or not path.is_file():
         raise fail("TIL547", f"there is no target {name[:64]!r}{nearest(name, names_of_targets())}")
     return attrs.evolve(load(path.read_text(encoding="utf-8"), f"{name}.json"), builtin=True)

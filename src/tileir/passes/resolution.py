@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import import_module
-from pathlib import Path
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -85,7 +85,7 @@ def passes_called(names: Iterable[str]) -> Sequence[type[Pass]]:
 
 def _in_its_file(name: str) -> type[Pass] | None:
     file = _ELSEWHERE.get(name, name)
-    if not file.isidentifier() or not Path(__file__).with_name(f"{file}.py").is_file():
+    if not file.isidentifier() or find_spec(f"{__package__}.{file}") is None:
         return None
     members = vars(import_module(f"{__package__}.{file}")).values()
     kinds = (member for member in members if isinstance(member, type) and vars(member).get("name") == name)

@@ -1,0 +1,10 @@
+"""What PyInstaller asks of tileir: where its hook is. It is found by the entry point ``pyinstaller40``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def hook_folders() -> list[str]:
+    """Return the folder with the hook of the package tileir."""
+    return [str(Path(__file__).parent)]
