@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from tileir.core.target import Target
     from tileir.driver.targets import TargetChoice
+    from tileir.runtime.interface import Library
     from tileir.stripe.ir import Program
     from tileir.tile.ir import Function
     from tileir.typed.ir import TensorType
@@ -106,17 +107,25 @@ def listing(
 ) -> str:
     """Return the code that a device's back end generates, as text; without a form, its first one.
 
+    For a target that is chosen it is only generated, since its facts may be those of another machine.
+
     Raises:
         BackendError: TIL806, the back end has no such form, or none at all.
     """
     need_types(function, types)
-    executable = compile_for(function, types, default_context(), device, passes=passes, choice=choice)
+    context = default_context()
+    chosen = context.device(device)
     if form is None:
-        backend = default_context().registry.backend(executable.device.backend)
+        backend = context.registry.backend(chosen.backend)
         if not backend.forms:
             raise BackendError((Diagnostic("TIL806", f"back end {backend.name!r} shows no generated code"),))
         form = backend.forms[0]
-    return executable.listing(form)
+    if choice is None:
+        return compile_for(function, types, context, chosen, passes=passes).listing(form)
+    target = scheduling_target(choice, chosen.target, None)
+    program = compile_stages(function, types, target, passes=passes_of(passes, target)).sem
+    library: Library = context.compiler(chosen).build(program.kernels)
+    return library.listing(form)
 
 
 def need_types(function: Function, types: Mapping[str, TensorType]) -> None:
