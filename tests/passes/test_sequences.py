@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.drawn_pipelines import pipelines
 from strategies.effort import examples
-from strategies.families import Written
+from strategies.families import FAMILIES, Written, written
 from strategies.passes import assert_same_meaning, programs
 from strategies.steps import STEPS
 from tileir.core.dtype import DType
-from tileir.core.errors import TileError
+from tileir.core.errors import TileError, VerifyError
 from tileir.passes.base import run
 from tileir.passes.catalog import parse_pipeline
 from tileir.passes.pipeline import to_text
@@ -42,6 +43,24 @@ def _after(passes: list[Pass], program: Program) -> Program:
 @examples(300)
 def test_any_sequence_keeps_the_meaning(program: Program, passes: list[Pass]) -> None:
     after = _after(passes, program)
+    assert_same_meaning(program, after)
+
+
+REFUSALS: Final = ("TIL505", "TIL543", "TIL548")
+"""What passes may refuse: units, sizes and memories that do not fit the blocks that were selected."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@given(data=st.data(), passes=pipelines())
+@examples(80)
+def test_no_pipeline_makes_an_illegal_program(family: str, data: st.DataObject, passes: tuple[Pass, ...]) -> None:
+    program = after = data.draw(written(family)).program()
+    for step in passes:
+        try:
+            after = run((step,), after)
+        except TileError as error:
+            if not {fault.code for fault in error.diagnostics} <= {*REFUSALS} or isinstance(error, VerifyError):
+                raise AssertionError(to_text(passes)) from error
     assert_same_meaning(program, after)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.passes.base import at_least, map_blocks
+from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.memory.locations import Place, location
 from tileir.passes.tile import tiled
 from tileir.passes.tiles.search import best_tiles
@@ -63,8 +63,8 @@ class Autotile:
 
     name: ClassVar[str] = "autotile"
     reqs: tuple[str, ...] = ()
-    outer_set: tuple[str, ...] = ()
-    inner_set: tuple[str, ...] = ()
+    outer_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
+    inner_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
     only_po2: bool = False
     only_even: bool = False
     only_multiples: int = attrs.field(default=0, validator=at_least(0))

@@ -7,7 +7,7 @@ computes last; :mod:`tileir.passes.kernels.annotations` drops those that are lef
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 import attrs
 
@@ -77,6 +77,18 @@ def at_least(least: int) -> Callable[[object, attrs.Attribute[int], int], None]:
             raise ValueError(f"{attribute.name} must be at least {least}")
 
     return check
+
+
+_PARTS: Final = ("main", "loop", "body")
+"""Tags by which programs tell their parts."""
+
+
+def free_tags(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: tuple[str, ...]) -> None:
+    """Refuse tags that a pass cannot set on blocks; it raises ValueError, which pipelines report."""
+    if taken := [tag for tag in value if tag in _PARTS]:
+        raise ValueError(
+            f"{attribute.name} cannot hold {taken[0]}, by which programs tell their parts: choose another tag"
+        )
 
 
 def run(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.rewrite import rewritten
-from tileir.passes.base import at_least, selected, with_kernels
+from tileir.passes.base import at_least, free_tags, selected, with_kernels
 from tileir.passes.fusion.hoist import hoisted
 from tileir.passes.fusion.scan import FusionScan
 from tileir.stripe.ir import Block, Direction
@@ -64,9 +64,9 @@ class Fuse:
     a_reqs: tuple[str, ...] = ()
     b_reqs: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    fused_set: tuple[str, ...] = ("fused",)
-    a_inner_set: tuple[str, ...] = ()
-    b_inner_set: tuple[str, ...] = ()
+    fused_set: tuple[str, ...] = attrs.field(default=("fused",), validator=free_tags)
+    a_inner_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
+    b_inner_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
     inner_remove_set: tuple[str, ...] = ()
     perfect: bool = True
     output_match: bool = False

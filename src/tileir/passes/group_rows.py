@@ -59,7 +59,12 @@ class GroupRows:
 
     def _kernel(self, kernel: stripe.Block) -> stripe.Block:
         nest = None if sch.is_scheduled(kernel) else reduction_nest(kernel)
-        if nest is None or not _is_row_kernel(nest) or len(sch.parallel_indices(nest)) < len(nest.indices):
+        if (
+            nest is None
+            or not _is_row_kernel(nest)
+            or _crosses_threads(nest)
+            or len(sch.parallel_indices(nest)) < len(nest.indices)
+        ):
             return kernel
         plan = self._plan(nest)
         return kernel if plan is None else emit(build(nest, plan), kernel)
@@ -111,6 +116,19 @@ class GroupRows:
                 left -= size
                 found.append(row)
         return tuple(found)
+
+
+def _crosses_threads(nest: Nest) -> bool:
+    """Return whether a thread may read memory of the caller that another one of its group writes."""
+    written = {use.root for use in sch.written_uses(nest)}
+    back = written.intersection(use.root for use in sch.read_uses(nest))
+    rows: dict[str, set[Row | None]] = {}
+    for segment in nest.segments:
+        alone = len(segment.loops) == 1 and not segment.constraints
+        for use in segment.uses:
+            if use.root in back:
+                rows.setdefault(use.root, set()).add(row_of(use, segment.loops[0]) if alone else None)
+    return any(None in seen or len(seen) > 1 for seen in rows.values())
 
 
 def _loop(segment: Segment) -> stripe.Index:

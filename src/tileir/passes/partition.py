@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.passes.base import at_least, map_blocks
+from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.kernels.reindex import reindexed
 from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.passes.memory.locations import Place, location
@@ -42,8 +42,8 @@ class PartitionCompute:
     name: ClassVar[str] = "partition_compute"
     reqs: tuple[str, ...] = ("kernel",)
     num_parts: int = attrs.field(default=1, validator=at_least(1))
-    set_tags: tuple[str, ...] = ()
-    inner_set: tuple[str, ...] = ()
+    set_tags: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
+    inner_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
     idx_tag: str = "part"
     only_multiple_of: int = attrs.field(default=1, validator=at_least(1))
     loc: tuple[Place, ...] = ()

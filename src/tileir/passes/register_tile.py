@@ -70,7 +70,7 @@ class RegisterTile:
 
     def _kernel(self, kernel: stripe.Block, sizes: Mapping[str, tuple[int, ...]]) -> tuple[stripe.Block, ...]:
         nest = reduction_nest(kernel)
-        if nest is None:
+        if nest is None or sch.reads_back(nest):
             return (kernel,)
         if any(r.shape.elements != 1 for r in nest.allocations) or len(sch.parallel_indices(nest)) < len(nest.indices):
             return (kernel,)

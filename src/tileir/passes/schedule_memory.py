@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
-from tileir.passes.base import at_least, with_main
+from tileir.passes.base import at_least, free_tags, with_main
 from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.passes.memory.hand_down import hand_down
 from tileir.passes.memory.locations import Place
@@ -63,8 +63,8 @@ class Schedule:
     num_banks: int = attrs.field(default=1, validator=at_least(1))
     pipeline_depth: int = attrs.field(default=1, validator=at_least(1))
     window: int = attrs.field(default=1, validator=at_least(0))
-    swap_in_set: tuple[str, ...] = ("swap_in",)
-    swap_out_set: tuple[str, ...] = ("swap_out",)
+    swap_in_set: tuple[str, ...] = attrs.field(default=("swap_in",), validator=free_tags)
+    swap_out_set: tuple[str, ...] = attrs.field(default=("swap_out",), validator=free_tags)
     skip_tags: tuple[str, ...] = ()
     only_larger: bool = False
 

@@ -43,7 +43,7 @@ class StreamReduction:
 
     def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
         nest = reduction_nest(kernel)
-        if nest is None:
+        if nest is None or sch.reads_back(nest):
             return (kernel,)
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
         vector = self._vector(nest)

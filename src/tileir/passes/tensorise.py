@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.passes.base import at_least, map_blocks
+from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.tile import tiled
 from tileir.passes.tiles.stencil import Stencil, StencilIndex, best_match
 from tileir.stripe.ir import Block, Tags
@@ -47,8 +47,8 @@ class Tensorise:
     name: ClassVar[str] = "tensorise"
     aliases: ClassVar[tuple[str, ...]] = ("tensorize",)
     reqs: tuple[str, ...] = ("agg_op_add", "comb_op_mul")
-    outer_set: tuple[str, ...] = ()
-    inner_set: tuple[str, ...] = ()
+    outer_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
+    inner_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
     stencils: tuple[Stencil, ...] = (MATRIX_MULTIPLY,)
     startup_cost: int = attrs.field(default=32, validator=at_least(0))
     strict: bool = False

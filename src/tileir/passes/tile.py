@@ -15,7 +15,7 @@ import attrs
 
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.names import NameScope
-from tileir.passes.base import map_blocks
+from tileir.passes.base import free_tags, map_blocks
 from tileir.passes.kernels.reindex import moved, reindexed
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, Index, LoadIndex, Tags
@@ -47,9 +47,9 @@ class Tile:
     name: ClassVar[str] = "tile"
     sizes: tuple[int, ...] = attrs.field(default=(), validator=_positive)
     reqs: tuple[str, ...] = ()
-    outer_set: tuple[str, ...] = ()
-    inner_set: tuple[str, ...] = ()
-    copy_set: tuple[str, ...] = ()
+    outer_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
+    inner_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
+    copy_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
     interleaved: bool = False
 
     def __call__(self, program: Program) -> Program:

@@ -77,6 +77,13 @@ def read_uses(nest: Nest) -> tuple[Use, ...]:
     return tuple(use for use in nest.uses if not use.direction.writes and use.root not in local)
 
 
+def reads_back(nest: Nest) -> bool:
+    """Return whether some loop reads memory of the caller that the kernel writes: it must see that it is written."""
+    written = {use.root for use in written_uses(nest)}
+    reading = (use for s in nest.segments if s.loops for use in s.uses if not use.direction.writes)
+    return any(use.root in written for use in reading)
+
+
 def the_reduction(nest: Nest) -> Segment:
     """Return the one segment of a nest that reduces."""
     return next(segment for segment in nest.segments if segment.loops)
