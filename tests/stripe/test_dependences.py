@@ -192,3 +192,52 @@ def test_a_block_that_has_its_deps_is_returned_itself() -> None:
     block = Block(refinements=views, statements=(Special("zero", (), ("A",)), Store("x", "A")))
     done = with_dependences(enter(block, None, 0))
     assert with_dependences(enter(done, None, 0)) is done
+
+
+@st.composite
+def acyclic(draw: st.DrawFn) -> list[tuple[int, ...]]:
+    """Draw, for each of some statements, earlier ones that it must follow."""
+    count = draw(st.integers(0, 12))
+    return [tuple(sorted(draw(st.sets(st.integers(0, n - 1), max_size=4)))) if n else () for n in range(count)]
+
+
+def followed(needed: list[tuple[int, ...]]) -> list[set[int]]:
+    """Return, for each statement, all that it follows, directly or not."""
+    closed: list[set[int]] = []
+    for several in needed:
+        closed.append(set(several).union(*(closed[number] for number in several)))
+    return closed
+
+
+@examples(300)
+@given(acyclic(), st.integers(1, 14))
+def test_an_order_is_the_transitive_closure_as_far_as_it_looks_back(needed: list[tuple[int, ...]], window: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "WINDOW", window)
+        order = Order()
+        for several in needed:
+            order.add(several)
+        closed = followed(needed)
+        for later in range(len(needed)):
+            assert not order.follows(later, later)
+            for earlier in range(later):
+                assert not order.follows(earlier, later)
+                if order.follows(later, earlier):
+                    assert earlier in closed[later]
+                    assert later - earlier <= window
+                elif len(needed) <= window:
+                    assert earlier not in closed[later]
+
+
+@examples(300)
+@given(acyclic())
+def test_direct_dependencies_are_a_transitive_reduction(needed: list[tuple[int, ...]]) -> None:
+    order, kept = Order(), []
+    for several in needed:
+        kept.append(order.direct(several))
+        order.add(kept[-1])
+    closed = followed(needed)
+    assert followed(kept) == closed
+    for several in kept:
+        for number in several:
+            assert not any(number in closed[other] for other in several)
