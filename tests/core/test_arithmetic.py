@@ -316,3 +316,15 @@ def test_identity_leaves_values_unchanged(dtype: DType, aggregation: Aggregation
 def test_foreign_dtype_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="complex128"):
         apply(Op.NEG, np.array(1j))
+
+
+@pytest.mark.parametrize("source", [DType.I32, DType.I64, DType.U32, DType.U64])
+def test_integers_become_bf16_by_one_rounding(source: DType) -> None:
+    """Next to the middle of two values of bf16, an f32 on the way there would be that middle."""
+    for exponent in range(9, source.bits - 1):
+        step = 1 << (exponent - 7)
+        low = (1 << exponent) + step
+        values = [low + step // 2 + move for move in (-1, 0, 1)]
+        expected = [low if 2 * (value - low) < step else low + step for value in values]
+        found = cast(np.array(values, source.numpy), DType.BF16).astype(np.float64)
+        assert found.tolist() == [float(value) for value in expected]

@@ -63,7 +63,7 @@ def test_pipelines_that_cut_and_join_all_that_can_be(pipeline: str, case: Case, 
 
 @pytest.mark.parametrize("target", SHIPPED)
 @given(case=contractions.contractions())
-@examples(10)
+@examples(6)
 def test_contractions_as_people_write_them(target: str, case: contractions.Case) -> None:
     facts = SHIPPED[target]
     assert (found := check_program(case.program(), pipeline_for(facts), facts)) is None, str(found)

@@ -193,3 +193,30 @@ def test_a_function_uses_it() -> None:
     arguments = [launch.arguments for launch in launches(executable.sem.launches)]
     assert any(len(set(names)) < len(names) for names in arguments)
     np.testing.assert_allclose(executable(x, x), tileir.evaluate(source, [x, x]), rtol=1e-5)
+
+
+def test_a_temporary_that_a_launch_reads_twice_stays() -> None:
+    """Where one parameter took the place of the result, the other one would overlap it."""
+    before = parse_program("""
+program {
+  input f32 A[4];
+  temporary f32 B[4];
+  temporary f32 C[4];
+  output f32 D[4];
+  kernel double(out f32 o[4] noalias, in f32 x[4] noalias) grid(4) {
+    i64 g = group_id(0);
+    o[g] = x[g] + x[g];
+  }
+  kernel reverse_add(out f32 o[4] noalias, in f32 x[4] noalias, in f32 y[4] noalias) grid(1) {
+    for (i64 i = 0; i < 4; i += 1) {
+      o[i] = x[i] + y[3 - i];
+    }
+  }
+  launch 0(B, A);
+  launch 1(C, B, B);
+  launch 0(D, C);
+}
+""")
+    values = np.array([1, 2, 3, 5], np.float32)
+    results = run_program(reuse_in_place(before), {"A": values})
+    np.testing.assert_array_equal(results["D"], 4 * (values + values[::-1]))

@@ -42,7 +42,7 @@ def check_passes(
 
     The function is run before and after each of them by interpreters, on random elements of finite fields in place of
     floats: sums are exact there in any order, so results that differ at all are wrong, and nothing else is reported.
-    Kernels are watched for races and for reads of undefined memory.
+    Kernels are watched for races, and undefined memory shows in what is computed from it.
 
     Args:
         source: A function, or its text.

@@ -1,0 +1,50 @@
+"""Programs for faults that were planted into passes and that other tests had let through."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from tileir.core.dtype import DType
+from tileir.core.target import Target
+from tileir.driver.checking.check import check_passes
+from tileir.tile.parser import parse
+from tileir.typed.ir import TensorType
+
+pytestmark = pytest.mark.once
+
+SPARSE: Final = [
+    (a, b, n, m) for a in (1, 2, 3, 4, 5) for b in (1, 2, 3) for n, m in ((2, 3), (3, 2), (4, 4)) if a * b < 13
+]
+"""Coefficients of two indices in an output, and their sizes: sums of multiples with gaps and without, and overlaps."""
+
+
+@pytest.mark.parametrize(("a", "b", "n", "m"), SPARSE)
+def test_outputs_with_gaps(a: int, b: int, n: int, m: int) -> None:
+    """Which elements are written by some point decides whether zeros are filled in first."""
+    reach = a * (n - 1) + b * (m - 1) + 1
+    for size in (reach - 1, reach, reach + 1):
+        function = f"function (A[N, M]) -> (O) {{ O[{a}*i + {b}*j : {size}] = +(A[i, j]) no_defract; }}"
+        types = {"A": TensorType(DType.F32, (n, m))}
+        assert (found := check_passes(function, types, "plain", target=Target())) is None, str(found)
+
+
+@pytest.mark.parametrize("rows", [513, 521, 640])
+def test_reductions_in_parts_that_do_not_divide_them(rows: int) -> None:
+    types = {"A": TensorType(DType.F32, (rows, 3))}
+    pipeline = "split_reduction{parts=8,operations=1,columns=4},accumulate"
+    function = "function (A[N, M]) -> (O) { O[j : M] = +(A[i, j]); }"
+    assert (found := check_passes(function, types, pipeline, target=Target())) is None, str(found)
+
+
+@pytest.mark.parametrize("dtype", [DType.I32, DType.F32])
+@pytest.mark.parametrize("aggregation", ["+", ">"])
+def test_padding_of_an_output_that_an_earlier_kernel_wrote(dtype: DType, aggregation: str) -> None:
+    function = (
+        "function (A[N], B[N]) -> (O) { T[i : N] = +(A[i]); "
+        f"O[i + 3 : N] = {aggregation}(B[i + k]), k < 3 default T; }}"
+    )
+    pipeline = "pad{multiple=4,threshold=2,finite=true},accumulate"
+    types = {"A": TensorType(dtype, (13,)), "B": TensorType(dtype, (13,))}
+    assert (found := check_passes(parse(function), types, pipeline, target=Target())) is None, str(found)

@@ -1,0 +1,58 @@
+"""Plants a fault into the running tileir: functions of a module get the code that a changed source gives them."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import sys
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mutants.planted import Mutant
+
+
+def plant(mutant: Mutant) -> None:
+    """Change the functions of a module in place, for good: do so in a process of its own.
+
+    Raises:
+        ValueError: The source does not hold the piece exactly once.
+
+    """
+    module = importlib.import_module(f"tileir.{mutant.module}")
+    assert module.__file__ is not None
+    source = Path(module.__file__).read_text(encoding="utf-8")
+    if source.count(mutant.old) != 1:
+        raise ValueError(f"{mutant.name}: {mutant.old!r} stands {source.count(mutant.old)} times in {mutant.module}")
+    changed = types.ModuleType(module.__name__)
+    changed.__file__ = module.__file__
+    sys.modules[module.__name__] = changed
+    try:
+        exec(compile(source.replace(mutant.old, mutant.new), module.__file__, "exec"), vars(changed))
+    finally:
+        sys.modules[module.__name__] = module
+    new = dict(_functions(changed))
+    for name, function in _functions(module):
+        function.__code__ = new[name].__code__
+    for cached in [o for o in gc.get_objects() if isinstance(o, functools._lru_cache_wrapper)]:
+        cached.cache_clear()
+
+
+def _functions(module: types.ModuleType) -> Iterator[tuple[str, types.FunctionType]]:
+    """Yield the functions and methods that a module defines, with their names."""
+    for name, value in vars(module).items():
+        if getattr(value, "__module__", None) != module.__name__:
+            continue
+        found = value.__wrapped__ if isinstance(value, functools._lru_cache_wrapper) else value
+        if isinstance(found, types.FunctionType):
+            yield name, found
+        elif isinstance(found, type):
+            for inner, member in vars(found).items():
+                method = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+                method = method.fget if isinstance(method, property) else method
+                if isinstance(method, types.FunctionType) and method.__module__ == module.__name__:
+                    yield f"{name}.{inner}", method
