@@ -53,7 +53,7 @@ def term(expr: Expr, lane: int = 0) -> Term:
     """Return one lane of an expression."""
     match expr:
         case Const(value=value, type=kind):
-            return _number(value, kind.dtype)
+            return number(value, kind.dtype)
         case Var(name=name, type=kind):
             return _symbol(f"{name}{lane}" if kind.lanes > 1 else name, kind.dtype)
         case Apply(op=op, args=args):
@@ -86,7 +86,7 @@ def _dot(dot: Dot, lane: int) -> Term:
     return total
 
 
-def _number(value: float, dtype: DType) -> Term:
+def number(value: float, dtype: DType) -> Term:
     return z3.BoolVal(bool(value)) if dtype.is_bool else z3.BitVecVal(int(value), dtype.bits)
 
 
@@ -101,7 +101,7 @@ def cast(value: Term, source: DType, target: DType) -> Term:
     if target.is_bool:
         return value != 0
     if source.is_bool:
-        return z3.If(value, _number(1, target), _number(0, target))
+        return z3.If(value, number(1, target), number(0, target))
     extra = target.bits - source.bits
     if extra > 0:
         return z3.SignExt(extra, value) if source.is_signed else z3.ZeroExt(extra, value)
