@@ -112,6 +112,38 @@ def test_angles_nearest_to_a_multiple_of_a_quarter_turn(op: Op, angle: float, dt
     assert distance <= ULP[op, dtype], where
 
 
+WORST: Final = {
+    Op.ACOS: (-0.501064, 1.2744),
+    Op.ASIN: (0.5335205, 1.8933),
+    Op.ATAN: (0.4262224, 1.8744),
+    Op.COS: (27.21891, 1.4872),
+    Op.COSH: (5.200064, 1.3453),
+    Op.ERF: (1.0627456, 1.1214),
+    Op.EXP: (5.1997986, 0.9091),
+    Op.LOG: (1.4133185, 0.8399),
+    Op.RSQRT: (5.997335e-08, 1.4903),
+    Op.SIGMOID: (-4.157294, 2.4019),
+    Op.SIN: (3.6651282, 1.4924),
+    Op.SINH: (1.4302648, 1.6198),
+    Op.TAN: (3.9169102, 3.1882),
+    Op.TANH: (8.091549, 5.8557),
+}
+"""The f32 of 2^-24 <= |x| < 2^8 at which a function errs most, and by how much: ``benchmarks/ulps.py`` tried all."""
+
+
+@pytest.mark.parametrize("op", WORST)
+def test_the_worst_arguments_of_all_are_within_the_stated_bound(op: Op) -> None:
+    argument, error = WORST[op]
+    args = [np.array([argument], np.float32)]
+    distance, where = worst(op, DType.F32, evaluate(op, *args), args)
+    assert distance <= ULP[op, DType.F32], where
+    assert distance == pytest.approx(error, abs=1e-3)
+
+
+def test_the_worst_arguments_are_known_for_all_functions_of_one() -> None:
+    assert {*WORST, Op.POW} == EXPANDED
+
+
 SPECIAL: Final = [
     0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 4.0, -7.0, 20.0, 88.72284, 88.8,
     -87.4, -103.9, -104.5, 709.78, 709.8, -745.0, -746.0, -708.5, 1e-5, 9.02, 1e10, -1e10, 2.0**24 + 1, 2.0**53, 1e300,
