@@ -60,7 +60,7 @@ def blocked(text: str, step: BlockSums, dtype: DType = DType.F32, **shapes: tupl
     return run((*parse_pipeline("accumulate"), step), program_of(text, dtype, **shapes))
 
 
-SMALL: Final = [name for name, (_, shapes) in PROGRAMS.items() if sum(map(prod, shapes.values())) < 800]
+SMALL: Final = [name for name, (_, shapes) in PROGRAMS.items() if sum(map(prod, shapes.values())) < 300]
 
 
 @pytest.mark.parametrize("funnel", FUNNELS)
