@@ -18,6 +18,10 @@ FLOAT: Final = "float"
 END: Final = "end"
 
 
+_KINDS: Final = frozenset((NAME, INTEGER, FLOAT, END))
+"""Groups of the pattern that are kinds of tokens as they stand."""
+
+
 class Token(NamedTuple):
     """A piece of the text; ``kind`` is one of the constants above, or the sign or reserved word itself.
 
@@ -124,21 +128,21 @@ class Lexer:
             if match is None or (group := match.lastgroup) is None:
                 raise RuntimeError("the token pattern leaves out a character")  # a defect of the pattern
             start, stop = match.span(group)
-            self._position = match.end()
+            self._position = stop
             word = text[start:stop]
+            if group == "sign":
+                return Token(word, word, start, stop)
+            if group in _KINDS:
+                return Token(group, word, start, stop)
             match group:
-                case "sign":
-                    return Token(word, word, start, stop)
                 case "index":
                     return Token(word if word in RESERVED else INDEX, word, start, stop)
-                case "unknown":
-                    self._report(start, stop)
                 case "hashed":
                     return Token(NAME, word, start - 1, stop)
                 case "dollar":
                     return Token(INDEX, word, start - 1, stop)
                 case _:
-                    return Token(group, word, start, stop)
+                    self._report(start, stop)
 
     def skip_statement(self, start: int) -> None:
         """Pass over what stands between ``start`` and the next ``;`` or ``}``; report unknown characters there."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
+from tileir.core.collection import collection_paused
 from tileir.core.errors import ParseError
 from tileir.tile.contraction_parser import TENSOR, ContractionParser
 from tileir.tile.cursor import AbandonError, Cursor
@@ -40,9 +41,10 @@ def parse(text: str, name: str = "<text>") -> Function:
         VerifyError: The program breaks a rule; one diagnostic for each fault.
 
     """
-    function = _read(text, name, _Parser.function)
-    verify(function)
-    return function
+    with collection_paused():
+        function = _read(text, name, _Parser.function)
+        verify(function)
+        return function
 
 
 def parse_expression(text: str, name: str = "<text>") -> Expr:

@@ -108,15 +108,15 @@ class Scope:
     def rank(self, expr: Expr) -> int | None:
         """Return the rank of an elementwise expression, or None where only shapes can tell."""
         match expr:
-            case IntLiteral() | FloatLiteral() | IndexName():
-                return 0
             case Name(name=name):
                 definition = self.definitions.get(name)
                 return None if definition is None else definition.rank
-            case Unary(operand=operand):
-                return self.rank(operand)
             case Binary(lhs=lhs, rhs=rhs):
                 return self._broadcast((lhs, rhs))
+            case IntLiteral() | FloatLiteral() | IndexName():
+                return 0
+            case Unary(operand=operand):
+                return self.rank(operand)
             case Conditional(condition=condition, then=then, otherwise=otherwise):
                 return self._broadcast((condition, then, otherwise))
             case Call():

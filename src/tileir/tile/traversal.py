@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.tile.ir import (
     Assignment,
@@ -35,27 +35,35 @@ class Place(enum.Enum):
     __hash__ = object.__hash__
 
 
+LEAVES: Final = (Name, IndexName, IntLiteral, FloatLiteral)
+"""Expressions without operands: most of them."""
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands of ``expr``, left to right."""
     match expr:
         case IntLiteral() | FloatLiteral() | Name() | IndexName():
             return ()
-        case Unary(operand=operand):
-            return (operand,)
         case Binary(lhs=lhs, rhs=rhs):
             return (lhs, rhs)
-        case Conditional(condition=condition, then=then, otherwise=otherwise):
-            return (condition, then, otherwise)
         case Call(arguments=arguments):
             return arguments
+        case Unary(operand=operand):
+            return (operand,)
+        case Conditional(condition=condition, then=then, otherwise=otherwise):
+            return (condition, then, otherwise)
         case _:
             assert_never(expr)
 
 
 def walk(root: Expr) -> Iterator[Expr]:
     """Yield ``root`` and everything below it, each before its operands, left to right."""
-    for node, _ in walk_with_depth(root):
+    pending = [root]
+    while pending:
+        node = pending.pop()
         yield node
+        if not isinstance(node, LEAVES):
+            pending.extend(reversed(children(node)))
 
 
 def walk_with_depth(root: Expr) -> Iterator[tuple[Expr, int]]:
@@ -64,8 +72,8 @@ def walk_with_depth(root: Expr) -> Iterator[tuple[Expr, int]]:
     while pending:
         node, depth = pending.pop()
         yield node, depth
-        for child in reversed(children(node)):
-            pending.append((child, depth + 1))
+        if not isinstance(node, LEAVES):
+            pending.extend([(child, depth + 1) for child in reversed(children(node))])
 
 
 def expressions(statement: Statement) -> Iterator[tuple[Place, Expr]]:

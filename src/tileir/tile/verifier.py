@@ -87,17 +87,14 @@ def collect(function: Function) -> Nodes:
     for position, statement in enumerate(function.statements):
         for place, root in expressions(statement):
             for count, (node, depth) in enumerate(walk_with_depth(root)):
-                match node:
-                    case Name():
-                        nodes.names.append((position, place, node))
-                    case IndexName():
-                        nodes.indices.append((place, node))
-                    case IntLiteral() | FloatLiteral():
-                        nodes.numbers.append(node)
-                    case Call():
-                        nodes.calls.append((place, node))
-                    case _:
-                        pass
+                if isinstance(node, Name):
+                    nodes.names.append((position, place, node))
+                elif isinstance(node, IndexName):
+                    nodes.indices.append((place, node))
+                elif isinstance(node, IntLiteral | FloatLiteral):
+                    nodes.numbers.append(node)
+                elif isinstance(node, Call):
+                    nodes.calls.append((place, node))
                 if depth > MAX_DEPTH or count > MAX_NODES:
                     nodes.too_deep.append(node.span or statement.span)
                     break
