@@ -60,6 +60,7 @@ def test_counted_parts_keep_the_meaning(name: str, monkeypatch: pytest.MonkeyPat
 
 
 SUM = "function (A[N]) -> (O) { O[] = +(A[n]); }"
+MATMUL = "function (A[M, K], B[K, N]) -> (O) { O[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 ROWS = "function (A[M, N]) -> (O) { O[n : N] = +(A[m, n]); }"
 
 
@@ -78,3 +79,20 @@ def test_parts_are_counted_by_what_groups_take(text: str, shape: tuple[int, ...]
     after = run((SplitReduction(parts=60 if len(shape) == 1 else 30, columns=128),), program)
     sizes = [r.shape.sizes[0] for r in after.entry.refinements if "tmp" in r.tags]
     assert sizes == ([parts] if parts else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "depth", "parts"),
+    [
+        (MATMUL, DType.F32, 64, 8),  # deep
+        (MATMUL, DType.F32, 256, 0),  # not much deeper than a part may be
+        (MATMUL, DType.F32, 0, 0),
+        (MATMUL, DType.I32, 64, 0),  # exact at any depth
+        (MATMUL, DType.BF16, 64, 0),  # no more exact than its inputs
+        (MATMUL.replace("+(", ">("), DType.F32, 64, 0),  # no sum
+    ],
+)
+def test_deep_contractions_are_cut_for_accuracy(text: str, dtype: DType, depth: int, parts: int) -> None:
+    types = {"A": TensorType(dtype, (64, 512)), "B": TensorType(dtype, (512, 64))}
+    after = run((SplitReduction(columns=32, depth=depth),), lower(infer(parse(text), types)))
+    assert [r.shape.sizes[0] for r in after.entry.refinements if "tmp" in r.tags] == ([parts] if parts else [])

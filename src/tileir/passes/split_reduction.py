@@ -37,6 +37,8 @@ class SplitReduction:
         points: Fewest points of a part.
         columns: So many neighbouring outputs, along which inputs are contiguous, need not be told apart: what runs at
             the same time is counted by them, and parts are only made for what is missing. 0: parts or none.
+        depth: Contractions of f32 and f64 with more than twice so many products for each element are cut into parts of
+            about so many, whatever runs at the same time: one sum of all of them would be inaccurate. 0: never.
     """
 
     name: ClassVar[str] = "split_reduction"
@@ -45,10 +47,11 @@ class SplitReduction:
     outputs: int = attrs.field(default=0, validator=at_least(0))
     points: int = attrs.field(default=1, validator=at_least(1))
     columns: int = attrs.field(default=0, validator=at_least(0))
+    depth: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with such reductions split."""
-        if self.parts < 2:
+        if self.parts < 2 and not self.depth:
             return program
         names = NameScope.of(r.name for r in program.entry.refinements)
         statements: list[stripe.Statement] = []
@@ -78,7 +81,7 @@ class SplitReduction:
             return None
         written = {i for access in output.access for i in access.indices}
         constrained = {i for constraint in kernel.constraints for i in constraint.indices}
-        wanted = self._parts(kernel, written)
+        wanted = max(self._parts(kernel, written), self._pieces(kernel, output, written))
         points = product(i.range for i in kernel.indices)
         free = [i for i in kernel.indices if i.name not in written | constrained]
         if wanted < 2 or points < self.operations or written & constrained or not free:
@@ -105,6 +108,24 @@ class SplitReduction:
         wanted = -(-self.parts // max(1, outer // together))
         reduced = product(i.range for i in kernel.indices if i.name not in written)
         return min(wanted, reduced // _LEAST)
+
+    def _pieces(self, kernel: stripe.Block, output: stripe.Refinement, written: Collection[str]) -> int:
+        """Return how many parts accuracy asks for: 1 unless a contraction of floats is deep."""
+        if not self.depth or "comb_op_mul" not in kernel.tags or not all(map(_is_precise, kernel.refinements)):
+            return 1
+        reduced = product(i.range for i in kernel.indices if i.name not in written)
+        pieces = -(-reduced // self.depth) if reduced > 2 * self.depth else 1
+        outer = product(i.range for i in kernel.indices if i.name in written)
+        return pieces if output.aggregation is Aggregation.SUM and pieces * outer <= _MOST_SUMS else 1
+
+
+_MOST_SUMS = 1 << 28
+"""Sums of parts at most, for accuracy alone: they are written to memory and read again."""
+
+
+def _is_precise(view: stripe.Refinement) -> bool:
+    """Return whether elements are floats whose own rounding does not hide that of a long sum."""
+    return view.shape.dtype.is_float and view.shape.dtype.bits >= 32
 
 
 _LEAST = 64
