@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 
 import pytest
 from hypothesis import given
@@ -63,9 +64,11 @@ def test_tables_of_another_shape_are_refused(table: bytes) -> None:
         decode(KEY, stored)
 
 
-def test_packing_that_cannot_be_undone_is_refused() -> None:
-    table = b'{"about":{},"parts":[["part",3,5]]}'
-    payload = len(table).to_bytes(4, "little") + table + b"abc"
+@pytest.mark.parametrize("length", [5, 4999, 5001, -1, 2**40, 2**80])
+def test_packing_that_cannot_be_undone_is_refused(length: int) -> None:
+    packed = b"abc" if length == 5 else zlib.compress(bytes(5000), 1)
+    table = b'{"about":{},"parts":[["part",%d,%d]]}' % (len(packed), length)
+    payload = len(table).to_bytes(4, "little") + table + packed
     stored = HEADER.pack(b"tileir\1\0", KEY, hashlib.sha256(payload).digest(), len(payload)) + payload
     with pytest.raises(BrokenEntryError, match="cannot be unpacked"):
         decode(KEY, stored)

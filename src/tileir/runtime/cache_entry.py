@@ -34,6 +34,9 @@ LENGTH: Final = struct.Struct("<I")
 COMPRESSED: Final = 1024
 """Parts of at least so many bytes are compressed."""
 
+HIGHEST_RATIO: Final = 1032
+"""How many bytes a compressed one can become at most: a code of two bits for 258 bytes."""
+
 
 class BrokenEntryError(ValueError):
     """A file that is not an entry, not the entry that was asked for, or not whole; the message says which."""
@@ -76,7 +79,7 @@ def decode(key: bytes, content: bytes) -> Mapping[str, bytes]:
     for name, stored, length in table_of(key, content).parts:
         piece = bytes(content[start : start + stored])
         try:
-            parts[name] = piece if stored == length else zlib.decompress(piece, bufsize=length)
+            parts[name] = piece if stored == length else _unpacked(piece, length)
         except zlib.error as error:
             raise BrokenEntryError(f"part {name!r} cannot be unpacked: {error}") from None
         start += stored
@@ -110,6 +113,17 @@ def _header(key: bytes, content: bytes) -> tuple[bytes, int]:
     if stored_key != key:
         raise BrokenEntryError("it was stored for another key")
     return digest, size
+
+
+def _unpacked(piece: bytes, length: int) -> bytes:
+    """Return what was compressed; memory is taken for what is there, not for what a table claims."""
+    if not 0 <= length <= HIGHEST_RATIO * len(piece):
+        raise zlib.error(f"{len(piece)} bytes cannot become {length}")
+    unpacking = zlib.decompressobj()
+    part = unpacking.decompress(piece, length + 1)
+    if len(part) != length or not unpacking.eof:
+        raise zlib.error(f"it does not become {length} bytes")
+    return part
 
 
 def _packed(content: bytes) -> bytes:

@@ -153,7 +153,7 @@ class DiskCache:
             raise ArgumentError((Diagnostic("TIL707", f"the limit of a cache is a number of bytes, not {value!r}"),))
 
     def get(self, kind: str, key: str) -> Mapping[str, bytes] | None:
-        """Return the parts of an entry; None where there is none that can be trusted."""
+        """Return the parts of an entry; None where there is none that can be trusted, or it exceeds the limit."""
         name = _name(kind, key)
         try:
             with opened(self.directory) as folder:
@@ -181,6 +181,9 @@ class DiskCache:
     def _read(self, folder: OpenDirectory, name: str, key: str) -> Mapping[str, bytes] | None:
         try:
             with folder.reading(name) as descriptor:
+                size = os.fstat(descriptor).st_size
+                if size > self.limit:
+                    raise BrokenEntryError(f"it has {size} bytes, and the whole cache takes {self.limit}")
                 with open(descriptor, "rb", buffering=0, closefd=False) as file:
                     parts = decode(bytes.fromhex(key), file.readall())
                 _mark_used(descriptor, time.time_ns())
@@ -188,7 +191,9 @@ class DiskCache:
         except (BrokenEntryError, UntrustedError) as error:
             cache_log().warning("miss: %s is dropped: %s", name, error)
             folder.remove(name)
-            return None
+        except MemoryError:  # the limit is larger than what this process may use
+            cache_log().warning("miss: %s does not fit the memory", name)
+        return None
 
     def put(self, kind: str, key: str, parts: Mapping[str, bytes], about: Mapping[str, str]) -> bool:
         """Store an entry in the place of any that there was; return whether that was possible."""
