@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from tileir_llvm.buffers import HostBuffer, allocate
 from tileir_llvm.team import Job, Team, start_team
+from tileir_llvm.uninterrupted import uninterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+CLOSING_SECONDS: Final = 0.001
+"""How often who closes a pool looks whether the running launch has ended."""
+
+
+class _Turn:
+    """The right to use the threads of a pool, which goes with its last reference, whatever interrupts who had it."""
+
+    __slots__ = ("__weakref__",)
 
 
 @attrs.define(eq=False)
@@ -24,6 +39,7 @@ class ThreadPool:
     threads: int
     features: tuple[str, ...]
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _turn: Callable[[], _Turn | None] = attrs.field(default=lambda: None, init=False)
     _scratch: HostBuffer = attrs.field(factory=lambda: allocate(0), init=False)
     _team: Team | None = attrs.field(default=None, init=False)
     _finalizer: weakref.finalize[Any, ThreadPool] | None = attrs.field(default=None, init=False)
@@ -38,18 +54,21 @@ class ThreadPool:
             False, with nothing done, while another thread launches.
 
         """
-        if not self._lock.acquire(blocking=False):
-            return False
+        turn = _Turn()
         try:
+            with self._lock:
+                if self._turn() is not None:
+                    return False
+                self._turn = weakref.ref(turn)
             team = self._team
             if team is None:
-                team = self._start()
+                team = uninterrupted(self._start)
             if scratch_bytes * self.threads > self._scratch.nbytes:
                 self._scratch = allocate(scratch_bytes * self.threads)
             job = Job(function, arguments, self._scratch.address, scratch_bytes, groups)
             team.run(job, min(self.threads, groups) - 1)
         finally:
-            self._lock.release()
+            del turn
         return True
 
     def _start(self) -> Team:
@@ -60,17 +79,27 @@ class ThreadPool:
 
     def close(self) -> None:
         """Wait for the running launch and stop the threads; a later launch starts them again."""
-        with self._lock:
+        turn = _Turn()
+        try:
+            while True:
+                with self._lock:
+                    if self._turn() is None:
+                        self._turn = weakref.ref(turn)
+                        break
+                time.sleep(CLOSING_SECONDS)
             if self._finalizer is not None:
                 self._finalizer()
             self._team = self._finalizer = None
             self._scratch = allocate(0)
+        finally:
+            del turn
 
     def forget_threads(self) -> None:
         """Start anew in a forked child, where the parent's threads do not exist and its locks may be taken."""
         if self._finalizer is not None:
             self._finalizer.detach()
         self._lock = threading.Lock()
+        self._turn = lambda: None
         self._team = self._finalizer = None
 
 

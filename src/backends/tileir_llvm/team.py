@@ -131,8 +131,12 @@ def start_team(helpers: int, features: tuple[str, ...]) -> Team:
     memory = allocate(pool_bytes(helpers + 1))
     memory.array[:] = 0
     native.setup(memory.address)
+
+    def work(number: int) -> None:
+        native.work(memory.address, number, SPINS)  # and keeps code and memory alive
+
     threads = tuple(
-        threading.Thread(target=native.work, args=(memory.address, number, SPINS), name=f"tileir-{number}", daemon=True)
+        threading.Thread(target=work, args=(number,), name=f"tileir-{number}", daemon=True)
         for number in range(1, helpers + 1)
     )
     for thread in threads:

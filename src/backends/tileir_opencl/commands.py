@@ -46,6 +46,7 @@ class Commands:
     native: cl.CommandQueue
     release_memory: Callable[[], None] = attrs.field(default=lambda: None, init=False)
     _in_flight: InFlight = attrs.field(factory=InFlight, init=False)
+    _entering: dict[object, object] = attrs.field(factory=dict, init=False)
     _unflushed: int = attrs.field(default=0, init=False)
     _postponed: set[PendingEvent] = attrs.field(factory=set, init=False)
 
@@ -91,15 +92,19 @@ class Commands:
                 if event.queue is not self:
                     event.queue.flush()
         wait_for = [event.native for event in own] or None
+        entering = object()
+        self._entering[entering] = held  # for ever, where an interrupt follows the driver's call at once
         try:
             native = enqueue(wait_for)
         except cl.Error as error:
+            del self._entering[entering]
             failures = [event.failure for event in own if event.failure is not None]
             if failures:  # some drivers take no commands that wait for these
                 return _failed(failures[0])
             native = self._tried_again(enqueue, wait_for, what, error)
         event = OpenCLEvent(native, self, tuple(own), held)
         self._in_flight.add(event)
+        self._entering.pop(entering, None)
         self._unflushed += 1
         if self._unflushed > BATCH:
             self.flush()

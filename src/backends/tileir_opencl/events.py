@@ -180,13 +180,11 @@ class InFlight:
 
     def collect(self) -> None:
         """Let go of the oldest commands, up to the first one that has not completed."""
-        if not self._lock.acquire(blocking=False):  # another thread is doing it
+        if self._lock.locked():  # another thread is doing it
             return
-        try:
+        with self._lock:
             while self._events and self._events[0].ended():
                 self._events.popleft()
-        finally:
-            self._lock.release()
 
     def forget(self) -> None:
         """Start anew in a forked child. The parent's events are never released: their driver would wait for them."""

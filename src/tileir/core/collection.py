@@ -17,8 +17,8 @@ def collection_paused() -> Iterator[None]:
     Nodes hold no cycles, so nothing is kept longer than it would be otherwise.
     """
     enabled = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()  # inside, as an interrupt may follow at once
         yield
     finally:
         if enabled:

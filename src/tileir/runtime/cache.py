@@ -48,11 +48,21 @@ class Cache(Generic[K, V]):
                 self._slots.move_to_end(key)
         found = slot.value
         if found is None:
-            with slot.lock:
-                if slot.value is None:
-                    slot.value = (make(),)
-                found = slot.value
+            try:
+                with slot.lock:
+                    if slot.value is None:
+                        slot.value = (make(),)
+                    found = slot.value
+            except BaseException:
+                self._forget(key, slot)
+                raise
         return found[0]
+
+    def _forget(self, key: K, slot: _Slot[V]) -> None:
+        """Give the place of a value that could not be made to others, unless another thread makes it."""
+        with self._lock:
+            if slot.value is None and self._slots.get(key) is slot and not slot.lock.locked():
+                del self._slots[key]
 
     def renew(self) -> None:
         """Forget what a thread of the parent was making."""

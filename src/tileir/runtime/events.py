@@ -55,10 +55,11 @@ class PendingEvent:
     It fulfils :class:`tileir.runtime.interface.Event`, with ``then``.
     """
 
-    _condition: threading.Condition = attrs.field(factory=threading.Condition, init=False, repr=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
     _done: bool = attrs.field(default=False, init=False)
     _failure: Failure | None = attrs.field(default=None, init=False)
     _duration: float | None = attrs.field(default=None, init=False)
+    _gates: list[threading.Lock] = attrs.field(factory=list, init=False, repr=False)
     _callbacks: list[Callable[[], None]] = attrs.field(factory=list, init=False, repr=False)
 
     @property
@@ -79,8 +80,14 @@ class PendingEvent:
     def wait(self) -> None:
         """Block until it completes; raise the original error when it, or something it waited for, failed."""
         if not self._done:
-            with self._condition:
-                self._condition.wait_for(lambda: self._done)
+            gate = threading.Lock()  # a condition could be interrupted with its lock taken
+            gate.acquire()
+            with self._lock:
+                if self.done:  # meanwhile
+                    gate.release()
+                else:
+                    self._gates.append(gate)
+            gate.acquire()
         if self._failure is not None:
             self._failure.reraise()
 
@@ -94,7 +101,7 @@ class PendingEvent:
 
     def then(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once it has completed or failed: now, or later in the thread that completes it."""
-        with self._condition:
+        with self._lock:
             if not self._done:
                 self._callbacks.append(callback)
                 return
@@ -105,21 +112,20 @@ class PendingEvent:
 
         Nobody is told, as everything of the parent is abandoned there. A thread of the parent may have held its lock.
         """
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
         if not self._done:
             message = "the process forked before this was done; do it again in the child"
             self._failure, self._done = Failure.of(BackendError((Diagnostic("TIL809", message),))), True
             self._callbacks.clear()
 
     def _finish(self, failure: Failure | None, duration: float | None) -> None:
-        with self._condition:
-            if self._done:
-                return
-            self._failure, self._duration, self._done = failure, duration, True
-            self._condition.notify_all()
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
+        with self._lock:
+            if not self._done:
+                self._failure, self._duration, self._done = failure, duration, True
+        for waiting in (self._gates, self._callbacks):
+            while waiting:  # who was interrupted here may complete it again, to call those that are left
+                one = waiting.pop(0)
+                one() if callable(one) else one.release()
 
 
 def failure_of(event: Event) -> Failure | None:
@@ -189,7 +195,8 @@ class Scheduler:
 
     name: str
     threads: int = 1
-    _condition: threading.Condition = attrs.field(factory=threading.Condition, init=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _condition: threading.Condition = attrs.field(init=False)
     _ready: deque[_Task] = attrs.field(factory=deque, init=False)
     _unfinished: set[_Task] = attrs.field(factory=set, init=False)
     _workers: set[threading.Thread] = attrs.field(factory=set, init=False)
@@ -198,6 +205,10 @@ class Scheduler:
 
     def __attrs_post_init__(self) -> None:
         renew_in_children(self)
+
+    @_condition.default
+    def _condition_of_lock(self) -> threading.Condition:
+        return threading.Condition(self._lock)
 
     def submit(self, work: Callable[[], object], after: Iterable[Event] = ()) -> PendingEvent:
         """Do ``work`` once all of ``after`` have completed; an event that failed makes the result fail likewise.
@@ -208,19 +219,24 @@ class Scheduler:
         """
         events = tuple(after)
         task = _Task(work, events, PendingEvent(), len(events) + 1)
-        with self._condition:
-            if self._closed:
-                raise BackendError((Diagnostic("TIL807", "this executor was closed; open another one"),))
-            self._unfinished.add(task)
-        for event in events:
-            _notify(event, lambda: self._release(task))
-        self._release(task)
+        try:
+            with self._lock:
+                if self._closed:
+                    raise BackendError((Diagnostic("TIL807", "this executor was closed; open another one"),))
+                self._unfinished.add(task)
+            for event in events:
+                _notify(event, lambda: self._release(task))
+            self._release(task)
+        except BaseException:  # nobody would ever start a task that was interrupted on its way
+            with self._lock:
+                self._unfinished.discard(task)
+            raise
         return task.event
 
     def close(self) -> None:
         """Wait for all tasks and stop the threads; a task may do it as the last one."""
         own = threading.current_thread()
-        with self._condition:
+        with self._lock:
             self._closed = True
             others = 1 if own in self._workers else 0
             self._condition.wait_for(lambda: len(self._unfinished) <= others)
@@ -232,7 +248,8 @@ class Scheduler:
 
     def renew(self) -> None:
         """Start anew in a forked child: fail what only a thread of the parent could finish."""
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
         lost = tuple(self._unfinished)
         self._ready.clear()
         self._unfinished.clear()
@@ -243,20 +260,29 @@ class Scheduler:
 
     def _release(self, task: _Task) -> None:
         """Count down the events that a task waits for, and queue it after the last one."""
-        with self._condition:
+        with self._lock:
             task.waiting -= 1
             if task.waiting or task not in self._unfinished:
                 return
             self._ready.append(task)
             if self._idle < len(self._ready) and len(self._workers) < self.threads:
-                worker = threading.Thread(target=self._serve, name=self.name, daemon=True)
-                self._workers.add(worker)
-                worker.start()
+                self._start_worker()
             self._condition.notify_all()
 
+    def _start_worker(self) -> None:
+        worker = threading.Thread(target=self._serve, name=self.name, daemon=True)
+        try:
+            self._workers.add(worker)
+            worker.start()
+        except BaseException:
+            self._workers.discard(worker)  # if it starts nevertheless, it adds itself
+            raise
+
     def _serve(self) -> None:
+        with self._lock:
+            self._workers.add(threading.current_thread())
         while True:
-            with self._condition:
+            with self._lock:
                 if not self._ready and not self._closed:
                     self._idle += 1
                     self._condition.wait_for(lambda: self._ready or self._closed, IDLE_SECONDS)
@@ -267,7 +293,7 @@ class Scheduler:
                     return
                 task = self._ready.popleft()
             task.run()
-            with self._condition:
+            with self._lock:
                 self._unfinished.discard(task)
                 self._condition.notify_all()
             del task  # an idle thread keeps no memory alive

@@ -101,9 +101,9 @@ class Resources:
         with self._lock:
             if self.closed:
                 return
-            home.append(item)
             nbytes = item.nbytes
             self._kept[weakref.ref(item)] = (nbytes, home)
+            home.append(item)
             self._kept_bytes += nbytes
             self._shrink(self.spare_bytes, 1)
 
@@ -120,15 +120,17 @@ class Resources:
             self._shrink(-1, 0)
 
     def _shrink(self, limit: int, stay: int) -> None:
+        if self._kept_bytes > limit:  # an interrupt may have kept it from being counted right
+            self._kept_bytes = sum(nbytes for nbytes, _ in self._kept.values())
         while self._kept_bytes > limit and len(self._kept) > stay:
             oldest = next(iter(self._kept))
             home = self._forget(oldest)
             item = oldest()
-            if item is not None:  # else it died with its plan
+            if item is not None and item in home:  # else it died with its plan, or was interrupted on its way
                 home.remove(item)
 
     def _forget(self, reference: weakref.ref[Any]) -> list[Any]:
-        nbytes, home = self._kept.pop(reference)
+        nbytes, home = self._kept.pop(reference, (0, []))
         self._kept_bytes -= nbytes
         return home
 
