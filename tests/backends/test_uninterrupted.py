@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from contextlib import suppress
 
 import pytest
@@ -36,18 +37,28 @@ def test_the_main_thread_works_in_another_one_and_others_in_their_own() -> None:
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_interrupts_raise_when_the_work_is_done(count: int) -> None:
     steps: list[str] = []
-    stopped = threading.Event()
 
     def work() -> None:
         for _ in range(count):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            stopped.wait()
-            stopped.clear()
+            time.sleep(0.02)
         steps.append("done")
 
     with pytest.raises(KeyboardInterrupt):
-        uninterrupted(work, stopped.set)
+        uninterrupted(work)
     assert steps == ["done"]
+
+
+def test_the_first_interrupt_stops_what_can_be_stopped() -> None:
+    stopped = threading.Lock()
+    stopped.acquire()
+
+    def work() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        stopped.acquire()
+
+    with pytest.raises(KeyboardInterrupt):
+        uninterrupted(work, stopped.release)
 
 
 def test_an_interrupt_after_the_start_waits_for_the_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from strategies.opencl_device import ADD_ONE, BROKEN, NUMBERS, SIZE, by_hand, compiler, device
@@ -27,14 +28,17 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
 )
+from tileir_opencl import programs
 from tileir_opencl.compiler import KERNELS
 from tileir_opencl.programs import built, handle_of, named_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tileir_opencl.executor import OpenCLExecutor
     from tileir_opencl.library import OpenCLLibrary
+    from tileir_opencl.programs import NativeProgram
 
 F32 = Type(DType.F32)
 PLACE = GridIndex(GridLevel.GROUP, 0, Type(DType.I64))
@@ -75,6 +79,20 @@ def test_a_saved_library_runs_from_its_binaries(executor: OpenCLExecutor) -> Non
     assert saved["0.bin"]
     loaded = compiler().load(kernels, {**saved, "0.cl": b"this is not built"})
     np.testing.assert_array_equal(results(executor, loaded), [NUMBERS * 2, NUMBERS * 3])
+
+
+def test_a_build_that_a_signal_spoils_is_repeated(executor: OpenCLExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, spoilt = programs._build, [cl.RuntimeError("a file is gone")]
+
+    def built_but_once(program: NativeProgram, options: Sequence[str]) -> None:
+        if spoilt:
+            raise spoilt.pop()
+        build(program, options)
+
+    monkeypatch.setattr(programs, "_build", built_but_once)
+    program = built(executor.commands.context, "kernel void k(global int *a) { a[0] = 1; }", [])
+    assert not spoilt
+    assert handle_of(program, "k").function_name == "k"
 
 
 @pytest.mark.parametrize("binary", [b"", b"of another driver"])

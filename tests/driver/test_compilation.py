@@ -126,6 +126,19 @@ def test_what_decides_kernels_or_code_is_part_of_the_key(disk: DiskCache, log: p
     assert _events(log) == FOUND, "white space and the spelling of the pipeline change nothing"
 
 
+def test_libraries_tell_processors_of_one_name_apart(disk: DiskCache) -> None:
+    class Forgetful:
+        identity = "the same for all devices"
+
+    executable = _compile(disk)
+    other = attrs.evolve(executable.device, features=("avx-what",))
+    keys = {
+        compilation._library_key(executable._compilation, Forgetful(), device)  # type: ignore[arg-type]
+        for device in (executable.device, other)
+    }
+    assert len(keys - {None}) == 2
+
+
 def test_functions_with_equal_kernels_share_a_library(disk: DiskCache, log: pytest.LogCaptureFixture) -> None:
     tileir.compile("function (A) -> (B) { B = A + 1.0; }", [(8,)], context=Context(disk_cache=disk))
     _events(log)

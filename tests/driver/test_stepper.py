@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import tileir
 from tileir.core.errors import ArgumentError, TileError
+from tileir.runtime.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DECAY = "function (X[N], W[N], Rate) -> (NewW, Total) { NewW = W - Rate * (W - X); Total[] = +(NewW[i]); }"
 FIBONACCI = "function (A, B) -> (B1, Sum) { Sum = A + B; B1 = ident(B); }"
@@ -50,6 +54,28 @@ def test_state_that_is_also_a_result_stays_what_it_is() -> None:
     step = tileir.stepper("function (W, X) -> (W, Y) { Y = W * X; }", {"W": "W"}, {"W": np.array([2.0])})
     assert [float(step(np.array([x]))[0]) for x in (1.0, 3.0)] == [2.0, 6.0]
     assert step.state["W"].tolist() == [2.0]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_step_that_fails_in_the_middle_leaves_the_state(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = decay()
+    x = np.array([2, 4, 8], np.float32)
+    step(x, 0.5)
+    before = step.state["W"]
+
+    def failing(_: Plan, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        for array in outputs:
+            array[...] = 77
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Plan, "run", failing)
+        with pytest.raises(error):
+            step(x, 0.5)
+    np.testing.assert_array_equal(step.state["W"], before)
+    assert step(x, 0.5) == 10.5
 
 
 def test_inputs_may_change_their_shapes() -> None:

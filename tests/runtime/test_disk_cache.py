@@ -152,17 +152,6 @@ def test_an_entry_that_no_cache_could_hold_is_a_miss_unread(
     assert "the whole cache takes" in log.messages[-1]
 
 
-def test_an_entry_larger_than_the_memory_is_a_miss(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise MemoryError
-
-    cache.put("library", KEY, {"a": b"x"}, {})
-    with monkeypatch.context() as patched:
-        patched.setattr("tileir.runtime.disk_cache.decode", full)
-        assert cache.get("library", KEY) is None
-    assert cache.get("library", KEY) == {"a": b"x"}
-
-
 def test_an_entry_under_another_name_is_broken(cache: DiskCache) -> None:
     cache.put("library", KEY, {"a": b"x"}, {})
     other = digest_of("other")

@@ -1,4 +1,4 @@
-"""Processes that share a cache, are killed while they use it, or run out of disk."""
+"""Processes that share a cache, are killed while they use it, or run out of disk or memory."""
 
 from __future__ import annotations
 
@@ -114,3 +114,15 @@ def test_a_full_disk_costs_speed_only(tmp_path: Path) -> None:
     answers = ["False None", "True {'noise': b'x'}"]
     assert done.stdout.splitlines() == [*answers, f"library-{digest_of('small')}", USAGE]
     assert "No space left on device" in done.stderr
+
+
+def test_an_entry_larger_than_the_memory_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    cache, key = DiskCache(tmp_path / "cache"), digest_of("key")
+    cache.put("library", key, {"a": b"x"}, {})
+    with monkeypatch.context() as patched:
+        patched.setattr("tileir.runtime.disk_cache.decode", full)
+        assert cache.get("library", key) is None
+    assert cache.get("library", key) == {"a": b"x"}

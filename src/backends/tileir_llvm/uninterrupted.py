@@ -21,7 +21,7 @@ def uninterrupted(work: Callable[[], T], stop: Callable[[], object] = lambda: No
 
     Args:
         work: It runs to its end, whatever signals come; in another thread if the caller is the main thread.
-        stop: Called when the first signal raises, so that the work may come to its end earlier.
+        stop: Called when a signal has raised, so that the work may come to its end earlier; again if interrupted.
 
     Raises:
         BaseException: What a handler of a signal raised meanwhile, after the end of the work.
@@ -53,13 +53,15 @@ def uninterrupted(work: Callable[[], T], stop: Callable[[], object] = lambda: No
         if claim.acquire(blocking=False):  # the thread did not start, or comes too late
             raise
         signals.append(error)
-        stop()
+    stopped = False
     while not (results or failures):
         try:
+            if signals and not stopped:
+                stop()
+                stopped = True
             running.acquire()
         except BaseException as error:
             signals.append(error)
-            stop()
     if signals:
         raise signals[0]
     if failures:

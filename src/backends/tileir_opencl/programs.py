@@ -38,7 +38,11 @@ def built(context: cl.Context, source: str, options: Sequence[str]) -> NativePro
     """
     program = _Program(context, source)
     try:
-        _build(program, options)
+        try:
+            _build(program, options)
+        except cl.Error:  # at a signal, compilers of drivers delete the files that they are writing
+            program = _Program(context, source)
+            _build(program, options)
     except cl.Error as error:
         log = build_log(program)
         message = f"the OpenCL driver refused the code ({name_of(error.code)}), which is a defect of tileir"

@@ -136,9 +136,10 @@ class Registry:
 
     def _installed(self) -> dict[str, list[EntryPoint]]:
         if self._entries is None:
-            self._entries = {}
+            found: dict[str, list[EntryPoint]] = {}
             for entry in self.find():
-                self._entries.setdefault(entry.name, []).append(entry)
+                found.setdefault(entry.name, []).append(entry)
+            self._entries = found  # all or nothing, as an interrupt may come in between
         return self._entries
 
     def _load(self, name: str) -> AnyBackend | BackendError:

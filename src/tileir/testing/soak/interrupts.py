@@ -1,0 +1,244 @@
+"""Interrupts at any moment of compiling, running, submitting and stepping."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+
+from tileir.driver.jit import jit
+from tileir.driver.stepper import stepper
+from tileir.runtime.context import Context
+from tileir.runtime.disk_cache import DiskCache
+from tileir.testing.soak.programs import Program, programs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from types import FrameType
+
+TRACED: Final = (f"{os.sep}tileir", f"{os.sep}threading.py", f"{os.sep}contextlib.py")
+"""Parts of the names of files whose lines are moments."""
+
+ACCUMULATE: Final = "function (S[N], X[N]) -> (T, Y) { T = S + X; Y = T * 2; }"
+BURSTS: Final = (1, 1, 2, 5)
+PATIENCE: Final = 120.0
+"""Seconds after which what was interrupted counts as hanging."""
+
+
+@attrs.define
+class _Interrupter:
+    """Raises at one of the moments that it counts: beginnings of lines and calls in our files."""
+
+    left: int
+    seen: int = 0
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Any:
+        if not any(part in frame.f_code.co_filename for part in TRACED):
+            return None
+        if event in ("call", "line"):
+            self.seen += 1
+            if self.seen == self.left:
+                raise KeyboardInterrupt
+        return self
+
+
+def moments(operation: Callable[[], object]) -> int:
+    """Return at how many moments :func:`interrupted` can interrupt an operation in this thread."""
+    return _traced(operation, -1)
+
+
+def interrupted(operation: Callable[[], object], moment: int) -> bool:
+    """Do something, with an interrupt at a moment, counted from 1; return whether it was cut short."""
+    try:
+        _traced(operation, moment)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _traced(operation: Callable[[], object], moment: int) -> int:
+    before, interrupter = sys.gettrace(), _Interrupter(moment)
+    sys.settrace(interrupter)
+    try:
+        operation()
+    finally:
+        sys.settrace(before)
+    return interrupter.seen
+
+
+OPERATIONS: Final = ("compile", "call", "submit", "step", "close")
+
+
+@attrs.define(eq=False)
+class _Scene:
+    """A context, and what is done with it under interrupts."""
+
+    context: Context
+    program: Program
+    seed: int = 0
+
+    def operation(self, name: str) -> Callable[[], object]:
+        """Return something to interrupt."""
+        left, right = self.program.inputs(self.seed)
+        function = jit(self.program.text, context=self.context)
+        match name:
+            case "compile":
+                return lambda: self.program.is_right(self.context, self.seed)
+            case "call":
+                executable = function.specialise(left, right)
+                return lambda: executable(left, right)
+            case "submit":
+                executable = function.specialise(left, right)
+                return lambda: executable.submit(left, right).result()
+            case "close":
+
+                def call_and_close() -> None:
+                    function(left, right)
+                    self.context.close()
+
+                return call_and_close
+            case _:
+                return self._step()
+
+    def _step(self) -> Callable[[], object]:
+        one = np.ones(6, np.float32)
+        step = stepper(ACCUMULATE, {"S": "T"}, {"S": np.zeros(6, np.float32)}, context=self.context)
+        step(one)
+
+        def once() -> None:
+            before = step.state["S"]
+            try:
+                step(one)
+            finally:
+                after = step.state["S"]
+                if not (np.array_equal(after, before) or np.array_equal(after, before + 1)):
+                    raise AssertionError(f"a step from {before} left {after}")
+
+        return once
+
+    def is_sound(self) -> bool:
+        """Return whether another thread can compile, run, submit and close now."""
+        found: list[bool] = []
+
+        def work() -> None:
+            left, right = self.program.inputs(self.seed + 1)
+            executable = jit(self.program.text, context=self.context).specialise(left, right)
+            right_now = np.array_equal(executable.submit(left, right).result(), self.program.expected(left, right))
+            found.append(right_now and self.program.is_right(self.context, self.seed))
+            self.context.close()
+
+        worker = threading.Thread(target=work, daemon=True)
+        worker.start()
+        worker.join(PATIENCE)
+        return found == [True] and not worker.is_alive()
+
+
+def faults_of_chosen_moments(device: str, operation: str, trials: int, seed: int, directory: Path | None) -> list[str]:
+    """Interrupt an operation, one of :data:`OPERATIONS`, at moments chosen at random, each in a context of its own.
+
+    Args:
+        device: Where it runs.
+        operation: What is interrupted.
+        trials: At how many moments.
+        seed: What decides which.
+        directory: Where a cache on disk is made; None for none.
+
+    Returns:
+        What was wrong afterwards, each in a sentence.
+
+    """
+    chosen = Random(f"{seed} {operation}")
+    program = programs(3)[2]
+
+    def scene(number: int) -> _Scene:
+        disk = None if directory is None else DiskCache(directory / str(number))
+        return _Scene(Context(device_id=device, disk_cache=disk), program)
+
+    moments(scene(-1).operation(operation))  # what is done once in a process
+    count = moments(scene(-2).operation(operation))
+    faults = []
+    for trial in range(trials):
+        moment = chosen.randint(1, count)
+        stage = scene(trial)
+        interrupted(stage.operation(operation), moment)
+        if not stage.is_sound():
+            faults.append(f"{operation} on {device}, interrupted at moment {moment} of {count}, left something wrong")
+    return faults
+
+
+def faults_of_signals(device: str, processes: int, rounds: int, seed: int) -> list[str]:
+    """Send SIGINT, once, twice and in bursts, to processes that compile and run.
+
+    Returns:
+        Which processes crashed, failed, hung, or had something wrong afterwards, each in a sentence.
+
+    """
+    faults = []
+    for number in range(processes):
+        command = [sys.executable, "-m", __name__, device, str(rounds), str(seed + number)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE * rounds)
+        except subprocess.TimeoutExpired:
+            faults.append(f"process {number} hangs")
+            continue
+        if done.returncode:
+            faults.append(f"process {number} ended with {done.returncode}: {done.stderr[-800:]}")
+    return faults
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compile and run under signals, and see each time that all is well afterwards."""
+    device, rounds, seed = arguments
+    chosen = Random(seed)
+    left = 0
+
+    def handler(*_: object) -> None:
+        nonlocal left
+        if left > 0:
+            left -= 1
+            raise KeyboardInterrupt
+
+    def send(delay: float, count: int) -> None:
+        time.sleep(delay)
+        for _ in range(count):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(chosen.random() / 100)
+
+    signal.signal(signal.SIGINT, handler)
+    available = programs(int(rounds) * 3)
+    for number in range(int(rounds)):
+        stage = _Scene(Context(device_id=device, disk_cache=None), available[3 * number + chosen.randrange(3)])
+        operation = stage.operation(chosen.choice(OPERATIONS))
+        left = chosen.choice(BURSTS)
+        sender = threading.Thread(target=send, args=(chosen.random() / 10, left))
+        _absorbed(sender.start, max(BURSTS))
+        _absorbed(operation, max(BURSTS))
+        left = 0
+        if not stage.is_sound():
+            sys.stderr.write(f"round {number} left something wrong\n")
+            return 1
+    return 0
+
+
+def _absorbed(operation: Callable[[], object], depth: int) -> None:
+    """Do something that so many interrupts may cut short."""
+    try:
+        if depth:
+            _absorbed(operation, depth - 1)
+        else:
+            operation()
+    except KeyboardInterrupt:
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

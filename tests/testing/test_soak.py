@@ -1,0 +1,49 @@
+"""A little of what `python -m tileir.testing.fuzz --area cache` and `--area threads` do for hours."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tileir.core.names import nearest
+from tileir.testing.soak.interrupts import OPERATIONS, faults_of_chosen_moments, faults_of_signals, interrupted, moments
+from tileir.testing.soak.processes import faults_of_killed_processes
+from tileir.testing.soak.threads import faults_of_threads
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+posix = pytest.mark.skipif(os.name != "posix", reason="this system has no such signals")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("device", ["llvm", "opencl"])
+def test_interrupts_at_chosen_moments_leave_nothing(device: str, operation: str, tmp_path: Path) -> None:
+    assert faults_of_chosen_moments(device, operation, 4, 1, tmp_path / "cache") == []
+
+
+@posix
+@pytest.mark.once
+def test_signals_at_random_moments_leave_nothing() -> None:
+    assert faults_of_signals("llvm", 1, 8, 3) == []
+
+
+def test_threads_on_one_context() -> None:
+    assert faults_of_threads("llvm", 12, 8, 1) == []
+
+
+@posix
+@pytest.mark.once
+def test_killed_processes_on_a_cold_cache(tmp_path: Path) -> None:
+    assert faults_of_killed_processes("llvm", tmp_path / "cache", 5, 3, 1) == []
+
+
+def test_each_moment_of_our_code_can_be_chosen() -> None:
+    count = moments(_some_lines)
+    assert [interrupted(_some_lines, moment) for moment in range(1, count + 2)] == [True] * count + [False]
+
+
+def _some_lines() -> str:
+    return nearest("colunm", ["row", "column"])
