@@ -1,0 +1,101 @@
+"""Scheduled programs on the host with inner memories as they were placed: one stretch of bytes for each of them.
+
+Usually every buffer has memory of its own, which persists: slots that share bytes while both are in use, or that are
+read before they are written, show in the interpreters only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from strategies.devices import buffers as device_buffers
+from strategies.devices import compiler, executor
+from tileir.core.names import NameScope
+from tileir.semtree.ir import BufferRole
+from tileir.semtree.launches import unrolled
+from tileir.semtree.lowering import lower
+from tileir.stripe.aliases import byte_size
+from tileir.stripe.ir import Block, Direction
+from tileir.stripe.printer import location_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.core.target import Target
+    from tileir.semtree.ir import KernelFunction
+    from tileir.stripe.ir import Program, Refinement
+
+    Array = np.ndarray[Any, Any]
+
+
+def run_in_arenas(scheduled: Program, target: Target, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Compile the kernels of a scheduled program for the host, run them in arenas, and return the results by name."""
+    program = lower(scheduled, target)
+    slots = slots_of(scheduled)
+    arenas = _arenas(slots)
+    memory: dict[str, Array] = {}
+    for buffer in program.buffers:
+        if buffer.name in slots:
+            slot = slots[buffer.name]
+            begin = slot.offset or 0
+            arena = arenas[location_text(slot.location)]
+            memory[buffer.name] = arena[begin : begin + byte_size(slot)].view(buffer.dtype.numpy)
+        elif buffer.role is BufferRole.INPUT:
+            memory[buffer.name] = np.ascontiguousarray(inputs[buffer.name])
+        elif buffer.role is BufferRole.CONSTANT:
+            memory[buffer.name] = np.frombuffer(bytearray.fromhex(buffer.data), buffer.dtype.numpy)
+        else:
+            memory[buffer.name] = _undefined(buffer.elements * buffer.dtype.itemsize).view(buffer.dtype.numpy)
+    kernels = [_unaligned(kernel) for kernel in program.kernels]
+    library = compiler().build(kernels)
+    prepared = [executor().prepare(library, number) for number in range(len(kernels))]
+    for launch in unrolled(program.launches):
+        prepared[launch.kernel].launch(device_buffers(memory[name] for name in launch.arguments))
+    outputs = (buffer for buffer in program.buffers if buffer.role is BufferRole.OUTPUT)
+    return {buffer.name: memory[buffer.name].reshape(buffer.shape) for buffer in outputs}
+
+
+def slots_of(program: Program) -> dict[str, Refinement]:
+    """Return what ``main`` and the bodies of loops have placed, by the names that lowering gives to the buffers."""
+    named = [r for r in (*program.entry.refinements, *program.main.refinements) if r.direction is Direction.NONE]
+    names = NameScope.of(r.name for r in named)
+    inside = {r.name: r for r in program.main.refinements if r.direction is Direction.NONE}
+    inside.update(_slots_of_loops(program.main, names))
+    return {name: r for name, r in inside.items() if r.offset is not None and r.shape.elements}
+
+
+def _slots_of_loops(block: Block, names: NameScope) -> Iterator[tuple[str, Refinement]]:
+    for loop in block.blocks:
+        if "loop" in loop.tags:
+            for r in loop.refinements:
+                if r.direction is Direction.NONE:
+                    names.fresh(r.name)
+            (body,) = loop.blocks
+            for r in body.refinements:
+                if r.direction is Direction.NONE:
+                    yield names.fresh(r.name), r
+            yield from _slots_of_loops(body, names)
+
+
+def _arenas(slots: Mapping[str, Refinement]) -> dict[str, Array]:
+    sizes: dict[str, int] = {}
+    for slot in slots.values():
+        place = location_text(slot.location)
+        sizes[place] = max(sizes.get(place, 0), (slot.offset or 0) + byte_size(slot))
+    return {place: _undefined(size) for place, size in sizes.items()}
+
+
+def _undefined(nbytes: int) -> Array:
+    """Return aligned memory that shows where it is read: NaN, or -1."""
+    room = np.full(nbytes + 64, 0xFF, np.uint8)
+    begin = -room.ctypes.data % 64
+    return room[begin : begin + nbytes]
+
+
+def _unaligned(kernel: KernelFunction) -> KernelFunction:
+    """Return a kernel that counts on no more than elements being aligned: slots are where they were placed."""
+    params = tuple(attrs.evolve(param, alignment=param.dtype.itemsize) for param in kernel.params)
+    return attrs.evolve(kernel, params=params)
