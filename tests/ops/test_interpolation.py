@@ -61,3 +61,16 @@ def test_pixels_between_two_are_exact() -> None:
     x = np.arange(49.0).reshape(1, 1, 49)
     found = run(lambda t: ops.interpolate(t, 7), x)
     np.testing.assert_array_equal(found, x[..., ::7])
+
+
+@pytest.mark.parametrize("scale", [1.1, 1.25, 1.3, 1.9])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 9])
+def test_axes_that_keep_their_size_are_copied_where_pytorch_does(size: int, scale: float) -> None:
+    x = np.arange(2 * size, dtype=np.float64).reshape(1, 2, size) ** 2
+    found = run(lambda t: ops.interpolate(t, scale=scale, mode="linear"), x)
+    if int(size * scale) == size:
+        np.testing.assert_array_equal(found, x)
+    else:
+        places = np.clip((np.arange(int(size * scale)) + 0.5) / scale - 0.5, 0, size - 1)
+        wanted = np.stack([np.interp(places, np.arange(size), row) for row in x[0]])
+        np.testing.assert_allclose(found[0], wanted, atol=1e-9)

@@ -62,8 +62,9 @@ def interpolate(
     - "cubic" weights the four around p: by ``(c + 2)|d|³ - (c + 3)|d|² + 1`` those at distances ``|d| <= 1``, by
       ``c|d|³ - 5c|d|² + 8c|d| - 4c`` those below 2, where c is ``coefficient`` (PyTorch's -0.75; -0.5 is Keys's).
 
-    Dtype: that of ``x``; "linear" and "cubic" of integers give f32. All as PyTorch's, with both sides of a scale exact:
-    a float stands for the nearest fraction with a denominator of at most 10,000.
+    An axis whose size ``scale`` leaves as it is, as 1.25 does 3, is copied by "linear". Dtype: that of ``x``; "linear"
+    and "cubic" of integers give f32. All as PyTorch's (whose "nearest" copies such axes too where there are two),
+    with both sides of a scale exact: a float stands for the nearest fraction with a denominator of at most 10,000.
 
     Raises:
         TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
@@ -85,6 +86,9 @@ def interpolate(
             ratio = _scales(scale, form.space)[number]
             new = old * ratio.numerator // ratio.denominator
             step = (dim_like(x, ratio.denominator), dim_like(x, ratio.numerator))
+            if mode == "linear" and 1 < ratio < 2:  # which alone may leave a size as it is
+                changed = (new - old).min(1)
+                step = ((step[0] - 1) * changed + 1, (step[1] - 1) * changed + 1)
         if align_corners:
             step = (old - 1, (new - 1).max(1))
         y = _along(y, axis, new, _Places(step[0], step[1], centred=not align_corners), mode, coefficient)

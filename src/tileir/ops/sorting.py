@@ -175,11 +175,11 @@ def quantile(
         low = tf.where(half == position + 0.5, half - tf.mod(half, 2), half)
     below, above, last = (take(floats, cast_to(number, "i32"), place) for number in (low, high, dims[place] - 1))
     match interpolation:
-        case "linear":
+        case "linear":  # where p is an element, no infinity beside it counts, nor its own times 0
             part = position - low
-            result = below * (1 - part) + above * part
+            result = tf.where(part == 0, below, below * (1 - part) + above * part)
         case "midpoint":
-            result = (below + above) / 2
+            result = tf.where(low == high, below, below * 0.5 + above * 0.5)
         case "higher":
             result = above
         case _:

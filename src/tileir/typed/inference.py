@@ -80,9 +80,9 @@ def _inferred(function: tile.Function, arguments: Mapping[str, TensorType]) -> F
 
 
 def _oversized(inputs: Iterable[Value], operations: Iterable[Operation]) -> Iterator[Diagnostic]:
-    """Yield tensors with more bytes than 64 bits can count."""
+    """Yield tensors with more bytes than 64 bits can count; of arrays without elements, those of the other axes."""
     for value in (*inputs, *operations):
-        if math.prod(value.shape) * value.dtype.itemsize >= 1 << 63:
+        if math.prod(size for size in value.shape if size) * value.dtype.itemsize >= 1 << 63:
             message = f"{value.name!r} would have the shape {list(value.shape)}, more bytes than 64 bits can count"
             yield Diagnostic("TIL405", message, value.span)
 

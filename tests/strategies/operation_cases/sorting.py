@@ -11,6 +11,7 @@ from strategies.operations import Array, Case, integers, sample
 from tileir import ops
 
 _X: Final = sample(3, 7, 2)
+_INFINITE = np.array([[1, np.inf, np.inf], [-np.inf, 1, np.inf], [np.inf, -np.inf, -np.inf], [np.inf] * 3])
 _NAN: Final = np.array([[3, np.nan, -np.inf, 1, np.nan], [np.inf, 2, 2, -np.inf, np.inf]])
 _TIED: Final = integers(3, 9, low=0, high=4)
 
@@ -113,6 +114,14 @@ CASES: Final = (
         lambda x: (np.sort(x, 1)[:, 6:], np.argsort(x, 1)[:, 6:]),
     ),
     Case("median", lambda x: ops.median(x, 0), {"X": sample(6, 3)}, lambda x: np.median(x, 0)),
+    Case("median_of_infinities", ops.median, {"X": _INFINITE}, lambda x: np.median(x, -1), wrt=()),
+    Case(
+        "quantile_midpoint_of_infinities",
+        lambda x: ops.quantile(x, 0.5, interpolation="midpoint"),
+        {"X": _INFINITE},
+        lambda x: np.median(x, -1),
+        wrt=(),
+    ),
     Case("median_of_nan", ops.median, {"X": _NAN[:, [0, 1, 3]]}, lambda x: np.median(x, -1), wrt=()),
     *(
         Case(
