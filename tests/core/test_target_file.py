@@ -271,3 +271,58 @@ def test_targets_that_come_with_tileir_say_what_they_are_for(name: str) -> None:
     assert file.name == name
     assert file.about
     assert all(parameter.meaning for parameter in file.parameters)
+
+
+def places(caught: pytest.ExceptionInfo[TileError]) -> list[tuple[str, int, str]]:
+    found = []
+    for fault in caught.value.diagnostics:
+        assert fault.span is not None, fault.message
+        found.append((fault.code, fault.span.line, fault.span.text))
+    return found
+
+
+FAULTY = """{
+  "name": "faulty", "pases": [],
+  "parameters": { "N": { "default": [1] }, "M": { "defualt": 1 } },
+  "facts": {
+    "group_thread": 64,
+    "local_bytes": "{{ VECTOR_BYTES }}"
+  },
+  "hardware": {
+    "clock_mhz": 1,
+    "mem_units": {
+      "DRAM": { "count": 1, "size_KB": 2 }
+    },
+    "exec_units": { "DSP": { "count": {{ THREADS }}.5, "ops_per_cycle": { "f33": 1 } } },
+    "buses": [{}, { "sources": 3, "sinks": [], "bytes_per_cycle": 1 }]
+  }
+}"""
+
+
+def test_faults_of_keys_and_values_have_their_place() -> None:
+    with pytest.raises(TileError) as caught:
+        load(FAULTY, "faulty.json")
+    assert places(caught) == [
+        ("TIL602", 2, '"pases"'),
+        ("TIL602", 3, '{ "default": [1] }'),
+        ("TIL602", 3, '"defualt"'),
+    ]
+    mended = FAULTY.replace('"pases": []', '"about": ""').replace("[1]", "1").replace("defualt", "default")
+    with pytest.raises(TileError) as caught:
+        with_facts(Target(pipeline=mended))
+    assert places(caught) == [("TIL602", 5, '"group_thread"'), ("TIL602", 6, '"{{ VECTOR_BYTES }}"')]
+    with pytest.raises(TileError) as caught:
+        hardware_of(Target(pipeline=mended))
+    assert places(caught) == [
+        ("TIL602", 11, '"size_KB"'),
+        ("TIL602", 11, '{ "count": 1, "size_KB": 2 }'),
+        ("TIL602", 13, "{{ THREADS }}.5"),
+        ("TIL602", 13, '"f33"'),
+        *[("TIL602", 14, "{}")] * 3,
+        ("TIL602", 14, "3"),
+    ]
+
+
+def test_a_file_that_is_far_too_long_is_refused() -> None:
+    with pytest.raises(TileError, match="at most 1048576 characters"):
+        load("{" * (1 << 21))

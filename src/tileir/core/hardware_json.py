@@ -19,12 +19,14 @@ from tileir.core.errors import TileError
 from tileir.core.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit, TransferUnit
 from tileir.core.hardware_verifier import verify
 from tileir.core.names import nearest
-from tileir.core.plain_json import Reader, read_json
+from tileir.core.plain_json import Reader, places_of, read_json
+from tileir.core.span import Source, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tileir.core.hardware import Unit
+    from tileir.core.plain_json import Places
 
 _KEYS: Final = ("name", "clock_mhz", "launch_us", "mem_units", "exec_units", "tx_units", "buses")
 _DTYPES: Final = {dtype.value: dtype for dtype in DType}
@@ -42,16 +44,23 @@ def from_json(text: str, name: str = "<hardware>") -> HardwareModel:
         TileError: TIL601 where the text is not JSON, TIL602 where it has another shape; VerifyError, TIL544, for a
             model that breaks a rule. All faults of one kind come at once.
     """
-    return from_value(read_json(text, name), name)
+    source = Source(text, name)
+    value = read_json(text, name)
+    return from_value(value, name, lambda: {way: Span(source, *place) for way, place in places_of(text).items()})
 
 
-def from_value(value: object, name: str = "hardware") -> HardwareModel:
-    """Return the model that JSON, read already, describes; ``name`` is for messages, and for a model without one.
+def from_value(value: object, name: str = "hardware", places: Places | None = None) -> HardwareModel:
+    """Return the model that JSON, read already, describes.
+
+    Args:
+        value: The JSON.
+        name: What messages call it, and the name of a model without one.
+        places: Finds where the JSON was written, for messages.
 
     Raises:
         TileError: As :func:`from_json`, but for TIL601.
     """
-    reader = Reader()
+    reader = Reader(name, places)
     members = reader.members(value, name, _KEYS)
     sections = {key: reader.members(members.get(key, {}), f"{name}.{key}") for key in ("mem_units", "tx_units")}
     sections["exec_units"] = reader.members(members.get("exec_units"), f"{name}.exec_units")
@@ -123,7 +132,7 @@ def _rates(reader: Reader, members: Mapping[str, object], place: str) -> tuple[t
     known, inner = (*_DTYPES, _OTHER), f"{place}.ops_per_cycle"
     for key in value:
         if key not in known:
-            reader.fault(inner, f"{key[:64]!r} is no dtype{nearest(key, known)}")
+            reader.fault(inner, f"{key[:64]!r} is no dtype{nearest(key, known)}", key)
     return tuple((_DTYPES.get(key), reader.number(value, key, inner)) for key in value)
 
 

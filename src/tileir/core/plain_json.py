@@ -26,6 +26,10 @@ _BEYOND_JSON: Final = re.compile(
 """What a strict reader refuses: comments, and commas behind the last item. Strings are matched to be skipped."""
 
 
+Places: TypeAlias = "Callable[[], Mapping[Path, Span]]"
+"""Finds where the values of a text were written, by the way to them."""
+
+_PART: Final = re.compile(r"\[\d+\]|[^.\[\]]+")
 _TOKEN: Final = re.compile(r"""//[^\n]*|(?P<value>"(?:[^"\\\n]|\\.)*"|[^\s"\[\]{},:/]+)|(?P<sign>[\[\]{},:])""")
 
 
@@ -102,15 +106,30 @@ class Reader:
     """Reads values of known shape, and collects what does not fit; what it returns then is of no use.
 
     Attributes:
+        root: The place of the value as a whole, which those of its parts begin with.
+        places: Finds where the value was written (:func:`places_of`), for messages.
         faults: What was wrong so far; the only state.
 
     """
 
+    root: str = ""
+    places: Places | None = None
     faults: list[Diagnostic] = attrs.field(factory=list)
 
-    def fault(self, place: str, problem: str) -> None:
-        """Note a fault at a place such as ``mem_units.SRAM``."""
-        self.faults.append(Diagnostic("TIL602", f"{place}: {problem}"))
+    def fault(self, place: str, problem: str, key: str | None = None) -> None:
+        """Note a fault at a place such as ``mem_units.SRAM``, or at the name of a member there."""
+        span = None
+        if self.places is not None:
+            found = self.places()
+            path: Path = tuple(
+                int(part[1:-1]) if part[0] == "[" else part
+                for part in _PART.findall(place[len(self.root) :].lstrip(": "))
+            )
+            span = None if key is None else found.get((*path, key, ":"))
+            while span is None and path not in found and path:
+                path = path[:-1]  # what is missing has no place, but what it is missing in
+            span = span or found.get(path)
+        self.faults.append(Diagnostic("TIL602", f"{place}: {problem}", span))
 
     def members(self, value: object, place: str, known: Iterable[str] | None = None) -> Mapping[str, object]:
         """Return the members of an object; with ``known``, no others may be there."""
@@ -121,7 +140,7 @@ class Reader:
             names = tuple(known)
             for key in value:
                 if key not in names:
-                    self.fault(place, f"there is no key {key[:64]!r}{nearest(key, names)}")
+                    self.fault(place, f"there is no key {key[:64]!r}{nearest(key, names)}", key)
         return value
 
     def items(self, value: object, place: str) -> list[object]:

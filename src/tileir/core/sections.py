@@ -26,6 +26,9 @@ _TOKEN: Final = re.compile(
     r"""|(?P<open>[\[{])|(?P<close>[\]}])|(?P<sign>[,:])|(?P<other>[^\s"\[\]{},:/]+|.)""",
     re.DOTALL,
 )
+_MOST_CHARACTERS: Final = 1 << 20
+"""Of a file, so that a hostile one costs seconds at most."""
+
 _CLOSES: Final = {"{": "}", "[": "]"}
 _OTHER: Final = {"}": "]", "]": "}"}
 _LINE_END: Final = re.compile(r"[ \t]*(?://[^\n]*)?\n")
@@ -39,6 +42,7 @@ class Section:
     source: Source = attrs.field(repr=False, eq=lambda source: source.text)
     start: int
     stop: int
+    name: Span = attrs.field(repr=False, eq=False)
 
     def names(self) -> frozenset[str]:
         """Return all words in it, which the names that it uses as a template are among."""
@@ -73,19 +77,21 @@ def sections_of(text: str, source: str) -> dict[str, Section]:
     """Return the members of the object that ``text`` is, by name.
 
     Raises:
-        TileError: TIL601 where the text is no object, TIL602 where a name stands twice.
+        TileError: TIL601 where the text is no object or too long, TIL602 where a name stands twice.
     """
     sections: dict[str, Section] = {}
     whole = Source(text, source)
+    if len(text) > _MOST_CHARACTERS:
+        raise fail("TIL601", f"{source}: such a file has at most {_MOST_CHARACTERS} characters")
     tokens = _Tokens(whole, tuple(_tokens(text)))
     tokens.take("{")
     while tokens.peek() != "}":
-        key = tokens.take_string()
+        key, name = tokens.take_string()
         if key in sections:
             raise fail("TIL602", f"{source}: {key[:64]!r} stands twice in one object; drop one")
         tokens.take(":")
         start, stop = tokens.take_value()
-        sections[key] = Section(whole, start, stop)
+        sections[key] = Section(whole, start, stop, name)
         if tokens.peek() != "}":
             tokens.take(",")
     tokens.take("}")
@@ -116,8 +122,8 @@ class _Tokens:
             raise self.unexpected(f"'{sign}'")
         self.position += 1
 
-    def take_string(self) -> str:
-        """Go past the name of a member and return it."""
+    def take_string(self) -> tuple[str, Span]:
+        """Go past the name of a member and return it, and where it stands."""
         try:
             key: object = json.loads(self.peek() or "0")
         except ValueError:
@@ -125,7 +131,7 @@ class _Tokens:
         if not isinstance(key, str):
             raise self.unexpected('the name of a section, such as "passes",')
         self.position += 1
-        return key
+        return key, Span(self.source, *self.tokens[self.position - 1].span())
 
     def take_value(self) -> tuple[int, int]:
         """Go past a value, whose brackets must match, and return where it starts and stops."""

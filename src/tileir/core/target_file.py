@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_type_hints
 
 import attrs
@@ -123,7 +123,7 @@ def load(text: str, source: str = "<target>") -> TargetFile:
     """
     sections = sections_of(text, source)
     plain = {key: section.read() for key, section in sections.items() if key in _PLAIN}
-    reader = Reader()
+    reader = Reader(source, lambda: _places(sections))
     reader.members(dict.fromkeys(sections), source, _KEYS)
     listed = reader.members(plain.get("parameters", {}), f"{source}: parameters")
     target = TargetFile(
@@ -140,6 +140,14 @@ def load(text: str, source: str = "<target>") -> TargetFile:
     if reader.faults:
         raise TileError(reader.faults)
     return target
+
+
+def _places(sections: Mapping[str, Section]) -> dict[Path, Span]:
+    """Return where the names of sections stand, and what is in those that are no templates."""
+    places: dict[Path, Span] = {(key, ":"): section.name for key, section in sections.items()}
+    for key in [key for key in _PLAIN if key in sections]:
+        places |= {(key, *path): span for path, span in sections[key].places().items()}
+    return places
 
 
 @cache
@@ -221,8 +229,8 @@ def with_facts(target: Target) -> Target:
     if file is None or file.facts is None:
         return target
     hints = get_type_hints(Target)
-    reader, place = Reader(), f"{file.name}: facts"
-    names = {**facts(target), **file.values(dict(target.parameters))}
+    names, place = {**facts(target), **file.values(dict(target.parameters))}, f"{file.name}: facts"
+    reader = Reader(place, partial(file.facts.places, names))
     written = reader.members(file.facts.read(names), place, [name for name in hints if name not in _NO_FACTS])
     values: dict[str, Any] = {"name": file.name}
     for name in [name for name in written if name in hints]:
@@ -250,7 +258,7 @@ def hardware_of(target: Target) -> HardwareModel:
     file = file_of(target.pipeline)
     if file is not None and file.hardware is not None:
         names = {**facts(target), **file.values(dict(target.parameters))}
-        return from_value(file.hardware.read(names), file.name)
+        return from_value(file.hardware.read(names), file.name, partial(file.hardware.places, names))
     return _known_hardware(target) or generic_hardware(target) if target.hardware is None else target.hardware
 
 
