@@ -55,7 +55,7 @@ def test_targets_are_listed(command: Command) -> None:
     code, out, _ = command("targets")
     assert code == 0
     assert all(name in out for name in names_of_targets())
-    assert "PARTS=4" in out
+    assert "PARTS=" in out
     listed = json.loads(command("targets", "--json")[1])
     assert [each["name"] for each in listed] == list(names_of_targets())
     cpu = next(each for each in listed if each["name"] == "cpu")
