@@ -31,6 +31,8 @@ with tileir.Context(device_id="llvm", disk_cache=None) as context:
     one = np.arange(12 * 20).reshape(12, 20) % 7.0
     two = np.arange(20 * 33).reshape(20, 33) % 5.0
     np.testing.assert_array_equal(run(one, two), one @ two)
+    halve = tileir.jit("function (A) -> (B) { B = as_float(A * 0.5, 16); }", context=context)
+    np.testing.assert_array_equal(halve(one), (one * 0.5).astype(np.float16))
     print(context.device().target.name, context.device().target.vector_bytes)
 """
 

@@ -115,7 +115,7 @@ def test_sums_of_f64_are_as_accurate_as_numpys(text: str) -> None:
     array = np.full(1 << 22, 0.1)
     terms = array if text is ALL else array * array
     exact = np.asarray(terms.astype(np.longdouble).sum(dtype=np.longdouble), np.float64)
-    allowed = max(NUMPYS * error(terms.sum(), exact), 2**-52)
+    allowed = max(NUMPYS * error(terms.sum(), exact), 2**-50)  # NumPy's may have the luck of no error at all
     assert error(tileir.jit(text)(array), exact) <= allowed
 
 

@@ -9,6 +9,7 @@ import attrs
 import llvmlite.binding as llvm
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir_llvm.half import NAMES, half_conversions
 from tileir_llvm.modules import target_machine
 from tileir_llvm.uninterrupted import uninterrupted
 
@@ -60,6 +61,8 @@ def _linked(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str,
     builder = llvm.JITLibraryBuilder().add_current_process()
     for code in codes:
         builder.add_object_img(code)
+    if any(name in code for code in codes for name in NAMES):
+        builder.add_object_img(half_conversions(features))
     for symbol in symbols:
         builder.export_symbol(symbol)
     try:
