@@ -13,6 +13,7 @@ from tileir.typed.loops import with_bodies
 from tileir.typed.rematerialisation import rematerialised
 from tileir.typed.separation import separated
 from tileir.typed.simplifier import simplify
+from tileir.typed.single_values import with_assignments
 
 if TYPE_CHECKING:
     from tileir.typed.ir import Function, Operation
@@ -24,7 +25,7 @@ def prepared(function: Function) -> Function:
     What is computed twice to save memory stays so: after that, equal operations are no longer merged. Aggregations are
     separated last, since what they become has no derivative as simple as theirs.
     """
-    simple = simplify(function)
+    simple = simplify(with_assignments(function))
     if _has_markers(simple):
         recalls = any(isinstance(operation, Recall) for operation in simple.operations)
         simple = simplify(unmarked(simple), merge=not recalls)
