@@ -188,3 +188,27 @@ def test_gradients_are_scaled() -> None:
     for name, slope in {"Y": -1, "Z": 3}.items():
         gradient = tileir.vjp(function, {"X": point, "S": np.array(3.0)}, {name: np.ones(2)}, wrt=["X"])
         np.testing.assert_array_equal(gradient["X"], [slope, slope])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x: ops.clip(x, -0.1, 0.1),
+        lambda x: ops.copysign(0.1, x),
+        lambda x: ops.full_like(x, 0.1),
+        lambda x: ops.hard_tanh(x, -0.1, 0.1),
+        lambda x: ops.leaky_relu(x * 0 - 1, negative_slope=0.1),
+        lambda x: ops.masked_fill(x, x == x, 0.1),
+        lambda x: ops.maximum(0.1, ops.minimum(x, 0.1)),
+        lambda x: ops.pad(x, 1, value=0.1),
+        lambda x: ops.threshold(x, 100, 0.1),
+        lambda x: ops.where(x == 100, x, 0.1),
+    ],
+)
+def test_numbers_have_the_digits_of_the_tensor(operation: Any, dtype: type) -> None:
+    x = np.array([-3, 5], dtype)
+    result = run(operation, x)
+    assert result.dtype == dtype
+    assert np.isin(np.abs(result), [dtype(0.1), 3, 5]).all()
+    assert dtype(0.1) in np.abs(result)

@@ -341,8 +341,10 @@ def frac(x: Tensor) -> Tensor:
 
 
 def copysign(x: Operand, y: Operand) -> Tensor:
-    """Return ``|x|`` with the sign of ``y``; 0 counts as positive, whatever its sign."""
+    """Return ``|x|`` with the sign of ``y``; 0 counts as positive, whatever its sign. A number adapts to the other."""
     magnitude = _magnitude(x)
+    if isinstance(y, Tensor) and not isinstance(magnitude, Tensor):
+        magnitude = like(y, magnitude)
     return call("cond", _compared(operator.lt, y, 0), -magnitude, magnitude)
 
 
