@@ -25,3 +25,17 @@ def test_the_same_seed_gives_the_same_values() -> None:
 def test_kernels_without_arrays_are_measured() -> None:
     found = tileir.explain("function (X, U) -> (Y) { Y = X * U; }", {"X": (64, 64), "U": ()}, measure=True)
     assert len(found.measured) == 1
+
+
+def test_kernels_that_read_numbers_are_measured() -> None:
+    text = "function (X, Z, Rate, K) -> (Y, W) { Y = X * (1 - Rate) + K; W = Z * Rate; }"
+    found = tileir.explain(text, {"X": (64,), "Z": (DType.F64, (32,)), "Rate": 0.1, "K": 2}, measure=True)
+    assert len(found.measured) == len(found.kernels)
+
+
+def test_random_numbers_are_of_the_kind_that_is_described() -> None:
+    types = {
+        name: tileir.TensorType(dtype, (), weak=True)
+        for name, dtype in (("A", DType.F64), ("B", DType.I64), ("C", DType.BOOL))
+    }
+    assert [type(value) for value in random_inputs(types).values()] == [float, int, bool]

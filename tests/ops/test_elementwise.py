@@ -207,7 +207,7 @@ def test_gradients_are_scaled() -> None:
     ],
 )
 def test_numbers_have_the_digits_of_the_tensor(operation: Any, dtype: type) -> None:
-    x = np.array([-3, 5], dtype)
+    x: Any = np.array([-3, 5], dtype)
     result = run(operation, x)
     assert result.dtype == dtype
     assert np.isin(np.abs(result), [dtype(0.1), 3, 5]).all()
