@@ -59,7 +59,7 @@ def test_targets_are_listed(command: Command) -> None:
     listed = json.loads(command("targets", "--json")[1])
     assert [each["name"] for each in listed] == list(names_of_targets())
     cpu = next(each for each in listed if each["name"] == "cpu")
-    assert cpu["parameters"]["PARTS"]["default"] == 4
+    assert cpu["parameters"]["PARTS"]["default"] == target_called("cpu").values({})["PARTS"]
 
 
 def test_a_target_is_printed_as_it_is_written(command: Command, mine: Path) -> None:
