@@ -42,9 +42,8 @@ def test_reductions_in_parts_that_do_not_divide_them(rows: int) -> None:
 @pytest.mark.parametrize("aggregation", ["+", ">"])
 def test_padding_of_an_output_that_an_earlier_kernel_wrote(dtype: DType, aggregation: str) -> None:
     function = (
-        "function (A[N], B[N]) -> (O) { T[i : N] = +(A[i]); "
-        f"O[i + 3 : N] = {aggregation}(B[i + k]), k < 3 default T; }}"
+        f"function (A[N], B[M]) -> (O) {{ T[i : N] = +(A[i]); O[i : N] = {aggregation}(B[i - 5*k]), k < 2 default T; }}"
     )
     pipeline = "pad{multiple=4,threshold=2,finite=true},accumulate"
-    types = {"A": TensorType(dtype, (13,)), "B": TensorType(dtype, (13,))}
+    types = {"A": TensorType(dtype, (8,)), "B": TensorType(dtype, (2,))}
     assert (found := check_passes(parse(function), types, pipeline, target=Target())) is None, str(found)

@@ -35,6 +35,11 @@ PROGRAMS: Final = (
     ("function (A[N, M]) -> (O) { O[i : N] = +(A[i, j]); }", {"A": (5, 67)}),
     ("function (A[N, M]) -> (O) { O[j : M] = >(A[i, j]); }", {"A": (33, 13)}),
     ("function (A[N]) -> (O) { O[] = +(A[i]); }", {"A": (101,)}),
+    ("function (A[N, M]) -> (O) { O[i : N] = *(A[i, j]); }", {"A": (5, 37)}),
+    (
+        "function (A[N], B[M]) -> (O) { T[i : N] = +(A[i]); O[i : N] = +(B[i - 5*k]), k < 2 default T; }",
+        {"A": (8,), "B": (2,)},
+    ),
     ("function (A[N, M]) -> (O) { O[j : M] = +(A[i, j]); }", {"A": (521, 3)}),
     (
         "function (I[N, H, W, C], K[Y, X, C, D]) -> (R) "
@@ -132,7 +137,7 @@ def caught(mutant: Mutant) -> Finding | None:
         for check, function, usual in prepared_programs():
             program, finding = (usual, None) if is_pass else check.lowered(function)
             if finding is None and program is not None:
-                finding = check.through(program, steps, None if is_pass else target)
+                finding = check.through(program, steps, None if is_pass and not mutant.kernels else target)
             if finding is not None and not finding.problem.startswith(("TIL502", "TIL543")):
                 return finding
     return None

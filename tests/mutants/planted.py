@@ -21,6 +21,7 @@ class Mutant:
         old: A piece of its source, which stands there once.
         new: What to put there.
         passes: Passes that show it, as a pipeline's text; empty for those of targets.
+        kernels: Whether it shows in kernels only: Stripe says nothing about what runs at the same time.
 
     """
 
@@ -29,6 +30,7 @@ class Mutant:
     old: str
     new: str
     passes: str = ""
+    kernels: bool = False
 
 
 PLANTED: Final = (
@@ -74,12 +76,6 @@ PLANTED: Final = (
         "Direction.INOUT",
     ),
     Mutant(
-        "result overwritten where nothing hits it",
-        "passes.accumulate",
-        "Direction.OUT if hit is None else Direction.INOUT",
-        "Direction.OUT",
-    ),
-    Mutant(
         "vector of a remainder dropped",
         "passes.vectorise_reduction",
         "if left >= lanes:",
@@ -119,9 +115,16 @@ PLANTED: Final = (
         "passes.thread",
         "abs(int(a.coefficient(index))) >= size for",
         "abs(int(a.coefficient(index))) >= 0 * size for",
+        "accumulate,thread{groups=4}",
+        kernels=True,
     ),
     Mutant(
-        "threads for every index", "passes.thread", "if index.name in allowed and index.range > 1", "if index.range > 1"
+        "threads for every index",
+        "passes.thread",
+        "if index.name in allowed and index.range > 1",
+        "if index.range > 1",
+        "scan{least=2},accumulate,thread{groups=400}",
+        kernels=True,
     ),
     Mutant(
         "threads of a group without guard",
@@ -161,14 +164,7 @@ PLANTED: Final = (
         "passes.unroll",
         "return False  # copies would come before",
         "return True  # copies would come before",
-        "scan{least=2},unroll{most=4}",
-    ),
-    Mutant(
-        "padding next to a limit that is one off",
-        "passes.pad",
-        "yield _divided(dim.size - 1 - access)",
-        "yield _divided(dim.size - access)",
-        "pad{multiple=4,threshold=2,finite=true}",
+        "scan{least=2,vector_bytes=16},unroll{most=4}",
     ),
     Mutant(
         "padded where an earlier kernel wrote",
@@ -183,12 +179,6 @@ PLANTED: Final = (
         "shape = TensorShape.dense(dtype, [last - first + 1 for",
         "shape = TensorShape.dense(dtype, [last - first for",
         "pad{multiple=4,threshold=2,finite=true}",
-    ),
-    Mutant(
-        "inlined over a later write",
-        "passes.inline",
-        "return all(self._written.get(source, -1) < producer.number for source in sources)",
-        "return True",
     ),
     Mutant("digits that overlap", "passes.canonicalise", "if step <= reach:", "if step < reach:"),
     Mutant("constraint dropped that fails at one point", "passes.canonicalise", "if low < 0:", "if low < -1:"),

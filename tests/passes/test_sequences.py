@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies.drawn_pipelines import pipelines
 from strategies.effort import examples
 from strategies.families import FAMILIES, Written, written
-from strategies.passes import assert_same_meaning, programs
+from strategies.passes import assert_same_index_sets, assert_same_meaning, programs
 from strategies.steps import STEPS
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, VerifyError
@@ -70,6 +70,7 @@ def test_no_pipeline_makes_an_illegal_program(family: str, data: st.DataObject, 
 def test_each_pass_keeps_the_meaning_and_then_stays(step: Pass, program: Program) -> None:
     after = _after([step], program)
     assert_same_meaning(program, after)
+    assert_same_index_sets(program, after)
 
 
 SCANS: Final = (

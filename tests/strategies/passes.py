@@ -15,6 +15,7 @@ from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import Block, Direction, Program, Refinement, Tags, TensorShape
 from tileir.stripe.lowering import lower
 from tileir.stripe.parser import parse_block
+from tileir.testing.index_sets import difference, leaves, races
 from tileir.typed.ir import (
     Access,
     Cast,
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 
 SHAPES: tuple[Shape, ...] = ((), (4,), (1, 4), (3, 1), (3, 4), (4, 3), (2, 6), (12,), (2, 3, 2))
 """Shapes that broadcast with each other, reshape into each other, or fit a product or a window."""
+
+
+MOST_LEAVES = 60
+"""Stores of programs whose index sets are compared: unrolled ones have thousands."""
 
 
 @attrs.define
@@ -226,6 +231,13 @@ def assert_same_meaning(before: Program, after: Program, arrays: Mapping[str, Ar
         assert actual.keys() == expected.keys()
         for name, value in expected.items():
             np.testing.assert_array_equal(actual[name], value, err_msg=name)
+
+
+def assert_same_index_sets(before: Program, after: Program) -> None:
+    """Compare which elements meet at the points of two programs, and let no points that may run at once depend."""
+    if max(len(leaves(before)), len(leaves(after))) <= MOST_LEAVES:
+        assert difference(before, after) is None
+        assert races(after) == ()
 
 
 def program_of(
