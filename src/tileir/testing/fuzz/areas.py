@@ -13,6 +13,7 @@ from tileir.testing.fuzz import (
     operations,
     pipelines,
     siblings,
+    soaks,
     texts,
 )
 
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
     from tileir.testing.fuzz.area import Area
 
 AREAS: Final[Mapping[str, Area]] = {
-    module.AREA.name: module.AREA
-    for module in (contractions, elementwise, siblings, operations, pipelines, gradients, kernels, texts, json_values)
-}
+    area.name: area
+    for area in (
+        *(
+            module.AREA
+            for module in (
+                contractions, elementwise, siblings, operations, pipelines, gradients, kernels, texts, json_values
+            )
+        ),
+        soaks.CACHE,
+        soaks.THREADS,
+        soaks.INTERRUPTS,
+    )
+}  # fmt: skip

@@ -60,9 +60,18 @@ def interrupted(operation: Callable[[], object], moment: int) -> bool:
     """Do something, with an interrupt at a moment, counted from 1; return whether it was cut short."""
     try:
         _traced(operation, moment)
-    except KeyboardInterrupt:
-        return True
+    except BaseException as error:
+        if _is_interrupted(error):
+            return True
+        raise
     return False
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Return whether an interrupt led to an error: Python's own locks fail otherwise where one strikes them."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _traced(operation: Callable[[], object], moment: int) -> int:
