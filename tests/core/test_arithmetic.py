@@ -328,3 +328,16 @@ def test_integers_become_bf16_by_one_rounding(source: DType) -> None:
         expected = [low if 2 * (value - low) < step else low + step for value in values]
         found = cast(np.array(values, source.numpy), DType.BF16).astype(np.float64)
         assert found.tolist() == [float(value) for value in expected]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 0.25, 1.5, 2.0, 3.0, -1.0, 0.0, math.inf, -math.inf, math.nan])
+def test_powers_of_special_values_are_those_of_ieee_754(dtype: DType, exponent: float) -> None:
+    bases = [-math.inf, math.inf, -0.0, 0.0, -1.0, 1.0, 16.0, math.nan]
+    one = apply(Op.POW, cast(np.array(bases), dtype), constant(exponent, dtype))
+    for base, found in zip(bases, one.astype(np.float64), strict=True):
+        try:
+            expected = math.pow(base, exponent)
+        except ValueError:  # Python refuses what IEEE 754 gives a value
+            expected = math.nan if base < 0 else math.copysign(math.inf, base if exponent % 2 == 1 else 1)
+        assert same(found, expected), (base, exponent, found)

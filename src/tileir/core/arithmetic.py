@@ -224,6 +224,13 @@ def _in_width(count: Array) -> Array:
     return np.asarray((count >= 0) & (count < count.dtype.itemsize * 8))
 
 
+def _power(base: Array, exponent: Array) -> Array:
+    """Return powers as IEEE 754 has them: NumPy takes a square root where the exponent is 0.5 throughout."""
+    result = np.asarray(np.power(base, exponent))
+    rooted = np.isinf(base) | (base == 0)
+    return np.where((exponent == 0.5) & rooted, np.abs(base), result)
+
+
 def _sigmoid(x: Array) -> Array:
     small = np.exp(-np.abs(x))
     return np.where(x >= 0, np.ones_like(small), small) / (1.0 + small)
@@ -337,6 +344,6 @@ _FUNCTIONS: Final[Mapping[Op, Callable[..., Array]]] = MappingProxyType(
         Op.TANH: np.tanh,
         Op.SIGMOID: _sigmoid,
         Op.ERF: lambda x: np.asarray(_erf(x)).astype(np.float64),
-        Op.POW: np.power,
+        Op.POW: _power,
     }
 )
