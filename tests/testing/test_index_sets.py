@@ -51,6 +51,13 @@ def test_right_passes_keep_the_tuples(pipeline: str) -> None:
     assert races(after) == ()
 
 
+def test_results_by_way_of_other_memory_are_left_out() -> None:
+    before = program("function (A[N]) -> (O) { O[x : 5] = +(A[x + k]), k < 3; }", {"A": (4,)})
+    after = run(parse_pipeline("window{least=2,least_outputs=1}"), before)
+    assert after is not before
+    assert difference(before, after) is None
+
+
 def test_a_point_that_is_missing() -> None:
     def shorten(kernel: Block) -> Block:
         first, *others = kernel.indices

@@ -327,10 +327,15 @@ def _resolved(leaf: Leaf, element: Element, known: set[str], copies: Copies) -> 
 def difference(before: Program, after: Program) -> str | None:
     """Return how the index sets of two programs differ, as a sentence; None where they do not, or cannot be compared.
 
-    Compared is what both programs store in the same way, with operands in the same memory.
+    Compared is what both programs store in the same way, with operands in the same memory. Where a program takes some
+    elements of a memory by way of one that the other program does not have, the rest of them says nothing.
     """
     old, new = tuples(before), tuples(after)
+    apart = _memories(before) ^ _memories(after)
+    indirect = {memory for memory, _, operands in (*old, *new) if apart & set(operands)}
     for signature in old.keys() & new.keys():
+        if signature[0] in indirect:
+            continue
         (points, once), (others, still) = old[signature], new[signature]
         missing, added = points.subtract(others), others.subtract(points)
         what = f"{signature[0]} from {', '.join(signature[2]) or 'nothing'}"
@@ -341,3 +346,7 @@ def difference(before: Program, after: Program) -> str | None:
         if once and not still and signature[1] in ("add", "mul"):
             return f"{what}: some tuple of elements meets at several points"
     return None
+
+
+def _memories(program: Program) -> set[str]:
+    return {refinement.name for refinement in program.entry.refinements}
