@@ -321,3 +321,30 @@ def test_what_may_have_been_written_is_no_fault(old: str, new: str) -> None:
     text = STACK.replace(old, new, 1)
     text = text.replace("    1: #kernel #xfer", "    2: #kernel #xfer") if "zero" in new else text
     assert codes(text) == set()
+
+
+@pytest.mark.parametrize(
+    ("strides", "fits"), [("(6, 1)", True), ("(1, 4)", True), ("(1, 5)", False), ("(8, 1)", False)]
+)
+def test_views_with_other_axes_need_sources_without_gaps(strides: str, fits: bool) -> None:
+    text = f"""program (A) -> (A)
+0: #program
+block []:1 ( // p
+    #user none new@0x00000000 A[0, 0] fp32:I(4, 6):{strides}:96 B
+) {{
+  0: #main
+  block []:1 ( // p
+      inout A[0, 0] fp32:I(4, 6):{strides}:96 B
+  ) {{
+    0: #kernel
+    block [i:24]:24 ( // flat
+        inout A[i] fp32:I(1):(1):4 B
+    ) {{
+      0: $a = load(A)
+      1: A = store($a)
+    }}
+  }}
+}}
+"""
+    faults = [fault for fault in diagnose(parse(text)) if "without gaps" in fault.message]
+    assert (not faults) == fits

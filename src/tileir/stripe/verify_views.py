@@ -108,8 +108,8 @@ def _extent(scope: Scope, affine: Affine, size: int) -> tuple[Rational, Rational
 
 def _flat_overhang(scope: Scope, view: Refinement, source: Refinement) -> str | None:
     """Say how a view with other axes than its source leaves it, counted in elements."""
-    if not is_dense(source.shape):
-        return f"has other axes than {source.name!r}, which must be dense for that"
+    if not is_compact(source.shape):
+        return f"has other axes than {source.name!r}, whose elements must lie without gaps for that"
     low: Rational = 0
     high: Rational = 1
     for affine, dim in zip(view.access, view.shape.dims, strict=True):
@@ -141,6 +141,16 @@ def is_dense(shape: TensorShape) -> bool:
     expected = 1
     for dim in reversed(shape.dims):
         if dim.size != 1 and dim.stride != expected:
+            return False
+        expected *= dim.size
+    return True
+
+
+def is_compact(shape: TensorShape) -> bool:
+    """Tell whether the elements of ``shape`` fill their memory, in the order of whichever axes."""
+    expected = 1
+    for dim in sorted((dim for dim in shape.dims if dim.size != 1), key=lambda dim: dim.stride):
+        if dim.stride != expected:
             return False
         expected *= dim.size
     return True
