@@ -193,3 +193,9 @@ def test_nesting_is_limited_and_deep_nesting_works() -> None:
 def test_constants_of_the_reference_have_32_bits() -> None:
     block = parse_block("0: #kernel\nblock []:1 ( // k\n) {\n  0: $c = (int)5\n  1: $d = (float)0.5\n}\n")
     assert block.statements == (Constant("c", DType.I32, 5), Constant("d", DType.F32, 0.5))
+
+
+def test_sizes_below_zero_are_read_as_they_are_printed() -> None:
+    text = "program () -> ()\n0: #program\nblock []:1 (\n    #user none new@0x0 W[0, 0] fp32:I(4, -3):(3, 1) \n) {\n}\n"
+    program = parse(text)
+    assert parse(to_text(program)) == program

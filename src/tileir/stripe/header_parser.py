@@ -198,9 +198,10 @@ class HeaderParser(TokenParser):
         return tuple(found)
 
     def _bytes(self) -> None:
-        """Step behind ``:1.5 KiB`` if it is there."""
+        """Step behind ``:1.5 KiB`` if it is there; sizes below 0, which the verifier refuses, print a sign."""
         if self.at(":"):
             self.lexer.advance()
+            self._sign()
             self.take(Kind.NUMBER)
             self.name()
 
