@@ -246,7 +246,11 @@ def test_parts_without_index_mean_what_they_mean_as_sizes(polynomial: Expr, firs
             results.append(infer(function, {"A": TensorType(DType.F32, (first, second))}).operations)
         except TileError as error:
             results.append({diagnostic.code for diagnostic in error.diagnostics})
-    assert results[0] == results[1]
+    whole, pulled = results
+    if isinstance(whole, set) and isinstance(pulled, set):
+        assert whole <= pulled  # statements have faults of their own beside those of the contraction
+    else:
+        assert whole == pulled
 
 
 def test_values_are_named_after_their_statement() -> None:
