@@ -21,6 +21,7 @@ area, start = sys.argv[sys.argv.index("--worker") + 1], int(sys.argv[sys.argv.in
 for number in range(start, 5):
     print(json.dumps({"at": number}), flush=True)
     if area == "texts" and number == 2:
+        print("the last words", file=sys.stderr, flush=True)
         os.abort()
     if area == "json" and number == 1:
         import time
@@ -45,6 +46,7 @@ def test_crashes_and_hangs_have_a_case_and_the_rest_goes_on(tmp_path: Path) -> N
         "texts: the process ended with -6",
         "json: nothing was heard for 10 seconds",
     ]
+    assert "the last words" in said[0]
     assert sorted(area for _, area, _ in cases(tmp_path)) == ["json", "texts"]
     assert made.counts["texts"]["findings"] == made.counts["json"]["findings"] == 1
 

@@ -82,8 +82,9 @@ def check(case: Case) -> int:
     """Compare gradients, of second order now and then, with differences."""
     text, arrays = text_of(case), arrays_of(case)
     device = "llvm" if turn_of(case) % 4 == 0 and is_there("llvm") else None
+    # Windows that overlap choose one element twice; maxima of such results tie, and only shares add up to derivatives.
     try:
-        check_gradients(text, arrays, order=case["order"], device=device, tolerance=1e-5)
+        check_gradients(text, arrays, order=case["order"], ties="even", device=device, tolerance=1e-5)
     except AssertionError as error:
         if "at kinks or jumps" in str(error):
             return 0

@@ -5,6 +5,7 @@ Nothing but a ``TileError`` refuses it.
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,7 +65,7 @@ def make(choices: Choices) -> Case:
                 other, at = _place(choices, document)
                 holder[key] = json.loads(json.dumps(other[at]))
             case _:
-                holder[key] = choices.pick(VALUES)
+                holder[key] = copy.deepcopy(choices.pick(VALUES))
         if not document:
             break
     return {"kind": kind, "document": document}

@@ -7,13 +7,15 @@ process goes on behind it.
 from __future__ import annotations
 
 import json
+import os
 import queue
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 
 TURN: Final = 30.0
 """Seconds that an area runs before the next one has its turn."""
+
+
+_COMPLAINT: Final = 2000
+"""So many bytes of what a process complained of before it crashed are told."""
 
 
 @attrs.frozen
@@ -102,7 +108,10 @@ class Session:
         command += ["--start", str(first), "--step", str(self.jobs), "--seconds", str(seconds)]
         if most is not None:
             command += ["--programs", str(-(-(most - first) // self.jobs))]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        with (
+            tempfile.TemporaryFile() as complaints,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, text=True) as process,
+        ):
             lines: queue.SimpleQueue[str] = queue.SimpleQueue()
             reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
             reader.start()
@@ -111,13 +120,10 @@ class Session:
             except _EndedError as end:
                 process.kill()
                 code = process.wait()
-                fault = (
-                    f"nothing was heard for {self.silence:.0f} seconds"
-                    if end.silent
-                    else f"the process ended with {code}"
-                )
+                silence = f"nothing was heard for {self.silence:.0f} seconds"
+                fault = silence if end.silent else f"the process ended with {code}"
                 case = AREAS[area].make(Recorded.seeded(seed_of(self.seed, area, end.number)))
-                self._found(area, case, fault, end.number)
+                self._found(area, case, f"{fault}\n{_last(complaints)}", end.number)
                 return end.number + self.jobs
             finally:
                 reader.join()
@@ -171,3 +177,9 @@ def _read(process: subprocess.Popen[str], lines: queue.SimpleQueue[str]) -> None
     for line in process.stdout:
         lines.put(line)
     lines.put("")
+
+
+def _last(complaints: IO[bytes]) -> str:
+    """Return the end of what a process wrote to its standard error."""
+    complaints.seek(max(0, complaints.seek(0, os.SEEK_END) - _COMPLAINT))
+    return complaints.read().decode(errors="replace")
