@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from strategies import far_apart
 from tileir.core.errors import BackendError
 from tileir_llvm.host import device
 from tileir_llvm.loader import Code, load_code
@@ -39,3 +43,10 @@ def test_broken_code_is_refused(code: bytes) -> None:
 def test_a_missing_symbol_is_refused() -> None:
     with pytest.raises(BackendError):
         loaded("eight")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the layout of the address space is made for Linux")
+def test_code_and_constants_stay_together_wherever_there_is_room() -> None:
+    program = Path(far_apart.__file__)
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -78,6 +78,8 @@ def _place(features: tuple[str, ...]) -> tuple[llvm.LLJIT, str]:
     linker = _linkers.get(features)
     number = LIBRARIES if linker is None else next(linker.numbers)
     if linker is None or number >= LIBRARIES:
-        linker = _linkers[features] = _Linker(llvm.create_lljit_compiler(target_machine(features)))
+        # JITLink, as RuntimeDyld asks for memory section by section, and ends the process where these lie 2 GiB apart.
+        jit = llvm.create_lljit_compiler(target_machine(features), use_jit_link=True)
+        linker = _linkers[features] = _Linker(jit)
         number = next(linker.numbers)
     return linker.jit, f"tileir{number}"
