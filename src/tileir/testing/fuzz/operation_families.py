@@ -69,7 +69,7 @@ def transposed_convolution(choices: Choices) -> Case:
     padding = [choices.integer(0, min(2, d * (k - 1))) for k, d in zip(kernel, dilation, strict=True)]
     extra = [choices.integer(0, max(s, d) - 1) for s, d in zip(stride, dilation, strict=True)]
     inputs = {
-        "X": normal(choices, (choices.integer(1, 2), channels, *shape(choices, rank, 2, 5))),
+        "X": normal(choices, (choices.integer(1, 2), channels, *shape(choices, rank, 3, 6))),
         "W": normal(choices, (channels, features, *kernel)),
     }
     options = {
@@ -176,7 +176,7 @@ def padding(choices: Choices) -> Case:
 
 def activation(choices: Choices) -> Case:
     """Make an activation with its parameters."""
-    amount = choices.pick((0.1, 0.5, 1.0, 1.7))
+    amount = choices.pick((0.25, 0.5, 1.0, 1.5))  # PyTorch rounds some of these to f32
     variants: tuple[tuple[str, dict[str, Any], str], ...] = (
         ("elu", {"alpha": amount}, "elu"), ("celu", {"alpha": amount}, "celu"), ("selu", {}, "selu"),
         ("mish", {}, "mish"),
@@ -193,7 +193,7 @@ def activation(choices: Choices) -> Case:
 def loss(choices: Choices) -> Case:
     """Make a loss of two tensors."""
     reduction = choices.pick(("mean", "sum", "none"))
-    amount = choices.pick((0.3, 1.0, 2.0))
+    amount = choices.pick((0.25, 1.0, 2.0))
     variants: tuple[tuple[str, dict[str, Any], str], ...] = (
         ("mse_loss", {}, "mse_loss"), ("l1_loss", {}, "l1_loss"),
         ("smooth_l1_loss", {"beta": amount}, "smooth_l1_loss"),
