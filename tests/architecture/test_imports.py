@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 HEAVY: Final = (
+    "tileir.core.target_file",
     "networkx",
     "cattrs",
     "orjson",

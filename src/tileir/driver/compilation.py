@@ -15,7 +15,6 @@ import attrs
 from tileir.core.codec import from_json, to_json
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, GroupLimitError, TileError
-from tileir.core.target_file import names_of_targets
 from tileir.driver.compiler import Stages, compile_stages, passes_of
 from tileir.passes.base import unnamed
 from tileir.runtime.disk_cache import cache_log, digest_of
@@ -66,6 +65,8 @@ class Request:
 
     def stages(self) -> Stages:
         """Take the function all the way down."""
+        from tileir.core.target_file import names_of_targets  # importing tileir must stay cheap
+
         tolerant = self.default and (self.scheduling or self.target).pipeline in names_of_targets()
         return compile_stages(self.function, self.types, self.target, passes=self.pipeline, tolerant=tolerant)
 
