@@ -37,13 +37,10 @@ def _cold() -> tileir.Context:
 
 def _compile_seconds(name: str) -> float:
     context = _cold()
-    if name == CHAIN:
-        text, arguments = compiling.program(400), {"A": (8, 8), "B": (8, 8)}
-        shapes: Any = arguments
-    else:
-        text, shapes = _WORKLOADS[name].text, _WORKLOADS[name].inputs()
+    arguments: Any = {"A": (8, 8), "B": (8, 8)} if name == CHAIN else _WORKLOADS[name].inputs()
+    text = compiling.program(400) if name == CHAIN else _WORKLOADS[name].text
     start = time.perf_counter()
-    tileir.compile(text, shapes, context=context)
+    tileir.compile(text, arguments, context=context)
     return time.perf_counter() - start
 
 
