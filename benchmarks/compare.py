@@ -38,6 +38,8 @@ from workers import Worker
 HERE: Final = Path(__file__).resolve().parent
 KINDS: Final = ("run", "compile", "call", "import")
 CONFIDENCE: Final = 0.95
+LEAST_ROUNDS: Final = 6
+"""With fewer the least and the greatest of the ratios do not bound their median with that confidence."""
 
 
 @attrs.frozen
@@ -106,6 +108,8 @@ class Row:
     @property
     def verdict(self) -> str:
         """Whether the new side is faster or slower beyond noise."""
+        if len(self.ratios) < LEAST_ROUNDS:
+            return "too few rounds to tell"
         low, high = bounds(self.ratios)
         return "faster" if low > 1 else "slower" if high < 1 else "same"
 
