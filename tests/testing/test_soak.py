@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -43,6 +44,28 @@ def test_killed_processes_on_a_cold_cache(tmp_path: Path) -> None:
 def test_each_moment_of_our_code_can_be_chosen() -> None:
     count = moments(_some_lines)
     assert [interrupted(_some_lines, moment) for moment in range(1, count + 2)] == [True] * count + [False]
+
+
+def test_no_moment_leaves_a_lock_taken() -> None:
+    lock = threading.Lock()
+    names: dict[str, Any] = {"lock": lock}
+    exec(compile(LOCKED, f"{os.sep}tileir{os.sep}locked.py", "exec"), names)
+    count = moments(names["locked"])
+    assert count >= 4
+    for moment in range(1, count + 1):
+        assert interrupted(names["locked"], moment)
+        assert not lock.locked()
+
+
+LOCKED = """
+def locked():
+    with lock:
+        numbers = [
+            number + 1
+            for number in range(3)
+        ]
+        return sorted(numbers)
+"""
 
 
 def _some_lines() -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +25,7 @@ from tileir.testing.soak.programs import Program, programs
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from types import FrameType
+    from types import CodeType, FrameType
 
 TRACED: Final = (f"{os.sep}tileir", f"{os.sep}threading.py", f"{os.sep}contextlib.py")
 """Parts of the names of files whose lines are moments."""
@@ -44,11 +46,37 @@ class _Interrupter:
     def __call__(self, frame: FrameType, event: str, _: object) -> Any:
         if not any(part in frame.f_code.co_filename for part in TRACED):
             return None
-        if event in ("call", "line"):
+        if event == "call" or (event == "line" and frame.f_lasti not in _uninterrupted(frame.f_code)):
             self.seen += 1
             if self.seen == self.left:
                 raise KeyboardInterrupt
         return self
+
+
+@cache
+def _uninterrupted(code: CodeType) -> frozenset[int]:
+    """Return offsets of instructions at which a tracer is called for a line, but no exception may be raised.
+
+    Where a ``with`` statement starts to be left, Python handles no signal before it calls ``__exit__``: an exception
+    raised there would leave a lock taken, which no interrupt does. After a jump back, Python 3.12 finds no handler
+    for what a tracer raises; an interrupt there finds its own.
+    """
+    instructions = [*dis.get_instructions(code)]
+    offsets: set[int] = set()
+    for number, instruction in enumerate(instructions):
+        previous = instructions[number - 1]
+        if instruction.opname == "WITH_EXCEPT_START":
+            offsets.add(previous.offset)
+        elif instruction.opname.startswith("JUMP_BACKWARD"):
+            offsets |= {instruction.offset, instruction.argval}
+        elif [_loads_none(one) for one in instructions[number : number + 3]] == [True] * 3:  # arguments of __exit__
+            keeps_result = previous.opname == "SWAP"
+            offsets.add(previous.offset if keeps_result else instruction.offset)
+    return frozenset(offsets)
+
+
+def _loads_none(instruction: dis.Instruction) -> bool:
+    return instruction.opname == "LOAD_CONST" and instruction.argval is None
 
 
 def moments(operation: Callable[[], object]) -> int:
