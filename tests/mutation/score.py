@@ -5,13 +5,15 @@
 mutmut changes the covered lines of a layer of ``layers.toml`` one at a time, in a copy of the checkout, and runs the
 tests that reach each. The share of killed mutants, a timeout being one, is compared with ``scores.json``: a score that
 falls by more than its noise is an error, and ``--update`` writes a higher one down. What survives is listed with its
-difference. Layers with a ``sample`` take so many mutants, drawn by a fixed seed. It takes minutes to an hour for each
-layer, so it is no part of the tests; it needs ``pip install mutmut`` beside the group ``test``.
+difference. Layers with a ``sample`` take so many mutants, drawn by a fixed seed. Quick tests come first, and property
+tests draw a fifth of their usual examples. It takes minutes to an hour for each layer, so it is no part of the tests;
+it needs ``pip install mutmut`` beside the group ``test``.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import random
@@ -32,8 +34,35 @@ NOISE: Final = 0.01
 SURVIVED, UNREACHED = 0, (5, 33)
 """mutmut's exit codes of mutants: tests passed; no test ran. All others are kills, by a test or a time-out."""
 
+CALLED: Final = frozenset({"rule", "law", "property", "cache", "lru_cache", "contextmanager"})
+"""Decorators that do the same when they are called after the function is made; mutmut changes no decorated function."""
+
+COVERED: Final = "mutate_only_covered_lines = true"
+PROFILE: Final = "--hypothesis-profile=mutation"
+
+DIFFERENCES: Final = """
+import sys
+from mutmut.mutation.diff_apply import find_mutant, get_diff_for_mutant
+for name in sys.argv[1:]:
+    print("#", name, get_diff_for_mutant(name, path=find_mutant(name).path), sep="\\n")
+"""
+"""Prints how mutants differ from the source; ``mutmut show`` starts a process for each."""
+
 COPIED: Final = ("tests", "src", "plugins", "typings", "benchmarks", "docs", "examples")
 PAGES: Final = ("pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "tox.ini")
+
+
+def with_calls(source: str) -> str:
+    """Write ``name = decorator(name)`` after a function that has just one decorator of ``CALLED``."""
+    lines = source.splitlines()
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    for function in sorted(functions, key=lambda node: node.lineno, reverse=True):
+        match function.decorator_list:
+            case [ast.Name(id=name) | ast.Call(func=ast.Name(id=name)) as decorator] if name in CALLED:
+                made = f"{' ' * function.col_offset}{function.name} = {ast.unparse(decorator)}({function.name})"
+                lines.insert(function.end_lineno or function.lineno, made)
+                del lines[decorator.lineno - 1 : function.lineno - 1]
+    return "\n".join(lines) + "\n"
 
 
 def copy_checkout(folder: Path, files: list[str], tests: list[str]) -> None:
@@ -42,13 +71,18 @@ def copy_checkout(folder: Path, files: list[str], tests: list[str]) -> None:
     for name in filter(None, names.split("\0")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
+    for path in {path for pattern in files for path in folder.glob(pattern)}:
+        path.write_text(with_calls(path.read_text(encoding="utf-8")), encoding="utf-8")
     settings = {
         "source_paths": ["src"],
         "only_mutate": files,
         "also_copy": [*COPIED, *PAGES],
         "mutate_only_covered_lines": True,
         "pytest_add_cli_args_test_selection": tests,
-        "pytest_add_cli_args": ["-q", "-x", "-p", "no:cacheprovider"],
+        "pytest_add_cli_args": ["-q", "-x", "-p", "no:cacheprovider", "-p", "mutation.quick_first", PROFILE],
+        "process_isolation": "forkserver",  # the process that ran the tests has caches that hide mutants
+        "timeout_multiplier": 4.0,
+        "timeout_constant": 5.0,
         "use_git_change_detection": False,
     }
     lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
@@ -56,15 +90,13 @@ def copy_checkout(folder: Path, files: list[str], tests: list[str]) -> None:
         file.write(f"\n[tool.mutmut]\n{lines}")
 
 
-def mutmut(folder: Path, *arguments: str, fails: bool = False) -> str:
-    """Run mutmut on the copy, and return what it prints; it ends with an error where that is expected only."""
-    command = [sys.executable, "-m", "mutmut", *arguments]
+def python(folder: Path, *arguments: str, fails: bool = False) -> str:
+    """Run Python in the copy, and return what it prints; it ends with an error where that is expected only."""
+    command = [sys.executable, *arguments]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
     if done.returncode and not fails:
-        raise SystemExit(
-            f"mutmut {arguments[0]} ended with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
-        )
+        raise SystemExit(f"{arguments[:3]} ended with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
     return done.stdout
 
 
@@ -78,8 +110,12 @@ def mutants(folder: Path) -> dict[str, int | None]:
 
 def sampled(folder: Path, count: int) -> list[str]:
     """Make all mutants, and draw some of their names."""
-    mutmut(folder, "run", "no-such-mutant", fails=True)  # there is no command that makes mutants and runs none
+    python(folder, "-m", "mutmut", "run", "no-such-mutant", fails=True)  # no command makes mutants and runs none
+    settings = folder / "pyproject.toml"  # the mutants are made, so what is covered need not be asked again
+    settings.write_text(settings.read_text(encoding="utf-8").replace(COVERED, COVERED.replace("true", "false")))
     names = sorted(mutants(folder))
+    if not names:
+        raise SystemExit("there are no mutants: do the tests pass?")
     return random.Random(0).sample(names, min(count, len(names)))
 
 
@@ -108,25 +144,27 @@ def main() -> int:
         copy_checkout(folder, [chosen.only] if chosen.only else layer["files"], chosen.tests or layer["tests"])
         count = chosen.sample or layer.get("sample")
         names = sampled(folder, count) if count else []
-        mutmut(folder, "run", "--max-children", str(chosen.jobs), *names)
+        python(folder, "-m", "mutmut", "run", "--max-children", str(chosen.jobs), *names)
         found = score(mutants(folder))
-        for survivor in found["survivors"]:
-            print(mutmut(folder, "show", survivor))
+        print(python(folder, "-c", DIFFERENCES, *found["survivors"]))
     print(f"{chosen.layer}: {found['killed']} of {found['mutants']} mutants killed, {found['score']:.1%}")
-    return _compared(chosen, found)
+    return _compared(chosen, found, count)
 
 
-def _compared(chosen: argparse.Namespace, found: dict[str, Any]) -> int:
-    """Compare with the score on record, and replace that where it is asked for."""
-    scores = json.loads(SCORES.read_text(encoding="utf-8")) if SCORES.exists() else {}
-    known = scores.get(chosen.layer, {}).get("score", 0.0)
-    if chosen.only or chosen.tests or (chosen.sample and "sample" not in scores.get(chosen.layer, {})):
+def _compared(chosen: argparse.Namespace, found: dict[str, Any], count: int | None) -> int:
+    """Compare with the score on record for as many mutants, and replace that where it is asked for."""
+    if chosen.only or chosen.tests:
         return 0
-    if chosen.update and found["score"] >= known:
-        scores[chosen.layer] = {name: found[name] for name in ("score", "mutants", "killed")}
-        SCORES.write_text(json.dumps(scores, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    if found["score"] < known - NOISE:
-        print(f"the score was {known:.1%}: find tests for what survives")
+    scores = json.loads(SCORES.read_text(encoding="utf-8")) if SCORES.exists() else {}
+    known = scores.get(chosen.layer, {})
+    alike = known.get("sample") == count
+    if chosen.update and (not alike or found["score"] >= known.get("score", 0.0)):
+        entry = {name: found[name] for name in ("score", "mutants", "killed")}
+        scores[chosen.layer] = entry if count is None else {**entry, "sample": count}
+        rows = (f"  {json.dumps(layer)}: {json.dumps(scores[layer])}" for layer in sorted(scores))
+        SCORES.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
+    if alike and found["score"] < known.get("score", 0.0) - NOISE:
+        print(f"the score was {known['score']:.1%}: find tests for what survives")
         return 1
     return 0
 

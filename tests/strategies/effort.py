@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
-BRIEF, FAST, THOROUGH = "brief", "fast", "thorough"
+BRIEF, FAST, MUTATION, THOROUGH = "brief", "fast", "mutation", "thorough"
 
 _USUAL = 100
 
@@ -13,13 +13,21 @@ def register_profiles() -> None:
     """Make the profiles known and load the fast one, which draws the same examples in each run.
 
     ``--hypothesis-profile=thorough`` draws twenty times as many, and others each time; ``brief`` draws a tenth, for
-    further versions of Python after one that drew them all.
+    further versions of Python after one that drew them all; ``mutation`` a fifth, and a failure is not made smaller.
     """
     # How long an example takes says more about the machine's load than about the code.
     quiet = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
     settings.register_profile(FAST, max_examples=_USUAL, deadline=None, derandomize=True, suppress_health_check=quiet)
     settings.register_profile(
         BRIEF, max_examples=_USUAL // 10, deadline=None, derandomize=True, suppress_health_check=quiet
+    )
+    settings.register_profile(
+        MUTATION,
+        max_examples=_USUAL // 5,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=quiet,
+        phases=(Phase.explicit, Phase.generate),
     )
     settings.register_profile(THOROUGH, max_examples=20 * _USUAL, deadline=None, suppress_health_check=quiet)
     settings.load_profile(FAST)
