@@ -37,6 +37,7 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
+from tileir.semtree.memory import ALL_CHECKS
 from tileir.semtree.printer import to_text
 from tileir.testing.closeness import check_close
 from tileir.testing.generated.choices import Seeded
@@ -64,9 +65,14 @@ class KernelCase:
         return [aligned_copy(array) for array in self.initial]
 
     def expected(self) -> list[np.ndarray[Any, Any]]:
-        """Return what the interpreter leaves in the arrays."""
+        """Return what the interpreter leaves in the arrays.
+
+        Raises:
+            TileError: TIL553 to TIL558, the kernel does what it must not, so that devices may differ.
+
+        """
         arrays = self.arrays()
-        interpreter.run(self.kernel, arrays)
+        interpreter.run(self.kernel, arrays, ALL_CHECKS)
         return arrays
 
     def check(self, actual: Sequence[np.ndarray[Any, Any]], ulps: float = 0.0) -> None:
@@ -83,7 +89,14 @@ class KernelCase:
 
 @attrs.define
 class _Statements(Expressions):
-    """Makes the statements of one kernel."""
+    """Makes the statements of one kernel.
+
+    Attributes:
+        threads: How many threads a group has, which share scratch arrays.
+
+    """
+
+    threads: int = 1
 
     def body(self, depth: int, count: int) -> tuple[Stmt, ...]:
         before = len(self.variables), len(self.assignable), len(self.private)
@@ -158,12 +171,15 @@ class _Statements(Expressions):
         return For(counter, start, end, step, body, kind)
 
     def array(self) -> tuple[Stmt, ...]:
-        """Declare a private array and fill it, so that every later read is defined."""
+        """Declare an array, and fill what this thread owns of it, so that every later read is defined."""
         region = self.choices.pick([Region.PRIVATE, Region.PRIVATE, Region.SCRATCH])
-        array = DeclareArray(self.fresh("p"), self.dtype(), ROOM, region)
+        size = ROOM if region is Region.PRIVATE else ROOM * self.threads
+        array = DeclareArray(self.fresh("p"), self.dtype(), size, region)
         counter = Var(self.fresh("i"), self.scalar_index)
         value = self.expr(Type(array.dtype), 2)
-        fill = Assign(Subscript(array.name, counter, value.type), value)
+        room = self.room(array)
+        place = counter if room is None else Apply(Op.ADD, (room, counter))
+        fill = Assign(Subscript(array.name, place, value.type), value)
         self.private.append(array)
         return array, For(counter, self.integer(0), self.integer(ROOM), 1, (fill,))
 
@@ -209,7 +225,7 @@ def kernel(
     grid = tuple(choices.integer(1, 3) for _ in range(choices.integer(1, 3)))
     group = (choices.pick((2, 4)),) if threads else (1,)
     size = ROOM * int(np.prod(grid)) * group[0]
-    generator = _Statements(choices, used, index, _params(choices, used, size))
+    generator = _Statements(choices, used, index, _params(choices, used, size), threads=group[0])
     body = (_room(grid, group, index), *(_exchange(generator, group[0]) if threads else ()))
     made = KernelFunction("k", generator.params, (*body, *generator.body(depth, 6)), grid, group, index)
     seed = choices.integer(0, 1000)

@@ -173,8 +173,12 @@ class Expressions:
                 return Ramp(base, stride, lanes)
 
     def room(self, array: Param | DeclareArray) -> Expr | None:
-        """Return where the part of an array starts that this thread owns; None for its private arrays."""
-        return None if isinstance(array, DeclareArray) else Var("room", self.scalar_index)
+        """Return where the part of an array starts that this thread owns; None where it owns all of it."""
+        if not isinstance(array, DeclareArray):
+            return Var("room", self.scalar_index)
+        if array.size == ROOM:
+            return None
+        return Apply(Op.MUL, (GridIndex(GridLevel.LOCAL, 0, self.scalar_index), self.integer(ROOM)))
 
     def operation(self, kind: Type, depth: int) -> Expr:
         """Make an elementwise operation with an exact result."""
