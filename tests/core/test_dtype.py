@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tileir.core.arithmetic import Array, cast
 from tileir.core.dtype import DType, accumulator, float_for, promote, promote_all
 
 
@@ -60,3 +61,26 @@ def test_promotion_of_many_goes_left_to_right() -> None:
 def test_float_for_and_accumulator() -> None:
     assert [float_for(d).value for d in (DType.BOOL, DType.I32, DType.U64, DType.F16)] == ["f32", "f32", "f64", "f16"]
     assert [accumulator(d).value for d in (DType.F16, DType.BF16, DType.F64, DType.I8)] == ["f32", "f32", "f64", "i8"]
+
+
+def extreme(dtype: DType) -> Array:
+    """Return the values that another type is most likely to lose: limits, long significands, the least steps."""
+    if dtype.is_float:
+        tiny = 2.0**-133 if dtype is DType.BF16 else float(np.finfo(dtype.numpy).smallest_subnormal)
+        ulp = {DType.BF16: 2.0**-7, DType.F16: 2.0**-10, DType.F32: 2.0**-23, DType.F64: 2.0**-52}[dtype]
+        return np.array([0.0, -0.5, tiny, 1 + ulp, float("inf")], dtype.numpy)
+    return np.array([0, 1, dtype.minimum, dtype.maximum, dtype.maximum - 1], dtype.numpy)
+
+
+@pytest.mark.parametrize("wide", DType)
+@pytest.mark.parametrize("narrow", DType)
+def test_a_type_holds_another_where_a_cast_keeps_all_values(wide: DType, narrow: DType) -> None:
+    values = extreme(narrow)
+    with np.errstate(over="ignore"):
+        after = cast(values, wide)
+    # Python compares integers with floats exactly.
+    assert wide.holds(narrow) == all(int_or_float(a) == int_or_float(b) for a, b in zip(after, values, strict=True))
+
+
+def int_or_float(value: np.generic) -> int | float:
+    return int(value) if isinstance(value, np.integer | np.bool_) else float(value)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
 
-from strategies.rule_templates import ALL_RULES, TEMPLATES, instances, is_legal
+from strategies.rule_templates import ALL_RULES, TEMPLATES, expressions, instances, is_legal
 from strategies.semtree_values import content
 from tileir.core.dtype import DType
+from tileir.semtree import conversion_rules
 from tileir.semtree.interpreter import run
 from tileir.semtree.ir import (
     Assign,
+    Cast,
     Const,
     Declare,
     For,
@@ -23,10 +27,11 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
+from tileir.semtree.printer import expr_text
 from tileir.semtree.rewrite import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tileir.core.rewrite import Rule
     from tileir.semtree.ir import Expr
@@ -80,3 +85,51 @@ def test_rule_keeps_the_value(rule: Rule[Any]) -> None:
         assert is_legal(new)
         assert bits(evaluated(new)) == bits(evaluated(expr)), (expr, new)
     assert fired > 0
+
+
+ALWAYS: Final = (
+    conversion_rules.fold_operation,
+    conversion_rules.fold_cast,
+    conversion_rules.cast_of_broadcast,
+    conversion_rules.operation_on_broadcasts,
+)
+
+
+@pytest.mark.parametrize("rule", ALWAYS, ids=lambda rule: rule.law)
+def test_rules_of_constants_and_lanes_fit_whatever_is_legal(rule: Rule[Any]) -> None:
+    lanes = 2 if rule is conversion_rules.operation_on_broadcasts else 1
+    legal = [expr for expr in expressions(rule) if expr.type.lanes >= lanes]
+    assert len(legal) > 100
+    assert [expr for expr in legal if rule(expr) is None] == []
+
+
+def test_the_inner_of_two_casts_goes_where_it_loses_nothing_that_the_outer_keeps() -> None:
+    for source, inner, outer in product(DType, repeat=3):
+        chain = Cast(Cast(Var("x", Type(source)), Type(inner)), Type(outer))
+        saturates = source.is_integer and inner.is_float and outer.is_integer and not outer.holds(source)
+        exact = inner.holds(source) and not saturates
+        assert (conversion_rules.cast_of_exact_cast(chain) is not None) == exact
+        wraps = all(dtype.is_integer for dtype in (source, inner, outer)) and outer.bits <= inner.bits
+        assert (conversion_rules.cast_of_wrapping_cast(chain) is not None) == wraps
+
+
+def outcomes(rule: Rule[Any], build: Builder) -> Iterator[str]:
+    """Yield what a rule makes of a template, T being its type, with the types for which it does."""
+    found: dict[str, list[str]] = {}
+    for kind in (Type(dtype, lanes) for lanes in (1, 4) for dtype in DType):
+        expr = build(kind)
+        if is_legal(expr):
+            new = rule(expr)
+            pair = f"{expr_text(expr)} -> {'kept' if new is None else expr_text(new)}"
+            found.setdefault(re.sub(rf"\b{kind}\b", "T", pair), []).append(str(kind))
+    for pair, kinds in found.items():
+        yield f"    {pair}    ({' '.join(kinds)})\n"
+
+
+def test_rules_fit_where_they_did(golden: Callable[[str], None]) -> None:
+    elsewhere = (*ALWAYS, conversion_rules.cast_of_exact_cast, conversion_rules.cast_of_wrapping_cast)
+    lines = []
+    for rule in ALL_RULES:
+        if rule not in elsewhere and rule is not conversion_rules.fold_bitcast:
+            lines += [f"{rule.law}\n", *(line for build in TEMPLATES[rule] for line in outcomes(rule, build))]
+    golden("".join(lines))

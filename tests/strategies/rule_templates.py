@@ -196,12 +196,14 @@ def is_legal(expr: Expr) -> bool:
     return not any(fault for node in nodes for fault in expression_faults(node, kernel))
 
 
+def expressions(rule: Rule[Any]) -> Iterator[Expr]:
+    """Yield the legal expressions among the templates of a rule."""
+    for build in TEMPLATES[rule]:
+        yield from filter(is_legal, (build(Type(dtype, lanes)) for dtype in DType for lanes in (1, 4)))
+
+
 def instances(rule: Rule[Any]) -> Iterator[tuple[Expr, Expr]]:
     """Yield what the rule matches among its templates, and what it makes of it."""
-    for build in TEMPLATES[rule]:
-        for dtype in DType:
-            for lanes in (1, 4):
-                expr = build(Type(dtype, lanes))
-                new = rule(expr) if is_legal(expr) else None
-                if new is not None:
-                    yield expr, new
+    for expr in expressions(rule):
+        if (new := rule(expr)) is not None:
+            yield expr, new

@@ -73,7 +73,7 @@ KEPT = {
     "indices in one condition": ("O[i, j : A0, A1] = +(A[i + a, j + b]), a + b < 11, a < 11;", (20, 21)),
     "product": ("O[i, j : A0, A1] = *(A[k, l]), i - k < A0, j - l < A1;", (12, 13)),
     "default": ("O[i, j : A0, A1] = +(A[k, l]), i - k < A0, j - l < A1 default A;", (12, 13)),
-    "maxima of nothing": ("O[i, j : A0, A1] = >(A[i + a - 30, j + b - 30]), a < 11, b < 11;", (40, 41)),
+    "maxima of nothing": ("O[i, j : A0, A1] = >(A[i + a - 30, j + b - 30]), a < 19, b < 19;", (60, 61)),
     "written by two": ("O[i + j, j : 40, A1] = +(A[k, l]), i - k < A0, j - l < A1, i < A0;", (12, 13)),
 }
 
@@ -92,6 +92,22 @@ def test_halves_are_summed_as_wide_as_before() -> None:
     assert_same(function, after, numbers(function))
     maxima = function_of("O[i, j : A0, A1] = >(A[k, l]), i - k < A0, j - l < A1;", DType.F16, A=(12, 13))
     assert [operation.dtype for operation in separated(maxima).operations] == [DType.F16, DType.F16]
+
+
+def test_all_parts_of_a_wide_sum_are_wide() -> None:
+    statement, shape, _ = SEPARATED["cube"]
+    function = function_of(statement, DType.F16, A=shape)
+    after = separated(function)
+    assert [operation.dtype for operation in after.operations] == [DType.F32] * 4 + [DType.F16]
+    assert_same(function, after, numbers(function))
+
+
+def test_sums_of_nothing_are_taken_apart() -> None:
+    statement, shape = KEPT["maxima of nothing"]
+    function = function_of(statement.replace(">(", "+("), A=shape)
+    after = separated(function)
+    assert len(after.operations) == 2
+    assert_same(function, after, numbers(function))
 
 
 def test_sums_of_truth_values_count() -> None:

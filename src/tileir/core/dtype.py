@@ -84,6 +84,19 @@ class DType(enum.Enum):
             return float("inf")
         return (1 << (self.bits - 1 if self.is_signed else self.bits)) - 1
 
+    def holds(self, other: DType) -> bool:
+        """Return whether every value of ``other`` is a value of this type, so that a cast to it loses nothing."""
+        if other is self or other.is_bool:
+            return True
+        if self.is_bool or (other.is_float and not self.is_float):
+            return False
+        if not self.is_float:
+            return self.minimum <= other.minimum and other.maximum <= self.maximum
+        if other.is_float:
+            return other.bits < self.bits
+        # 65535 fits the 11 bits of f16 neither, so its exponent never matters here.
+        return other.bits - other.is_signed <= _PRECISION[self]
+
     @classmethod
     def of(cls, dtype: np.dtype[Any]) -> DType | None:
         """Return the element type of a NumPy dtype, or None where tileir has no equal."""
@@ -96,6 +109,8 @@ _BITS = {
     DType.BF16: 16,
 }
 _FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
+_PRECISION = {DType.BF16: 8, DType.F16: 11, DType.F32: 24, DType.F64: 53}
+"""Bits of the significand, the hidden one among them."""
 _NUMPY_NAMES = {
     DType.BOOL: "bool",
     DType.BF16: "bfloat16",

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tileir.core.arithmetic import apply, constant, rounded
-from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Bitcast, Broadcast, Cast, Const, Ramp, Reduce, Type
 from tileir.semtree.rewrite import law
@@ -15,9 +13,6 @@ from tileir.semtree.rewrite import law
 if TYPE_CHECKING:
     from tileir.core.arithmetic import Array
     from tileir.semtree.ir import Expr
-
-_MANTISSA: Final = MappingProxyType({DType.BF16: 8, DType.F16: 11, DType.F32: 24, DType.F64: 53})
-
 
 # Constants
 
@@ -83,8 +78,8 @@ def cast_of_exact_cast(expr: Expr) -> Expr | None:
         case Cast(operand=Cast(operand=operand, type=Type(dtype=inner)), type=kind):
             outer, source = kind.dtype, operand.type.dtype
             # A float that is cast to an integer saturates where an integer wraps.
-            alike = inner.is_float == source.is_float or not outer.is_integer or _holds(outer, source)
-            return Cast(operand, kind) if _holds(inner, source) and alike else None
+            alike = inner.is_float == source.is_float or not outer.is_integer or outer.holds(source)
+            return Cast(operand, kind) if inner.holds(source) and alike else None
         case _:
             return None
 
@@ -98,20 +93,6 @@ def cast_of_wrapping_cast(expr: Expr) -> Expr | None:
             return Cast(operand, kind) if integers and kind.dtype.bits <= inner.bits else None
         case _:
             return None
-
-
-def _holds(outer: DType, inner: DType) -> bool:
-    """Return whether every value of ``inner`` is one of ``outer``."""
-    if outer is inner or inner.is_bool:
-        return True
-    if outer.is_bool or (inner.is_float and not outer.is_float):
-        return False
-    if inner.is_float:
-        return outer is DType.F64 or (outer is DType.F32 and inner.bits == 16)
-    if outer.is_float:
-        # 65535 fits the 11 bits of f16 neither, so its exponent never matters here.
-        return inner.bits - inner.is_signed <= _MANTISSA[outer]
-    return outer.minimum <= inner.minimum and inner.maximum <= outer.maximum
 
 
 # Lanes

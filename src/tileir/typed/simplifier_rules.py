@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core import arithmetic
-from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.rewrite import Rule, rule
 from tileir.typed.dims import read_constant
@@ -101,10 +100,10 @@ def cast_of_cast(site: Site) -> Site | None:
     if not isinstance(outer, Cast) or not isinstance(inner := site.definitions[outer.input], Cast):
         return None
     source = site.definitions[inner.input].dtype
-    if not is_exact(source, inner.dtype):
+    if not inner.dtype.holds(source):
         return None
     # A float saturates where an integer wraps, unless every value fits.
-    if source.is_integer and inner.dtype.is_float and outer.dtype.is_integer and not is_exact(source, outer.dtype):
+    if source.is_integer and inner.dtype.is_float and outer.dtype.is_integer and not outer.dtype.holds(source):
         return None
     return site.becomes(attrs.evolve(outer, input=inner.input))
 
@@ -278,21 +277,6 @@ def small_power(site: Site) -> Site | None:
         return site.becomes(attrs.evolve(operation, op=Op.MUL, inputs=(base, base)))
     return None
 
-
-def is_exact(source: DType, target: DType) -> bool:
-    """Return whether ``target`` holds every value of ``source``."""
-    if source is target or source.is_bool:
-        return True
-    if target.is_bool or (source.is_float and not target.is_float):
-        return False
-    if target.is_float:
-        if source.is_float:
-            return source.bits < target.bits
-        return source.bits - int(source.is_signed) <= _PRECISION[target]
-    return source.minimum >= target.minimum and source.maximum <= target.maximum
-
-
-_PRECISION: Final = {DType.BF16: 8, DType.F16: 11, DType.F32: 24, DType.F64: 53}
 
 _OF_OP: Final[Mapping[Op, tuple[Rule[Site], ...]]] = MappingProxyType(
     {
