@@ -13,7 +13,7 @@ from tileir.core.dtype import DType
 from tileir.passes.compute_deps import with_dependences
 from tileir.poly.affine import Affine
 from tileir.stripe import dependences as module
-from tileir.stripe.dependences import Order, dependences
+from tileir.stripe.dependences import Order, dependences, requirements
 from tileir.stripe.ir import Block, Device, Dim, Direction, Index, Load, Refinement, Special, Store, TensorShape
 from tileir.stripe.parser import parse_block
 from tileir.stripe.scope import Scope, enter
@@ -128,15 +128,82 @@ def test_parts_of_placed_memory_are_told_apart_by_elements() -> None:
     assert dependences(enter(block, None, 0)) == ((), (), (0, 1))
 
 
+def test_what_reuses_bytes_waits_for_all_parts_of_what_lay_there() -> None:
+    parts = [_part("A", first, 2, writes=True) for first in (0, 2)]
+    block = Block(refinements=(_placed("A", 0, 0), _placed("B", 0, 0)), statements=(*parts, _part("B", 0, 1, True)))
+    assert dependences(enter(block, None, 0)) == ((), (), (0, 1))
+
+
+def _part(name: str, first: int, size: int, writes: bool) -> Block:
+    """Return a statement that reads or writes some elements of a vector."""
+    direction = Direction.OUT if writes else Direction.IN
+    view = Refinement("V", direction, name, (Affine.constant(first),), TensorShape(DType.F32, (Dim(size, 1),)))
+    return Block(refinements=(view,), statements=(Special("zero", (), ("V",)) if writes else Load("V", "x"),))
+
+
+def _vector(name: str) -> Refinement:
+    return Refinement(name, Direction.NONE, "", (Affine(),), TensorShape.dense(DType.F32, (16,)))
+
+
+def test_a_write_of_everything_stands_for_what_came_before() -> None:
+    statements = [_part("A", first, size, writes) for first, size, writes in ((0, 4, True), (2, 1, False))]
+    statements += [_part("A", 0, 16, True), _part("A", 1, 1, False), _part("A", 0, 16, True), _part("A", 2, 1, True)]
+    scope = enter(Block(refinements=(_vector("A"),), statements=tuple(statements)), None, 0)
+    assert list(requirements(scope)) == [(), (0,), (0, 1), (2,), (2, 3), (4,)]
+
+
 def test_many_partial_writes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_PENDING", 4)
-    shape = TensorShape.dense(DType.F32, (16,))
-    whole = Refinement("A", Direction.NONE, "", (Affine(),), shape)
-    one = TensorShape(DType.F32, (Dim(1, 1),))
-    views = (Refinement("A", Direction.OUT, "A", (Affine.constant(n),), one) for n in range(16))
-    writes = tuple(Block(refinements=(v,), statements=(Special("zero", (), ("A",)),)) for v in views)
-    found = dependences(enter(Block(refinements=(whole,), statements=writes), None, 0))
+    elements = [_part("A", n, 1, True) for n in range(16)] + [_part("A", n, 1, False) for n in range(16)]
+    found = dependences(enter(Block(refinements=(_vector("A"),), statements=tuple(elements)), None, 0))
     assert found[:5] == ((), (), (), (), (0, 1, 2, 3))
+    order = _order(found)
+    assert all(order.follows(16 + n, n) for n in range(16))
+
+
+def test_pending_writes_of_one_memory_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_PENDING", 2)
+    statements = [_part("A", 0, 1, True), _part("A", 1, 1, True), _part("B", 0, 1, True)]
+    apart = attrs.evolve(_placed("B", 0, 0), location=(Device("DRAM", (Affine(),)),))
+    for views in ((_vector("A"), _vector("B")), (_placed("A", 0, 0), apart)):
+        block = Block(refinements=views, statements=tuple(statements))
+        assert dependences(enter(block, None, 0)) == ((), (), ())
+
+
+def _order(deps: Sequence[Sequence[int]]) -> Order:
+    order = Order()
+    for direct in deps:
+        order.add(direct)
+    return order
+
+
+PARTS = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(1, 2), st.booleans())
+PLACES = st.tuples(st.integers(0, 5), st.integers(0, 1))
+
+
+@given(st.tuples(PLACES, PLACES, PLACES), st.lists(PARTS, min_size=2, max_size=7), st.integers(1, 8))
+@examples(300)
+def test_the_closure_of_deps_orders_bytes_that_are_used_again(
+    places: Sequence[tuple[int, int]], drawn: list[tuple[int, int, int, bool]], most: int
+) -> None:
+    """Parts of one memory clash where elements do, and two memories on one unit where their bytes do."""
+    views = tuple(_placed("ABC"[n], 4 * offset, unit) for n, (offset, unit) in enumerate(places))
+    statements = tuple(_part("ABC"[n], first, size, writes) for n, first, size, writes in drawn)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_MOST_PENDING", most)
+        found = _order(dependences(enter(Block(refinements=views, statements=statements), None, 0)))
+    needed = Order()
+    for number, (name, first, size, writes) in enumerate(drawn):
+        clash = []
+        for other, (known, start, count, also) in enumerate(drawn[:number]):
+            elements = first < start + count and start < first + size
+            (offset, unit), (place, place_unit) = places[name], places[known]
+            meets = elements if name == known else unit == place_unit and abs(offset - place) < 4
+            clash += [other] if meets and (writes or also) else []
+        needed.add(clash)
+    for earlier, later in combinations(range(len(drawn)), 2):
+        follows = found.follows(later, earlier)
+        assert follows == needed.follows(later, earlier) or (follows and most < len(drawn))
 
 
 AXES = st.tuples(st.integers(0, 5), st.integers(-2, 2), st.integers(1, 3), st.integers(1, 2))
@@ -169,9 +236,7 @@ def test_the_closure_of_deps_is_the_order_that_elements_ask_for(
     whole = Refinement("A", Direction.NONE, "", (Affine(), Affine()), TensorShape.dense(DType.F32, (32, 32)))
     statements = tuple(_toucher((a, b), writes) for a, b, writes in drawn)
     deps = dependences(enter(Block(refinements=(whole,), statements=statements), None, 0))
-    order = Order()
-    for direct in deps:
-        order.add(direct)
+    order = _order(deps)
     needed = Order()
     for number, (a, b, writes) in enumerate(drawn):
         clash = [
@@ -225,19 +290,21 @@ def test_an_order_is_the_transitive_closure_as_far_as_it_looks_back(needed: list
                 if order.follows(later, earlier):
                     assert earlier in closed[later]
                     assert later - earlier <= window
-                elif len(needed) <= window:
+                elif later >= len(needed) - window and later - earlier <= window:
                     assert earlier not in closed[later]
 
 
 @examples(300)
-@given(acyclic())
-def test_direct_dependencies_are_a_transitive_reduction(needed: list[tuple[int, ...]]) -> None:
+@given(acyclic(), st.integers(1, 14))
+def test_direct_dependencies_are_a_transitive_reduction(needed: list[tuple[int, ...]], window: int) -> None:
     order, kept = Order(), []
-    for several in needed:
-        kept.append(order.direct(several))
-        order.add(kept[-1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "WINDOW", window)
+        for several in needed:
+            kept.append(order.direct(several))
+            order.add(kept[-1])
     closed = followed(needed)
     assert followed(kept) == closed
-    for several in kept:
+    for later, several in enumerate(kept):
         for number in several:
-            assert not any(number in closed[other] for other in several)
+            assert later - number > window or not any(number in closed[other] for other in several)

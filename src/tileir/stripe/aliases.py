@@ -71,16 +71,16 @@ class Reach:
 class PlacedReach:
     """Bytes of a location that a statement may touch.
 
-    ``memory`` is the piece of memory that lies there, or None for one that the statement allocates. What two statements
-    touch of one piece is compared element by element, and not by bytes. ``whole`` tells that the statement may write
-    all of it, so that whatever touches the piece meets this statement.
+    ``reach`` is what is touched of the piece of memory that lies there, or None for one that the statement allocates.
+    What two statements touch of one piece is compared element by element, and not by bytes. ``whole`` tells that the
+    statement may write all of it, so that whatever touches the piece meets this statement.
     """
 
     location: Location
     first: int
     end: int
     writes: bool
-    memory: MemoryKey | None = None
+    reach: Reach | None = None
     whole: bool = False
 
 
@@ -218,7 +218,7 @@ def _placed(root: Refinement, reach: Reach | None) -> Iterator[PlacedReach]:
         yield PlacedReach(root.location, root.offset, end, writes=True, whole=True)
     else:
         whole = reach.writes and _is_all(reach, root)
-        yield PlacedReach(root.location, root.offset, end, reach.writes, reach.memory, whole)
+        yield PlacedReach(root.location, root.offset, end, reach.writes, reach, whole)
 
 
 def _is_all(reach: Reach, root: Refinement) -> bool:
@@ -324,7 +324,7 @@ def compare(first: AnyReach, second: AnyReach, ranges: Mapping[str, int]) -> Ove
 
 
 def _compare_placed(first: PlacedReach, second: PlacedReach) -> Overlap:
-    if first.memory is not None and first.memory == second.memory:
+    if first.reach is not None and second.reach is not None and first.reach.memory == second.reach.memory:
         return Overlap.NONE
     if not same_place(first.location, second.location) or first.end <= second.first or second.end <= first.first:
         return Overlap.NONE
@@ -344,13 +344,9 @@ def _same_device(first: Device, second: Device) -> bool:
 
 
 def contains(outer: AnyReach, inner: AnyReach) -> bool:
-    """Return whether whatever :func:`compare` finds to meet ``inner`` meets ``outer`` as well."""
+    """Return whether ``outer`` meets ``inner``, and all that :func:`compare` finds to meet ``inner`` as well."""
     if isinstance(outer, PlacedReach) or isinstance(inner, PlacedReach):
-        if isinstance(outer, PlacedReach) and isinstance(inner, PlacedReach):
-            covers = outer.first <= inner.first and inner.end <= outer.end
-            same = outer.whole or outer.memory == inner.memory
-            return covers and same and outer.location == inner.location
-        return False
+        return isinstance(outer, PlacedReach) and isinstance(inner, PlacedReach) and _contains_placed(outer, inner)
     if outer.memory != inner.memory or (outer.start is not None and outer.free):
         return False
     if outer.start is None:
@@ -362,3 +358,12 @@ def contains(outer: AnyReach, inner: AnyReach) -> bool:
         gap.is_constant and gap.offset >= 0 and gap.offset + mine <= other
         for gap, mine, other in zip(apart, inner.sizes, outer.sizes, strict=True)
     )
+
+
+def _contains_placed(outer: PlacedReach, inner: PlacedReach) -> bool:
+    """Return the same for bytes: parts of one memory lie at the same bytes, and do not wait for each other."""
+    if outer.first > inner.first or inner.end > outer.end or outer.location != inner.location:
+        return False
+    if outer.whole:
+        return True
+    return outer.reach is not None and inner.reach is not None and contains(outer.reach, inner.reach)

@@ -119,10 +119,10 @@ class _Accesses:
             if compare(known, reach, ranges) is not Overlap.NONE:
                 yield number
 
-    def prune(self, number: int, reach: AnyReach) -> None:
-        """Forget what a write of statement ``number`` stands for from now on."""
+    def prune(self, reach: AnyReach) -> None:
+        """Forget what a write stands for from now on."""
         for known in (self.reads, self.writes):
-            known[:] = [item for item in known if item[0] == number or not contains(reach, item[1])]
+            known[:] = [item for item in known if not contains(reach, item[1])]
 
     def note(self, number: int, reach: AnyReach) -> tuple[int, ...]:
         """Remember an access; return what it has to wait for so that not too many are kept."""
@@ -181,7 +181,7 @@ class _Pending:
         for reach in reaches:
             if reach.writes:
                 for accesses in self._meeting(reach):
-                    accesses.prune(number, reach)
+                    accesses.prune(reach)
             found.update(self._own(reach).note(number, reach))
         return found
 
@@ -204,4 +204,4 @@ def _everything(reach: AnyReach) -> AnyReach:
     if isinstance(reach, PlacedReach):
         location = tuple(attrs.evolve(device, units=()) for device in reach.location)
         return PlacedReach(location, reach.first, reach.end, writes=True)
-    return attrs.evolve(reach, start=None, sizes=(), strides=(), free={}, constraints=(), writes=True)
+    return attrs.evolve(reach, start=None)
