@@ -116,3 +116,16 @@ def test_casts_of_special_values(source: DType, platform: str) -> None:
         results |= {f"as_{t.value}": Bitcast(number, Type(t, lanes)) for t in same}
         cases.append((results, expected))
     check((values, numbers), cases, platform)
+
+
+@pytest.mark.parametrize("dtype", [DType.I8, DType.I16], ids=lambda dtype: dtype.value)
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_magnitudes_of_all_small_numbers_beside_a_third(dtype: DType, platform: str) -> None:
+    numbers = padded(np.arange(int(dtype.minimum), int(dtype.maximum) + 1).astype(dtype.numpy))
+    others = np.roll(numbers, 77)
+    wanted = np.maximum(np.where(numbers < 0, -numbers, numbers), others)
+    cases = []
+    for lanes in (1, 4, 16):
+        number, other = element(0, dtype, lanes), element(1, dtype, lanes)
+        cases.append(({"greater": Apply(Op.MAX, (Apply(Op.ABS, (number,)), other))}, {"greater": wanted}))
+    check((numbers, others), cases, platform)

@@ -147,11 +147,22 @@ def _magnitude(out: KernelText, value: Value) -> Value:
     if value.range.low > kind.dtype.minimum:
         return reinterpreted(call("abs", kind.with_dtype(_UNSIGNED[kind.dtype]), value), kind)
     # PoCL 3.0 computes `abs` of the least number as if it could not occur, though OpenCL defines it.
-    return call(define(out, f"magnitude_{register(kind)}", kind, (kind,), _greater_of_signs), kind, value)
+    short = kind.dtype is DType.I16 and kind.lanes > 1
+    body = _negated_below_zero if short else _greater_of_signs
+    return call(define(out, f"magnitude_{register(kind)}", kind, (kind,), body), kind, value)
 
 
 def _greater_of_signs(_: KernelText, value: Value) -> Value:
     return call("max", value.type, value, _negative(value, fits=False))
+
+
+def _negated_below_zero(_: KernelText, value: Value) -> Value:
+    """Choose between a number and its negation.
+
+    NVIDIA's driver 580 joins the maximum of a number, its negation and a third one into one instruction, and gets it
+    wrong for vectors of 16 bits.
+    """
+    return choice(compared("<", value, integer(0, value.type)), _negative(value, fits=False), value)
 
 
 def _bits(op: Op, left: Value, right: Value) -> Value:
