@@ -123,3 +123,33 @@ def test_crossed_spans_are_empty() -> None:
     crossed = System({"x": (1, 0), "y": (0, 1)}, ())
     assert enclose(crossed) is None
     assert feasible(crossed) is False
+
+
+def test_each_independent_part_has_to_have_a_point() -> None:
+    even = Row((("x", 2), ("y", -2)), 1, 1)
+    free = Row((("i", 1), ("j", 1)), 3, 4)
+    small: dict[str, Span] = dict.fromkeys("ijxy", (0, 9))
+    assert feasible(System(small, (free,))) is True
+    assert feasible(System(small, (free, even))) is False
+    assert feasible(System(small, (even, free))) is False
+    assert enclose(System(small, (free, even))) is None
+
+
+def test_an_exhausted_part_does_not_hide_an_empty_one() -> None:
+    wide: dict[str, Span] = dict.fromkeys("xy", (-(10**6), 10**6)) | {"i": (0, 1), "j": (0, 1)}
+    hard = Row((("x", 2), ("y", 2)), 3, 3)
+    empty = Row((("i", 2), ("j", 2)), 1, 1)
+    with patch.object(box_module, "Budget", lambda: Budget(200)):
+        assert feasible(System(wide, (hard,))) is None
+        assert feasible(System(wide, (empty, hard))) is False
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "empty"),
+    [(7, None, True), (6, None, False), (None, -1, True), (None, 0, False), (7, 9, True), (-9, -1, True)],
+)
+def test_a_row_out_of_the_reach_of_its_box_leaves_nothing(low: int | None, high: int | None, empty: bool) -> None:
+    box: dict[str, Span] = {"x": (0, 3), "y": (0, 3)}
+    kept = propagate(box, (Row((("x", 1), ("y", 1)), low, high),))
+    assert (kept is None) == empty
+    assert kept is None or box == {"x": (3, 3), "y": (3, 3)} or box == {"x": (0, 0), "y": (0, 0)}

@@ -1,10 +1,12 @@
 """Wrong programs: the code of each fault and the text that it underlines."""
 
+from collections.abc import Callable
+
 import attrs
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.errors import TileError
+from tileir.core.errors import Diagnostic, TileError
 from tileir.core.ops import Combination
 from tileir.tile.ir import Assignment, Call, FloatLiteral, Function, IndexName, Input, Name, Output
 from tileir.tile.parser import parse, parse_contraction, parse_expression
@@ -22,12 +24,16 @@ def typed(text: str) -> TensorType:
     return TensorType(DType(dtype), tuple(int(size) for size in sizes.split(",") if size))
 
 
-def faults(text: str, *arguments: str) -> list[tuple[str, str]]:
+def diagnostics(text: str, *arguments: str) -> tuple[Diagnostic, ...]:
     function = parse(text)
     types = {parameter.name: typed(given) for parameter, given in zip(function.inputs, arguments, strict=True)}
     with pytest.raises(TileError) as caught:
         infer(function, types)
-    return [(diagnostic.code, diagnostic.underlined) for diagnostic in caught.value.diagnostics]
+    return caught.value.diagnostics
+
+
+def faults(text: str, *arguments: str) -> list[tuple[str, str]]:
+    return [(diagnostic.code, diagnostic.underlined) for diagnostic in diagnostics(text, *arguments)]
 
 
 ELEMENTWISE = [
@@ -153,12 +159,28 @@ def test_inputs(text: str, arguments: tuple[str, ...], expected: list[tuple[str,
     assert faults(text, *arguments) == expected
 
 
+def test_messages(golden: Callable[[str], None]) -> None:
+    rows = [
+        *((V.format(expression), (a, b)) for expression, a, b, _, _ in ELEMENTWISE),
+        *((C.format(statements), (F23, F3)) for statements, _, _ in CONTRACTIONS),
+        *((text, arguments) for text, arguments, _ in INPUTS),
+    ]
+    lines = []
+    for text, arguments in rows:
+        lines.append(f"{' '.join(text.split())}    A: {arguments[0]}, B: {arguments[1]}\n")
+        lines += [f"    {found.code} {found.message}\n" for found in diagnostics(text, *arguments)]
+    golden("".join(lines))
+
+
 def test_missing_and_unknown_arguments() -> None:
     function = parse("function (A, B) -> (O) { O = A + B; }")
     with pytest.raises(TileError) as caught:
         infer(function, {"A": typed(S), "X": typed(S), "Y": typed(S)})
-    codes = [diagnostic.code for diagnostic in caught.value.diagnostics]
-    assert codes == ["TIL311", "TIL311", "TIL311"]
+    assert [(d.code, d.message) for d in caught.value.diagnostics] == [
+        ("TIL311", "there is no input 'X'; the inputs are: A, B"),
+        ("TIL311", "there is no input 'Y'; the inputs are: A, B"),
+        ("TIL311", "input 'B' has no argument"),
+    ]
     assert [d.underlined for d in caught.value.diagnostics][2] == "B"
 
 
@@ -223,12 +245,15 @@ NOT_VERIFIED = [
 ]
 
 
-@pytest.mark.parametrize(("function", "code"), NOT_VERIFIED)
-def test_functions_that_nobody_verified(function: Function, code: str) -> None:
+def test_functions_that_nobody_verified(golden: Callable[[str], None]) -> None:
     types = {"A": typed(F23), "B": typed(F3)}
-    with pytest.raises(TileError) as caught:
-        infer(function, types)
-    assert caught.value.diagnostics[0].code == code
+    lines = []
+    for function, code in NOT_VERIFIED:
+        with pytest.raises(TileError) as caught:
+            infer(function, types)
+        assert caught.value.diagnostics[0].code == code
+        lines += [f"{found.code} {found.message}\n" for found in caught.value.diagnostics]
+    golden("".join(lines))
 
 
 def test_indices_of_a_wrong_type_are_told_which_types_are_right() -> None:
