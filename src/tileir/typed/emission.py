@@ -216,7 +216,7 @@ def adapt(value: Known, dtype: DType, span: Span | None) -> Known:
     if not fits(value.value, dtype):
         raise fail(
             "TIL303",
-            f"{value.value} does not fit in {dtype.value}; cast the other operand to a wider type first",
+            f"{value.value} does not fit in {dtype.value}; cast it, or the operand beside it, to a type that holds it",
             span,
         )
     return Known(rounded(value.value, dtype), dtype)
