@@ -67,6 +67,12 @@ HEADER = "kernel k(\n    in f32 A[64],\n    out f32 B[64]\n) grid(4) {\n"
             "for (i64 i = 1; i < 2; i += 1) { f32 x = A[i]; B[i] = x + x; }",
             "  f32 x_0 = A[0];\n  B[0] = x_0 + x_0;\n  f32 x_1 = A[1];\n  B[1] = x_1 + x_1;\n",
         ),
+        ("for (i64 i = 0; i < 1; i += 1) { f32 x = A[i]; B[i] = x + x; }", "  f32 x = A[0];\n  B[0] = x + x;\n"),
+        (
+            "i64 g = group_id(0); i64 n = 8; for (i64 i = g; i < n; i += 1) { B[i] = 1.0; }",
+            "  i64 g = group_id(0);\n  for (i64 i = g; i < 8; i += 1) {\n    B[i] = 1.0;\n  }\n",
+        ),
+        ("B[0] = cast<f32>(cast<f64>(A[0]));", "  B[0] = A[0];\n"),
         ("f32x4 v = broadcast<4>(0.0) + f32x4(1.0); B[0 : 4] = v;", "  B[0 : 4] = f32x4(1.0);\n"),
         (
             "i64 g = group_id(0); B[ramp<4>(g, 2) + broadcast<4>(3) : 4] = A[0 : 4];",

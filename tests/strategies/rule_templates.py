@@ -175,6 +175,9 @@ TEMPLATES: Final[dict[Rule[Any], tuple[Builder, ...]]] = {
         lambda kind: Apply(Op.MUL, (Apply(Op.ADD, (x(kind), const(64, kind))), const(2, kind))),
         lambda kind: Apply(Op.MUL, (Apply(Op.MUL, (x(kind), const(16, kind))), const(8, kind))),
         lambda kind: Apply(Op.NEG, (Apply(Op.SUB, (const(7, kind), x(kind))),)),
+        lambda kind: Apply(Op.NEG, (Apply(Op.MUL, (x(kind), const(3, kind))),)),
+        lambda kind: Apply(Op.SUB, (x(kind), Apply(Op.MUL, (const(3, kind), x(kind))))),
+        lambda kind: Apply(Op.SUB, (Apply(Op.ADD, (x(kind), const(2, kind))), const(2, kind))),
     ),
     linear_rules.ramp_sum: (
         lambda kind: Apply(Op.ADD, (Ramp(scalar(kind), 3, kind.lanes), const(100, kind))),

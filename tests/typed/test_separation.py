@@ -74,6 +74,8 @@ KEPT = {
     "product": ("O[i, j : A0, A1] = *(A[k, l]), i - k < A0, j - l < A1;", (12, 13)),
     "default": ("O[i, j : A0, A1] = +(A[k, l]), i - k < A0, j - l < A1 default A;", (12, 13)),
     "maxima of nothing": ("O[i, j : A0, A1] = >(A[i + a - 30, j + b - 30]), a < 19, b < 19;", (60, 61)),
+    "diagonal": ("O[i, i : A0, A0] = +(A[k, l]), i - k < A0, i - l < A1;", (30, 30)),
+    "shifted": ("O[i + 1, j : A0 + 1, A1] = +(A[k, l]), i - k < A0, j - l < A1, i < A0;", (12, 13)),
     "written by two": ("O[i + j, j : 40, A1] = +(A[k, l]), i - k < A0, j - l < A1, i < A0;", (12, 13)),
 }
 
@@ -83,6 +85,14 @@ def test_others_stay(name: str) -> None:
     statement, shape = KEPT[name]
     function = function_of(statement, A=shape)
     assert separated(function) is function
+
+
+def test_parts_take_little_memory() -> None:
+    # Either part is the whole for one more axis: 100 by 50, or 10 by 50 by 16.
+    function = function_of("O[i, j : 50, 16] = +(A[k, l]), i + l < 200, i + j + k < 200;", A=(100, 10))
+    assert separated(function) is function
+    with mock.patch.object(separation, "_GROWTH", 1000):
+        assert separated(function) is not function
 
 
 def test_halves_are_summed_as_wide_as_before() -> None:

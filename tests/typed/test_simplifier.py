@@ -291,6 +291,17 @@ def test_copies_keep_the_place_of_what_they_stand_for() -> None:
     assert len(set(spans.values()) - {None}) >= 3
 
 
+def test_folded_constants_keep_the_place_of_their_operation() -> None:
+    span = parse("function (A) -> (O) { O = A + 1; }").statements[0].span
+    assert span is not None
+    constant = Constant("C", DType.F32, 2.0)
+    for operation in (Elementwise("R", Op.NEG, ("C",), DType.F32, ()), Cast("R", "C", DType.I32, ())):
+        function = Function((), ("R",), (constant, attrs.evolve(operation, span=span)))
+        (folded,) = simplify(function).operations
+        assert isinstance(folded, Constant)
+        assert folded.span == span
+
+
 def test_labels_follow_their_value() -> None:
     text = "function (A) -> (O) { [[pid(first)]] X = A + 1; [[pid(second)]] Y = 1 + A; O = Y; }"
     function = simplify(infer(parse(text), {"A": TensorType(DType.I32, (3,))}))
