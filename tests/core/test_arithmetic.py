@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
+from strategies.rounding import DIGITS, nearest, same
 from tileir.core.arithmetic import apply, cast, constant, dtype_of, fits, merge, rounded
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Domain, Op
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
 INTEGERS = [dtype for dtype in DType if dtype.is_integer]
 FLOATS = [dtype for dtype in DType if dtype.is_float]
-DIGITS = {DType.F16: 11, DType.BF16: 8, DType.F32: 24, DType.F64: 53}
-LOWEST_EXPONENT = {DType.F16: -24, DType.BF16: -133, DType.F32: -149, DType.F64: -1074}
-OVERFLOW = {DType.F16: 16, DType.BF16: 128, DType.F32: 128, DType.F64: 1024}
-
 FLOAT_VALUES = st.one_of(
     st.floats(),
     st.floats(width=16),
@@ -36,26 +33,6 @@ def in_domain(op: Op, dtype: DType) -> bool:
     if dtype.is_bool:
         return op.info.domain in (Domain.ANY, Domain.BITS) and op not in (Op.BIT_LEFT, Op.BIT_RIGHT)
     return op.info.domain is not (Domain.BITS if dtype.is_float else Domain.FLOAT)
-
-
-def same(left: float, right: float) -> bool:
-    return (math.isnan(left) and math.isnan(right)) or (
-        left == right and math.copysign(1, left) == math.copysign(1, right)
-    )
-
-
-def nearest(value: Fraction, dtype: DType) -> float:
-    """Round to nearest even by exact rational arithmetic."""
-    if value == 0:
-        return 0.0
-    size = abs(value)
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    exponent += 0 if size >= Fraction(2) ** exponent else -1
-    unit = Fraction(2) ** max(exponent - DIGITS[dtype] + 1, LOWEST_EXPONENT[dtype])
-    result = round(size / unit) * unit
-    if result >= Fraction(2) ** OVERFLOW[dtype]:
-        return math.inf if value > 0 else -math.inf
-    return float(result) if value > 0 else -float(result)
 
 
 def wrap(value: int, dtype: DType) -> int:
@@ -152,17 +129,6 @@ def test_float_arithmetic_rounds_once(op: Op, dtype: DType, data: st.DataObject)
     assert float(apply(op, *(constant(v, dtype) for v in draw))) == expected
 
 
-@pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
-@examples(200)
-@given(data=st.data())
-def test_fma_cancels_exactly(dtype: DType, data: st.DataObject) -> None:
-    numbers = st.integers(2 ** (DIGITS[dtype] - 1), 2 ** DIGITS[dtype] - 1)
-    x, y = data.draw(numbers), data.draw(numbers)
-    product = -float(rounded(x * y, dtype)) + data.draw(st.integers(-2, 2))
-    result = apply(Op.FMA, constant(x, dtype), constant(y, dtype), constant(product, dtype))
-    assert float(result) == nearest(Fraction(x) * y + Fraction(float(rounded(product, dtype))), dtype)
-
-
 MATHS: dict[Op, Callable[[float], float]] = {
     Op.SQRT: math.sqrt,
     Op.RSQRT: lambda x: 1 / math.sqrt(x),
@@ -245,8 +211,21 @@ def test_cond_selects() -> None:
 def test_float_to_integer_truncates_and_saturates(dtype: DType, x: float) -> None:
     low, high = int(dtype.minimum), int(dtype.maximum)
     expected = 0 if math.isnan(x) else high if x >= high else low if x <= low else int(x)
-    assert cast(np.array(x), dtype).item() == expected
+    assert value(cast(np.array(x), dtype)) == expected
     assert rounded(x, dtype) == expected
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("source", FLOATS)
+def test_floats_next_to_the_limits_of_integers(source: DType, dtype: DType) -> None:
+    low, high = int(dtype.minimum), int(dtype.maximum)
+    values = [limit + move for limit in (low, high, 0) for move in (-2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2)]
+    array = cast(np.array([*map(float, values), -math.inf, math.inf, math.nan]), source)
+    found = cast(array, dtype)
+    assert dtype_of(found) is dtype
+    floats = array.astype(np.float64).tolist()[:-1]
+    clamped = (high if x == math.inf else low if x == -math.inf else min(max(math.trunc(x), low), high) for x in floats)
+    assert found.tolist() == [*clamped, 0]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -269,7 +248,17 @@ def test_integers_round_once_to_floats(dtype: DType, data: st.DataObject) -> Non
 @pytest.mark.parametrize("dtype", FLOATS)
 @given(number=st.integers(-(2**1100), 2**1100) | st.integers(2**53, 2**70))
 def test_python_integers_round_once(dtype: DType, number: int) -> None:
-    assert rounded(number, dtype) == nearest(Fraction(number), dtype)
+    assert same(float(rounded(number, dtype)), nearest(Fraction(number), dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("bits", [1, 9, 25, 53, 54, 55, 64, 65, 127, 128, 129, 1023, 1024, 1025, 1026])
+def test_python_integers_next_to_the_middle_of_two_floats_round_once(dtype: DType, bits: int) -> None:
+    unit = 1 << max(bits - DIGITS[dtype], 0)
+    for low in ((1 << (bits - 1)), (1 << (bits - 1)) + unit, (1 << bits) - unit):
+        for number in (low, low + unit // 2 - 1, low + unit // 2, low + unit // 2 + 1):
+            for signed in (number, -number):
+                assert same(float(rounded(signed, dtype)), nearest(Fraction(signed), dtype)), signed
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -290,6 +279,8 @@ def test_cast_to_and_from_bool(dtype: DType) -> None:
 
 
 def test_fits() -> None:
+    assert all(fits(dtype.minimum, dtype) and fits(dtype.maximum, dtype) for dtype in DType)
+    assert not any(fits(dtype.minimum - 1, dtype) or fits(dtype.maximum + 1, dtype) for dtype in INTEGERS)
     assert fits(255, DType.U8)
     assert not fits(256, DType.U8)
     assert not fits(-1, DType.U64)
@@ -313,6 +304,18 @@ def test_identity_leaves_values_unchanged(dtype: DType, aggregation: Aggregation
     assert merge(aggregation, identity, one) == one
 
 
+def test_aggregations_merge_with_what_is_there() -> None:
+    left, right = np.array([2, 7], np.int8), np.array([5, 3], np.int8)
+    merged = {aggregation: merge(aggregation, left, right).tolist() for aggregation in Aggregation}
+    assert merged == {
+        Aggregation.SUM: [7, 10],
+        Aggregation.PROD: [10, 21],
+        Aggregation.MAX: [5, 7],
+        Aggregation.MIN: [2, 3],
+        Aggregation.ASSIGN: [5, 3],
+    }
+
+
 def test_foreign_dtype_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="complex128"):
         apply(Op.NEG, np.array(1j))
@@ -323,11 +326,12 @@ def test_integers_become_bf16_by_one_rounding(source: DType) -> None:
     """Next to the middle of two values of bf16, an f32 on the way there would be that middle."""
     for exponent in range(9, source.bits - 1):
         step = 1 << (exponent - 7)
-        low = (1 << exponent) + step
-        values = [low + step // 2 + move for move in (-1, 0, 1)]
-        expected = [low if 2 * (value - low) < step else low + step for value in values]
-        found = cast(np.array(values, source.numpy), DType.BF16).astype(np.float64)
-        assert found.tolist() == [float(value) for value in expected]
+        for low in (1 << exponent, (1 << exponent) + step):
+            values = [low + step // 2 + move for move in (-1, 0, 1)]
+            values += [-value for value in values] if source.is_signed else []
+            expected = [nearest(Fraction(value), DType.BF16) for value in values]
+            found = cast(np.array(values, source.numpy), DType.BF16).astype(np.float64)
+            assert found.tolist() == expected
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -11,6 +11,7 @@ from strategies.semtree_values import allowed_ops, content
 from tileir.core.arithmetic import apply, cast
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.driver.checking.numbers import EXACT
 from tileir.semtree.ir import Type
 from tileir.semtree.scalar_arithmetic import constant, conversion, operation, reduction, reinterpretation, wrap
 from tileir.semtree.type_rules import REDUCTIONS
@@ -57,6 +58,56 @@ def test_operations(dtype: DType) -> None:
         assert all(isinstance(value, wanted) for value in single), op
 
 
+@pytest.mark.parametrize("dtype", DType)
+def test_vectors_of_two_lanes_are_vectors(dtype: DType) -> None:
+    kind = Type(dtype, 2)
+    for op in ops(dtype):
+        args = [content(dtype, 2, seed) for seed in range(op.info.arity)]
+        if op is Op.COND:
+            args[0] = np.array([True, False])
+        with np.errstate(all="ignore"):
+            assert raw(operation(op, kind)(*args)) == raw(apply(op, *args)), op
+    values = content(dtype, 2, 3)
+    for target in DType:
+        assert raw(conversion(kind, target)(values)) == raw(cast(values, target))
+    assert reinterpretation(kind, dtype)(values).shape == constant(1, kind).shape == (2,)
+
+
+FLOATS = [dtype for dtype in DType if dtype.is_float]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_other_numbers_take_the_place_of_floats(dtype: DType) -> None:
+    left, right, third = (EXACT.random(dtype, (SIZE,), np.random.default_rng(seed)) for seed in range(3))
+    for op in (Op.ADD, Op.MUL, Op.DIV, Op.FMA, Op.EXP, Op.CMP_LT, Op.MAX):
+        args = (left, right, third)[: op.info.arity]
+        expected = EXACT.apply(op, DType.BOOL if op.info.compares else dtype, *args)
+        assert operation(op, Type(dtype, SIZE), EXACT)(*args).tolist() == expected.tolist()
+        single = [operation(op, Type(dtype), EXACT)(*row) for row in zip(*args, strict=True)]
+        assert single == expected.tolist()
+        assert not op.info.compares or all(type(value) is bool for value in single)
+    chosen = operation(Op.COND, Type(dtype), EXACT)
+    assert (chosen(True, left[0], right[0]), chosen(False, left[0], right[0])) == (left[0], right[0])
+    assert operation(Op.COND, Type(dtype, SIZE), EXACT)(left == left, left, right).tolist() == left.tolist()
+    merged = left[0]
+    for lane in left[1:]:
+        merged = EXACT.apply(Op.ADD, dtype, merged, lane)
+    assert reduction(Op.ADD, Type(dtype, SIZE), EXACT)(left) == merged
+    assert constant(0.5, Type(dtype), EXACT) == EXACT.constant(0.5, dtype)
+    assert constant(0.5, Type(dtype, 3), EXACT).tolist() == [EXACT.constant(0.5, dtype)] * 3
+    assert conversion(Type(dtype), DType.I32, EXACT)(EXACT.constant(2.5, dtype)) == 2
+    assert conversion(Type(DType.I32), dtype, EXACT)(3) == EXACT.constant(3, dtype)
+
+
+def test_integers_are_the_same_in_all_number_systems() -> None:
+    values = content(DType.I8, SIZE, 1)
+    assert operation(Op.ADD, Type(DType.I8, SIZE), EXACT)(values, values).dtype == np.int8
+    assert operation(Op.ADD, Type(DType.I8), EXACT)(100, 100) == -56
+    assert type(operation(Op.CMP_LT, Type(DType.I8), EXACT)(1, 2)) is bool
+    assert reduction(Op.ADD, Type(DType.I8, 2), EXACT)(np.array([100, 100], np.int8)) == -56
+    assert type(constant(3, Type(DType.I8), EXACT)) is int
+
+
 @pytest.mark.parametrize("source", DType)
 @pytest.mark.parametrize("target", DType)
 def test_conversions(source: DType, target: DType) -> None:
@@ -74,7 +125,9 @@ def test_reinterpretations(source: DType, target: DType) -> None:
         return
     values = content(source, SIZE, 3)
     expected = values.view(target.numpy)
-    assert reinterpretation(Type(source, SIZE), target)(values).tobytes() == expected.tobytes()
+    vector = reinterpretation(Type(source, SIZE), target)(values)
+    assert vector.dtype == target.numpy
+    assert vector.tobytes() == expected.tobytes()
     single = [reinterpretation(Type(source), target)(value) for value in scalars(values, source)]
     assert raw(np.array(single, expected.dtype)) == raw(expected)
 
@@ -89,7 +142,9 @@ def test_reductions(dtype: DType) -> None:
         expected = values[0:1]
         for lane in range(1, 8):
             expected = apply(op, expected, values[lane : lane + 1])
-        if dtype.is_float and np.isfinite(np.float64(expected[0])):
+        if dtype in (DType.F16, DType.BF16):
+            assert raw(actual) == raw(expected[0]), op
+        elif dtype.is_float and np.isfinite(np.float64(expected[0])):
             np.testing.assert_allclose(np.float64(actual), np.float64(expected[0]), rtol=1e-2, atol=1e-2)
         elif not dtype.is_float:
             assert actual == expected[0]
@@ -102,6 +157,7 @@ def test_constants() -> None:
     assert constant(True, Type(DType.BOOL)) is True
     assert constant(0.5, Type(DType.BF16)).dtype == DType.BF16.numpy
     assert constant(2, Type(DType.U8, 3)).tolist() == [2, 2, 2]
+    assert constant(2, Type(DType.U8, 3)).dtype == np.uint8
 
 
 def test_wrap() -> None:
@@ -120,3 +176,15 @@ def test_fused_sums_are_rounded_once(tail: float) -> None:
         single = [function(x, x, z) for x, z in zip(factors, tails, strict=True)]
     assert raw(np.array(single)) == raw(expected)
     assert all(isinstance(value, np.float32) for value in single)
+
+
+def test_fused_sums_below_the_normal_range_are_rounded_once() -> None:
+    """Next to the middle between two subnormal numbers, the f64 sum would be that middle."""
+    above, below = np.float32(2.0**-75 * (1 + 2.0**-23)), np.float32(2.0**-75 * (1 - 2.0**-23))
+    unit = 2.0**-149
+    function = operation(Op.FMA, Type(DType.F32))
+    for sum_of, added in ((2.0**-130, 2.0**-130), (2.0**-130 + unit, 2.0**-130 + unit)):
+        assert function(above, below, np.float32(added)) == sum_of
+        assert function(-above, below, np.float32(added)) == sum_of
+        assert function(-above, -above, np.float32(added)) == sum_of + unit
+        assert function(-above, above, np.float32(added)) == sum_of - unit

@@ -7,6 +7,7 @@ f32 are computed in f64 and rounded once; those of f64 are NumPy's. No operation
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -187,41 +188,9 @@ def _same(array: Array) -> Array:
 
 
 def _divide(left: Array, right: Array) -> Array:
-    """Divide integers towards zero; 0 where the divisor is."""
-    safe = _safe_divisor(right)
-    quotient = (left - np.fmod(left, safe)) // safe
-    quotient = np.where(right == 0, np.zeros_like(quotient), quotient)
-    return np.where(safe == right, quotient, np.where(right == 0, quotient, np.negative(left)))
-
-
-def _remainder(left: Array, right: Array) -> Array:
-    """Return the remainder of :func:`_divide`, with the sign of the dividend; 0 where the divisor is."""
-    return np.asarray(np.fmod(left, _safe_divisor(right)))
-
-
-def _safe_divisor(divisor: Array) -> Array:
-    """Replace 0 and -1, which can overflow, by 1: the remainder by any of them is 0."""
-    unsafe = divisor == 0
-    if divisor.dtype.kind == "i":
-        unsafe = unsafe | (divisor == -1)
-    return np.where(unsafe, np.ones_like(divisor), divisor)
-
-
-def _shift_left(value: Array, count: Array) -> Array:
-    inside = _in_width(count)
-    shifted = np.left_shift(value, np.where(inside, count, np.zeros_like(count)))
-    return np.where(inside, shifted, np.zeros_like(shifted))
-
-
-def _shift_right(value: Array, count: Array) -> Array:
-    inside = _in_width(count)
-    shifted = np.right_shift(value, np.where(inside, count, np.zeros_like(count)))
-    sign = -(value < 0).astype(value.dtype)
-    return np.where(inside, shifted, sign)
-
-
-def _in_width(count: Array) -> Array:
-    return np.asarray((count >= 0) & (count < count.dtype.itemsize * 8))
+    """Divide integers towards zero; 0 where the divisor is, as NumPy's fmod and floor_divide have it."""
+    quotient: Array = (left - np.fmod(left, right)) // right
+    return quotient
 
 
 def _power(base: Array, exponent: Array) -> Array:
@@ -233,7 +202,7 @@ def _power(base: Array, exponent: Array) -> Array:
 
 def _sigmoid(x: Array) -> Array:
     small = np.exp(-np.abs(x))
-    return np.where(x >= 0, np.ones_like(small), small) / (1.0 + small)
+    return np.where(x >= 0, 1.0, small) / (1.0 + small)
 
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -257,21 +226,40 @@ def _odd_sum(left: Array, right: Array) -> Array:
 
 def _fma_f32(x: Array, y: Array, z: Array) -> Array:
     """Compute ``x * y + z`` with one rounding: the product is exact in f64, and the sum rounds to odd there."""
-    product = np.asarray(x, np.float64) * np.asarray(y, np.float64)
-    return _odd_sum(product, np.asarray(z, np.float64)).astype(np.float32)
+    x, y, z = (np.asarray(value, np.float64) for value in (x, y, z))
+    return _odd_sum(x * y, z).astype(np.float32)
 
 
 def _fma_f64(x: Array, y: Array, z: Array) -> Array:
-    """Compute ``x * y + z`` with one rounding (Boldo and Melquiond 2008), or two at the ends of the exponent range."""
+    """Compute ``x * y + z`` with one rounding (Boldo and Melquiond 2008); by fractions where parts over- or underflow.
+
+    Where the product is exact, as that of 0, or not finite, the sum rounds once by itself.
+    """
     product = x * y
-    plain = product + z
-    error = _product_error(x, y, product)
-    upper, lower = _two_sum(np.asarray(z, np.float64), error)
+    upper, lower = _two_sum(z, _product_error(x, y, product))
     total, rest = _two_sum(product, upper)
-    exact = total + _odd_sum(rest, lower)
     size = np.abs(product)
     large = np.maximum(np.maximum(np.abs(x), np.abs(y)), np.abs(z))
-    return np.where((size > 2.0**-900) & (size < 2.0**1000) & (large < 2.0**990), exact, plain)
+    usual = (size > 2.0**-900) & (size < 2.0**1000) & (large < 2.0**990)
+    result = np.where(usual, total + _odd_sum(rest, lower), product + z)
+    rare = np.asarray(np.isfinite(x) & np.isfinite(y) & (x != 0) & (y != 0) & ~usual)
+    if rare.any():
+        result[rare] = _by_fractions(*(array[rare] for array in np.broadcast_arrays(x, y, z)))
+    return result
+
+
+def _fma_of_fractions(x: float, y: float, z: float) -> float:
+    """Return ``x * y + z`` of a finite product that is not 0."""
+    if not math.isfinite(z):
+        return z
+    total = Fraction(x) * Fraction(y) + Fraction(z)
+    try:
+        return float(total)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf
+
+
+_by_fractions = np.frompyfunc(_fma_of_fractions, 3, 1)
 
 
 def _product_error(x: Array, y: Array, product: Array) -> Array:
@@ -322,9 +310,8 @@ _INTEGER: Final[Mapping[Op, Callable[..., Array]]] = MappingProxyType(
     {
         **dict.fromkeys((Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC), _same),
         Op.DIV: _divide,
-        Op.MOD: _remainder,
-        Op.BIT_LEFT: _shift_left,
-        Op.BIT_RIGHT: _shift_right,
+        Op.BIT_LEFT: np.left_shift,
+        Op.BIT_RIGHT: np.right_shift,
     }
 )
 

@@ -66,9 +66,9 @@ def operation(op: Op, operand: Type, numbers: NumberSystem = REAL) -> Callable[.
         return _fma_f32
     if operand.lanes == 1 and not operand.dtype.is_float:
         return _scalar_operation(op, operand.dtype)
-    if operand.dtype in _HALVES or op not in (_ON_FLOATS if operand.dtype.is_float else _ON_ARRAYS):
+    function = (_ON_FLOATS if operand.dtype.is_float else _ON_ARRAYS).get(op)
+    if function is None or operand.dtype in _HALVES:
         return _by_definition(op, operand)
-    function = (_ON_FLOATS if operand.dtype.is_float else _ON_ARRAYS)[op]
     if op.info.compares and operand.lanes == 1:
         return lambda left, right: bool(function(left, right))
     return function
@@ -172,10 +172,9 @@ def conversion(source: Type, target: DType, numbers: NumberSystem = REAL) -> Cal
         return lambda value: numbers.cast(value, target)
     if source.dtype.is_integer and target.is_integer:
         return _wrapping(int, target)
-    dtype = numbers.storage(source.dtype)
     if target.is_float:
-        return lambda value: numbers.cast(np.asarray(value, dtype), target)[()]
-    return lambda value: numbers.cast(np.asarray(value, dtype), target).item()
+        return lambda value: numbers.cast(np.asarray(value), target)[()]
+    return lambda value: numbers.cast(np.asarray(value), target).item()
 
 
 def reinterpretation(source: Type, target: DType) -> Callable[[Value], Value]:
@@ -192,12 +191,12 @@ def reduction(op: Op, operand: Type, numbers: NumberSystem = REAL) -> Callable[[
     """Return the function that merges all lanes of values of type ``operand``."""
     if operand.lanes == 1:
         return _same
-    dtype = operand.dtype.numpy
     if operand.dtype in _HALVES or (operand.dtype.is_float and numbers is not REAL):
         return lambda value: reduce(lambda left, right: numbers.apply(op, operand.dtype, left, right), value)[()]
     function = _REDUCTIONS[op]
     if operand.dtype.is_float:
-        return lambda value: function(value, dtype=dtype)
+        return function
+    dtype = operand.dtype.numpy
     return lambda value: function(value, dtype=dtype).item()
 
 
