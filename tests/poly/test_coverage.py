@@ -89,6 +89,19 @@ def test_boxes_are_seen_where_axes_have_indices_of_their_own() -> None:
     assert filled_box(domain) == ((1, 2), (2, 4))
 
 
+@pytest.mark.parametrize("output", [[2 * i], [i + j], [i, i], [i, 3 * j]])
+def test_other_outputs_are_no_boxes(output: list[Affine]) -> None:
+    assert filled_box(Domain((("i", 3), ("j", 4)), (tuple(output),), ())) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "hit"), [([], False), ([i - 3], True), ([i - 5], True), ([i - 2], False), ([j - 9], False), ([-i], False)]
+)
+def test_points_that_do_not_count_need_not_be_hit(given: list[Affine], hit: bool) -> None:
+    domain = Domain((("i", 10), ("j", 10)), (), (i - 3,))
+    assert always_hit(domain, "ij", given) is hit
+
+
 @given(
     boxes=st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=2), max_size=4),
     sizes=st.just((4, 2)),

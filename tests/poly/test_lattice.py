@@ -92,6 +92,11 @@ def test_kernel_of_nothing() -> None:
     assert kernel([], 2) == ((1, 0), (0, 1))
 
 
+def test_kernels_of_one_column() -> None:
+    assert kernel([[0], [0]], 1) == ((1,),)
+    assert kernel([[0], [2]], 1) == ()
+
+
 @given(matrix=st.integers(1, 4).flatmap(rational_matrices))
 def test_inverse_times_matrix_is_one(matrix: Matrix) -> None:
     found = inverse(matrix)

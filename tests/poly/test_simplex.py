@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from itertools import product
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -46,6 +47,27 @@ def test_minimum_is_that_of_brute_force(
         assert objective.evaluate(binding) == found.value
         assert all(p.evaluate(binding) >= 0 and (n is None or p.evaluate(binding) < n) for p, n in rows)
         assert all(low <= binding[name] <= high for name, (low, high) in box.items())
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_programs_whose_relaxations_have_fractional_vertices(seed: int) -> None:
+    random = Random(seed)
+    box: dict[str, Span] = {name: (random.randint(-3, 0), random.randint(3, 6)) for name in NAMES}
+    rows = []
+    for _ in range(random.randint(1, 2)):
+        low = random.randint(-5, 12)
+        terms = tuple((name, random.choice((-7, -5, -4, -3, 2, 3, 4, 6))) for name in NAMES)
+        rows.append(Row(terms, low, low + random.choice((0, 0, 1, 2))))
+    objective = tuple((name, random.choice((-5, -2, 1, 3, 7))) for name in NAMES)
+    values = []
+    for point in product(*(range(low or 0, (high or 0) + 1) for low, high in box.values())):
+        binding = dict(zip(NAMES, point, strict=True))
+        sums = [sum(c * binding[name] for name, c in row.terms) for row in rows]
+        if all((row.low or 0) <= value <= (row.high or 0) for row, value in zip(rows, sums, strict=True)):
+            values.append(sum(c * binding[name] for name, c in objective))
+    found = minimise(objective, rows, box)
+    assert (None if found is None else found.value) == min(values, default=None)
+    assert found is None or found.point is not None
 
 
 def test_a_program_in_two_dimensions() -> None:
