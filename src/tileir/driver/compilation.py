@@ -94,7 +94,7 @@ class Request:
         passes = self._passes_text()
         if sources is None or passes is None:
             return None
-        types = (f"{name}: {self.types[name]}" for name in sorted(self.types))
+        types = (f"{name}: {self.types[name]!r}" for name in sorted(self.types))
         try:
             described = to_json(self.function), to_json(self.target), to_json(self.scheduling or self.target)
         except TileError:  # nested too deeply
