@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strategies.devices import buffers, compiler, executor
-from strategies.exhaustive import constants_only, every_half, integers_at_ties, pairs_of_bytes
+from strategies.exhaustive import constants_only, every_half, integers_at_ties, pairs_of_bytes, wrapped_and_compared
 from tileir.core.dtype import DType
 
 if TYPE_CHECKING:
@@ -46,3 +46,8 @@ def test_integers_are_rounded_once(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_operations_on_constants(dtype: DType) -> None:
     check([constants_only(dtype)])
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_sums_that_wrap_are_compared_as_they_are(dtype: DType) -> None:
+    check(wrapped_and_compared(dtype))

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
+from inspect import ismodule
 from typing import TYPE_CHECKING, Final
 
+from mutants.judging import Subject, Trail, trails
 from strategies import means
+from strategies.steps import STEPS
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
+from tileir.core.errors import TileError
 from tileir.core.target import Target
-from tileir.driver.checking.checker import Check
 from tileir.driver.targets import TargetChoice, choice_of
 from tileir.passes.catalog import parse_pipeline
 from tileir.passes.resolution import pipeline_for
-from tileir.stripe.lowering import lower
+from tileir.testing.fuzz import contractions, siblings
+from tileir.testing.fuzz.area import arrays_of
 from tileir.testing.generated.case import DTYPES, Manner, make
 from tileir.testing.generated.choices import Seeded
+from tileir.testing.programs.contractions import CONTRACTIONS
+from tileir.testing.programs.convolutions import CONVOLUTIONS
+from tileir.testing.programs.loops import LOOPS
+from tileir.testing.programs.moves import MOVES
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
 from tileir.typed.ir import TensorType
@@ -24,10 +33,9 @@ from tileir.typed.preparation import prepared
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mutants.planted import Mutant
-    from tileir.driver.checking.findings import Finding
+    from mutants.mutant import Mutant
     from tileir.passes.base import Pass
-    from tileir.stripe.ir import Program
+    from tileir.testing.fuzz.area import Case
     from tileir.typed.ir import Function
 
 PROGRAMS: Final = (
@@ -82,6 +90,17 @@ PROGRAMS: Final = (
     ("function (A[N]) -> (O) { T = A + 1; R[i : N] = =(T[i]); Q = T * T; O = Q + R; }", {"A": (23,)}),
     ("function (A[N, M], I[K]) -> (O) { O = gather(A, I); }", {"A": (6, 5), "I": (9,)}),
     ("function (A[N, M]) -> (O) { O[i, j : N, M] = >(A[i + 2 - k, j]), k < 5; }", {"A": (11, 5)}),
+    ("function (A[N]) -> (O) { O[i : N - 8] = +(A[i + k]), k < 9; }", {"A": (46,)}),
+    ("function (A[N, M], B[M]) -> (O) { O[i : N] = +(A[i, i + j - 3] * B[j]); }", {"A": (9, 30), "B": (30,)}),
+    ("function (A[N, M]) -> (O) { O[i + j : N + M - 1] = +(A[i, j]), i - j < 3 no_defract; }", {"A": (7, 5)}),
+    (
+        "function (A[N], B[M]) -> (O) { T[i : N + M + 1] = =(A[i]); O[i + N + 1 : N + M + 1] = =(B[i]) default T; }",
+        {"A": (5,), "B": (4,)},
+    ),
+    (
+        "function (A[N], B[M]) -> (O) { O[3*i + j : 3*N + 1] = +(A[i] * B[j]) no_defract; }",
+        {"A": (40,), "B": (4,)},
+    ),
     (
         "function (A[N, M], B[M]) -> (O, P) { O[i : N] = +(A[i, j] * B[j]); P[j : M] = >(A[i, j]); }",
         {"A": (9, 20), "B": (20,)},
@@ -90,6 +109,12 @@ PROGRAMS: Final = (
 """Programs that the passes have much to do with, and the shapes of their inputs."""
 
 GENERATED: Final = 24
+"""Programs of each of three generators."""
+
+_SMALL: Final = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17)
+
+_MOST_POINTS: Final = 8000
+"""Programs of more points take too long to interpret."""
 
 
 def _shipped(name: str) -> Target:
@@ -98,24 +123,42 @@ def _shipped(name: str) -> Target:
     return choice.applied(Target())
 
 
-def programs() -> Iterator[Function]:
-    """Yield typed functions: the fixed ones, then generated ones."""
+def functions() -> Iterator[Function]:
+    """Yield typed functions: the fixed ones, some of the conformance table, then generated ones."""
     for text, shapes in PROGRAMS:
         types = {n: TensorType(DType.I32 if n == "I" and "gather" in text else DType.F32, s) for n, s in shapes.items()}
         yield prepared(infer(parse(text), types))
+    for case in (*CONTRACTIONS[::3], *CONVOLUTIONS, *LOOPS, *MOVES[::2]):
+        yield prepared(infer(parse(case.text), case.types))
     for number in range(GENERATED):
         manner = Manner(tuple(DTYPES), False, True, 1, (4, 9)[number % 2], 5)
-        case = make(Seeded(f"nets {number}"), manner)
-        yield prepared(
-            infer(case.function, {name: TensorType(dtype_of(a), a.shape) for name, a in case.inputs.items()})
-        )
+        made = make(Seeded(f"nets {number}"), manner)
+        yield prepared(infer(made.function, made.types))
+        drawn = contractions.make(Seeded(f"nets {number}"))
+        yield from _accepted(contractions.text_of(drawn), drawn)
+        several = siblings.make(Seeded(f"nets {number}"), _SMALL)
+        yield from _accepted(siblings.broadcasting(several), several)
+
+
+def _accepted(text: str, case: Case) -> Iterator[Function]:
+    types = {name: TensorType(dtype_of(array), array.shape) for name, array in arrays_of(case).items()}
+    try:
+        yield prepared(infer(parse(text), types))
+    except TileError:
+        return  # a contraction that may be refused
 
 
 def pipelines(mutant: Mutant) -> Iterator[tuple[tuple[Pass, ...], Target]]:
-    """Yield pipelines: those that the mutant asks for, or those of targets and of tests."""
+    """Yield the pipeline that a mutant asks for, and alone each pass of its module, or else those that use it."""
     if mutant.passes:
         yield parse_pipeline(mutant.passes), means.TARGETS["middle"]
-        return
+    own = [step for step in STEPS if type(step).__module__ == mutant.path]
+    for step in own or [step for step in STEPS if mutant.path in used_by(type(step).__module__)]:
+        yield (step,), means.TARGETS["middle"]
+
+
+def usual_pipelines() -> Iterator[tuple[tuple[Pass, ...], Target]]:
+    """Yield pipelines of targets and of tests."""
     yield means.PASSES["pieces"](means.TARGETS["groups"]), means.TARGETS["groups"]
     yield means.PASSES["bold"](means.TARGETS["wide"]), means.TARGETS["wide"]
     for name in ("cpu", "gpu", "nvidia-hopper"):
@@ -125,19 +168,27 @@ def pipelines(mutant: Mutant) -> Iterator[tuple[tuple[Pass, ...], Target]]:
 
 
 @cache
-def prepared_programs() -> tuple[tuple[Check, Function, Program], ...]:
-    """Return the programs with what they compute, and as Stripe."""
-    return tuple((Check.of(function), function, lower(function)) for function in programs())
+def used_by(module: str) -> frozenset[str]:
+    """Return the modules of passes that a module takes something from, and itself."""
+    found: set[str] = set()
+    pending = [module]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            values = vars(sys.modules[name]).values()
+            others = {getattr(value, "__name__" if ismodule(value) else "__module__", None) for value in values}
+            pending.extend(other for other in others if isinstance(other, str) and other.startswith("tileir.passes."))
+    return frozenset(found)
 
 
-def caught(mutant: Mutant) -> Finding | None:
-    """Return the first finding in a process where the mutant has been planted."""
-    is_pass = mutant.module.startswith("passes.")
-    for steps, target in pipelines(mutant):
-        for check, function, usual in prepared_programs():
-            program, finding = (usual, None) if is_pass else check.lowered(function)
-            if finding is None and program is not None:
-                finding = check.through(program, steps, None if is_pass and not mutant.kernels else target)
-            if finding is not None and not finding.problem.startswith(("TIL502", "TIL543")):
-                return finding
-    return None
+@cache
+def subjects() -> tuple[Subject, ...]:
+    """Return the programs in Stripe."""
+    return tuple(subject for subject in map(Subject.of, functions()) if subject.points <= _MOST_POINTS)
+
+
+@cache
+def usual_trails() -> tuple[Trail, ...]:
+    """Return what comes of all programs in the usual pipelines; call it before a fault is planted."""
+    return tuple(trails(subjects(), usual_pipelines()))

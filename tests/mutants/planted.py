@@ -8,32 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
+from mutants.in_emitters import IN_EMITTERS
+from mutants.mutant import Mutant
 
-
-@attrs.frozen
-class Mutant:
-    """One fault.
-
-    Attributes:
-        name: What to call it.
-        module: The module, without ``tileir.``.
-        old: A piece of its source, which stands there once.
-        new: What to put there.
-        passes: Passes that show it, as a pipeline's text; empty for those of targets.
-        kernels: Whether it shows in kernels only: Stripe says nothing about what runs at the same time.
-
-    """
-
-    name: str
-    module: str
-    old: str
-    new: str
-    passes: str = ""
-    kernels: bool = False
-
-
-PLANTED: Final = (
+IN_PASSES: Final = (
     Mutant(
         "guard of a tile off by one",
         "passes.tile",
@@ -116,7 +94,6 @@ PLANTED: Final = (
         "abs(int(a.coefficient(index))) >= size for",
         "abs(int(a.coefficient(index))) >= 0 * size for",
         "accumulate,thread{groups=4}",
-        kernels=True,
     ),
     Mutant(
         "threads for every index",
@@ -124,7 +101,6 @@ PLANTED: Final = (
         "if index.name in allowed and index.range > 1",
         "if index.range > 1",
         "scan{least=2},accumulate,thread{groups=400}",
-        kernels=True,
     ),
     Mutant(
         "threads of a group without guard",
@@ -180,9 +156,21 @@ PLANTED: Final = (
         "shape = TensorShape.dense(dtype, [last - first for",
         "pad{multiple=4,threshold=2,finite=true}",
     ),
-    Mutant("digits that overlap", "passes.canonicalise", "if step <= reach:", "if step < reach:"),
+    Mutant(
+        "digits that overlap",
+        "passes.canonicalise",
+        "if step <= reach:",
+        "if step < reach:",
+        "canonicalise,accumulate",
+    ),
     Mutant("constraint dropped that fails at one point", "passes.canonicalise", "if low < 0:", "if low < -1:"),
-    Mutant("block dropped that runs at one point", "passes.canonicalise", "if high < 0:", "if high < 1:"),
+    Mutant(
+        "block dropped that runs at one point",
+        "passes.canonicalise",
+        "if high < 0:",
+        "if high < 1:",
+        "accumulate,separate{least=1,share=1,operations=0}",
+    ),
     Mutant(
         "state of a loop taken for dead",
         "passes.dead_code",
@@ -195,28 +183,28 @@ PLANTED: Final = (
         "passes.reduce_constraints",
         "range=high - low + 1, affine=start",
         "range=max(1, high - low), affine=start",
-        "reduce_constraints",
+        "accumulate,separate{least=1,share=1,operations=0},reduce_constraints",
     ),
     Mutant(
         "range that starts at zero",
         "passes.reduce_constraints",
         "moves[index.name] = Affine.index(index.name) + low",
         "moves[index.name] = Affine.index(index.name)",
-        "reduce_constraints",
+        "accumulate,separate{least=1,share=1,operations=0},reduce_constraints",
     ),
     Mutant(
         "inside and outside overlap",
         "passes.separate",
         "inside = attrs.evolve(cut.index, range=cut.high - cut.low)",
         "inside = attrs.evolve(cut.index, range=cut.high - cut.low + 1)",
-        "separate{least=1,share=1,operations=0}",
+        "accumulate,separate{least=1,share=1,operations=0}",
     ),
     Mutant(
         "one side forgotten",
         "passes.separate",
         "2 if cut.low and cut.high < size else 1)",
         "1)",
-        "separate{least=1,share=1,operations=0}",
+        "accumulate,separate{least=1,share=1,operations=0}",
     ),
     Mutant(
         "window that holds its own term twice",
@@ -251,12 +239,14 @@ PLANTED: Final = (
         "passes.kernels.inside",
         "high = min(high, least // -step + 1)",
         "high = min(high, least // -step + 2)",
+        "accumulate,vectorise_reduction{vector_bytes=16}",
     ),
     Mutant(
         "inside one too early",
         "passes.kernels.inside",
         "low = max(low, -(least // step))",
         "low = max(low, -(least // step) - 1)",
+        "accumulate,vectorise_reduction{vector_bytes=16}",
     ),
     Mutant(
         "joined view that forgets what is read",
@@ -299,18 +289,21 @@ PLANTED: Final = (
         "semtree.in_place",
         "if name in temporaries and launch.arguments.count(name) == 1",
         "if name in temporaries",
+        tests="semtree/test_in_place.py",
     ),
     Mutant(
         "in place where counters overlap",
         "semtree.in_place",
         "if extent > 1 and stride <= reach:",
         "if extent > 1 and stride < reach:",
+        tests="semtree/test_in_place.py",
     ),
     Mutant(
         "in place where reads come later",
         "semtree.in_place",
         "if start < 0 or (loads and loads[-1][0] > start):",
         "if start < 0:",
+        tests="semtree/test_in_place.py",
     ),
     Mutant("no barrier between phases", "semtree.lower_barriers", "if _meet(pending, step.touches):", "if False:"),
     Mutant(
@@ -359,7 +352,10 @@ PLANTED: Final = (
     Mutant(
         "temporary shared by kernels made local",
         "passes.localise",
-        "owner.setdefault(refinement.source, number) != number:",
-        "False and owner.setdefault(refinement.source, number):",
+        "                shared.add(behind[refinement.source])\n",
+        "                pass\n",
+        "accumulate,localise",
     ),
 )
+
+PLANTED: Final = (*IN_PASSES, *IN_EMITTERS)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mutants.planted import Mutant
+    from mutants.mutant import Mutant
 
 
 def plant(mutant: Mutant) -> None:
@@ -23,7 +23,7 @@ def plant(mutant: Mutant) -> None:
         ValueError: The source does not hold the piece exactly once.
 
     """
-    module = importlib.import_module(f"tileir.{mutant.module}")
+    module = importlib.import_module(mutant.path)
     assert module.__file__ is not None
     source = Path(module.__file__).read_text(encoding="utf-8")
     if source.count(mutant.old) != 1:
@@ -36,10 +36,21 @@ def plant(mutant: Mutant) -> None:
     finally:
         sys.modules[module.__name__] = module
     new = dict(_functions(changed))
+    if all(function.__code__ == new[name].__code__ for name, function in _functions(module)):
+        _replace_constants(module, changed)
     for name, function in _functions(module):
         function.__code__ = new[name].__code__
     for cached in [o for o in gc.get_objects() if isinstance(o, functools._lru_cache_wrapper)]:
         cached.cache_clear()
+
+
+def _replace_constants(module: types.ModuleType, changed: types.ModuleType) -> None:
+    """Give all modules the constants of a changed source in place of those that they took from the module."""
+    for name, value in [*vars(module).items()]:
+        if name.strip("_").isupper() and vars(changed)[name] != value:
+            for other in [*sys.modules.values()]:
+                if vars(other).get(name) is value:
+                    setattr(other, name, vars(changed)[name])
 
 
 def _functions(module: types.ModuleType) -> Iterator[tuple[str, types.FunctionType]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import numpy as np
 
-from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content
+from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content, special_values
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
@@ -86,6 +86,52 @@ def pairs_of_bytes(dtype: DType) -> Iterator[Known]:
         )
 
 
+def pairs_of_special_values(dtype: DType) -> Iterator[Known]:
+    """Yield every exact operation and comparison of special values, each with each."""
+    values = special_values(dtype)
+    left, right = (_padded(side.reshape(-1)) for side in np.meshgrid(values, values))
+    given = {"left": left, "right": right, "third": np.ascontiguousarray(np.roll(left, 3))}
+    ops = (*allowed_ops(dtype), *(op for op in Op if op.info.compares))
+    for lanes in LANES:
+        args = tuple(Subscript(name, COUNTER, Type(dtype, lanes)) for name in given)
+        yield mapped(
+            given,
+            {
+                f"r_{op.value}": (
+                    Apply(op, args[: op.info.arity]),
+                    arithmetic.apply(op, *tuple(given.values())[: op.info.arity]),
+                )
+                for op in ops
+            },
+        )
+
+
+def wrapped_and_compared(dtype: DType) -> Iterator[Known]:
+    """Yield comparisons of integers with sums, differences and products that wrap.
+
+    Where overflow is undefined, compilers take it that ``a + b < a`` is ``b < 0``.
+    """
+    values = special_values(dtype)
+    left, right = (_padded(side.reshape(-1)) for side in np.meshgrid(values, values))
+    for lanes in LANES:
+        first, second = (Subscript(name, COUNTER, Type(dtype, lanes)) for name in ("left", "right"))
+        yield mapped(
+            {"left": left, "right": right},
+            {
+                f"r_{op.value}": (
+                    Apply(Op.CMP_LT, (Apply(op, (first, second)), first)),
+                    arithmetic.apply(Op.CMP_LT, arithmetic.apply(op, left, right), left),
+                )
+                for op in (Op.ADD, Op.SUB, Op.MUL)
+            },
+        )
+
+
+def _padded(array: Array) -> Array:
+    """Repeat elements up to a whole number of vectors."""
+    return np.ascontiguousarray(np.resize(array, -(-array.size // max(LANES)) * max(LANES)))
+
+
 def every_half(dtype: DType) -> Iterator[Known]:
     """Yield every exact operation of one operand, and every conversion, of all 65,536 values of a 16-bit type."""
     every = np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)
@@ -112,7 +158,7 @@ def integers_at_ties(source: DType) -> Iterator[Known]:
                 middle = 2 * half * mantissa + half
                 found.update(sign * (middle + step) for sign in (-1, 1) for step in (-1, 0, 1))
     chosen = sorted(value for value in found if low <= value <= high) or [0]
-    given = np.resize(np.array(chosen, source.numpy), -(-len(chosen) // 16) * 16)
+    given = _padded(np.array(chosen, source.numpy))
     for lanes in LANES:
         operand = Subscript("given", COUNTER, Type(source, lanes))
         yield mapped(

@@ -69,6 +69,15 @@ kernel k(out i32 O[16] align(4) noalias, in i32 A[16] align(4) noalias) grid(4) 
   i32x4 v = A[at];
   O[at] = v * i32x4(3) + broadcast<4>(reduce<add>(v));
 }""",
+        "stores over what other lanes read": """
+kernel k(inout i32 A[32] align(4) noalias, in i32 B[32] align(4) noalias) grid(1) index($index) {
+  A[1 : 8] = A[0 : 8];
+  i32x8 v = A[8 : 8];
+  A[9 : 8] = B[0 : 8];
+  A[0 : 8] = v;
+  A[24 : 4] = broadcast<4>(A[26]);
+  A[ramp<4>($index(20), 0)] = B[8 : 4];
+}""",
         "a private array": """
 kernel k(out i64 O[8] align(8) noalias, in i64 A[8] align(8) noalias) grid(2) index($index) {
   private i64 p[4] align(64);

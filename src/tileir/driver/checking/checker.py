@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -41,6 +41,19 @@ _RACES = Checks(races=True)
 
 _SHUFFLED = 7
 """Seed of an order of points unlike the usual one."""
+
+
+def _simplified(program: sem.Program) -> sem.Program:
+    return attrs.evolve(program, kernels=tuple(map(simplify, program.kernels)))
+
+
+STAGES: Final[tuple[tuple[str, Callable[[sem.Program], sem.Program]], ...]] = (
+    ("share", share_kernels),
+    ("simplify", _simplified),
+    ("reuse_in_place", reuse_in_place),
+    ("share", share_kernels),
+)
+"""What is done to kernels after Stripe has been lowered to them."""
 
 
 def check_function(
@@ -134,17 +147,7 @@ class Check:
     def _kernels(self, program: Program, target: Target) -> Finding | None:
         """Run what the stages behind the passes make of a program."""
         made: sem.Program | None = None
-
-        def simplified(kernels: sem.Program) -> sem.Program:
-            return attrs.evolve(kernels, kernels=tuple(map(simplify, kernels.kernels)))
-
-        stages: tuple[tuple[str, Callable[[sem.Program], sem.Program]], ...] = (
-            ("share", share_kernels),
-            ("simplify", simplified),
-            ("reuse_in_place", reuse_in_place),
-            ("share", share_kernels),
-        )
-        for name, stage in (("lower", None), *stages):
+        for name, stage in (("lower", None), *STAGES):
             try:
                 before = made
                 made = lower_to_semtree(program, target) if stage is None or before is None else stage(before)

@@ -1,0 +1,118 @@
+"""Faults to plant into what becomes of kernels: the rules that simplify them, and the emitters of back ends."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.mutant import Mutant
+
+IN_EMITTERS: Final = (
+    Mutant(
+        "integers cast by way of floats that do not hold them",
+        "semtree.conversion_rules",
+        "return inner.bits - inner.is_signed <= _MANTISSA[outer]",
+        "return inner.bits - inner.is_signed <= 32",
+    ),
+    Mutant(
+        "LLVM: unsigned numbers compared as signed ones",
+        "tileir_llvm.integers",
+        '"s" if args[0].type.dtype.is_signed else "u"',
+        '"s" if args[0].type.dtype.is_integer else "u"',
+    ),
+    Mutant(
+        "LLVM: not equal is false for NaN",
+        "tileir_llvm.spelling",
+        '{op: f"o{name}" if op is not Op.CMP_NE else "une" for',
+        '{op: f"o{name}" for',
+    ),
+    Mutant(
+        "LLVM: unsigned numbers shifted with their sign",
+        "tileir_llvm.integers",
+        '_instruction(out, "lshr", value,',
+        '_instruction(out, "ashr", value,',
+    ),
+    Mutant(
+        "LLVM: quotient by -1 traps",
+        "tileir_llvm.integers",
+        'unsafe = _instruction(out, "or", unsafe, _test(out, "eq", divisor, -1))',
+        "pass",
+    ),
+    Mutant(
+        "LLVM: lanes of a shuffle blended the wrong way round",
+        "tileir_llvm.expressions",
+        "j + len(lanes) * (lane in places)",
+        "j + len(lanes) * (lane not in places)",
+    ),
+    Mutant(
+        "LLVM: lanes that are apart stored side by side",
+        "tileir_llvm.memory",
+        "_store_run(out, place, _moved(out, base, step * lane), lane_of(out, value, lane))",
+        "_store_run(out, place, _moved(out, base, lane), lane_of(out, value, lane))",
+    ),
+    Mutant(
+        "LLVM: alignment of a vector overstated",
+        "tileir_llvm.memory",
+        "return text, size if offset.known is None else math.gcd(place.alignment, offset.known * size)",
+        "return text, max(size, place.alignment)",
+    ),
+    Mutant(
+        "LLVM: maximum forgets a NaN on its left",
+        "tileir_llvm.floats",
+        'f"fcmp uno {kind} {left.text}, {left.text}"',
+        'f"fcmp uno {kind} {right.text}, {right.text}"',
+    ),
+    Mutant(
+        "LLVM: i32 to bf16 rounded twice",
+        "tileir_llvm.conversions",
+        "if dtype is DType.F16 or source.bits <= 16:",
+        "if dtype is DType.F16 or source.bits <= 32:",
+    ),
+    Mutant(
+        "LLVM: sums promised not to wrap that may",
+        "tileir_llvm.integers",
+        'flag = "nsw " if index and',
+        'flag = "nsw " if',
+    ),
+    Mutant(
+        "OpenCL: shift by more than the width",
+        "tileir_opencl.integers",
+        "if count.range.low >= 0 and count.range.high < bits:",
+        "if count.range.high < bits:",
+    ),
+    Mutant(
+        "OpenCL: lanes of a chunk taken from the first one",
+        "tileir_opencl.lanes",
+        "order = {key: width * position for position, key in enumerate(used)}",
+        "order = {key: 0 * position for position, key in enumerate(used)}",
+    ),
+    Mutant(
+        "OpenCL: chunks written before the next is read",
+        "tileir_opencl.lanes",
+        "return scalar and not (loads and self.overlap) and all(node.array != stmt.target.array for node in loads)",
+        "return scalar",
+    ),
+    Mutant(
+        "OpenCL: maximum forgets a NaN on its left",
+        "tileir_opencl.floats",
+        'choice(either(compared(sign, left, right), compared("!=", left, left)), left, right)',
+        "choice(compared(sign, left, right), left, right)",
+    ),
+    Mutant(
+        "C: minimum of numbers that are not less",
+        "tileir_c.integers",
+        'return "return a < b ? a : b;"',
+        'return "return a <= b ? b : a;"',
+    ),
+    Mutant(
+        "C: maximum forgets a NaN on its left",
+        "tileir_c.floats",
+        "(a {sign} b) | (a != a)",
+        "(a {sign} b)",
+    ),
+    Mutant(
+        "C: lanes in one loop that touch what others write",
+        "tileir_c.lanes",
+        "else 0 < abs(distance) < self.lanes",
+        "else 0 < distance < self.lanes",
+    ),
+)

@@ -1,0 +1,37 @@
+"""What a planted fault is."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen
+class Mutant:
+    """One fault.
+
+    Attributes:
+        name: What to call it.
+        module: The module, without ``tileir.`` before it.
+        old: A piece of its source, which stands there once.
+        new: What to put there.
+        passes: Passes that show it, as a pipeline's text; empty where those of targets do.
+        tests: Tests that show it, a file below ``tests``: of what no program of the nets leads to.
+
+    """
+
+    name: str
+    module: str
+    old: str
+    new: str
+    passes: str = ""
+    tests: str = ""
+
+    @property
+    def is_emitter(self) -> bool:
+        """Whether the module belongs to a back end."""
+        return self.module.startswith("tileir_")
+
+    @property
+    def path(self) -> str:
+        """The module as Python imports it."""
+        return self.module if self.is_emitter else f"tileir.{self.module}"
