@@ -97,6 +97,17 @@ ELEMENTWISE = [
     ("simple_reduce(B, 1, 3, 1)", F23, F3, "TIL310", "simple_reduce(B, 1, 3, 1)"),
     ("builtin_softmax(A, 2, 4)", F23, F3, "TIL310", "4"),
     ("builtin_softmax(A)", S, F3, "TIL305", "A"),
+    ("builtin_softmax(A, 3)", F23, F3, "TIL310", "3"),
+    ("builtin_softmax(A, 0 - 2)", F23, F3, "TIL307", "0 - 2"),
+    ("B + assert_known(A)", F3, F3, "TIL305", "A"),
+    # gradients
+    ("override_gradient(A, B)", F3, F3, "TIL328", "B"),
+    ("override_gradient(A, B, B)", F3, "i32[3]", "TIL321", "B"),
+    ("override_gradient(A, 2, B)", F3, F3, "TIL321", "2"),
+    ("override_gradient(A, B, A)", F23, F3, "TIL329", "A"),
+    ("override_gradient(A, B, A)", F24, F3, "TIL329", "A"),
+    ("builtin_binary_crossentropy(A, 1, B)", F3, F23, "TIL329", "B"),
+    ("upstream(A) + B", F3, F3, "TIL326", "upstream(A)"),
 ]
 
 
@@ -141,6 +152,10 @@ def test_contraction(statements: str, code: str, underlined: str) -> None:
 
 
 INPUTS = [
+    ("function (A[N], B) -> (O) { O[i : B] = +(A[i]); }", (F3, F3), [("TIL305", "B")]),
+    ("function (A[N], B) -> (O) { O[i : B] = +(A[i]); }", (F3, S), [("TIL302", "B")]),
+    ("function (A[N], B) -> (O) { O[i : B] = +(A[i]); }", (F3, "i32[]"), [("TIL306", "B")]),
+    ("function (A, B) -> (O) { [[ties(odd)]] O = A; }", (F3, F3), [("TIL323", "[[ties(odd)]]")]),
     ("function (A[N, M], B[M]) -> (O) { O = A; }", (F23, "f32[4]"), [("TIL304", "M")]),
     ("function (A[N, N], B[N]) -> (O) { O = A; }", (F23, "f32[4]"), [("TIL304", "N"), ("TIL304", "N")]),
     ("function (A[N], B) -> (O) { O = A + B; }", (F23, F24), [("TIL305", "A[N]")]),

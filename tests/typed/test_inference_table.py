@@ -94,7 +94,7 @@ STATEMENTS: Final = [
     "O[i : 3] = <(B[i]);",
     "X = exp(A); Y = X; O = Y;",
     "[[pid(first)]] X = A + 1; [[ties(even)]] Y[i : 2] = >(X[i, j]); O = Y;",
-    "Y = A * 2; O = override_gradient(Y, A, upstream(Y) * 3);",
+    "Y = A * 2; O = override_gradient(Y, A, upstream(Y) * upstream(Y));",
     "O = scan(B; A) function (X, Y) -> (Z) { Z = X + as_i8(Y); };",
     "P = scan(B; A) reverse function (X, Y) -> (Z, W) { Z = X + as_i8(Y); W = Y; }; O = element(P, 1);",
 ]

@@ -6,6 +6,7 @@ elementwise operation are not here: inference applies that operation.
 
 from __future__ import annotations
 
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -47,11 +48,8 @@ def _call(emission: Emission, op: Op, span: Span | None, *values: Scalar) -> Ope
     return Operand(apply(emission, op, operands, span), span)
 
 
-def _as(dtype: DType) -> Handler:
-    def expand(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-        return convert(emission, scalar(operands[0]), dtype, span)
-
-    return expand
+def _as(dtype: DType, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    return convert(emission, scalar(operands[0]), dtype, span)
 
 
 def _as_bool(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -60,16 +58,13 @@ def _as_bool(emission: Emission, operands: Sequence[Operand], span: Span | None)
     return convert(emission, scalar(operands[0]), DType.BOOL, span)
 
 
-def _as_width(kind: str) -> Handler:
-    def expand(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-        width = known_integer(operands[1], "the width")
-        dtype = next((d for d in DType if d.value == f"{kind}{width}"), None)
-        if dtype is None:
-            widths = ", ".join(d.value[1:] for d in DType if d.value[0] == kind and d.value[1:].isdigit())
-            raise fail("TIL313", f"no dtype is {width} bits wide here; choose one of {widths}", operands[1].span)
-        return convert(emission, scalar(operands[0]), dtype, span)
-
-    return expand
+def _as_width(kind: str, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    width = known_integer(operands[1], "the width")
+    dtype = next((d for d in DType if d.value == f"{kind}{width}"), None)
+    if dtype is None:
+        widths = ", ".join(d.value[1:] for d in DType if d.value[0] == kind and d.value[1:].isdigit())
+        raise fail("TIL313", f"no dtype is {width} bits wide here; choose one of {widths}", operands[1].span)
+    return convert(emission, scalar(operands[0]), dtype, span)
 
 
 def _as_like(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -100,12 +95,9 @@ def _sign(emission: Emission, operands: Sequence[Operand], span: Span | None) ->
     return apply(emission, Op.COND, [positive, Operand(Known(1), span), rest], span)
 
 
-def _logical(op: Op) -> Handler:
-    def combine(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-        left, right = (Operand(_truth(emission, operand), operand.span, operand.name) for operand in operands)
-        return apply(emission, op, [left, right], span)
-
-    return combine
+def _logical(op: Op, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    left, right = (Operand(_truth(emission, operand), operand.span, operand.name) for operand in operands)
+    return apply(emission, op, [left, right], span)
 
 
 def _logical_not(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -185,18 +177,18 @@ def _prng_value(emission: Emission, operands: Sequence[Operand], span: Span | No
 
 HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
     {
-        **{f"as_{dtype.value}": _as(dtype) for dtype in DType if not dtype.is_bool},
+        **{f"as_{dtype.value}": partial(_as, dtype) for dtype in DType if not dtype.is_bool},
         "as_bool": _as_bool,
-        "as_float": _as_width("f"),
-        "as_int": _as_width("i"),
-        "as_uint": _as_width("u"),
+        "as_float": partial(_as_width, "f"),
+        "as_int": partial(_as_width, "i"),
+        "as_uint": partial(_as_width, "u"),
         "as_like": _as_like,
-        "quantize": _as(DType.I8),
+        "quantize": partial(_as, DType.I8),
         "recip": _recip,
         "relu": _relu,
         "sign": _sign,
-        "logical_and": _logical(Op.BIT_AND),
-        "logical_or": _logical(Op.BIT_OR),
+        "logical_and": partial(_logical, Op.BIT_AND),
+        "logical_or": partial(_logical, Op.BIT_OR),
         "logical_not": _logical_not,
         "match": _match,
         "broadcast": _broadcast,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -160,28 +161,22 @@ def _simple_reduce(emission: Emission, operands: Sequence[Operand], span: Span |
     return value if shape == value.shape else reduce_to(emission, value, shape, Aggregation.SUM, span)
 
 
-def _softmax(logarithm: bool) -> Callable[[Emission, Sequence[Operand], Span | None], Result]:
+def _softmax(emission: Emission, operands: Sequence[Operand], span: Span | None, *, logarithm: bool = False) -> Result:
     """Expand softmax over the last axis, less the greatest element so that nothing overflows.
 
     What is subtracted does not change the result, so no gradient goes there.
     """
-
-    def expand(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-        value = _with_axes(emission, operands[0])
-        _check_sizes(operands, value.shape)
-        value = emission.cast(value, float_for(value.dtype), span)
-        greatest = reduce_last(emission, value, Aggregation.MAX, span)
-        shift = emission.add(
-            Override(emission.fresh(), greatest.name, (), None, greatest.dtype, greatest.shape, span=span)
-        )
-        shifted = emission.elementwise(Op.SUB, value, shift, span=span)
-        powers = emission.elementwise(Op.EXP, shifted, span=span)
-        total = reduce_last(emission, powers, Aggregation.SUM, span)
-        if not logarithm:
-            return emission.elementwise(Op.DIV, powers, total, span=span)
-        return emission.elementwise(Op.SUB, shifted, emission.elementwise(Op.LOG, total, span=span), span=span)
-
-    return expand
+    value = _with_axes(emission, operands[0])
+    _check_sizes(operands, value.shape)
+    value = emission.cast(value, float_for(value.dtype), span)
+    greatest = reduce_last(emission, value, Aggregation.MAX, span)
+    shift = emission.add(Override(emission.fresh(), greatest.name, (), None, greatest.dtype, greatest.shape, span=span))
+    shifted = emission.elementwise(Op.SUB, value, shift, span=span)
+    powers = emission.elementwise(Op.EXP, shifted, span=span)
+    total = reduce_last(emission, powers, Aggregation.SUM, span)
+    if not logarithm:
+        return emission.elementwise(Op.DIV, powers, total, span=span)
+    return emission.elementwise(Op.SUB, shifted, emission.elementwise(Op.LOG, total, span=span), span=span)
 
 
 def _check_sizes(operands: Sequence[Operand], shape: Shape) -> None:
@@ -194,8 +189,8 @@ def _check_sizes(operands: Sequence[Operand], shape: Shape) -> None:
 
 SHAPES: Final[Mapping[str, Callable[[Emission, Sequence[Operand], Span | None], Result]]] = MappingProxyType(
     {
-        "builtin_softmax": _softmax(logarithm=False),
-        "builtin_logsoftmax": _softmax(logarithm=True),
+        "builtin_softmax": _softmax,
+        "builtin_logsoftmax": partial(_softmax, logarithm=True),
         "index": _index,
         "shape": _shape,
         "reshape": _reshape,
