@@ -84,6 +84,13 @@ def test_cached_kernels_can_be_lowered(name: str, order: str) -> None:
 def test_results_that_are_summed_up_start_from_nothing_and_are_merged() -> None:
     after = run((Tile((8, 16, 4)), Accumulate(), Cache(dirs=("inout",))), stripe_program("matmul"))
     assert copies(after) == {"init_C": 1, "store_C": 1}
+    tags = {
+        b.name: {name for name, _ in b.tags.items}
+        for kernel in after.main.blocks
+        for b in kernel.blocks
+        if "cache" in b.tags
+    }
+    assert tags == {"init_C": {"cache", "cache_init"}, "store_C": {"cache", "cache_store"}}
 
 
 def test_one_view_and_some_directions() -> None:

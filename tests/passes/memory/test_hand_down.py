@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from strategies.passes import assert_same_meaning, program_of
 from tileir.passes.memory.hand_down import hand_down, visible
 from tileir.stripe.aliases import Aliases
@@ -52,3 +54,8 @@ def test_what_is_visible_is_not_handed_down() -> None:
     kernel = enter(program.main.blocks[0], main, 0)
     middle = enter(program.main.blocks[0].blocks[0], kernel, 0)
     assert visible(Aliases(middle)) == {"3:y": "x"}
+
+
+def test_indices_that_no_block_has_are_a_defect_of_the_caller() -> None:
+    with pytest.raises(KeyError, match=r"no block has the indices \['9:y', '9:z'\]"):
+        hand_down(nest(), lambda _: ("9:z", "3:x", "9:y"), ("inner",))

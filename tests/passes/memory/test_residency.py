@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from strategies.effort import examples
 from tileir.passes.memory.residency import Item, Shortage, Stay, Use, plan
-from tileir.passes.memory.slots import Memory
+from tileir.passes.memory.slots import ALL_BANKS, Memory, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,3 +100,24 @@ def test_loads_come_ahead_of_their_use(window: int, load: int) -> None:
     (stay,) = plan((item,), 5, Memory(0), window, {})
     assert isinstance(stay, Stay)
     assert stay.load_before == load
+
+
+def test_what_is_spread_lies_in_all_banks() -> None:
+    uses = {0: Use(reads=True, writes=False)}
+    wide = Item("wide", 16, uses, given=True, escapes=False, spread=True)
+    small = Item("small", 8, uses, given=True, escapes=False)
+    slots = {stay.item.name: stay.slot for stay in _stays(plan((wide, small), 1, Memory(32, banks=2), 1, {}))}
+    assert slots["wide"] == Slot(ALL_BANKS, 0, 16)
+    assert slots["small"].offset == 16
+    assert plan((wide, small), 1, Memory(16, banks=2), 1, {}) == (Shortage(0, 40, wide),)
+
+
+def _stays(planned: Sequence[Stay | Shortage]) -> list[Stay]:
+    return [stay for stay in planned if isinstance(stay, Stay)]
+
+
+def test_what_statements_keep_for_themselves_is_told_as_a_shortage() -> None:
+    uses = {0: Use(reads=True, writes=False)}
+    large, small = (Item(name, size, uses, given=True, escapes=False) for name, size in (("large", 24), ("small", 8)))
+    assert len(_stays(plan((small, large), 1, Memory(48), 1, {0: (Slot(0, 32, 16),)}))) == 2
+    assert plan((small, large), 1, Memory(48), 1, {0: (Slot(0, 16, 16),)}) == (Shortage(0, 32, large),)
