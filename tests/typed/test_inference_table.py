@@ -22,6 +22,8 @@ TYPES: Final = {
     "D": TensorType(DType.U32, (4,)),
     "E": TensorType(DType.F16, (2, 3)),
     "I": TensorType(DType.I64, ()),
+    "N": TensorType(DType.F64, (), weak=True),
+    "K": TensorType(DType.I32, (), weak=True),
 }
 OPERATORS: Final = [
     *(f"A {operator} {other}" for operator in ("+", "-", "*", "/", "<", "==") for other in ("B", "E", "2", "I")),
@@ -96,12 +98,18 @@ STATEMENTS: Final = [
     "[[pid(first)]] X = A + 1; [[ties(even)]] Y[i : 2] = >(X[i, j]); O = Y;",
     "Y = A * 2; O = override_gradient(Y, A, upstream(Y) * upstream(Y));",
     "O = scan(B; A) function (X, Y) -> (Z) { Z = X + as_i8(Y); };",
+    "M = as_i16(2); O = scan(M; D) function (X, Y) -> (Z) { Z = X + as_i16(Y); };",
+    "M = 2; O = scan(M; D) function (X, Y) -> (Z) { Z = X + as_i8(Y); };",
+    "O = scan(N; D) function (X, Y) -> (Z) { Z = X + Y; };",
+    "O = override_gradient(A * N, N, simple_reduce(A));",
+    "O = override_gradient(A * K, K, simple_reduce(A));",
+    "O = A * N + B * K;",
     "P = scan(B; A) reverse function (X, Y) -> (Z, W) { Z = X + as_i8(Y); W = Y; }; O = element(P, 1);",
 ]
 
 
 def described(statements: str) -> str:
-    text = f"function (A, B, C, D, E, I) -> (O) {{ {statements} }}"
+    text = f"function (A, B, C, D, E, I, N, K) -> (O) {{ {statements} }}"
     try:
         function = infer(parse(text), TYPES)
     except TileError as error:
