@@ -13,6 +13,7 @@ from tileir.core.dtype import DType, accumulator, float_for, promote, promote_al
 def test_numpy_and_back(dtype: DType) -> None:
     assert DType.of(dtype.numpy) is dtype
     assert dtype.numpy.itemsize == dtype.itemsize
+    assert type(dtype.itemsize) is int
     assert DType(dtype.value) is dtype
 
 

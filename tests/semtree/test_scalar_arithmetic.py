@@ -10,6 +10,7 @@ import pytest
 from strategies.semtree_values import allowed_ops, content
 from tileir.core.arithmetic import apply, cast
 from tileir.core.dtype import DType
+from tileir.core.number_system import NumberSystem
 from tileir.core.ops import Op
 from tileir.driver.checking.numbers import EXACT
 from tileir.semtree.ir import Type
@@ -97,6 +98,30 @@ def test_other_numbers_take_the_place_of_floats(dtype: DType) -> None:
     assert constant(0.5, Type(dtype, 3), EXACT).tolist() == [EXACT.constant(0.5, dtype)] * 3
     assert conversion(Type(dtype), DType.I32, EXACT)(EXACT.constant(2.5, dtype)) == 2
     assert conversion(Type(DType.I32), dtype, EXACT)(3) == EXACT.constant(3, dtype)
+
+
+class Told(NumberSystem):
+    """Numbers as usual, which note the dtypes of the results that they are asked for."""
+
+    def __init__(self) -> None:
+        self.dtypes: list[DType] = []
+
+    def apply(self, op: Op, dtype: DType, *args: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        self.dtypes.append(dtype)
+        return super().apply(op, dtype, *args)
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_other_numbers_are_told_the_dtype_of_the_result(lanes: int) -> None:
+    kind, numbers = Type(DType.F16, lanes), Told()
+    value = content(DType.F16, lanes, 1)
+    for op in (Op.CMP_LT, Op.ADD):
+        operation(op, kind, numbers)(value, value)
+    assert numbers.dtypes == [DType.BOOL, DType.F16]
+    reduction(Op.ADD, kind, numbers)(value)
+    assert numbers.dtypes[2:] == [DType.F16] * (lanes - 1)
+    reduction(Op.ADD, Type(DType.I8, 4), numbers)(np.ones(4, np.int8))
+    assert len(numbers.dtypes) == 1 + lanes, "integers are no matter of number systems"
 
 
 def test_integers_are_the_same_in_all_number_systems() -> None:

@@ -239,8 +239,8 @@ def _fma_f64(x: Array, y: Array, z: Array) -> Array:
     upper, lower = _two_sum(z, _product_error(x, y, product))
     total, rest = _two_sum(product, upper)
     size = np.abs(product)
-    large = np.maximum(np.maximum(np.abs(x), np.abs(y)), np.abs(z))
-    usual = (size > 2.0**-900) & (size < 2.0**1000) & (large < 2.0**990)
+    largest = np.maximum(np.maximum(np.abs(x), np.abs(y)), np.maximum(np.abs(z), size))
+    usual = (size > 2.0**-900) & (largest < 2.0**990)
     result = np.where(usual, total + _odd_sum(rest, lower), product + z)
     rare = np.asarray(np.isfinite(x) & np.isfinite(y) & (x != 0) & (y != 0) & ~usual)
     if rare.any():

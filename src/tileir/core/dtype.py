@@ -88,8 +88,6 @@ class DType(enum.Enum):
         """Return whether every value of ``other`` is a value of this type, so that a cast to it loses nothing."""
         if other is self or other.is_bool:
             return True
-        if self.is_bool or (other.is_float and not self.is_float):
-            return False
         if not self.is_float:
             return self.minimum <= other.minimum and other.maximum <= self.maximum
         if other.is_float:
