@@ -104,6 +104,9 @@ SHARING = (
 )
 """Statements over the same two matrices."""
 
+DIAGONAL = ("{}", "{} + {}", "{} - {}", "{2} - {0} - {1}", "2*{} + {}", "3*{} - 2*{} + {}", "{} / 2", "({} + 1) / 2")
+"""Places along an axis by two indices and a number."""
+
 LOOPS = (
     "S = scan(H; X) function (A[N], B[N]) -> (C, D) { C = A + B; D = C * 2; };",
     "S = scan(H; X) function (A[N], B[N]) -> (C, D) { T[] = +(B[i]); C = A + B - T; D[i : N] = +(C[i - k]), k < N; };",
@@ -163,6 +166,13 @@ def sharing(draw: st.DrawFn) -> Written:
     rows, between, columns = draw(SIZES), draw(SIZES), draw(SIZES)
     text = f"function (A[M, K], B[K, N]) -> ({outputs}) {{ {body} }}"
     return Written(text, {"A": (rows, between), "B": (between, columns)})
+
+
+@st.composite
+def places(draw: st.DrawFn, forms: tuple[str, ...] = DIAGONAL) -> str:
+    """Places along an axis of these forms, by indices out of i, j and k."""
+    first, second = draw(st.permutations("ijk"))[:2]
+    return draw(st.sampled_from(forms)).format(first, second, draw(st.integers(0, 9)))
 
 
 def loops(draw: st.DrawFn) -> Written:

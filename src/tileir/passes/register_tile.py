@@ -61,20 +61,20 @@ class RegisterTile:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with its contractions scheduled."""
-        whole = {view.name: view.shape.sizes for view in program.main.refinements if _is_whole(view)}
+        whole = {view.name: view.shape for view in program.main.refinements if _is_whole(view)}
 
         def scheduled(kernel: stripe.Block) -> tuple[stripe.Block, ...]:
             return self._kernel(kernel, {r.name: whole[r.source] for r in kernel.refinements if r.source in whole})
 
         return expand_kernels(program, scheduled, self.reqs)
 
-    def _kernel(self, kernel: stripe.Block, sizes: Mapping[str, tuple[int, ...]]) -> tuple[stripe.Block, ...]:
+    def _kernel(self, kernel: stripe.Block, shapes: Mapping[str, stripe.TensorShape]) -> tuple[stripe.Block, ...]:
         nest = reduction_nest(kernel)
         if nest is None or sch.reads_back(nest):
             return (kernel,)
         if any(r.shape.elements != 1 for r in nest.allocations) or len(sch.parallel_indices(nest)) < len(nest.indices):
             return (kernel,)
-        plan = choose(nest, Limits(**{field.name: getattr(self, field.name) for field in attrs.fields(Limits)}), sizes)
+        plan = choose(nest, Limits(**{field.name: getattr(self, field.name) for field in attrs.fields(Limits)}), shapes)
         if plan is None:
             return (kernel,)
         nest, plan = with_dots(nest, plan, self.dots)

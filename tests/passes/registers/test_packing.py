@@ -6,17 +6,24 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
 
+from strategies.effort import examples
+from strategies.families import places
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
+from tileir.core.errors import TileError
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
+from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.kernels.schedule import constrained_indices
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.registers.packing import whole_uses
 from tileir.passes.separate import Separate
-from tileir.stripe.ir import Program
+from tileir.poly.affine import total
+from tileir.stripe.ir import Program, TensorShape
 from tileir.stripe.lowering import lower
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
@@ -24,6 +31,8 @@ from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tileir.passes.base import Pass
 
 BACKWARD: Final = """function (G[Y, D], K[I, C, D], X[Y, C]) -> (DX) {
     DX[y + i - 1, c : Y, C] = +(G[y, d] * K[i, c, d]);
@@ -36,10 +45,10 @@ def accumulated(text: str, shapes: dict[str, tuple[int, ...]]) -> Program:
     return run((Accumulate(),), lower(infer(parse(text), types)))
 
 
-def whole(program: Program, sizes: Mapping[str, tuple[int, ...]] = MappingProxyType({})) -> set[str]:
+def whole(program: Program, shapes: Mapping[str, TensorShape] = MappingProxyType({})) -> set[str]:
     nest = reduction_nest(program.main.blocks[-1])
     assert nest is not None
-    return {use.name for use in whole_uses(nest, constrained_indices(nest), sizes)}
+    return {use.name for use in whole_uses(nest, shapes)}
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(9, True), (1, False)])
@@ -64,13 +73,67 @@ def test_bounds_decide_where_sizes_are_known() -> None:
     text = "function (X[C, H], F[D, C, I]) -> (O) { O[d, y : D, H / 2] = +(X[c, 2*y + i - 1] * F[d, c, i]); }"
     program = run((Separate(operations=0),), accumulated(text, {"X": (3, 16), "F": (8, 3, 3)}))
     assert len(program.main.blocks) == 2
-    sizes = {view.name: view.shape.sizes for view in program.main.refinements}
+    shapes = {view.name: view.shape for view in program.main.refinements}
     assert "F" not in whole(program)  # the first row does not meet the first weight
-    assert "F" in whole(program, sizes)
-    assert "X" not in whole(program, sizes)
+    assert "F" in whole(program, shapes)
+    assert "X" not in whole(program, shapes)
     after = run((RegisterTile(vector_bytes=16),), program)
     assert all(kernel is not old for kernel, old in zip(after.main.blocks, program.main.blocks, strict=False))
     assert_same_meaning(program, after)
+
+
+DIAGONAL: Final = "function (A[I, J, K]) -> (O) { O[l, k, i : J, J / 2, I] = +(A[j, l, j + k] * A[i, k, l]); }"
+
+
+@pytest.mark.parametrize("shape", [(9, 8, 9), (9, 8, 12), (7, 16, 8), (8, 9, 9)])
+@pytest.mark.parametrize("dtype", [DType.U16, DType.F32])
+def test_panels_along_diagonals_stay_inside(shape: tuple[int, ...], dtype: DType) -> None:
+    program = run((Canonicalise(), Accumulate()), lower(infer(parse(DIAGONAL), {"A": TensorType(dtype, shape)})))
+    after = run((RegisterTile(vector_bytes=16, registers=8, cache_bytes=1024, panel_bytes=512),), program)
+    assert_same_meaning(program, after)
+
+
+def test_both_ends_of_each_axis_of_a_diagonal_are_not_enough() -> None:
+    program = lower(infer(parse(DIAGONAL), {"A": TensorType(DType.F32, (9, 8, 9))}))
+    program = run((Canonicalise(), Accumulate()), program)
+    shapes = {view.name: view.shape for view in program.main.refinements}
+    (kernel,) = program.main.blocks[-1:]
+    assert kernel.refinement("A").shape.strides == (73, 9, 1)
+    assert "A" not in whole(program, shapes)
+    assert "A_0" in whole(program, shapes)
+
+
+@given(
+    reads=st.lists(places(), min_size=4, max_size=4),
+    sizes=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    guard=st.sampled_from(("", ", k < 3", ", i + k < 5")),
+    steps=st.sampled_from(((Accumulate(),), (Canonicalise(), Accumulate()))),
+    known=st.booleans(),
+)
+@examples(200)
+def test_what_is_whole_stays_inside_of_its_memory(
+    reads: list[str], sizes: tuple[int, int], guard: str, steps: tuple[Pass, ...], known: bool
+) -> None:
+    """The places that a use leads to over the box of its indices are elements of its tensor."""
+    text = (
+        "function (A[M, N], B[N, M]) -> (O) {"
+        f" O[i, j : M, N] = +(A[{reads[0]}, {reads[1]}] * B[{reads[2]}, {reads[3]}]){guard}; }}"
+    )
+    types = {"A": TensorType(DType.F32, sizes), "B": TensorType(DType.F32, sizes[::-1])}
+    try:
+        program = run(steps, lower(infer(parse(text), types)))
+    except TileError:  # some index has no bounds
+        reject()
+    shapes = {view.name: view.shape for view in program.main.refinements}
+    for nest in filter(None, map(reduction_nest, program.main.blocks)):
+        inside = whole_uses(nest, shapes if known else {})
+        for segment in nest.segments:
+            ranges = {index.name: index.range for index in (*nest.indices, *segment.loops)}
+            for use in inside.intersection(segment.uses):
+                if use.root in shapes:
+                    low, high = total(a * s for a, s in zip(use.access, use.strides, strict=True)).bounds(ranges)
+                    assert low >= 0, use
+                    assert high < shapes[use.root].elements, use
 
 
 def test_the_gradient_of_a_convolution_gets_register_tiles() -> None:

@@ -98,10 +98,10 @@ class Plan:
     term: Index | None = None
 
 
-def choose(nest: Nest, limits: Limits, sizes: Mapping[str, Sequence[int]]) -> Plan | None:
+def choose(nest: Nest, limits: Limits, shapes: Mapping[str, stripe.TensorShape]) -> Plan | None:
     """Return the cheapest plan; None where no index can have a vector's lanes.
 
-    ``sizes`` holds those of the tensor behind each root, as far as they are known.
+    ``shapes`` holds those of the tensor behind each root, as far as they are known.
     """
     constrained = sch.constrained_indices(nest)
     lanes = sch.vector_lanes(limits.vector_bytes, sch.widest_itemsize(nest), limits.max_lanes)
@@ -112,7 +112,7 @@ def choose(nest: Nest, limits: Limits, sizes: Mapping[str, Sequence[int]]) -> Pl
             continue
         if not can_be_vector(nest, index.name):
             continue
-        candidate = _Candidate.of(nest, limits, index, used, constrained, sizes)
+        candidate = _Candidate.of(nest, limits, index, used, constrained, shapes)
         found = None if candidate is None else candidate.best()
         if found is not None and (best is None or found[0] < best[0]):
             best = found
@@ -200,14 +200,14 @@ class _Candidate:
         vector: Index,
         lanes: int,
         constrained: frozenset[str],
-        sizes: Mapping[str, Sequence[int]],
+        shapes: Mapping[str, stripe.TensorShape],
     ) -> _Candidate | None:
         """Return the candidate; None where what it reads across memory is not worth packing."""
         strided = tuple(use for use in panel_uses(nest, vector.name) if use.stride(vector.name) != 1)
         still = [i for i in nest.indices if i.name != vector.name and not any(use.stride(i.name) for use in strided)]
         if strided and product(i.range for i in still) < 8:
             return None
-        whole = whole_uses(nest, constrained, sizes) if constrained else frozenset(strided)
+        whole = whole_uses(nest, shapes) if constrained else frozenset(strided)
         if not whole.issuperset(strided):
             return None
         rows = tuple(i for i in still if i.name not in constrained and i.range > 1)
