@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 import numpy as np
+from hypothesis import reject
 from hypothesis import strategies as st
 
 from tileir.core.dtype import DType
+from tileir.core.errors import TileError
 from tileir.stripe.lowering import lower
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
@@ -107,6 +109,9 @@ SHARING = (
 DIAGONAL = ("{}", "{} + {}", "{} - {}", "{2} - {0} - {1}", "2*{} + {}", "3*{} - 2*{} + {}", "{} / 2", "({} + 1) / 2")
 """Places along an axis by two indices and a number."""
 
+STRAIGHT = ("{}", "{2} - {0}", "{} / 2")
+"""Such places by one index."""
+
 LOOPS = (
     "S = scan(H; X) function (A[N], B[N]) -> (C, D) { C = A + B; D = C * 2; };",
     "S = scan(H; X) function (A[N], B[N]) -> (C, D) { T[] = +(B[i]); C = A + B - T; D[i : N] = +(C[i - k]), k < N; };",
@@ -168,6 +173,27 @@ def sharing(draw: st.DrawFn) -> Written:
     return Written(text, {"A": (rows, between), "B": (between, columns)})
 
 
+def diagonals(draw: st.DrawFn) -> Written:
+    """Reductions along diagonals, backwards and by halves, and one that writes over some or all of their results."""
+    element = draw(st.sampled_from(("[]", "[i : M]", "[j : N]")))
+    guard = draw(st.sampled_from(("", "", ", i < 3", ", i + k < 5")))
+    first = f"R{element} = {_reduced(draw, DIAGONAL, 2)}{guard};"
+    second = f"O{element} = {_reduced(draw, draw(st.sampled_from((STRAIGHT, DIAGONAL))), 1)} default R;"
+    case = Written(f"function (A[M, N]) -> (O) {{ {first} {second} }}", {"A": (draw(SIZES), draw(SIZES))})
+    try:
+        case.program()
+    except TileError:  # some index has no bounds
+        reject()
+    return case
+
+
+def _reduced(draw: st.DrawFn, forms: tuple[str, ...], least: int) -> str:
+    """Draw a reduction of one or two elements of a matrix at places of these forms, of ``least`` at least."""
+    count = draw(st.integers(least, 2))
+    elements = [f"A[{draw(places(forms))}, {draw(places(forms))}]" for _ in range(count)]
+    return f"{draw(st.sampled_from('+><'))}({draw(st.sampled_from((' * ', ' + '))).join(elements)})"
+
+
 @st.composite
 def places(draw: st.DrawFn, forms: tuple[str, ...] = DIAGONAL) -> str:
     """Places along an axis of these forms, by indices out of i, j and k."""
@@ -191,6 +217,7 @@ FAMILIES: Mapping[str, Family] = {
     "running": _over_matrix(RUNNING),
     "chosen": chosen,
     "sharing": sharing,
+    "diagonals": diagonals,
     "loops": loops,
 }
 

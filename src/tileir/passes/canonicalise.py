@@ -9,6 +9,7 @@ import attrs
 
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import expand_kernels
+from tileir.passes.kernels.narrowing import narrowed
 from tileir.passes.kernels.reindex import reindexed
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, LoadIndex, TensorShape
@@ -61,7 +62,8 @@ class Canonicalise:
 
 def simplified(kernel: Block) -> Block | None:
     """Return a kernel without indices of one value and constraints that always hold; None where it never runs."""
-    return _simplified(kernel, {})
+    block = _simplified(kernel, {})
+    return block if block is None or block == kernel else narrowed(block, kernel)
 
 
 def _is_scheduled(block: Block) -> bool:

@@ -8,6 +8,7 @@ import attrs
 
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import with_main
+from tileir.passes.kernels.narrowing import narrowed
 from tileir.stripe.ir import (
     Block,
     Direction,
@@ -28,7 +29,7 @@ class DeadCode:
     """Drop kernels, blocks, stores, scalars, refinements and temporaries that have no effect on the results.
 
     What stays gets the narrowest direction: an INOUT view whose old content is not read becomes OUT, one that is no
-    longer written becomes IN.
+    longer written becomes IN. Where the last constraint goes, views become as small as what is left of their use.
     """
 
     name: ClassVar[str] = "dead_code"
@@ -37,11 +38,15 @@ class DeadCode:
         """Return the program without what no result depends on."""
         kept = frozenset(program.outputs)
         live = {r.name for r in program.main.refinements if r.source in kept}
-        return _without_temporaries(with_main(program, pruned(program.main, live)))
+        return _without_temporaries(with_main(program, _pruned(program.main, live)))
 
 
 def pruned(block: Block, live: set[str]) -> Block:
-    """Return ``block`` without what does not reach its views ``live``; itself when all of it does."""
+    """Return a kernel, or a block of one, without what does not reach its views ``live``; itself when all does."""
+    return narrowed(_pruned(block, live), block)
+
+
+def _pruned(block: Block, live: set[str]) -> Block:
     statements = _needed(block, live)
     same = len(statements) == len(block.statements) and all(
         new is old for new, old in zip(statements, block.statements, strict=True)

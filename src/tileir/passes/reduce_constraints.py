@@ -13,6 +13,7 @@ import attrs
 
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import expand_kernels
+from tileir.passes.kernels.narrowing import narrowed
 from tileir.passes.kernels.reindex import reindexed
 from tileir.poly.affine import Affine
 from tileir.poly.box import enclose, feasible
@@ -43,7 +44,10 @@ class ReduceConstraints:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with fewer constraints and points."""
-        return expand_kernels(program, lambda kernel: self._block(kernel, _Surroundings(), {}), self.reqs)
+        return expand_kernels(program, self._kernel, self.reqs)
+
+    def _kernel(self, kernel: Block) -> tuple[Block, ...]:
+        return tuple(narrowed(block, kernel) for block in self._block(kernel, _Surroundings(), {}))
 
     def _block(self, block: Block, outer: _Surroundings, values: Mapping[str, Affine]) -> tuple[Block, ...]:
         """Return the block with less in it; nothing when it has no point.
