@@ -55,16 +55,18 @@ def test_fma_sees_what_is_far_below_the_middle(dtype: DType, sign: int) -> None:
     """The product is the middle between two floats, and only its sum with something tiny says which one is nearer."""
     low = 2.0 ** -((DIGITS[dtype] + 1) // 2)
     x, y = sign * (1 + low), 1 + 2.0 ** -(DIGITS[dtype] - (DIGITS[dtype] + 1) // 2)
-    tails = (0.0, 2.0**-100, -(2.0**-100))
+    tails = (0.0, *(way * tail for tail in (2.0**-100, 2.0**-52 * (1 - 2.0**-24), 2.0**-76) for way in (1, -1)))
     found = [float(apply(Op.FMA, *(constant(number, dtype) for number in (x, y, tail)))) for tail in tails]
     assert found == [nearest(Fraction(x) * Fraction(y) + Fraction(tail), dtype) for tail in tails]
     assert found[1] != found[2]
+    assert found[3] != found[4]
 
 
 def test_fma_of_special_values_is_that_of_ieee_754() -> None:
     large, inf, nan = 2.0**1000, math.inf, math.nan
     rows = [(large, large, -inf, -inf), (large, large, -large, inf), (-large, large, 1.0, -inf), (large, 2.0, nan, nan)]
     rows += [(0.0, inf, 1.0, nan), (inf, -1.0, inf, nan), (inf, -1.0, 1.0, -inf), (-0.0, 1.0, -0.0, -0.0)]
+    rows += [(1.0, -0.0, -0.0, -0.0)]
     rows += [(1e-300, -1e-300, 0.0, -0.0), (1e-200, 1e-200, -0.0, 0.0), (0.0, -1.0, 3.0, 3.0), (1.0, 1.0, -1.0, 0.0)]
     rows += [(2.0**-540, 2.0**-540, -(2.0**-1074), -(2.0**-1074)), (2.0**-600, 2.0**-474, -(2.0**-1074), 0.0)]
     *args, expected = (np.array(column) for column in zip(*rows, strict=True))
