@@ -68,3 +68,63 @@ def test_a_forked_child_makes_what_a_thread_of_the_parent_was_making() -> None:
         finish.set()
         other.join()
     assert cache.get("a", lambda: 5) == 2
+
+
+def test_what_could_not_be_made_takes_no_place() -> None:
+    cache: Cache[str, int] = Cache(2)
+    cache.get("kept", lambda: 1)
+
+    def fail() -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.get("a", fail)
+    assert len(cache) == 1
+    cache.get("b", lambda: 2)
+    assert cache.get("kept", lambda: 3) == 1
+
+
+def test_those_who_wait_make_what_the_first_one_could_not() -> None:
+    cache: Cache[str, int] = Cache(2)
+    making, finish, found = threading.Event(), threading.Event(), []
+
+    def fail() -> int:
+        making.set()
+        finish.wait()
+        raise ValueError
+
+    def first() -> None:
+        with pytest.raises(ValueError):
+            cache.get("a", fail)
+
+    threads = [threading.Thread(target=first)]
+    threads[0].start()
+    making.wait()
+    threads += [threading.Thread(target=lambda: found.append(cache.get("a", object))) for _ in range(3)]  # type: ignore[arg-type]
+    for thread in threads[1:]:
+        thread.start()
+    finish.set()
+    for thread in threads:
+        thread.join()
+    assert len(set(map(id, found))) == 1
+    assert cache.get("a", lambda: 5) is found[0]
+
+
+def test_none_is_a_value() -> None:
+    cache: Cache[str, None] = Cache(1)
+    calls: list[int] = []
+    for _ in range(2):
+        assert cache.get("a", lambda: calls.append(1)) is None
+    assert calls == [1]
+
+
+def test_all_values_may_be_forgotten() -> None:
+    cache: Cache[int, int] = Cache(3)
+    for number in range(5):
+        assert cache.get(number, lambda number=number: number) == number  # type: ignore[misc]
+    assert len(cache) == 3
+    assert cache.get(2, lambda: 7) == 2, "those used last stay"
+    assert cache.get(1, lambda: 7) == 7
+    assert cache.get(3, lambda: 8) == 8, "it was the one not used for longest"
+    cache.clear()
+    assert len(cache) == 0

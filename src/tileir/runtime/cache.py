@@ -19,10 +19,11 @@ V = TypeVar("V")
 
 @attrs.define(eq=False)
 class _Slot(Generic[V]):
-    """A value that one thread makes while others wait for the lock."""
+    """A value that one thread makes while others wait for the lock; ``askers`` counts these threads, and that one."""
 
     lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     value: tuple[V] | None = attrs.field(default=None, init=False)
+    askers: int = attrs.field(default=0, init=False)
 
 
 @attrs.define(eq=False)
@@ -46,22 +47,23 @@ class Cache(Generic[K, V]):
                     self._slots.popitem(last=False)
             else:
                 self._slots.move_to_end(key)
-        found = slot.value
+            found = slot.value
+            slot.askers += found is None
         if found is None:
             try:
                 with slot.lock:
                     if slot.value is None:
                         slot.value = (make(),)
                     found = slot.value
-            except BaseException:
-                self._forget(key, slot)
-                raise
+            finally:
+                self._leave(key, slot)
         return found[0]
 
-    def _forget(self, key: K, slot: _Slot[V]) -> None:
-        """Give the place of a value that could not be made to others, unless another thread makes it."""
+    def _leave(self, key: K, slot: _Slot[V]) -> None:
+        """Give the place of a value that could not be made to others, unless another thread is about to make it."""
         with self._lock:
-            if slot.value is None and self._slots.get(key) is slot and not slot.lock.locked():
+            slot.askers -= 1
+            if slot.value is None and not slot.askers and self._slots.get(key) is slot:
                 del self._slots[key]
 
     def renew(self) -> None:
