@@ -119,6 +119,15 @@ def test_propagation_keeps_what_it_cannot_bound() -> None:
     assert box == {"x": (0, 7), "y": (-3, 4)}
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_two_open_indices_bound_neither(sign: int) -> None:
+    low, high = (None, 5) if sign > 0 else (-5, None)
+    box: dict[str, Span] = {"x": (low, high), "y": (low, high)}
+    rows = (Row((("x", sign), ("y", sign)), None, 3),)
+    assert propagate(box, rows) == rows
+    assert box == {"x": (low, high), "y": (low, high)}
+
+
 def test_crossed_spans_are_empty() -> None:
     crossed = System({"x": (1, 0), "y": (0, 1)}, ())
     assert enclose(crossed) is None

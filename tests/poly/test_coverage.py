@@ -89,6 +89,13 @@ def test_boxes_are_seen_where_axes_have_indices_of_their_own() -> None:
     assert filled_box(domain) == ((1, 2), (2, 4))
 
 
+def test_axes_that_share_an_index_are_covered_where_each_point_has_an_element_of_its_own() -> None:
+    domain = Domain((("i", 4), ("j", 1)), ((i + j, j),), ())
+    assert covers(domain, (4, 1))
+    assert not covers(domain, (5, 1))
+    assert not covers(Domain((("i", 2), ("j", 2)), ((i + j, i + j),), ()), (2, 2))
+
+
 @pytest.mark.parametrize("output", [[2 * i], [i + j], [i, i], [i, 3 * j]])
 def test_other_outputs_are_no_boxes(output: list[Affine]) -> None:
     assert filled_box(Domain((("i", 3), ("j", 4)), (tuple(output),), ())) is None

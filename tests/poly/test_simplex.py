@@ -115,3 +115,9 @@ def test_large_numbers_stay_exact() -> None:
     found = optimum(-x - y, system("xy", [(x, big), (y, big), (3 * x + 7 * y, big)]))
     assert found is not None
     assert found.value == -((big - 1) // 3)
+
+
+def test_a_share_leaves_the_rest_of_a_budget() -> None:
+    budget = Budget(100)
+    assert (budget.share().left, budget.left) == (25, 75)
+    assert (budget.share().left, budget.left) == (18, 57)
