@@ -13,6 +13,7 @@ from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning, programs
 from tileir.core.dtype import DType
 from tileir.passes.base import run
+from tileir.passes.compute_deps import ComputeDeps
 from tileir.passes.constant_propagate import ConstantPropagate
 from tileir.stripe.ir import Program
 from tileir.stripe.lowering import lower
@@ -77,6 +78,14 @@ def test_contractions_of_constants_are_run() -> None:
 def test_what_is_too_much_is_left_to_the_program(options: ConstantPropagate) -> None:
     program = program_of("sin(index(P, 0) * 0.1)")
     assert run((options,), program) is program
+
+
+def test_dependences_on_kernels_that_went_go_too() -> None:
+    program = run((ComputeDeps(),), program_of("sin(index(P, 0) * 0.1 + index(P, 1))"))
+    assert any(kernel.deps for kernel in program.main.statements)
+    after = run((ConstantPropagate(cheap=False),), program)
+    assert len(after.main.statements) < len(program.main.statements)
+    assert not any(kernel.deps for kernel in after.main.statements)  # they are numbers of statements
 
 
 def test_cheap_elements_are_left_to_those_who_read_them() -> None:

@@ -163,13 +163,12 @@ def _computed(program: Program, chosen: frozenset[int], outputs: tuple[str, ...]
 def _with_constants(program: Program, left: list[Statement], made: set[str], constants: tuple[Buffer, ...]) -> Program:
     """Return the program with other kernels, and constants for some of the temporaries that the old ones made."""
     kept = {buffer.name for buffer in constants}
-    statements = tuple(attrs.evolve(s, deps=()) if s.deps else s for s in left)
     views = tuple(
         attrs.evolve(r, direction=Direction.IN) if r.source in kept else r
         for r in program.main.refinements
         if r.source in kept or r.source not in made
     )
-    program = with_main(program, attrs.evolve(program.main, refinements=views, statements=statements))
+    program = with_main(program, attrs.evolve(program.main, refinements=views, statements=tuple(left)))
     allocations = tuple(
         attrs.evolve(r, constant=True, tags=r.tags.remove("tmp")) if r.name in kept else r
         for r in program.entry.refinements
