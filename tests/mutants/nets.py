@@ -102,6 +102,20 @@ PROGRAMS: Final = (
         {"A": (40,), "B": (4,)},
     ),
     (
+        "function (A[N, M], Z[K, L]) -> (T, R) "
+        "{ T[2*i, j + 1 : 2*N, M + 1] = =(A[i, j]) default Z; R[i : N] = +(T[i, j]); }",
+        {"A": (6, 9), "Z": (12, 10)},
+    ),
+    (
+        "function (A[N, M], Z[K, L]) -> (T, R) "
+        "{ T[i, j + 1 : N + 1, M + 1] = =(A[i, j]) default Z; R[i : N] = +(T[i + 1, j]); }",
+        {"A": (6, 9), "Z": (7, 10)},
+    ),
+    (
+        "function (A[N, M], B[N, K]) -> (O, R) { O[i, j : N, M] = =(B[i, j]) default A; R[i : N] = +(O[i, j]); }",
+        {"A": (6, 9), "B": (6, 8)},
+    ),
+    (
         "function (A[N, M], B[M]) -> (O, P) { O[i : N] = +(A[i, j] * B[j]); P[j : M] = >(A[i, j]); }",
         {"A": (9, 20), "B": (20,)},
     ),
@@ -113,7 +127,7 @@ GENERATED: Final = 24
 
 _SMALL: Final = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17)
 
-_MOST_POINTS: Final = 8000
+_MOST_POINTS: Final = 16000
 """Programs of more points take too long to interpret."""
 
 

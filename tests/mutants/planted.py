@@ -176,7 +176,7 @@ IN_PASSES: Final = (
         "passes.dead_code",
         "if block.is_serial:",
         "if False:",
-        "scan{least=2},dead_code",
+        tests="passes/test_dead_code.py",
     ),
     Mutant(
         "range one too short",
@@ -253,13 +253,21 @@ IN_PASSES: Final = (
         "passes.fusion.group",
         "return first if whole or not second.reads else Direction.INOUT",
         "return first",
+        "canonicalise,accumulate,fusion",
     ),
-    Mutant("fused over a step that differs", "passes.fusion.match", "alike = step == theirs_step and", "alike ="),
+    Mutant(
+        "fused over a step that differs",
+        "passes.fusion.match",
+        "alike = step == theirs_step and",
+        "alike =",
+        "accumulate,fusion",
+    ),
     Mutant(
         "fused over different offsets",
         "passes.fusion.match",
         "if len(mine.terms) != 1 or len(theirs.terms) != 1 or mine.offset != theirs.offset:",
         "if len(mine.terms) != 1 or len(theirs.terms) != 1:",
+        "accumulate,fusion",
     ),
     Mutant(
         "fused across a true dependence",

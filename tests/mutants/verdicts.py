@@ -87,7 +87,8 @@ def _of_emitter(mutant: Mutant, pipe: Connection) -> Verdict:
 
 
 def _of_pass(mutant: Mutant, usual: Sequence[Trail]) -> Verdict:
-    known = [*trails(subjects(), pipelines(mutant)), *usual]
+    own = () if mutant.tests else trails(subjects(), pipelines(mutant))
+    known = [*own, *usual]
     plant(mutant)
     if mutant.tests and (failure := first_failure(mutant.tests)) is not None:
         return Verdict(CAUGHT, failure)

@@ -16,7 +16,7 @@ from tileir.core.errors import ArgumentError, Diagnostic, fail
 from tileir.core.number_system import REAL
 from tileir.stripe.ir import Block, Direction, Special, views_read, views_written
 from tileir.stripe.lanes import Lanes, interfere
-from tileir.stripe.memory import Elements, Memory, View, check_axis, check_offsets
+from tileir.stripe.memory import Elements, Hidden, Memory, View, check_axis, check_offsets
 from tileir.stripe.plan import plan_block
 from tileir.stripe.verifier import verify
 from tileir.stripe.verify_body import merges
@@ -120,6 +120,14 @@ class _Machine:
     def _run_point(self, plan: Plan, values: Sequence[int], sources: Mapping[str, View], execution: int) -> None:
         views = {name: self._view_at(plan, view, values, sources, execution) for name, view in plan.views.items()}
         named = dict(zip((index.name for index in plan.block.indices), values, strict=True))
+        hidden = _hidden(plan, views)
+        self._run_statements(plan, values, named, views)
+        for content in reversed(hidden):
+            content.reveal()
+
+    def _run_statements(
+        self, plan: Plan, values: Sequence[int], named: Mapping[str, int], views: Mapping[str, View]
+    ) -> None:
         lanes = Lanes(1, self.numbers)
         for number, statement in enumerate(plan.block.statements):
             if isinstance(statement, Block):
@@ -180,6 +188,19 @@ class _Machine:
             refinement.aggregation,
             _scope(plan, refinement, outer, execution),
         )
+
+
+def _hidden(plan: Plan, views: Mapping[str, View]) -> list[Hidden]:
+    """Hide what a point must not see of the views that it reads after it has written them.
+
+    Where others of its views show the same memory with its content, nothing is hidden.
+    """
+    if not plan.private:
+        return []
+    outside = [r for r in plan.block.refinements if r.direction not in (Direction.NONE, Direction.OUT)]
+    seen = {id(views[r.name].memory) for r in outside}
+    chosen = (views[name] for name in plan.private)
+    return [view.memory.hidden(view) for view in chosen if id(view.memory) not in seen]
 
 
 def _choose(grid: Grid, plan: Plan, bases: Sequence[int]) -> Array | None:
@@ -258,6 +279,8 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
     target = views[special.outputs[0]]
     offsets = target.offsets()
     check_offsets(special.outputs[0], offsets, target.memory)
+    if target.memory.written is not None:
+        target.memory.written[offsets] = True
     if special.inputs:
         source = views[special.inputs[0]]
         check_offsets(special.inputs[0], source.offsets(), source.memory)

@@ -15,6 +15,7 @@ Meaning, in short (:mod:`tileir.stripe.interpreter` is the definition):
   Where it is OUT, an *aggregation scope* opens at the outermost OUT refinement of a chain of views that
   carry that aggregation: the first store to an element within one execution of the block that owns the
   scope overwrites, later ones merge. An element that no point stores keeps its content.
+- Through OUT views that merge nothing a point reads what it has stored itself; all else is undefined to it.
 - Scalars are single-assignment, local to one block body, and not visible in nested blocks.
 """
 

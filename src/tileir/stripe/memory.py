@@ -28,16 +28,29 @@ class Memory:
 
     ``stored`` holds, for each aggregation scope over this memory, in which execution of the scope each element was
     stored last: comparing with the current one tells the first store from later ones without clearing anything.
+    ``written`` tells which elements were stored, where somebody wants to know.
     """
 
     data: Array
     numbers: NumberSystem = REAL
     stored: dict[ScopeKey, Array] = attrs.field(factory=dict, init=False)
+    written: Array | None = attrs.field(default=None, init=False)
 
     @classmethod
     def undefined(cls, shape: TensorShape, numbers: NumberSystem = REAL) -> Memory:
         """Return fresh memory whose content shows where it is read: NaN, or an extreme integer."""
         return cls(np.full(max(shape.span, 1), numbers.constant(poison(shape.dtype), shape.dtype)), numbers)
+
+    def hidden(self, view: View) -> Hidden:
+        """Make what a view shows undefined, until :meth:`Hidden.reveal`."""
+        offsets = view.offsets().ravel()
+        offsets = offsets[(offsets >= 0) & (offsets < self.data.size)]  # tiles reach over edges
+        if self.written is None:
+            self.written = np.zeros(self.data.size, np.bool_)
+        found = Hidden(self, offsets, self.data[offsets], self.written[offsets])
+        self.data[offsets] = self.numbers.constant(poison(view.shape.dtype), view.shape.dtype)
+        self.written[offsets] = False
+        return found
 
     def first_stores(self, scope: ScopeKey, execution: int, offsets: Array) -> Array:
         """Return which offsets this execution of ``scope`` has not stored to, and note that it has now."""
@@ -47,6 +60,24 @@ class Memory:
         first = stored[offsets] != execution
         stored[offsets] = execution
         return np.asarray(first)
+
+
+@attrs.frozen(eq=False)
+class Hidden:
+    """Content of memory that is not to be seen for some time, and which elements of it had been stored."""
+
+    memory: Memory
+    offsets: Array
+    data: Array
+    written: Array
+
+    def reveal(self) -> None:
+        """Bring the content back where nothing was stored since."""
+        now = self.memory.written
+        assert now is not None
+        kept = ~now[self.offsets]
+        self.memory.data[self.offsets[kept]] = self.data[kept]
+        now[self.offsets[kept]] = self.written[kept]
 
 
 def poison(dtype: DType) -> bool | int | float:
@@ -103,6 +134,8 @@ class Elements:
         """Write or merge one value for each point."""
         memory, offsets = self.view.memory, self.displaced(index)
         values = np.broadcast_to(values, offsets.shape)
+        if memory.written is not None:
+            memory.written[offsets] = True
         aggregation = self.view.aggregation
         if aggregation is None or aggregation is Aggregation.ASSIGN:
             memory.data[offsets] = values

@@ -9,7 +9,8 @@ import attrs
 import numpy as np
 
 from tileir.poly.affine import total
-from tileir.stripe.ir import Block, Direction, LoadIndex, Special
+from tileir.stripe.ir import Block, Direction, LoadIndex, Special, views_read
+from tileir.stripe.verify_body import merges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -82,7 +83,10 @@ class Grid:
 
 @attrs.define(eq=False)
 class Plan:
-    """One block at one place of the program; ``number`` tells it from all others."""
+    """One block at one place of the program; ``number`` tells it from all others.
+
+    ``private`` names the views through which a point reads nothing but what it has stored there itself.
+    """
 
     number: int
     block: Block
@@ -92,6 +96,7 @@ class Plan:
     views: dict[str, ViewPlan]
     load_indices: dict[int, Linear]
     inner: dict[int, Plan]
+    private: tuple[str, ...] = ()
     _whole: Grid | None = attrs.field(default=None, init=False)
 
     @property
@@ -153,7 +158,20 @@ def plan_block(block: Block, parent: Block | None, counter: Iterator[int]) -> Pl
             for number, statement in enumerate(block.statements)
             if isinstance(statement, Block)
         },
+        _private(block),
     )
+
+
+def _private(block: Block) -> tuple[str, ...]:
+    """Return the views of direction OUT that a point of a block around others reads.
+
+    Through views that merge, points may add to what others of the block have stored.
+    """
+    if block.is_serial or not block.blocks:
+        return ()
+    read = {name for statement in block.statements for name in views_read(statement)}
+    outs = (r for r in block.refinements if r.direction is Direction.OUT and not merges(r.aggregation))
+    return tuple(r.name for r in outs if r.name in read)
 
 
 def _plan_view(
