@@ -92,6 +92,16 @@ def test_the_second_context_compiles_nothing(
         assert getattr(second, stage) == getattr(first, stage)
 
 
+def test_numbers_are_converted_alike_by_what_comes_from_the_cache(
+    disk: DiskCache, log: pytest.LogCaptureFixture
+) -> None:
+    text, array = "function (A[N], S) -> (B) { B = A * S; }", np.ones(4, np.float64)
+    for events in (MISSED, FOUND):
+        scale = tileir.jit(text, context=Context(disk_cache=disk))
+        assert scale(array, 0.1).tolist() == [0.1] * 4
+        assert _events(log) == events
+
+
 def test_jit_uses_it_behind_the_one_in_memory(disk: DiskCache, log: pytest.LogCaptureFixture) -> None:
     a, b = np.ones((7, 5), np.float32), np.ones((5, 9), np.float32)
     for events in (MISSED, FOUND):

@@ -130,8 +130,10 @@ def test_libraries_that_differ_in_anything_have_keys_of_their_own(monkeypatch: p
     keys.append(_library_key())
     monkeypatch.setattr(Compiler, "__module__", "elsewhere.compiler")
     keys.append(_library_key())
+    monkeypatch.setattr(compilation, "source_digest", lambda name: f"False {name}")
+    keys.append(_library_key())
     for package in ("tileir", "elsewhere"):
-        monkeypatch.setattr(compilation, "source_digest", lambda name, new=package: "new" if name == new else name)
+        monkeypatch.setattr(compilation, "source_digest", lambda name, new=package: f"{name == new} {name}")
         keys.append(_library_key())
     assert None not in keys
     assert len(set(keys)) == len(keys)

@@ -81,3 +81,11 @@ def test_a_module_of_one_file_has_one(package: Path, monkeypatch: pytest.MonkeyP
 def test_what_has_no_source_has_none() -> None:
     assert _digest("sys") is None
     assert _digest("no_such_module") is None
+
+
+def test_data_behind_the_sources_count_too(package: Path) -> None:
+    _write(package / "zones.json", "{}", OLD)
+    before = _digest()
+    assert before is not None
+    _write(package / "zones.json", "[]", OLD)
+    assert _digest() not in (before, None)
