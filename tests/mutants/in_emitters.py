@@ -8,10 +8,11 @@ from mutants.mutant import Mutant
 
 IN_EMITTERS: Final = (
     Mutant(
-        "integers cast by way of floats that do not hold them",
+        "integer to float to integer wraps instead of saturating",
         "semtree.conversion_rules",
-        "return inner.bits - inner.is_signed <= _MANTISSA[outer]",
-        "return inner.bits - inner.is_signed <= 32",
+        "alike = inner.is_float == source.is_float or not outer.is_integer or outer.holds(source)",
+        "alike = True",
+        tests="theorems/test_semtree_rules.py",
     ),
     Mutant(
         "LLVM: unsigned numbers compared as signed ones",

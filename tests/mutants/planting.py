@@ -10,6 +10,8 @@ import types
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tileir.core.rewrite import Rule
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -56,6 +58,8 @@ def _replace_constants(module: types.ModuleType, changed: types.ModuleType) -> N
 def _functions(module: types.ModuleType) -> Iterator[tuple[str, types.FunctionType]]:
     """Yield the functions and methods that a module defines, with their names."""
     for name, value in vars(module).items():
+        if isinstance(value, Rule):
+            value = value.apply
         if getattr(value, "__module__", None) != module.__name__:
             continue
         found = value.__wrapped__ if isinstance(value, functools._lru_cache_wrapper) else value
