@@ -64,3 +64,16 @@ def test_logits_at_zero_have_the_gradient_of_both_sides() -> None:
     arrays = {"Z": np.zeros(3), "T": np.array([0.0, 0.25, 1.0])}
     gradient = tileir.vjp(f.build(O=loss), arrays, {"O": np.ones(())}, wrt=["Z"])["Z"]
     np.testing.assert_array_equal(np.asarray(gradient), [0.5, 0.25, -0.5])
+
+
+@pytest.mark.parametrize("loss", [ops.cross_entropy, ops.nll_loss])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_mean_over_no_class_is_nan_and_its_gradient_zero(loss: Callable[..., Tensor], weighted: bool) -> None:
+    f = tileir.FunctionBuilder()
+    weight = f.input("W", "C") if weighted else None
+    function = f.build(O=loss(f.input("X", "N", "C"), f.input("T", "N"), weight=weight))
+    arrays = {"X": np.ones((3, 2), np.float32), "T": np.full(3, -100), "W": np.ones(2, np.float32)}
+    given = {name: array for name, array in arrays.items() if weighted or name != "W"}
+    assert np.isnan(np.asarray(tileir.evaluate(function, given)))
+    gradient = tileir.vjp(function, given, {"O": np.ones((), np.float32)}, wrt=["X"])["X"]
+    np.testing.assert_array_equal(np.asarray(gradient), np.zeros((3, 2)))

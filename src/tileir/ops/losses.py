@@ -368,10 +368,13 @@ def _vector(weight: Tensor) -> Tensor:
 
 
 def _averaged(loss: Tensor, weights: Tensor, reduction: str) -> Tensor:
-    """Reduce the loss, whose mean is over weights."""
+    """Reduce the loss, whose mean is over weights: NaN with a gradient of 0 where nothing counts, as in PyTorch."""
     if reduction != "mean":
         return _reduced(loss, reduction)
-    return reductions.sum(loss) / reductions.sum(weights)
+    total = reductions.sum(weights)
+    nothing = call("cmp_eq", total, 0)
+    mean = reductions.sum(loss) / call("cond", nothing, 1, total)
+    return mean + call("div", 0.0, call("cond", nothing, 0, 1))
 
 
 def _norm(x: Tensor, axis: int, epsilon: float) -> Tensor:
