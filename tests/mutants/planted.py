@@ -23,7 +23,7 @@ IN_PASSES: Final = (
         "no guard of a tile",
         "passes.tile",
         "ends.append(index.range - 1 - place)",
-        "ends.append(index.range + 99)",
+        "ends.append(place * 0 + 99)",
         "tile{sizes=(3)}",
     ),
     Mutant(
@@ -106,7 +106,7 @@ IN_PASSES: Final = (
         "threads of a group without guard",
         "passes.thread_inner",
         "ends.append(index.range - 1 - values[index.name])",
-        "ends.append(index.range + 99)",
+        "ends.append(values[index.name] * 0 + 99)",
     ),
     Mutant(
         "guard of threads off by one",
@@ -125,7 +125,7 @@ IN_PASSES: Final = (
         "distributed threads without guard",
         "passes.distribute",
         "ends.append(index.range - 1 - values[index.name])",
-        "ends.append(index.range + 99)",
+        "ends.append(values[index.name] * 0 + 99)",
         "accumulate,distribute{threads=4}",
     ),
     Mutant(
