@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
+import islpy as isl
 import numpy as np
 from hypothesis import strategies as st
 
@@ -15,7 +17,9 @@ from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import Block, Direction, Program, Refinement, Tags, TensorShape
 from tileir.stripe.lowering import lower
 from tileir.stripe.parser import parse_block
-from tileir.testing.index_sets import difference, leaves, races
+from tileir.testing.index_flow import premature_reads, undefined_reads
+from tileir.testing.index_leaves import stores
+from tileir.testing.index_sets import difference, races
 from tileir.typed.ir import (
     Access,
     Cast,
@@ -32,7 +36,7 @@ from tileir.typed.ir import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tileir.typed.ir import Operation, Shape
 
@@ -44,6 +48,9 @@ SHAPES: tuple[Shape, ...] = ((), (4,), (1, 4), (3, 1), (3, 4), (4, 3), (2, 6), (
 
 MOST_LEAVES = 60
 """Stores of programs whose index sets are compared: unrolled ones have thousands."""
+
+MOST_OPERATIONS = 50_000
+"""Steps that isl may take for one question; some polyhedra of small programs take minutes."""
 
 
 @attrs.define
@@ -222,8 +229,18 @@ def arrays_for(program: Program, seed: int = 0) -> dict[str, Array]:
     return {name: random.integers(-4, 5, shape.sizes).astype(shape.dtype.numpy) for name, shape in shapes.items()}
 
 
-def assert_same_meaning(before: Program, after: Program, arrays: Mapping[str, Array] | None = None) -> None:
-    """Run both programs, the second one also with shuffled points, and compare the results."""
+def assert_same_meaning(
+    before: Program, after: Program, arrays: Mapping[str, Array] | None = None, *, whole: bool = True
+) -> None:
+    """Run both programs, the second one also with shuffled points, and compare the results; see :func:`assert_ordered`.
+
+    Args:
+        before: A program.
+        after: What passes made of it.
+        arrays: An array for each input; by default random ones.
+        whole: Whether the programs write all of their memory, so that nothing undefined is copied.
+
+    """
     given = arrays_for(before) if arrays is None else arrays
     expected = interpret(before, given)
     for seed in (None, 7):
@@ -231,13 +248,41 @@ def assert_same_meaning(before: Program, after: Program, arrays: Mapping[str, Ar
         assert actual.keys() == expected.keys()
         for name, value in expected.items():
             np.testing.assert_array_equal(actual[name], value, err_msg=name)
+    assert_ordered(after, whole=whole)
 
 
 def assert_same_index_sets(before: Program, after: Program) -> None:
-    """Compare which elements meet at the points of two programs, and let no points that may run at once depend."""
-    if max(len(leaves(before)), len(leaves(after))) <= MOST_LEAVES:
-        assert difference(before, after) is None
-        assert races(after) == ()
+    """Compare which elements meet at the points of two programs, as far as isl does so at once."""
+    if max(len(stores(before).leaves), len(stores(after).leaves)) <= MOST_LEAVES:
+        found = _decided(lambda: difference(before, after))
+        assert not found, found
+
+
+def assert_ordered(program: Program, *, whole: bool = True) -> None:
+    """Let no points that may run at once depend, and nothing be read before it was written for good, as isl tells.
+
+    A loop overwrites its state, which its steps have read. ``whole`` as for :func:`assert_same_meaning`.
+    """
+    leaves = stores(program).leaves
+    loops = any(not unordered and end > start for leaf in leaves for start, end, unordered in leaf.parallel)
+    checks = {races: True, undefined_reads: whole, premature_reads: not loops}
+    if len(leaves) <= MOST_LEAVES:
+        for faults in (check for check, applies in checks.items() if applies):
+            found = _decided(partial(faults, program))
+            assert not found, found
+
+
+def _decided(faults: Callable[[], object]) -> object:
+    """Return what isl finds, None where that takes more than a moment."""
+    context = isl.DEFAULT_CONTEXT
+    context.reset_operations()
+    context.set_max_operations(MOST_OPERATIONS)
+    try:
+        return faults()
+    except isl.Error:  # while it parses, isl calls it a syntax error
+        return None
+    finally:
+        context.set_max_operations(0)
 
 
 def program_of(

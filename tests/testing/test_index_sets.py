@@ -13,7 +13,8 @@ from tileir.passes.base import map_kernels, run
 from tileir.passes.catalog import parse_pipeline
 from tileir.stripe.ir import Block, Index, Program, Tags
 from tileir.stripe.lowering import lower
-from tileir.testing.index_sets import difference, leaves, races, tuples
+from tileir.testing.index_leaves import stores
+from tileir.testing.index_sets import difference, races, tuples
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
 from tileir.typed.ir import TensorType
@@ -103,7 +104,7 @@ def test_a_dependence_between_points_that_may_run_at_once() -> None:
 def test_elements_that_depend_on_values_are_left_out() -> None:
     text = "function (A[N], I[M]) -> (O) { O = gather(A, I); }"
     types = {"A": TensorType(DType.F32, (5,)), "I": TensorType(DType.I32, (3,))}
-    assert leaves(lower(infer(parse(text), types))) == ()
+    assert stores(lower(infer(parse(text), types))).leaves == ()
 
 
 def test_accumulators_stand_for_what_they_are_copied_to() -> None:
