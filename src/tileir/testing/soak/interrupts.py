@@ -18,6 +18,7 @@ import numpy as np
 
 from tileir.driver.jit import jit
 from tileir.driver.stepper import stepper
+from tileir.driver.tuning import tune
 from tileir.runtime.context import Context
 from tileir.runtime.disk_cache import DiskCache
 from tileir.testing.soak.programs import Program, programs
@@ -113,6 +114,9 @@ def _traced(operation: Callable[[], object], moment: int) -> int:
 
 
 OPERATIONS: Final = ("compile", "call", "submit", "step", "close")
+"""What is interrupted at chosen moments."""
+
+TUNING_SECONDS: Final = 0.3
 
 
 @attrs.define(eq=False)
@@ -143,6 +147,9 @@ class _Scene:
                     self.context.close()
 
                 return call_and_close
+            case "tune":
+                arguments = {"A": left, "B": right}
+                return lambda: tune(self.program.text, arguments, context=self.context, time_limit=TUNING_SECONDS)
             case _:
                 return self._step()
 
@@ -213,7 +220,7 @@ def faults_of_chosen_moments(device: str, operation: str, trials: int, seed: int
 
 
 def faults_of_signals(device: str, processes: int, rounds: int, seed: int) -> list[str]:
-    """Send SIGINT, once, twice and in bursts, to processes that compile and run.
+    """Send SIGINT, once, twice and in bursts, to processes that compile, run and tune.
 
     Returns:
         Which processes crashed, failed, hung, or had something wrong afterwards, each in a sentence.
@@ -254,7 +261,7 @@ def main(arguments: Sequence[str]) -> int:
     available = programs(int(rounds) * 3)
     for number in range(int(rounds)):
         stage = _Scene(Context(device_id=device, disk_cache=None), available[3 * number + chosen.randrange(3)])
-        operation = stage.operation(chosen.choice(OPERATIONS))
+        operation = stage.operation(chosen.choice((*OPERATIONS, "tune")))
         left = chosen.choice(BURSTS)
         sender = threading.Thread(target=send, args=(chosen.random() / 10, left))
         _absorbed(sender.start, max(BURSTS))
