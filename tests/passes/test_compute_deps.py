@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from strategies.effort import examples
-from strategies.passes import assert_same_meaning, program_of, programs
+from strategies.passes import assert_same_meaning, programs, vector_sums
 from tileir.core.errors import VerifyError
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
@@ -14,23 +14,13 @@ from tileir.passes.fuse import Fuse
 from tileir.stripe.ir import Program
 from tileir.stripe.verifier import diagnose, verify
 
-MAP = """
-block [i:4]:4 (
-  in {0}[i] fp32:I(1):(1):4 B
-  in {1}[i] fp32:I(1):(1):4 B
-  out {2}[i] fp32:I(1):(1):4 B
-) {{
-  0: $a = load({0})
-  1: $b = load({1})
-  2: $c = add($a, $b)
-  3: {2} = store($c)
-}}
-"""
-KERNELS = [MAP.format(*names) for names in ("XYA", "XAB", "YAC", "BCO")]
+
+def kernels() -> Program:
+    return vector_sums("XYA", "XAB", "YAC", "BCO", size=4)
 
 
 def test_kernels_wait_for_what_they_share() -> None:
-    program = program_of(KERNELS, dict.fromkeys("XYABCO", (4,)))
+    program = kernels()
     after = run((ComputeDeps(reqs=("main",)),), program)
     assert [kernel.deps for kernel in after.main.blocks] == [(), (0,), (0,), (1, 2)]
     assert all(not statement.deps for statement in after.main.blocks[0].statements)
@@ -39,7 +29,7 @@ def test_kernels_wait_for_what_they_share() -> None:
 
 
 def test_what_has_its_deps_is_left_as_it_is() -> None:
-    after = ComputeDeps()(program_of(KERNELS, dict.fromkeys("XYABCO", (4,))))
+    after = ComputeDeps()(kernels())
     assert ComputeDeps()(after) is after
     assert ComputeDeps(reqs=("nothing",))(after) is after
 
@@ -51,7 +41,7 @@ def _with_deps(program: Program, *deps: tuple[int, ...]) -> Program:
 
 
 def test_the_verifier_asks_for_an_order_of_all_that_clash() -> None:
-    program = program_of(KERNELS, dict.fromkeys("XYABCO", (4,)))
+    program = kernels()
     verify(_with_deps(program, (), (0,), (1,), (2,)))
     verify(_with_deps(program, (), (), (), ()))
     with pytest.raises(VerifyError, match="statement 3 of test / main must wait for 2"):

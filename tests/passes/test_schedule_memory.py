@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
-from strategies.passes import arrays_for, assert_same_meaning, program_of, programs
+from strategies.passes import arrays_for, assert_same_meaning, program_of, programs, vector_sums
 from tileir.core.errors import TileError
 from tileir.core.target import Target
 from tileir.passes.accumulate import Accumulate
@@ -25,25 +25,6 @@ from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.printer import location_text, to_text
 
-MAP = """
-block [i:64]:64 ( // {2}
-  in {0}[i] fp32:I(1):(1):4 B
-  in {1}[i] fp32:I(1):(1):4 B
-  out {2}[i] fp32:I(1):(1):4 B
-) {{
-  0: $a = load({0})
-  1: $b = load({1})
-  2: $c = add($a, $b)
-  3: {2} = store($c)
-}}
-"""
-
-
-def maps(*names: str) -> Program:
-    """Return kernels that each add two vectors of 256 bytes."""
-    used = dict.fromkeys("".join(names))
-    return program_of([MAP.format(*three) for three in names], dict.fromkeys(used, (64,)), outputs=(names[-1][-1],))
-
 
 def steps(program: Program) -> list[str]:
     return [block.name for block in program.main.blocks]
@@ -58,7 +39,7 @@ def slots(block: Block, place: str = "SRAM") -> dict[str, tuple[str, int]]:
 
 
 def test_what_fits_stays() -> None:
-    program = maps("XYA", "XAB", "YAC", "BCO")
+    program = vector_sums("XYA", "XAB", "YAC", "BCO")
     after = run((Schedule(),), program)
     assert_same_meaning(program, after)
     assert steps(after) == ["swap_in_X", "swap_in_Y", "A", "B", "C", "O", "swap_out_O"]
@@ -69,7 +50,7 @@ def test_what_fits_stays() -> None:
 
 
 def test_slots_are_used_again() -> None:
-    program = maps("XYA", "AXB", "BXC", "CXD", "DXE", "EXO")
+    program = vector_sums("XYA", "AXB", "BXC", "CXD", "DXE", "EXO")
     after = run((Schedule(mem_kib=0.75),), program)
     assert_same_meaning(program, after)
     assert sorted(offset for _, offset in slots(after.main).values()) == [0, 0, 0, 256, 256, 256, 256, 512]
@@ -77,7 +58,7 @@ def test_slots_are_used_again() -> None:
 
 
 def test_memory_that_is_short_spills() -> None:
-    program = maps("XYA", "XAB", "YAC", "BCO")
+    program = vector_sums("XYA", "XAB", "YAC", "BCO")
     after = run((Schedule(mem_kib=0.75),), program)
     assert_same_meaning(program, after)
     names = steps(after)
@@ -87,7 +68,7 @@ def test_memory_that_is_short_spills() -> None:
 
 
 def test_the_next_data_come_in_beside_this_statement() -> None:
-    program = maps("XYA", "AVB", "BWO")
+    program = vector_sums("XYA", "AVB", "BWO")
     after = run((Schedule(),), program)
     names, deps = steps(after), [block.deps for block in after.main.blocks]
     assert names == ["swap_in_V", "swap_in_X", "swap_in_Y", "A", "swap_in_W", "B", "O", "swap_out_O"]
@@ -102,7 +83,7 @@ def test_the_next_data_come_in_beside_this_statement() -> None:
 
 def test_data_that_do_not_fit() -> None:
     with pytest.raises(TileError) as caught:
-        Schedule(mem_kib=0.5)(maps("XYA", "AXO"))
+        Schedule(mem_kib=0.5)(vector_sums("XYA", "AXO"))
     found = [(d.code, d.message.partition(", but")[0]) for d in caught.value.diagnostics]
     assert found == [
         ("TIL548", "pass schedule: 'A' of block 'main' needs 0.75 KiB in SRAM, 0.25 of it for 'X'"),
@@ -112,11 +93,11 @@ def test_data_that_do_not_fit() -> None:
 
 def test_one_thing_larger_than_a_bank() -> None:
     with pytest.raises(TileError, match=r"has 4 banks of 0\.2 KiB"):
-        Schedule(mem_kib=0.2, num_banks=4)(maps("XYO"))
+        Schedule(mem_kib=0.2, num_banks=4)(vector_sums("XYO"))
 
 
 def test_banks() -> None:
-    program = maps("XYA", "AXB", "BXO")
+    program = vector_sums("XYA", "AXB", "BXO")
     after = run((Schedule(mem_kib=0.25, num_banks=4, mem_loc=(Place("L2", (7,)),)),), program)
     assert_same_meaning(program, after)
     where = slots(after.main, "L2")
@@ -144,13 +125,13 @@ def test_results_that_several_statements_make() -> None:
 
 
 def test_a_block_with_memory_of_its_own_keeps_it() -> None:
-    program = maps("XYA", "AXB", "BXO")
+    program = vector_sums("XYA", "AXB", "BXO")
     tiles = Tile(sizes=(16,), outer_set=("outer",))(program)
     first = run((Schedule(reqs=("outer",), mem_kib=0.25),), tiles)
     assert_same_meaning(program, first)
     assert Schedule()(first) is first
-    mixed = run((Tile(sizes=(16,), outer_set=("outer",)), Schedule(reqs=("outer",), mem_kib=0.25)), maps("XYA"))
-    kernels = (*mixed.main.blocks, *maps("AXO").main.blocks)
+    mixed = run((Tile(sizes=(16,), outer_set=("outer",)), Schedule(reqs=("outer",), mem_kib=0.25)), vector_sums("XYA"))
+    kernels = (*mixed.main.blocks, *vector_sums("AXO").main.blocks)
     both = program_of([to_text(k).partition(":")[2] for k in kernels], dict.fromkeys("XYAO", (64,)))
     after = run((Schedule(mem_kib=1.0),), both)
     assert_same_meaning(both, after)
@@ -207,7 +188,7 @@ def test_indices_are_handed_down_to_where_edges_are() -> None:
 
 
 def test_points_overlap_in_groups() -> None:
-    tiles = Tile(sizes=(8,), outer_set=("outer",))(maps("XYO"))
+    tiles = Tile(sizes=(8,), outer_set=("outer",))(vector_sums("XYO"))
     after = run((Schedule(reqs=("outer",), pipeline_depth=2),), tiles)
     assert_same_meaning(tiles, after)
     (kernel,) = after.main.blocks

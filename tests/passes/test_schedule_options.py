@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from strategies.passes import assert_same_meaning, program_of
+from strategies.passes import assert_same_meaning, vector_sums
 from tileir.core.errors import TileError
 from tileir.passes.base import run
 from tileir.passes.memory.locations import Place
@@ -14,25 +14,6 @@ from tileir.passes.tile import Tile
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import allocations, byte_size
 from tileir.stripe.ir import Block, Device, Program, Tags
-
-ADD = """
-block [i:64]:64 ( // {2}
-  in {0}[i] fp32:I(1):(1):4 B
-  in {1}[i] fp32:I(1):(1):4 B
-  out {2}[i] fp32:I(1):(1):4 B
-) {{
-  0: $a = load({0})
-  1: $b = load({1})
-  2: $c = add($a, $b)
-  3: {2} = store($c)
-}}
-"""
-
-
-def adds(*names: str) -> Program:
-    """Return kernels that each add two vectors of 256 bytes."""
-    used = dict.fromkeys("".join(names), (64,))
-    return program_of([ADD.format(*three) for three in names], used, outputs=(names[-1][-1],))
 
 
 def with_main(program: Program, **changes: object) -> Program:
@@ -51,7 +32,7 @@ def transfers(block: Block) -> list[Block]:
     [(0.75, 1, True), (0.74, 1, False), (0.375, 2, True), (0.25, 2, False), (0.24, 4, False), (0.0, 1, True)],
 )
 def test_blocks_whose_data_the_block_around_can_bring_in_may_be_left_alone(kib: float, banks: int, fits: bool) -> None:
-    tiles = Tile(sizes=(16,), outer_set=("outer",))(adds("XYO"))
+    tiles = Tile(sizes=(16,), outer_set=("outer",))(vector_sums("XYO"))
     step = Schedule(reqs=("outer",), mem_kib=kib, num_banks=banks, only_larger=True)
     after = run((step,), tiles)
     assert (after is tiles) is fits
@@ -61,7 +42,7 @@ def test_blocks_whose_data_the_block_around_can_bring_in_may_be_left_alone(kib: 
 
 def test_what_is_inside_counts_as_data_of_the_block_around() -> None:
     inner = Schedule(reqs=("outer",), mem_loc=(Place("L1"),))
-    tiles = run((Tile(sizes=(16,), outer_set=("outer",)), inner), adds("XYO"))
+    tiles = run((Tile(sizes=(16,), outer_set=("outer",)), inner), vector_sums("XYO"))
     size = sum(byte_size(allocation) for allocation in allocations(tiles.main))
     for kib, fits in (((768 + size) / 1024, True), ((767 + size) / 1024, False)):
         step = Schedule(reqs=("outer",), mem_kib=kib, alignment=1, only_larger=True)
@@ -69,7 +50,7 @@ def test_what_is_inside_counts_as_data_of_the_block_around() -> None:
 
 
 def test_views_with_a_tag_to_skip_stay_outside() -> None:
-    program = with_main(adds("XYO"), X={"tags": Tags.of("streamed")})
+    program = with_main(vector_sums("XYO"), X={"tags": Tags.of("streamed")})
     after = run((Schedule(skip_tags=("streamed",)),), program)
     assert_same_meaning(program, after)
     assert {a.name for a in allocations(after.main)} == {"Y_sram", "O_sram"}
@@ -79,19 +60,19 @@ def test_views_with_a_tag_to_skip_stay_outside() -> None:
 
 def test_transfers_have_their_unit_and_their_tags() -> None:
     step = Schedule(xfer_loc=(Place("DMA", (1,)),), swap_in_set=("in", "load"), swap_out_set=("out",))
-    blocks = {block.name: block for block in transfers(run((step,), adds("XYO")).main)}
+    blocks = {block.name: block for block in transfers(run((step,), vector_sums("XYO")).main)}
     tags = {name: {tag for tag, _ in block.tags.items} for name, block in blocks.items()}
     into = {"xfer", "kernel", "in", "load"}
     assert tags == {"swap_in_X": into, "swap_in_Y": into, "swap_out_O": {"xfer", "kernel", "out"}}
     assert {block.location for block in blocks.values()} == {(Device("DMA", (Affine.constant(1),)),)}
-    tiles = run((Tile(sizes=(16,), outer_set=("outer",)), Schedule(reqs=("outer",))), adds("XYO"))
+    tiles = run((Tile(sizes=(16,), outer_set=("outer",)), Schedule(reqs=("outer",))), vector_sums("XYO"))
     inner = transfers(tiles.main.blocks[0])
     assert [block.name for block in inner] == ["swap_in_X", "swap_in_Y", "swap_out_O"]
     assert all("kernel" not in block.tags for block in inner)
 
 
 def test_what_has_a_bank_axis_lies_in_all_banks() -> None:
-    program = with_main(adds("XYO"), X={"bank_dim": 0})
+    program = with_main(vector_sums("XYO"), X={"bank_dim": 0})
     after = run((Schedule(num_banks=4, mem_kib=0.5, alignment=1),), program)
     assert_same_meaning(program, after)
     slot = after.main.refinement("X_sram")
@@ -105,7 +86,7 @@ def test_what_has_a_bank_axis_lies_in_all_banks() -> None:
 
 def test_a_shortage_says_all_that_is_to_know() -> None:
     with pytest.raises(TileError) as caught:
-        Schedule(mem_kib=0.125, num_banks=2, mem_loc=(Place("PE", (0,)), Place("SRAM")))(adds("XYO"))
+        Schedule(mem_kib=0.125, num_banks=2, mem_loc=(Place("PE", (0,)), Place("SRAM")))(vector_sums("XYO"))
     (fault,) = caught.value.diagnostics
     assert (fault.code, fault.message) == (
         "TIL548",

@@ -285,6 +285,26 @@ def _decided(faults: Callable[[], object]) -> object:
         context.set_max_operations(0)
 
 
+VECTOR_SUM = """
+block [i:{size}]:{size} ( // {result}
+  in {left}[i] fp32:I(1):(1):4 B
+  in {right}[i] fp32:I(1):(1):4 B
+  out {result}[i] fp32:I(1):(1):4 B
+) {{
+  0: $a = load({left})
+  1: $b = load({right})
+  2: $c = add($a, $b)
+  3: {result} = store($c)
+}}
+"""
+
+
+def vector_sums(*names: str, size: int = 64, outputs: tuple[str, ...] | None = None) -> Program:
+    """Return kernels that each add two vectors, by three letters each; by default the last one makes the result."""
+    kernels = [VECTOR_SUM.format(left=name[0], right=name[1], result=name[2], size=size) for name in names]
+    return program_of(kernels, dict.fromkeys("".join(names), (size,)), outputs or (names[-1][-1],))
+
+
 def program_of(
     kernels: Iterable[str],
     sizes: Mapping[str, Shape],

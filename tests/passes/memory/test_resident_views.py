@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from strategies.passes import assert_same_meaning, program_of
+from strategies.passes import assert_same_meaning, program_of, vector_sums
 from tileir.core.dtype import DType
 from tileir.passes.base import run
 from tileir.passes.memory.locations import Place
@@ -25,22 +25,10 @@ if TYPE_CHECKING:
 
 SRAM = (Place("SRAM"),)
 
-ADD = """
-block [i:8]:8 ( // {0}{1}{2}
-  in {0}[i] fp32:I(1):(1):4 B
-  in {1}[i] fp32:I(1):(1):4 B
-  out {2}[i] fp32:I(1):(1):4 B
-) {{
-  0: $a = load({0})
-  1: $b = load({1})
-  2: $c = add($a, $b)
-  3: {2} = store($c)
-}}
-"""
-
 
 def kernels(*names: str) -> Program:
-    return program_of([ADD.format(*three) for three in names], dict.fromkeys("".join(names), (8,)))
+    """Return kernels that each add two vectors of 32 bytes."""
+    return vector_sums(*names, size=8, outputs=("O",))
 
 
 def found(program: Program, skip_tags: tuple[str, ...] = ()) -> list[str]:
