@@ -156,10 +156,11 @@ def difference(before: Program, after: Program) -> str | None:
     of them at places that depend on values, the rest of them says nothing.
     """
     old, new = tuples(before), tuples(after)
-    apart = _layouts(before).keys() ^ _layouts(after).keys()
+    layouts, later = _layouts(before), _layouts(after)
+    apart = layouts.keys() ^ later.keys()
     indirect = {memory for memory, _, operands in (*old, *new) if apart & set(operands)}
     indirect |= _unclear(before) | _unclear(after)
-    moved = {memory for memory, layout in _layouts(before).items() if _layouts(after).get(memory) != layout}
+    moved = {memory for memory, layout in layouts.items() if later.get(memory) != layout}
     for signature in old.keys() & new.keys():
         if signature[0] in indirect or not moved.isdisjoint((signature[0], *signature[2])):
             continue
