@@ -1,6 +1,6 @@
 """``python -m mutants [WORDS]``, in ``tests``: plants each fault in a process of its own and prints what catches it.
 
-WORDS choose the faults whose names hold one of them; without any it is all, which takes about half an hour on one
+WORDS choose the faults whose names hold one of them; without any it is all, which takes about ten minutes on one
 processor. For each fault a line says whether it was caught, after how many seconds and, below that, by what: pass,
 kernel and element. A fault survives where nothing wrong comes of it; the line then says of how many programs something
 else came at all. One that takes too long gets no verdict. The exit status is the number that was not caught. What
