@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.once
 
-LAYERS: Final = ("core", "poly", "tile", "ops", "typed", "stripe", "passes", "semtree", "runtime", "driver", "testing")
+LAYERS: Final = (
+    *("core", "poly", "tile", "ops", "formula", "typed", "stripe", "passes", "semtree"),
+    *("runtime", "driver", "testing"),
+)
 TOP: Final = ("tileir", "tileir.__main__")
 OPEN_TO_BACKENDS: Final = {"core", "semtree", "runtime"}
 STAGES: Final = [path for path in python_files(PACKAGE) if module_of(path) not in TOP]

@@ -33,7 +33,7 @@ def label(cls: type) -> str:
 
 
 def test_the_stages_are_found() -> None:
-    assert [path.parent.name for path in FILES] == ["semtree", "stripe", "tile", "typed"]
+    assert [path.parent.name for path in FILES] == ["formula", "semtree", "stripe", "tile", "typed"]
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=label)

@@ -34,6 +34,13 @@ _NAMES: Final = {
     "TIL216": "an object of another builder, or of one that is finished",
     "TIL217": "an argument that an operation of the library cannot take",
     "TIL218": "a scan that does not go with its step",
+    "TIL221": "an element or place that a formula does not have",
+    "TIL222": "a step of a formula with the wrong number of sources",
+    "TIL223": "a step of a formula reads what neither an input nor an earlier step makes",
+    "TIL224": "a value that a parameter of a formula's function cannot take",
+    "TIL225": "a condition that does not go with its step",
+    "TIL226": "a description of a function of formulas that breaks a rule",
+    "TIL227": "a formula that one text format cannot hold",
 }
 _TYPES: Final = {
     "TIL301": "shapes cannot be broadcast together",

@@ -1,0 +1,213 @@
+"""Nodes of a formula: steps in a sequence, each a function of what earlier ones made. Spans are no part of equality."""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+import attrs
+
+from tileir.core.span import Span
+
+
+def _span() -> Span | None:
+    """Declare the span field that every node ends with."""
+    return attrs.field(default=None, kw_only=True, eq=False, repr=False)  # type: ignore[no-any-return]
+
+
+@attrs.frozen(cache_hash=True)
+class Number:
+    """A number; a whole one has no fraction in the text either."""
+
+    value: int | float
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Word:
+    """A choice among words, or a flag: ``yes`` or ``no``."""
+
+    word: str
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Colour:
+    """Red, green and blue, from 0 to 255 each."""
+
+    red: int
+    green: int
+    blue: int
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Weights:
+    """The weights of a window, row by row; all rows have the same length."""
+
+    rows: tuple[tuple[float, ...], ...]
+    span: Span | None = _span()
+
+
+Value: TypeAlias = Number | Word | Colour | Weights
+
+
+@attrs.frozen(cache_hash=True)
+class Argument:
+    """``name = value``: a parameter that is not at its default."""
+
+    name: str
+    value: Value
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Source:
+    """What a step reads: an input of the formula, or an earlier step by its name or its number, counted from 1."""
+
+    name: str | int
+    span: Span | None = _span()
+
+
+class Subject(enum.Enum):
+    """Whose value a condition looks at."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    ORIGINAL = "original"
+
+
+@attrs.frozen(cache_hash=True)
+class Near:
+    """``subject within limit of reference``: the step applies where that holds.
+
+    Attributes:
+        subject: Whose value is compared.
+        limit: The most that each channel may be away.
+        relative: Whether the limit is in percent of the pixel that would be replaced.
+        reference: A colour, or None for the pixel that would be replaced.
+
+    """
+
+    subject: Subject
+    limit: Number
+    relative: bool
+    reference: Colour | None
+    negated: bool = False
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Mask:
+    """``mask source``: the step applies where a picture of one channel is not 0."""
+
+    source: Source
+    negated: bool = False
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Region:
+    """``region(top, left, height, width)``: the step applies inside a rectangle, in pixels."""
+
+    top: Number
+    left: Number
+    height: Number
+    width: Number
+    negated: bool = False
+    span: Span | None = _span()
+
+
+Condition: TypeAlias = Near | Mask | Region
+
+
+@attrs.frozen(cache_hash=True)
+class Merge:
+    """``with function(arguments) source``: what the step made, merged with a second picture."""
+
+    function: str
+    source: Source
+    arguments: tuple[Argument, ...] = ()
+    span: Span | None = _span()
+
+
+class Boundary(enum.Enum):
+    """What lies outside a picture."""
+
+    CLAMP = "clamp"
+    MIRROR = "mirror"
+    WRAP = "wrap"
+    CONSTANT = "constant"
+
+
+@attrs.frozen(cache_hash=True)
+class Step:
+    """``name = function(arguments) of sources outside boundary where condition with merge``.
+
+    Attributes:
+        function: A function of one picture, or of two.
+        name: By which later steps read it; None where only its number tells it.
+        sources: What it reads; empty for what the step before made, or the first input.
+        arguments: Parameters that are not at their defaults.
+        boundary: What its windows see outside the picture; None for the function's own rule.
+        condition: Where it applies; elsewhere the input stays.
+        merge: What the result is merged with.
+        comments: The lines above it, without slashes.
+        remark: What stands behind it, without slashes.
+
+    """
+
+    function: str
+    name: str | None = None
+    sources: tuple[Source, ...] = ()
+    arguments: tuple[Argument, ...] = ()
+    boundary: Boundary | None = None
+    condition: Condition | None = None
+    merge: Merge | None = None
+    comments: tuple[str, ...] = ()
+    remark: str | None = None
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Repeat:
+    """``repeat count until change below limit { steps }``: the steps read what their last round made.
+
+    Attributes:
+        count: How often, at most.
+        steps: What is repeated.
+        limit: The largest change of any value with which it stops; None where it does not stop early.
+        comments: The lines above it.
+        remark: What stands behind its first line.
+        last_comments: The lines above its closing brace.
+
+    """
+
+    count: Number
+    steps: tuple[Step | Repeat, ...]
+    limit: Number | None = None
+    comments: tuple[str, ...] = ()
+    remark: str | None = None
+    last_comments: tuple[str, ...] = ()
+    span: Span | None = _span()
+
+
+@attrs.frozen(cache_hash=True)
+class Formula:
+    """A computation.
+
+    Attributes:
+        steps: In the order in which they run.
+        inputs: Names of the originals.
+        results: What it returns; empty for what the last step made.
+        comments: The lines above its inputs.
+        last_comments: The lines after its steps.
+
+    """
+
+    steps: tuple[Step | Repeat, ...]
+    inputs: tuple[str, ...] = ("image",)
+    results: tuple[Source, ...] = ()
+    comments: tuple[str, ...] = ()
+    last_comments: tuple[str, ...] = ()
+    span: Span | None = _span()
