@@ -1,0 +1,157 @@
+"""Functions called by functions that are being built: their statements, on tensors of the builder."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.span import call_site
+from tileir.tile.building.assembly import substitute
+from tileir.tile.building.indices import Dim
+from tileir.tile.building.recording import mistake
+from tileir.tile.building.tensors import Tensor, computed, recorder_of, value_of
+from tileir.tile.ir import Assignment, Call, Contraction, Name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tileir.tile.building.recording import Recorder
+    from tileir.tile.building.tensors import Operand
+    from tileir.tile.ir import Expr, Function, Input, Scan
+
+    Expansion = Callable[[Tensor, Sequence[Dim]], Tensor]
+    """What a statement ``name = word(tensor, sizes…);`` becomes."""
+
+_NOTHING: Final[Mapping[str, Expansion]] = MappingProxyType({})
+
+
+def inline(
+    function: Function, *operands: Operand, expansions: Mapping[str, Expansion] = _NOTHING
+) -> tuple[Tensor, ...]:
+    """Compute a function of some operands, as part of the function that is being built.
+
+    Args:
+        function: A function; its dimensions become those of the operands.
+        operands: What it is called with: tensors, or numbers and dimensions for inputs of rank 0.
+        expansions: What stands for calls of words that Tile does not know, each a statement of its own.
+
+    Returns:
+        Its outputs.
+
+    Raises:
+        TileError: TIL705, not as many operands as inputs; TIL305, an operand of another rank; TIL209, an operand of
+            unknown sizes for an input that names its dimensions.
+
+    """
+    if len(operands) != len(function.inputs):
+        message = f"the function has {len(function.inputs)} inputs, but is called with {len(operands)} operands"
+        raise mistake("TIL705", message)
+    call = _Inlining(recorder_of(operands), expansions)
+    for operand, parameter in zip(operands, function.inputs, strict=True):
+        call.bind(parameter, operand)
+    for statement in function.statements:
+        call.names[statement.name] = call.recorded(statement)
+    return tuple(call.tensor(output.name) for output in function.outputs)
+
+
+@attrs.define
+class _Inlining:
+    """One call: what stands for each name of the function."""
+
+    recorder: Recorder
+    expansions: Mapping[str, Expansion]
+    names: dict[str, Expr] = attrs.field(factory=dict, init=False)
+    sizes: dict[str, Expr] = attrs.field(factory=dict, init=False)  # as operands say them, by dimension
+
+    def bind(self, parameter: Input, operand: Operand) -> None:
+        """Let an operand stand for an input, and its sizes for the dimensions; sizes of one name have to be equal."""
+        self.names[parameter.name] = value_of(self.recorder, operand)
+        if parameter.dims is None:
+            return
+        sizes = operand.dims if isinstance(operand, Tensor) else ()
+        if len(sizes) != len(parameter.dims):
+            message = f"{parameter.name} has {len(parameter.dims)} axes, but is given a tensor with {len(sizes)}"
+            raise mistake("TIL305", message)
+        for dim, size in zip(parameter.dims, sizes, strict=True):
+            known = self.sizes.setdefault(dim.name, size.expr)
+            if known != size.expr:
+                size = Dim(known, self.recorder).call("match", size)
+            elif dim.name in self.names:
+                continue
+            self.names[dim.name] = self.plain(size)
+
+    def plain(self, size: Dim) -> Expr:
+        """Return a size as index polynomials may hold it: arithmetic becomes a statement."""
+        if size.value is not None or isinstance(size.expr, Name):
+            return size.expr
+        return Name(self.recorder.record(size.expr), span=call_site())
+
+    def recorded(self, statement: Assignment | Contraction | Scan) -> Expr:
+        """Record a statement, and return what reads its result."""
+        if isinstance(statement, Assignment):
+            value = statement.value
+            if isinstance(value, Call) and value.function in self.expansions:
+                return value_of(self.recorder, self.expanded(value))
+            return Name(self.recorder.record(substitute(value, self.names)), span=call_site())
+        body = self.contraction(statement) if isinstance(statement, Contraction) else self.scan(statement)
+        reference = self.recorder.record(body)
+        if isinstance(body, Contraction):
+            self.recorder.ranks[reference] = len(body.sizes)
+        return Name(reference, span=call_site())
+
+    def expanded(self, call: Call) -> Tensor:
+        data, *sizes = call.arguments
+        if not isinstance(data, Name):
+            raise mistake("TIL205", f"{call.function} is called with the name of a tensor")
+        return self.expansions[call.function](
+            self.tensor(data.name), [Dim(substitute(size, self.names), self.recorder) for size in sizes]
+        )
+
+    def contraction(self, statement: Contraction) -> Contraction:
+        return attrs.evolve(
+            statement,
+            name="",
+            indices=self.all(statement.indices),
+            sizes=self.all(statement.sizes),
+            inputs=tuple(
+                attrs.evolve(access, tensor=self.tensor(access.tensor).reference, indices=self.all(access.indices))
+                for access in statement.inputs
+            ),
+            constraints=tuple(
+                attrs.evolve(
+                    constraint,
+                    polynomial=substitute(constraint.polynomial, self.names),
+                    bound=substitute(constraint.bound, self.names),
+                )
+                for constraint in statement.constraints
+            ),
+            default=None if statement.default is None else self.name(statement.default),
+            attributes=(),
+        )
+
+    def scan(self, statement: Scan) -> Scan:
+        carries, sequences, constants = (
+            tuple(self.name(operand) for operand in operands)
+            for operands in (statement.carries, statement.sequences, statement.constants)
+        )
+        count = None if statement.count is None else substitute(statement.count, self.names)
+        return attrs.evolve(
+            statement, name="", carries=carries, sequences=sequences, constants=constants, count=count, attributes=()
+        )
+
+    def all(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(substitute(expr, self.names) for expr in exprs)
+
+    def name(self, operand: Name) -> Name:
+        return Name(self.tensor(operand.name).reference, span=operand.span)
+
+    def tensor(self, name: str) -> Tensor:
+        """Return what stands for a name as a tensor: a number becomes a statement."""
+        expr = self.names[name]
+        if isinstance(expr, Name) and (expr.name in self.recorder.steps or expr.name in self.recorder.sizes):
+            return Tensor(self.recorder, expr.name)
+        tensor = computed(self.recorder, expr)
+        self.names[name] = value_of(self.recorder, tensor)
+        return tensor

@@ -1,0 +1,73 @@
+"""Functions inside of functions that are built: they compute what a call of them would."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tileir import evaluate, parse
+from tileir.core.errors import TileError
+from tileir.tile.builder import FunctionBuilder
+from tileir.tile.building.inlining import inline
+
+BODY = parse("""
+function (A[N, M], K[J], Scale, Size) -> (O, A) {
+    Half = Size / 2;
+    S[n, m : N + Half, M] = +(A[n + j, m] * K[j]), n + j - j < N;
+    O = S * Scale;
+}
+""")
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_call_computes_what_the_function_does(twice: bool) -> None:
+    a, k = np.arange(6.0).reshape(3, 2), np.array([1.0, 10.0])
+    builder = FunctionBuilder()
+    outer, window = builder.input("X", "R", "C"), builder.input("W", "L")
+    made, same = inline(BODY, outer, window, 2, 4)
+    if twice:
+        made, same = inline(BODY, made * 1.0, window, builder.scalar("Y"), outer.dims[1])
+    function = builder.build(P=made, Q=same)
+    arguments = [a, k, 3.0] if twice else [a, k]
+    expected = evaluate(BODY, [a, k, 2, 4])
+    if twice:
+        expected = evaluate(BODY, [expected[0], k, 3.0, 2])
+    for result, wanted in zip(evaluate(function, arguments), expected, strict=True):
+        np.testing.assert_allclose(result, wanted)
+
+
+def test_loops_are_called() -> None:
+    body = parse("""
+    function (X[N]) -> (S) {
+        Z = 0.0; C[] = =(Z[]);
+        S = scan (C; X) function (A, E) -> (B) { B = A + E; };
+    }
+    """)
+    builder = FunctionBuilder()
+    (total,) = inline(body, builder.input("Data", "L"))
+    assert evaluate(builder.build(total * 2.0), [np.arange(5, dtype=np.float32)]) == 20
+
+
+def test_operands_have_to_fit() -> None:
+    builder = FunctionBuilder()
+    matrix, vector, free = builder.input("X", "R", "C"), builder.input("W", "L"), builder.input("F")
+    for operands, code in (
+        ((matrix, vector), "TIL705"),
+        ((vector, vector, 1, 1), "TIL305"),
+        ((3, vector, 1, 1), "TIL305"),
+        ((free, vector, 1, 1), "TIL209"),
+    ):
+        with pytest.raises(TileError) as caught:
+            inline(BODY, *operands)
+        assert caught.value.diagnostics[0].code == code
+
+
+def test_equal_sizes_are_checked_when_compiling() -> None:
+    body = parse("function (A[N], B[N]) -> (C) { C[i : N] = +(A[i] * B[i]); }")
+    builder = FunctionBuilder()
+    (result,) = inline(body, builder.input("X", "L"), builder.input("Y", "M"))
+    function = builder.build(result)
+    assert (evaluate(function, [np.ones(3), np.ones(3)]) == 1).all()
+    with pytest.raises(TileError) as caught:
+        evaluate(function, [np.ones(3), np.ones(2)])
+    assert caught.value.diagnostics[0].code == "TIL312"
