@@ -8,11 +8,13 @@ import sys
 def main() -> None:
     """Run the command line; the extra ``cli`` brings what it needs."""
     try:
-        from tileir.driver.cli import run
+        from tileir.driver.cli import commands, run
+        from tileir.studio.command import studio
     except ModuleNotFoundError as missing:
         if missing.name not in ("click", "rich"):
             raise
         sys.exit(f"the tileir command needs {missing.name}: pip install 'tileir[cli]'")
+    commands.add_command(studio)
     sys.exit(run())
 
 

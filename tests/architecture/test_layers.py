@@ -16,14 +16,14 @@ pytestmark = pytest.mark.once
 
 LAYERS: Final = (
     *("core", "poly", "tile", "ops", "formula", "typed", "stripe", "passes", "semtree"),
-    *("runtime", "driver", "testing"),
+    *("runtime", "driver", "testing", "studio"),
 )
 TOP: Final = ("tileir", "tileir.__main__")
 OPEN_TO_BACKENDS: Final = {"core", "semtree", "runtime"}
 STAGES: Final = [path for path in python_files(PACKAGE) if module_of(path) not in TOP]
 PLUGINS: Final = python_files(ROOT / "plugins")
 OUTSIDERS: Final = [*python_files(BACKENDS), *PLUGINS]
-CALLERS: Final = {"driver", "testing"}
+CALLERS: Final = {"driver", "testing", "studio"}
 """What stands above the stages imports where it likes."""
 
 

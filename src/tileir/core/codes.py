@@ -144,6 +144,10 @@ _COMMANDS: Final = {
     "TIL903": "an optional package is missing",
     "TIL904": "an array is not a picture",
     "TIL905": "the cache on disk is turned off or cannot be used",
+    "TIL911": "the studio stopped a request: it took too long, or its process ended",
+    "TIL912": "a file that the studio does not take",
+    "TIL913": "a request that the studio does not understand",
+    "TIL914": "a defect of tileir that a request to the studio met",
 }
 
 CODES: Final[Mapping[str, str]] = MappingProxyType(

@@ -32,12 +32,13 @@ def read_picture(path: Path) -> Array:
     image = _pillow()
     try:
         with image.open(path) as opened:
-            return _levels(opened)
+            return picture_of(opened)
     except (SyntaxError, image.DecompressionBombError) as error:  # what Pillow says of some broken files
         raise OSError(str(error)) from error
 
 
-def _levels(opened: Any) -> Array:
+def picture_of(opened: Any) -> Array:
+    """Return a picture that Pillow has opened as f32 from 0 to 1; see :func:`read_picture`."""
     if opened.mode == "F":
         return np.asarray(opened, np.float32)
     if opened.mode.startswith("I"):  # 16 bits; Pillow's conversions to other modes cut them off at 255
@@ -54,6 +55,17 @@ def write_picture(path: Path, array: Array) -> bytes:
         TileError: TIL903 where Pillow is not installed, TIL904 where the array is not that of a picture.
     """
     image = _pillow()
+    buffer = io.BytesIO()
+    image.fromarray(as_levels(array)).save(buffer, format=_FORMATS[path.suffix.lower()])
+    return buffer.getvalue()
+
+
+def as_levels(array: Array) -> Array:
+    """Return an array as the bytes of pixels; see :func:`write_picture`.
+
+    Raises:
+        TileError: TIL904, its shape is not that of a picture.
+    """
     flat = next(
         (shown for shown in (array, array[..., 0] if array.shape[2:] == (1,) else array.squeeze()) if _fits(shown)),
         None,
@@ -65,15 +77,11 @@ def write_picture(path: Path, array: Array) -> bytes:
             "[height, width, 3 or 4]; write a .npy file instead",
         )
     if flat.dtype.kind == "b":
-        flat = flat.astype(np.uint8) * 255
-    elif flat.dtype.kind in "iu":
-        flat = np.clip(flat, 0, 255).astype(np.uint8)
-    else:
-        clipped = np.clip(np.nan_to_num(flat.astype(np.float64)), 0, 1)
-        flat = np.rint(clipped * 255).astype(np.uint8)
-    buffer = io.BytesIO()
-    image.fromarray(flat).save(buffer, format=_FORMATS[path.suffix.lower()])
-    return buffer.getvalue()
+        return flat.astype(np.uint8) * np.uint8(255)
+    if flat.dtype.kind in "iu":
+        return np.clip(flat, 0, 255).astype(np.uint8)
+    clipped = np.clip(np.nan_to_num(flat.astype(np.float64)), 0, 1)
+    return np.rint(clipped * 255).astype(np.uint8)
 
 
 def _fits(array: Array) -> bool:

@@ -1,0 +1,107 @@
+"""The command `tileir studio`: a server for one page on this machine, and a browser that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import tempfile
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tileir.core.errors import fail
+from tileir.driver.pictures import is_picture
+
+if TYPE_CHECKING:
+    from tileir.studio.server import Start
+
+_ADDRESS: Final = "127.0.0.1"
+
+_MEMORY: Final = 4
+"""GiB that a request may take."""
+
+_SECONDS: Final = 30.0
+
+_EXAMPLE: Final = """\
+// Each pixel becomes the mean of the 7 by 7 around it: a blur.
+function (Picture[H, W{channels}]) -> (Blurred) {{
+    Rows[y, x{channel} : H, W{channels}] = +(Picture[y + k - 3, x{channel}]), k < 7;
+    Sums[y, x{channel} : H, W{channels}] = +(Rows[y, x + k - 3{channel}]), k < 7;
+    Blurred = Sums / 49.0;
+}}
+"""
+"""For pictures in grey and in colour."""
+
+
+@click.command("studio")
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Listen there; by default on any free port.")
+@click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
+@click.option(
+    "--time-limit", type=click.FloatRange(0.1), default=_SECONDS, show_default=True, help="Seconds a request."
+)
+@click.option("--memory-limit", type=click.FloatRange(0), default=_MEMORY, show_default=True, help="GiB; 0 for none.")
+def studio(file: Path | None, port: int, no_browser: bool, time_limit: float, memory_limit: float) -> None:
+    """Show FILE, a Tile program or a picture, and all that becomes of it, in the browser.
+
+    The page is served on this machine only, to those who know the address that is printed.
+    """
+    try:
+        import orjson  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as missing:
+        raise fail("TIL903", f"the studio needs {missing.name}: pip install 'tileir[studio]'") from None
+    from tileir.studio.workshop import Limits
+
+    limits = Limits(time_limit, int(memory_limit * 2**30))
+    with tempfile.TemporaryDirectory(prefix="tileir-studio-") as folder:
+        start = start_of(file, Path(folder))
+        asyncio.run(_serve(Path(folder), start, limits, port, browser=not no_browser))
+
+
+def start_of(file: Path | None, folder: Path) -> Start:
+    """Return what the page begins with: a program, a blur of a picture, or a blur of random numbers.
+
+    Raises:
+        TileError: TIL901, the file cannot be read; TIL912, it is too large.
+    """
+    from tileir.studio.server import Start
+    from tileir.studio.uploads import described, store
+
+    if file is None:
+        return Start("blur.tile", example(coloured=False), {"Picture": "f32[512, 512]"})
+    try:
+        if not is_picture(file):
+            return Start(file.name, file.read_text(encoding="utf-8"))
+        name = store(folder, file.read_bytes())
+    except (OSError, UnicodeDecodeError) as error:
+        raise fail("TIL901", f"cannot read {file}: {error}") from None
+    coloured = described(folder, name).count(",") == 2
+    return Start(f"{file.stem}.tile", example(coloured=coloured), {"Picture": f"upload:{name}"})
+
+
+def example(*, coloured: bool) -> str:
+    """Return a program for a picture."""
+    return _EXAMPLE.format(channels=", C", channel=", c") if coloured else _EXAMPLE.format(channels="", channel="")
+
+
+async def _serve(folder: Path, start: Start, limits: Any, port: int, *, browser: bool) -> None:
+    import uvicorn
+
+    from tileir.studio.server import app_of
+    from tileir.studio.workshop import Workshop
+
+    token = secrets.token_urlsafe(32)
+    with socket.create_server((_ADDRESS, port)) as listener:
+        number = listener.getsockname()[1]
+        app = app_of(start, Workshop(folder, limits), port=number, token=token)
+        config = uvicorn.Config(app, log_level="warning", ws="none", server_header=False, access_log=False)
+        address = f"http://{_ADDRESS}:{number}/#token={token}"
+        click.echo(f"the studio is at {address}\nstop it with Ctrl-C")
+        if browser:
+            asyncio.get_running_loop().run_in_executor(None, webbrowser.open, address)
+        await uvicorn.Server(config).serve(sockets=[listener])

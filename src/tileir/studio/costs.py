@@ -1,0 +1,65 @@
+"""What a compiled program costs: its kernels below the roofs of the machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.core.target_file import hardware_of
+from tileir.driver.explanation import explain_program
+from tileir.passes.cost.machine import machine_of
+from tileir.passes.loops import is_loop
+from tileir.studio.views import CostView, KernelView, Roof
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.core.target import Target
+    from tileir.driver.explanation import Explanation
+    from tileir.passes.cost.prediction import KernelCost
+    from tileir.stripe.ir import Block, Program
+    from tileir.studio.linking import Origins
+
+
+def costs_of(program: Program, target: Target, found: Origins, explained: Explanation | None = None) -> CostView:
+    """Return the predicted costs of a scheduled program, or those of an explanation that measured it."""
+    explanation = explain_program(program, target) if explained is None else explained
+    comments = [kernel.comments for kernel in _kernels(program.main)]
+    if len(comments) != len(explanation.kernels):  # tuning found other passes for the program that was measured
+        comments = [()] * len(explanation.kernels)
+    measured = explanation.measured or (None,) * len(explanation.kernels)
+    kernels = tuple(
+        _kernel(cost, found.of_comments(said), seconds)
+        for cost, said, seconds in zip(explanation.kernels, comments, measured, strict=False)
+    )
+    return CostView(
+        explanation.target, kernels, explanation.seconds, explanation.measured_seconds, tuple(_roofs(program, target))
+    )
+
+
+def _kernels(main: Block) -> Iterator[Block]:
+    """Yield the kernels of a block, in the order of the cost model."""
+    for block in main.blocks:
+        if is_loop(block):
+            yield from _kernels(block.blocks[0])
+        else:
+            yield block
+
+
+def _kernel(cost: KernelCost, statements: tuple[int, ...], measured: float | None) -> KernelView:
+    operations = cost.whole.total_operations
+    moved = operations / cost.intensity if cost.intensity else float(cost.whole.footprint_bytes)
+    return KernelView(
+        cost.name, statements, operations, moved, cost.intensity, cost.bound, cost.runs, cost.seconds, measured
+    )
+
+
+def _roofs(program: Program, target: Target) -> Iterator[Roof]:
+    """Yield what the machine computes in a second, and what each of its memories passes on."""
+    machine = machine_of(hardware_of(target), target)
+    floats = [view.shape.dtype for view in program.main.refinements if view.shape.dtype.is_float]
+    if floats:
+        widest = max(floats, key=lambda dtype: dtype.itemsize)
+        yield Roof(f"compute, {widest.value}", machine.clock * machine.units * machine.rate(widest), per_byte=False)
+    for storage in machine.storages:
+        rate = min(storage.total_rate, storage.unit_rate * machine.units) if storage.unit_rate else storage.total_rate
+        yield Roof(storage.name, rate, per_byte=True)

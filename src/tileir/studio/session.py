@@ -1,0 +1,50 @@
+"""What a worker remembers between requests, and what it answers them with."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from tileir.studio.snapshot import Snapshot, snapshot_of
+from tileir.studio.subject import Subject
+
+
+@attrs.frozen
+class Event:
+    """Something that a job has found out: a view as plain values, and pictures that belong to it, by name."""
+
+    name: str
+    view: Any
+    pictures: Mapping[str, bytes] = attrs.field(factory=dict)
+
+
+_SNAPSHOTS: Final = 4
+"""Compiled programs that are kept: those of two columns, before and after an edit."""
+
+
+@attrs.define
+class Session:
+    """What a worker remembers: where uploads are, and the programs that it compiled last."""
+
+    folder: Path
+    _snapshots: OrderedDict[Subject, Snapshot] = attrs.field(factory=OrderedDict, init=False)
+
+    def snapshot(self, subject: Subject) -> Snapshot:
+        """Return a compiled program, from memory where it is there.
+
+        Raises:
+            TileError: As :func:`tileir.studio.snapshot.snapshot_of`.
+        """
+        found = self._snapshots.pop(subject, None)
+        self._snapshots[subject] = snapshot = snapshot_of(subject, self.folder) if found is None else found
+        while len(self._snapshots) > _SNAPSHOTS:
+            self._snapshots.popitem(last=False)
+        return snapshot
+
+
+Job: TypeAlias = Callable[[Session, Mapping[str, Any]], Iterator[Event]]
+"""What answers a request of one kind, with events as soon as there are any; it raises TileError for what is wrong."""

@@ -1,0 +1,86 @@
+"""Bodies of requests, no longer than they may be, and answers that go on: Server-Sent Events."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+_HEADERS: Final = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
+
+
+class TooLargeError(Exception):
+    """A body is longer than it may be."""
+
+
+async def body_of(request: Request, most: int) -> bytes:
+    """Return the body of a request; reading stops where it is longer than ``most`` bytes.
+
+    Raises:
+        TooLargeError: It is.
+    """
+    said = request.headers.get("content-length", "0")
+    if not said.isdecimal() or len(said) > 18 or int(said) > most:
+        raise TooLargeError
+    parts, length = [], 0
+    async for part in request.stream():
+        length += len(part)
+        if length > most:
+            raise TooLargeError
+        parts.append(part)
+    return b"".join(parts)
+
+
+def as_event(name: str, view: Any) -> bytes:
+    """Return one event; JSON has no line ends, so that one line holds it."""
+    return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(view) + b"\n\n"
+
+
+@attrs.frozen
+class EventStream:
+    """An answer of events that are sent as they come; where the page goes away, no more are made.
+
+    Attributes:
+        events: The events as bytes. It is closed in any case.
+
+    """
+
+    events: AsyncGenerator[bytes, None]
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        """Send all events, or stop when the page goes away."""
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            if not sending.done():
+                sending.cancel()
+            with suppress(asyncio.CancelledError):
+                await leaving
+            with suppress(asyncio.CancelledError):
+                await sending
+
+    async def _send(self, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            async for event in self.events:
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            await self.events.aclose()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

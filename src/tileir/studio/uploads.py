@@ -1,0 +1,120 @@
+"""Files that somebody gave to the page: bounded, kept for a while under the digest of their content, read as arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.errors import TileError, fail
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+MOST_BYTES: Final = 16 << 20
+"""Of one upload."""
+
+MOST_PIXELS: Final = 50_000_000
+"""Of a picture."""
+
+MOST_ELEMENT_BYTES: Final = 1 << 30
+"""Of an array, once it is read."""
+
+KEPT: Final = 32
+"""Uploads that are kept; then the oldest goes."""
+
+_FORMATS: Final = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
+"""Pictures that are read: for others Pillow starts programs, or has code that few have looked at."""
+
+_NAME: Final = re.compile(r"[0-9a-f]{32}")
+_MAGIC: Final = b"\x93NUMPY"
+
+
+def store(folder: Path, content: bytes) -> str:
+    """Keep the content of an upload, and return its name.
+
+    Raises:
+        TileError: TIL912, it is too large.
+    """
+    if len(content) > MOST_BYTES:
+        raise fail("TIL912", f"the upload has {len(content)} bytes; at most {MOST_BYTES >> 20} MiB are read")
+    name = hashlib.blake2b(content, digest_size=16).hexdigest()
+    (folder / name).write_bytes(content)
+    kept = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    for path in kept[:-KEPT]:
+        path.unlink(missing_ok=True)
+    return name
+
+
+def read(folder: Path, name: str) -> Array:
+    """Return the array of an upload: a ``.npy`` file as it is, a picture as f32 from 0 to 1.
+
+    Raises:
+        TileError: TIL912, there is no such upload, or it is neither, or too large once it is read.
+    """
+    path = folder / name
+    if _NAME.fullmatch(name) is None or not path.is_file():
+        raise fail("TIL912", f"there is no upload {name[:40]!r}; give the file again")
+    content = path.read_bytes()
+    try:
+        return _array(content) if content.startswith(_MAGIC) else _picture(content)
+    except (ValueError, OSError, EOFError, SyntaxError, OverflowError) as error:
+        raise fail("TIL912", f"the file is neither a .npy array nor a picture that can be read: {error}") from None
+
+
+def _array(content: bytes) -> Array:
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in readers:
+        raise fail("TIL912", f"the .npy file is of version {version[0]}.{version[1]}; save it as 1.0 or 2.0")
+    shape, _, dtype = readers[version](file)
+    if dtype.hasobject or DType.of(dtype) is None:
+        raise fail("TIL912", f"an array of dtype {dtype} has no equal in tileir; convert it, then save it again")
+    size = math.prod(shape) * dtype.itemsize
+    if size > len(content):
+        raise fail("TIL912", f"the .npy file says {size} bytes of elements and holds {len(content)} bytes")
+    file.seek(0)
+    return np.asarray(np.load(file, allow_pickle=False))
+
+
+def _picture(content: bytes) -> Array:
+    from PIL import Image  # the worker needs it for pictures only
+
+    from tileir.driver.pictures import picture_of
+
+    try:
+        with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
+            width, height = opened.size
+            _check_pixels(width * height)
+            array = picture_of(opened)
+    except Image.DecompressionBombError as error:
+        raise OSError(str(error)) from error
+    if array.nbytes > MOST_ELEMENT_BYTES:
+        raise fail("TIL912", f"the picture takes {array.nbytes} bytes as f32; make it smaller")
+    return array
+
+
+def _check_pixels(count: int) -> None:
+    if count > MOST_PIXELS:
+        raise fail("TIL912", f"the picture has {count} pixels; at most {MOST_PIXELS} are read. Make it smaller")
+
+
+def described(folder: Path, name: str) -> str:
+    """Return dtype and shape of an upload as text.
+
+    Raises:
+        TileError: As :func:`read`.
+    """
+    array = read(folder, name)
+    dtype = DType.of(array.dtype)
+    if dtype is None:
+        raise TileError(())
+    return f"{dtype.value}[{', '.join(map(str, array.shape))}]"

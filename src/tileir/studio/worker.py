@@ -1,0 +1,72 @@
+"""``python -m tileir.studio.worker FOLDER BYTES``: answers requests in a process that may be killed.
+
+What a program of a user can do wrong, it does here: hang, fill the memory, or bring the process down.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tileir.studio import frames
+from tileir.studio.jobs import answer
+from tileir.studio.session import Session
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    Requests = queue.SimpleQueue[dict[str, Any]]
+
+
+def main(folder: str, memory_bytes: int) -> None:
+    """Answer requests from the standard input until it ends.
+
+    Args:
+        folder: Where uploads are.
+        memory_bytes: What the process may write to at most; 0 for no limit.
+    """
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what drivers print would get between the replies
+    limit_memory(memory_bytes)
+    requests: Requests = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
+    session = Session(Path(folder))
+    while True:
+        request = requests.get()
+        for event in answer(session, request):
+            replies.write(frames.encoded({"event": event.name, "view": event.view}, event.pictures))
+            replies.flush()
+        replies.write(frames.encoded({"event": "done", "view": None}))
+        replies.flush()
+
+
+def _read(stream: BinaryIO, requests: Requests) -> None:
+    """Pass requests on; where there will be none any more, end the process, whatever it is doing."""
+    while (request := frames.read(stream)) is not None:
+        requests.put(request)
+    os._exit(0)
+
+
+def limit_memory(count: int) -> None:
+    """Let the process write to so many bytes at most, where the system can limit that.
+
+    What it may write to counts, not what it may address: drivers of graphics cards reserve address space that is many
+    times their memory, and would fail.
+    """
+    if count <= 0:
+        return
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows has no such limits
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    allowed = count if most == resource.RLIM_INFINITY else min(count, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,218 @@
+"""Workers for requests: processes with limits of time and memory, so that no request can hang or kill the page.
+
+Requests of one lane replace one another: the newest wins, and those before it are given up. A worker that does not
+answer in time, that ends, or whose request nobody waits for any more is killed, and another takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from tileir.core.errors import fail
+from tileir.studio import frames
+from tileir.studio.jobs import faults_event
+from tileir.studio.session import Event
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+GRACE: Final = 0.25
+"""Seconds in which a request that a newer one has replaced may still end, before its worker is killed."""
+
+QUICK_SECONDS: Final = 5.0
+"""How long a look at a text may take."""
+
+_CHUNK: Final = 1 << 20
+
+
+class StaleError(Exception):
+    """A newer request has taken the place of this one."""
+
+
+@attrs.frozen
+class Limits:
+    """What one request may take: seconds, and bytes of memory, 0 for as many as there are."""
+
+    seconds: float = 30.0
+    memory_bytes: int = 0
+
+
+@attrs.define(eq=False)
+class _Worker:
+    """A process, started when it is first needed, and again after each end."""
+
+    folder: Path
+    memory_bytes: int
+    lock: asyncio.Lock = attrs.field(factory=asyncio.Lock, init=False)
+    _process: asyncio.subprocess.Process | None = attrs.field(default=None, init=False)
+
+    async def answers(
+        self, request: Mapping[str, Any], replaced: asyncio.Event, seconds: float
+    ) -> AsyncIterator[Event]:
+        """Yield the events of a request; the last one tells of a limit or an end, if there was any.
+
+        Raises:
+            StaleError: A newer request came.
+        """
+        process = await self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        deadline = asyncio.get_running_loop().time() + seconds
+        finished = False
+        try:
+            process.stdin.write(frames.encoded(request))
+            while True:
+                left = deadline - asyncio.get_running_loop().time()
+                message, pictures = await _next(process.stdout, replaced, left)
+                if message["event"] == "done":
+                    finished = True
+                    return
+                yield Event(message["event"], message["view"], pictures)
+        except TimeoutError:
+            yield faults_event(fail("TIL911", f"this took more than {seconds:g} s and was stopped; {_SMALLER}"))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            yield faults_event(fail("TIL911", await _end_of(process)))
+        finally:
+            if not finished:
+                await self.stop()
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tileir.studio.worker", str(self.folder), str(self.memory_bytes)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=_CHUNK,
+                start_new_session=os.name == "posix",  # so that it ends with all its children, by us alone
+            )
+        return self._process
+
+    @property
+    def number(self) -> int:
+        """What the system calls the process; 0 where there is none."""
+        return 0 if self._process is None else self._process.pid
+
+    async def stop(self) -> None:
+        """End the process, whatever it does, and those that it started."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            if os.name == "posix":
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+        if process.stdin is not None:
+            process.stdin.close()
+        await process.wait()
+
+
+_SMALLER: Final = "make the program or its arrays smaller, or give it more with --time-limit"
+
+
+async def _next(
+    reader: asyncio.StreamReader, replaced: asyncio.Event, seconds: float
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return the next message.
+
+    Raises:
+        TimeoutError: None came in time.
+        StaleError: A newer request came, and no message after it.
+    """
+    reading = asyncio.ensure_future(frames.received(reader))
+    waiting = asyncio.ensure_future(replaced.wait())
+    try:
+        await asyncio.wait((reading, waiting), timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done() and not reading.done():
+            await asyncio.wait((reading,), timeout=GRACE)
+            if not reading.done():
+                raise StaleError
+        if not reading.done():
+            raise TimeoutError
+        return reading.result()
+    finally:
+        for task in (reading, waiting):
+            task.cancel()
+        await asyncio.gather(reading, waiting, return_exceptions=True)
+
+
+async def _end_of(process: asyncio.subprocess.Process) -> str:
+    """Return a sentence on a process that ended by itself."""
+    code = await process.wait()
+    if code >= 0:
+        how = f"with exit code {code}"
+    else:
+        how = f"by {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"by signal {-code}"
+    return f"the process that works on this ended {how}; another one takes its place. {_REPORT}"
+
+
+_REPORT: Final = (
+    "If the arrays fit the memory of this machine, this is a defect of tileir or of a driver: please report it"
+)
+
+
+@attrs.define(eq=False)
+class Workshop:
+    """Two workers: one for looks at texts, which are short, and one for all else.
+
+    Attributes:
+        folder: Where uploads are.
+        limits: What one request may take.
+
+    """
+
+    folder: Path
+    limits: Limits = Limits()
+    _quick: _Worker = attrs.field(init=False)
+    _thorough: _Worker = attrs.field(init=False)
+    _newest: dict[str, asyncio.Event] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._quick = _Worker(self.folder, self.limits.memory_bytes)
+        self._thorough = _Worker(self.folder, self.limits.memory_bytes)
+
+    async def ask(self, request: Mapping[str, Any], lane: str) -> AsyncIterator[Event]:
+        """Yield the events of a request, as soon as there are any.
+
+        Args:
+            request: As :func:`tileir.studio.jobs.answer` reads it.
+            lane: Requests of one lane replace one another.
+
+        Raises:
+            StaleError: A newer request of the lane came.
+        """
+        replaced = asyncio.Event()
+        if (older := self._newest.get(lane)) is not None:
+            older.set()
+        self._newest[lane] = replaced
+        short = request.get("job") == "check"
+        worker = self._quick if short else self._thorough
+        seconds = min(QUICK_SECONDS, self.limits.seconds) if short else self.limits.seconds
+        try:
+            async with worker.lock:
+                if replaced.is_set():
+                    raise StaleError
+                async with aclosing(worker.answers(request, replaced, seconds)) as events:  # type: ignore[type-var]
+                    async for event in events:
+                        yield event
+        finally:
+            if self._newest.get(lane) is replaced:
+                del self._newest[lane]
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """The numbers of the processes that look at texts and that do all else; 0 for one that is not there."""
+        return self._quick.number, self._thorough.number
+
+    async def close(self) -> None:
+        """End all processes."""
+        await self._quick.stop()
+        await self._thorough.stop()

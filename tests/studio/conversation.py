@@ -1,0 +1,58 @@
+"""A studio to talk to, without a browser or a port, and what its answers say."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from starlette.testclient import TestClient
+
+from tileir.studio.server import Start, app_of
+from tileir.studio.workshop import Limits, Workshop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PORT: Final = 8123
+TOKEN: Final = "the-token-of-the-tests"
+
+MATMUL: Final = """\
+function (A[M, K], B[K, N]) -> (Y) {
+    C[i, j : M, N] = +(A[i, k] * B[k, j]);
+    Y = relu(C);
+}
+"""
+SIZES: Final = {"A": "f32[20, 30]", "B": "f32[30, 40]"}
+
+
+@contextmanager
+def studio(folder: Path, **limits: Any) -> Iterator[TestClient]:
+    """Run a studio; the client knows its token and calls it by its right name."""
+    app = app_of(Start("a.tile", MATMUL), Workshop(folder, Limits(**limits)), port=PORT, token=TOKEN)
+    headers = {"x-tileir-token": TOKEN}
+    with TestClient(app, base_url=f"http://127.0.0.1:{PORT}", headers=headers) as client:
+        yield client
+
+
+def events(client: TestClient, job: str, **request: Any) -> list[tuple[str, Any]]:
+    """Return the names and views of what a job tells."""
+    answer = client.post(f"/api/jobs/{job}", json=request)
+    assert answer.status_code == 200, answer.text
+    return parsed(answer.text)
+
+
+def parsed(stream: str) -> list[tuple[str, Any]]:
+    found = []
+    for block in stream.split("\n\n")[:-1]:
+        name, data = block.split("\n")
+        found.append((name.removeprefix("event: "), orjson.loads(data.removeprefix("data: "))))
+    return found
+
+
+def codes(found: list[tuple[str, Any]]) -> list[str]:
+    """Return the codes of the faults that a job ended with."""
+    name, view = found[-1]
+    assert name == "faults", found
+    return [fault["code"] for fault in view]

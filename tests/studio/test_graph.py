@@ -1,0 +1,53 @@
+"""The drawing of a data flow: who reads stands below, and nothing lies on something else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.studio.graph import MOST_NODES, graph_of
+from tileir.studio.snapshot import snapshot_of
+from tileir.studio.subject import Subject
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tileir.studio.views import GraphView
+
+
+def drawn(text: str, folder: Path, **values: str) -> GraphView:
+    found = snapshot_of(Subject(text, tuple(values.items()), passes="plain"), folder)
+    return graph_of(found.stages.typed, found.origins)
+
+
+def check(view: GraphView) -> None:
+    nodes = {node.name: node for node in view.nodes}
+    assert len({(node.layer, node.slot) for node in view.nodes}) == len(view.nodes)
+    for node in view.nodes:
+        assert 0 <= node.layer < view.layers
+        assert 0 <= node.slot <= view.slots - 1
+        assert all(nodes[name].layer < node.layer for name in node.reads)
+
+
+def test_values_stand_below_what_they_read(tmp_path: Path) -> None:
+    text = """
+    function (A[M, K], B[K, N], C[N]) -> (D, E) {
+        P[i, j : M, N] = +(A[i, k] * B[k, j]);
+        D = P + C;
+        E = exp(D) * P + 2.0;
+    }
+    """
+    view = drawn(text, tmp_path, A="f32[4, 5]", B="f32[5, 6]", C="f32[6]")
+    check(view)
+    kinds = {node.name: node.kind for node in view.nodes}
+    assert [kinds[name] for name in "ABCPDE"] == ["input", "input", "input", "value", "output", "output"]
+    assert {node.name: node.statement for node in view.nodes}["D"] == 1
+    assert {node.name: node.reads for node in view.nodes}["D"] == ("P", "C")
+    assert "2.0" not in {node.label for node in view.nodes}
+
+
+def test_wide_and_long_programs_are_cut_off(tmp_path: Path) -> None:
+    steps = "".join(f"V{number} = sin(V{number - 1}) + V0; " for number in range(1, MOST_NODES))
+    view = drawn(f"function (X[N]) -> (Y) {{ V0 = cos(X); {steps} Y = V{MOST_NODES - 1} * X; }}", tmp_path, X="f32[4]")
+    check(view)
+    assert len(view.nodes) == MOST_NODES
+    assert view.omitted == 2 * MOST_NODES - MOST_NODES + 1

@@ -1,0 +1,159 @@
+"""Workers that hang, fill the memory or die: the request says so, and the next one works."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from studio.conversation import MATMUL, SIZES
+from tileir.studio.workshop import Limits, StaleError, Workshop
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from tileir.studio.session import Event
+
+pytestmark = [pytest.mark.once, pytest.mark.skipif(os.name != "posix", reason="limits and signals are those of POSIX")]
+
+RUN = {"job": "run", "text": MATMUL, "values": SIZES}
+ENDLESS = {
+    "job": "run",
+    "text": "function (A[N]) -> (S) { S[] = >(A[i] + A[j]); }",
+    "values": {"A": "f64[16777216]"},
+}
+"""A maximum of 2**48 sums."""
+
+GREEDY = {
+    "job": "run",
+    "text": "function (A[N]) -> (B) { B[i, j : N, N] = =(A[i] * A[j]); }",
+    "values": {"A": "f32[60000]"},
+}
+"""14 GB of results."""
+
+
+def in_workshop(work: Callable[[Workshop], Awaitable[None]], folder: Path, limits: Limits | None = None) -> None:
+    async def everything() -> None:
+        workshop = Workshop(folder, limits or Limits())
+        try:
+            await work(workshop)
+        finally:
+            await workshop.close()
+
+    asyncio.run(everything())
+
+
+async def asked(workshop: Workshop, request: dict[str, Any], lane: str = "a") -> list[Event]:
+    return [event async for event in workshop.ask(request, lane)]
+
+
+async def works(workshop: Workshop) -> None:
+    assert [event.name for event in await asked(workshop, RUN)] == ["ran"]
+
+
+def told(events: list[Event], code: str) -> str:
+    assert events[-1].name == "faults"
+    (fault,) = events[-1].view
+    assert fault["code"] == code
+    return str(fault["message"])
+
+
+def test_a_hang_is_stopped(tmp_path: Path) -> None:
+    async def work(workshop: Workshop) -> None:
+        await works(workshop)
+        message = told(await asked(workshop, ENDLESS), "TIL911")
+        assert "took more than 5 s" in message
+        assert "--time-limit" in message
+        await works(workshop)
+
+    in_workshop(work, tmp_path, Limits(seconds=5))
+
+
+def test_what_needs_too_much_memory_is_refused(tmp_path: Path) -> None:
+    async def work(workshop: Workshop) -> None:
+        assert "memory" in told(await asked(workshop, GREEDY), "TIL708")
+        await works(workshop)
+
+    in_workshop(work, tmp_path, Limits(memory_bytes=2 << 30))
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGSEGV, "SIGSEGV"), (signal.SIGKILL, "SIGKILL")])
+def test_a_crash_is_told(tmp_path: Path, number: signal.Signals, name: str) -> None:
+    async def work(workshop: Workshop) -> None:
+        await works(workshop)
+        pending = asyncio.ensure_future(asked(workshop, ENDLESS))
+        await asyncio.sleep(0.5)
+        os.kill(workshop.processes[1], number)
+        message = told(await pending, "TIL911")
+        assert name in message
+        assert "please report it" in message
+        await works(workshop)
+
+    in_workshop(work, tmp_path)
+
+
+def test_a_worker_that_dies_between_requests_is_replaced(tmp_path: Path) -> None:
+    async def work(workshop: Workshop) -> None:
+        await works(workshop)
+        os.kill(workshop.processes[1], signal.SIGKILL)
+        await asyncio.sleep(0.5)
+        await works(workshop)
+
+    in_workshop(work, tmp_path)
+
+
+def test_the_newest_request_wins(tmp_path: Path) -> None:
+    async def work(workshop: Workshop) -> None:
+        await works(workshop)
+        first = asyncio.ensure_future(asked(workshop, ENDLESS))
+        await asyncio.sleep(0.2)
+        second = asyncio.ensure_future(asked(workshop, ENDLESS))
+        await asyncio.sleep(0)
+        last = asyncio.ensure_future(asked(workshop, RUN))
+        for stale in (first, second):
+            with pytest.raises(StaleError):
+                await stale
+        assert [event.name for event in await last] == ["ran"]
+
+    in_workshop(work, tmp_path)
+
+
+def test_other_lanes_wait_their_turn(tmp_path: Path) -> None:
+    async def work(workshop: Workshop) -> None:
+        both = await asyncio.gather(asked(workshop, RUN, "a"), asked(workshop, RUN, "b"))
+        assert [[event.name for event in events] for events in both] == [["ran"], ["ran"]]
+
+    in_workshop(work, tmp_path)
+
+
+def test_a_look_at_the_text_does_not_wait_for_a_run(tmp_path: Path) -> None:
+    async def work(workshop: Workshop) -> None:
+        running = asyncio.ensure_future(asked(workshop, ENDLESS, "run"))
+        await asyncio.sleep(0.1)
+        assert [event.name for event in await asked(workshop, {"job": "check", "text": MATMUL}, "check")] == ["checked"]
+        assert not running.done()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    in_workshop(work, tmp_path)
+
+
+def test_what_nobody_waits_for_is_stopped(tmp_path: Path) -> None:
+    async def work(workshop: Workshop) -> None:
+        await works(workshop)
+        process = workshop.processes[1]
+        running = asyncio.ensure_future(asked(workshop, ENDLESS))
+        await asyncio.sleep(0.2)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+        await works(workshop)
+
+    in_workshop(work, tmp_path)
