@@ -20,6 +20,7 @@ from tileir.core.errors import (
 )
 from tileir.core.span import Source, Span
 from tileir.core.target import Target
+from tileir.driver.binding import bind
 from tileir.driver.differentiation import gradient, jvp, vjp
 from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
 from tileir.driver.explanation import Explanation, explain
@@ -65,6 +66,7 @@ __all__ = [
     "TileError",
     "Tuned",
     "VerifyError",
+    "bind",
     "compile",
     "content_hash",
     "default_context",

@@ -98,7 +98,7 @@ STRIPE = stripe.Program(
     ),
     inputs=("A",),
     outputs=(),
-    buffers=(stripe.Buffer("K", "00ff"),),
+    buffers=(stripe.Buffer("K", b"\x00\xff"),),
 )
 KERNEL = sem.KernelFunction(
     "kernel",

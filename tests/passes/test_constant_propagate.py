@@ -54,7 +54,7 @@ def test_a_table_of_positions_becomes_a_constant() -> None:
     after = run((ConstantPropagate(cheap=False),), program)
     assert_same_meaning(program, after, arrays(program))
     (buffer,) = after.buffers
-    assert len(buffer.data) == 2 * 4 * 6 * 8
+    assert len(buffer.data) == 4 * 6 * 8
     assert after.entry.refinement(buffer.name).constant
     assert len(after.main.blocks) == 2  # the copy that gave the table its shape, and the sum
 
@@ -64,7 +64,7 @@ def test_contractions_of_constants_are_run() -> None:
     program = lower(infer(parse(text), {"X": TensorType(DType.F32, (9,))}))
     after = run((ConstantPropagate(),), program)
     assert_same_meaning(program, after, arrays(program))
-    assert [bytes.fromhex(buffer.data) for buffer in after.buffers] == [np.float32(36).tobytes()]
+    assert [buffer.data for buffer in after.buffers] == [np.float32(36).tobytes()]
 
 
 @pytest.mark.parametrize(

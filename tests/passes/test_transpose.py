@@ -84,7 +84,7 @@ def test_one_copy_serves_several_kernels() -> None:
 
 def test_constants_may_be_copied_but_keep_their_layout() -> None:
     before, values = stripe_program(SECOND_TRANSPOSED), inputs(SECOND_TRANSPOSED)
-    data = values.pop("B").astype("<f4").tobytes().hex()
+    data = values.pop("B").astype("<f4").tobytes()
     entry = before.entry
     views = tuple(
         attrs.evolve(r, constant=True, tags=Tags.of("constant")) if r.name == "B" else r for r in entry.refinements

@@ -197,3 +197,9 @@ def test_program_text_is_stable() -> None:
 def test_comments_that_do_not_lead_a_kernel_are_skipped() -> None:
     text = to_text(parse_kernel("kernel k() // here\ngrid(1) {\n // there\n } // after\n"))
     assert text == "kernel k(\n) grid(1) {\n}\n"
+
+
+@pytest.mark.parametrize(("content", "words"), [("00FF", "two digits each"), ("sha256 00", "only the digest")])
+def test_bytes_of_constants(content: str, words: str) -> None:
+    with pytest.raises(ParseError, match=words):
+        parse_program(f'program {{ constant u8 K[2] = "{content}"; }}')

@@ -46,7 +46,7 @@ def run_in_arenas(scheduled: Program, target: Target, inputs: Mapping[str, Array
         elif buffer.role is BufferRole.INPUT:
             memory[buffer.name] = np.ascontiguousarray(inputs[buffer.name])
         elif buffer.role is BufferRole.CONSTANT:
-            memory[buffer.name] = np.frombuffer(bytearray.fromhex(buffer.data), buffer.dtype.numpy)
+            memory[buffer.name] = np.frombuffer(bytearray(buffer.data), buffer.dtype.numpy)
         else:
             memory[buffer.name] = _undefined(buffer.elements * buffer.dtype.itemsize).view(buffer.dtype.numpy)
     kernels = [_unaligned(kernel) for kernel in program.kernels]

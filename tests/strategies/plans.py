@@ -61,7 +61,7 @@ def program(alignment: int = 4) -> Program:
             buffer("y", BufferRole.INPUT),
             buffer("sum", BufferRole.TEMPORARY),
             buffer("square", BufferRole.TEMPORARY),
-            buffer("k", BufferRole.CONSTANT, constant.tobytes().hex()),
+            buffer("k", BufferRole.CONSTANT, constant.tobytes()),
             buffer("out", BufferRole.OUTPUT),
         ),
         (Launch(0, ("x", "y", "sum")), Launch(1, ("sum", "sum", "square")), Launch(0, ("square", "k", "out"))),
@@ -83,7 +83,7 @@ def branches() -> Program:
     )
 
 
-def buffer(name: str, role: BufferRole, data: str = "") -> Buffer:
+def buffer(name: str, role: BufferRole, data: bytes = b"") -> Buffer:
     """Return a buffer of :data:`SIZE` numbers."""
     return Buffer(name, DType.F32, (SIZE,), role, data)
 

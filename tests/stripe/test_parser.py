@@ -199,3 +199,9 @@ def test_sizes_below_zero_are_read_as_they_are_printed() -> None:
     text = "program () -> ()\n0: #program\nblock []:1 (\n    #user none new@0x0 W[0, 0] fp32:I(4, -3):(3, 1) \n) {\n}\n"
     program = parse(text)
     assert parse(to_text(program)) == program
+
+
+@pytest.mark.parametrize(("content", "words"), [("00FF", "two digits each"), ("sha256 00", "only the digest")])
+def test_bytes_of_constants(content: str, words: str) -> None:
+    with pytest.raises(ParseError, match=words):
+        parse(f'program (W, X) -> (Y)\n{MATVEC}buffer C = "{content}"\n')

@@ -92,7 +92,7 @@ def test_generated_programs_are_good(program: Program) -> None:
 @given(blocks())
 def test_nonsense_gives_diagnostics_and_no_crash(block: Block) -> None:
     assert all(d.code.startswith("TIL5") and d.message for d in diagnose_block(block))
-    nothing = Program(block, ("A",), ("B",), (Buffer("C", "0"),))
+    nothing = Program(block, ("A",), ("B",), (Buffer("C", b""),))
     assert any(d.code == "TIL501" for d in diagnose(nothing))
 
 
@@ -109,7 +109,6 @@ def test_nonsense_gives_diagnostics_and_no_crash(block: Block) -> None:
         ("program (A, B)", "program (A, B, A)", "TIL501", "named twice"),
         ("#user none new@0x00000000 A", "#used none new@0x00000000 A", "TIL501", "tag user"),
         ('"00ff"', '"00"', "TIL501", "must hold 2 bytes"),
-        ('"00ff"', '"00FF"', "TIL501", "lower-case"),
         ("buffer C", "buffer T", "TIL501", "constant allocation"),
         ('buffer C = "00ff"\n', "", "TIL501", "no buffer"),
         ("in A[0, 0]", "inout A[0, 0]", "TIL501", "must not write 'A'"),
@@ -202,7 +201,7 @@ def test_what_only_python_can_build() -> None:
     assert "TIL504" in {d.code for d in diagnose_block(Block(refinements=(view,)))}
     kernel = attrs.evolve(program.entry, statements=(*program.entry.statements, Load("A", "a")))
     assert "TIL501" in {d.code for d in diagnose(attrs.evolve(program, entry=kernel))}
-    twice = attrs.evolve(program, buffers=(*program.buffers, Buffer("C", "0000")))
+    twice = attrs.evolve(program, buffers=(*program.buffers, Buffer("C", b"00")))
     assert "TIL501" in {d.code for d in diagnose(twice)}
     bank = attrs.evolve(program.entry.refinements[0], bank_dim=2)
     assert "TIL504" in {d.code for d in diagnose_block(Block(refinements=(bank,)))}

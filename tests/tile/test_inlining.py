@@ -71,3 +71,23 @@ def test_equal_sizes_are_checked_when_compiling() -> None:
     with pytest.raises(TileError) as caught:
         evaluate(function, [np.ones(3), np.ones(2)])
     assert caught.value.diagnostics[0].code == "TIL312"
+
+
+def test_constants_are_called() -> None:
+    body = parse("""
+    function (X[N]) -> (O, N0) {
+        constant K[L] = f32[2](1.0, 10.0);
+        constant Scale = 0.5;
+        S[n : N - L + 1] = +(X[n + j] * K[j]);
+        O = S * Scale;
+        N0 = X * L;
+    }
+    """)
+    builder = FunctionBuilder()
+    made, sized = inline(body, builder.input("Data", "M"))
+    again, _ = inline(body, made)
+    data = np.arange(5, dtype=np.float32)
+    results = evaluate(builder.build(O=made, P=sized, Q=again), [data])
+    expected = evaluate(body, [data])
+    for result, wanted in zip(results, (*expected, evaluate(body, [expected[0]])[0]), strict=True):
+        np.testing.assert_array_equal(result, wanted)

@@ -101,7 +101,7 @@ def test_functions_that_others_have_taken(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=lambda dtype: dtype.value)
 def test_constants_keep_every_bit(dtype: DType, tmp_path: Path) -> None:
     values = padded(special_values(dtype))
-    data = Buffer("table", dtype, values.shape, BufferRole.CONSTANT, values.tobytes().hex())
+    data = Buffer("table", dtype, values.shape, BufferRole.CONSTANT, values.tobytes())
     result = Buffer("O", dtype, values.shape, BufferRole.OUTPUT)
     kernel = mapped("copy", (dtype,), dtype, values.size, 16, element(0, dtype, 16))
     program = Program((kernel,), (data, result), (Launch(0, ("table", "O")),))

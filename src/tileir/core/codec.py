@@ -3,8 +3,8 @@
 A document is ``{"format": "tileir.stripe.Program", "node": …, "version": 1}``. A node is an object with the
 name of its class under ``"$"`` and all fields that take part in equality, so spans are left out. Tuples are
 arrays, enumerations their value, fractions ``"p/q"``. What JSON lacks is spelt as ``{"$": "float", "value": "inf"}``
-(also ``-inf`` and ``nan``) and, beyond 64 bits, ``{"$": "int", "value": "0x…"}``. Keys are sorted and nothing is
-optional, so equal bytes mean equal nodes.
+(also ``-inf`` and ``nan``) and, beyond 64 bits, ``{"$": "int", "value": "0x…"}``; bytes are strings in base64. Keys are
+sorted and nothing is optional, so equal bytes mean equal nodes.
 
 Decoding is driven by the type annotations of the node classes, which their modules must therefore import at
 run time.
@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from tileir.core.collection import collection_paused
 from tileir.core.errors import fail
 from tileir.core.json_decoder import MAX_DEPTH, FormatError, decoder_of, is_shallow
-from tileir.core.json_encoder import encode
+from tileir.core.json_encoder import encode, identify
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from attrs import AttrsInstance
 
 T = TypeVar("T")
@@ -36,17 +38,31 @@ def to_json(node: AttrsInstance) -> bytes:
         TileError: TIL602 where nodes are nested too deeply.
 
     """
-    try:
-        with collection_paused():
-            document = {"format": _format(type(node)), "node": encode(node), "version": VERSION}
-            return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
-    except RecursionError:
-        raise fail("TIL602", "the nodes are nested too deeply for JSON; split the expression") from None
+    return _document(node, encode)
 
 
 def content_hash(node: AttrsInstance) -> str:
-    """Return the SHA-256 of the canonical JSON, in hexadecimal. It tells 1, 1.0 and True apart."""
-    return hashlib.sha256(to_json(node)).hexdigest()
+    """Return the SHA-256 of :func:`identity`, in hexadecimal. It tells 1, 1.0 and True apart."""
+    return hashlib.sha256(identity(node)).hexdigest()
+
+
+def identity(node: AttrsInstance) -> bytes:
+    """Return JSON that tells ``node`` from all others: that of :func:`to_json`, with digests in place of arrays.
+
+    Raises:
+        TileError: TIL602 where nodes are nested too deeply.
+
+    """
+    return _document(node, identify)
+
+
+def _document(node: AttrsInstance, encoded: Callable[[object], object]) -> bytes:
+    try:
+        with collection_paused():
+            document = {"format": _format(type(node)), "node": encoded(node), "version": VERSION}
+            return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    except RecursionError:
+        raise fail("TIL602", "the nodes are nested too deeply for JSON; split the expression") from None
 
 
 def from_json(data: bytes | str, cls: type[T]) -> T:

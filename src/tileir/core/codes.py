@@ -34,6 +34,7 @@ _NAMES: Final = {
     "TIL216": "an object of another builder, or of one that is finished",
     "TIL217": "an argument that an operation of the library cannot take",
     "TIL218": "a scan that does not go with its step",
+    "TIL219": "a constant whose elements do not go with its type, or are not there",
     "TIL221": "an element or place that a formula does not have",
     "TIL222": "a step of a formula with the wrong number of sources",
     "TIL223": "a step of a formula reads what neither an input nor an earlier step makes",
@@ -126,6 +127,7 @@ _RUNNING: Final = {
     "TIL708": "not enough memory",
     "TIL709": "an update that a step cannot make",
     "TIL710": "a derivative of or by something that the function does not have",
+    "TIL711": "an input that cannot be bound",
 }
 _BACKENDS: Final = {
     "TIL801": "no such device",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache, cached_property
@@ -237,6 +238,17 @@ def _decode_fraction(data: object) -> object:
     raise FormatError(f"expected a fraction 'p/q' in lowest terms but found {_describe(data)}")
 
 
+def _decode_bytes(data: object) -> object:
+    assert isinstance(data, str)
+    try:
+        value = b64decode(data, validate=True)
+    except ValueError:  # characters beyond ASCII, of no digit, or a wrong number of them
+        value = None
+    if value is None or b64encode(value).decode() != data:  # bits that are left over must be 0
+        raise FormatError(f"expected bytes in base64 but found {_describe(data)}")
+    return value
+
+
 def _itself(data: object) -> object:
     return data
 
@@ -263,6 +275,7 @@ def _describe(data: object) -> str:
 
 _LEAVES: Final[Mapping[object, _Choice]] = {
     str: _Choice("a string", {str: _itself}, {}),
+    bytes: _Choice("bytes in base64", {str: _decode_bytes}, {}),
     bool: _Choice("true or false", {bool: _itself}, {}),
     NoneType: _Choice("null", {NoneType: _itself}, {}),
     int: _Choice("an integer", {int: _itself}, {"int": _decode_int}),

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_LONGEST: Final = 1 << 16
+_DIGEST: Final = "sha256 "
+
+
+def bytes_text(data: bytes) -> str:
+    """Return bytes as hexadecimal, or of more than 64 KiB the digest only."""
+    return data.hex() if len(data) <= _LONGEST else f"{_DIGEST}{hashlib.sha256(data).hexdigest()}"
+
+
+def bytes_of_text(text: str) -> bytes:
+    """Return the bytes that :func:`bytes_text` was given.
+
+    Raises:
+        ValueError: The text is no hexadecimal; or there is only a digest.
+
+    """
+    if text.startswith(_DIGEST):
+        raise ValueError("the text holds only the digest of these bytes; keep the program as JSON")
+    if re.fullmatch("(?:[0-9a-f]{2})*", text) is None:
+        raise ValueError("bytes are written as two digits each, of 0123456789abcdef")
+    return bytes.fromhex(text)
 
 
 @attrs.define

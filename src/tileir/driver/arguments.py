@@ -140,7 +140,7 @@ def tensor_type(name: str, value: object, *, sizing: bool = False) -> TensorType
         if not _is_shape(value.shape):
             raise ArgumentError((Diagnostic("TIL702", f"{name!r} is described by {value}; sizes are not negative"),))
         return value
-    known = _integer(value) if sizing else None
+    known = integer_of(value) if sizing else None
     if known is not None and (size := number_type(known)) is not None:
         return attrs.evolve(size, value=known)
     if is_number(value):
@@ -211,7 +211,7 @@ def passed_values(function: Function, types: Mapping[str, TensorType], arguments
     values = dict(arguments)
     faults: list[Diagnostic] = []
     for name, kind in types.items():
-        if kind.value is not None and _integer(values[name]) != kind.value:
+        if kind.value is not None and integer_of(values[name]) != kind.value:
             faults.append(Diagnostic("TIL701", _size_problem(name, kind.value, values[name])))
     for name in passed_numbers(function):
         problem = _kind_problem(name, types[name], values[name])
@@ -224,7 +224,7 @@ def passed_values(function: Function, types: Mapping[str, TensorType], arguments
     return input_values(function, values)
 
 
-def _integer(value: object) -> int | None:
+def integer_of(value: object) -> int | None:
     """Return the integer that a number or an array of rank 0 is, of any dtype; None for anything else."""
     if isinstance(value, np.ndarray) and value.shape == () and np.issubdtype(value.dtype, np.integer):
         return int(value)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from tileir.core.errors import BackendError, TileError
 from tileir.driver import cli_devices, cli_values
+from tileir.driver.cli_binding import bind_option, read_bound
 from tileir.driver.cli_cache import cache
 from tileir.driver.cli_check import bisect, check
 from tileir.driver.cli_explain import explain_
@@ -100,6 +101,7 @@ def devices(json_: bool) -> None:
 @commands.command("print")
 @_file
 @_values
+@bind_option
 @click.option("--stage", type=click.Choice(STAGES), default="tile", show_default=True, help="What to print.")
 @click.option("--after", metavar="PASS", help="Print the Stripe program after this pass; `all` means after each one.")
 @_passes
@@ -108,6 +110,7 @@ def devices(json_: bool) -> None:
 def print_(
     file: Path,
     values: tuple[str, ...],
+    bindings: tuple[str, ...],
     stage: str,
     after: str | None,
     passes: str | None,
@@ -119,7 +122,7 @@ def print_(
 
     Stages after `tile` need the inputs: NAME=f32[3,4] says dtype and dims, NAME=array.npy takes them from a file.
     """
-    function = cli_values.read_function(file)
+    function = read_bound(file, bindings)
     types = cli_values.types(function, values)
     choice = choice_of(target, settings_of(settings))
     if after is None:
@@ -132,6 +135,7 @@ def print_(
 @commands.command()
 @_file
 @_values
+@bind_option
 @click.option("--form", help="Form of the code, such as `llvm`, `asm` or `opencl`; by default the device's own.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of printing.")
 @_passes
@@ -140,6 +144,7 @@ def print_(
 def emit(
     file: Path,
     values: tuple[str, ...],
+    bindings: tuple[str, ...],
     form: str | None,
     output: Path | None,
     passes: str | None,
@@ -148,7 +153,7 @@ def emit(
     device: str | None,
 ) -> None:
     """Compile FILE for a device and print the generated code."""
-    function = cli_values.read_function(file)
+    function = read_bound(file, bindings)
     choice = choice_of(target, settings_of(settings))
     types = cli_values.types(function, values)
     text = listing(function, types, form, passes=passes, device=device, choice=choice)
@@ -161,6 +166,7 @@ def emit(
 @commands.command("run")
 @_file
 @_values
+@bind_option
 @click.option(
     "-o",
     "--output",
@@ -175,6 +181,7 @@ def emit(
 def run_(
     file: Path,
     values: tuple[str, ...],
+    bindings: tuple[str, ...],
     outputs: tuple[str, ...],
     interpret: bool,
     target: str | None,
@@ -182,7 +189,7 @@ def run_(
     device: str | None,
 ) -> None:
     """Run FILE on arrays, pictures and numbers: NAME=array.npy, NAME=picture.png, NAME=0.5."""
-    function = cli_values.read_function(file)
+    function = read_bound(file, bindings)
     arrays = cli_values.arrays(function, values)
     destinations = cli_values.destinations(function, outputs)
     choice = choice_of(target, settings_of(settings))

@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 
 from tileir.driver import cli_values
+from tileir.driver.cli_binding import bind_option, read_bound
 from tileir.driver.cli_targets import target_options
 from tileir.driver.explanation import explain
 from tileir.driver.explanation_text import WIDTH, as_tables
@@ -18,6 +19,7 @@ from tileir.driver.targets import choice_of, settings_of
 @click.command("explain")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@bind_option
 @click.option("--after", metavar="PASS", help="Explain the Stripe program after this pass instead of the last one.")
 @click.option(
     "--measure", is_flag=True, help="Run each kernel on the device as well, and tell how far off the model is."
@@ -29,6 +31,7 @@ from tileir.driver.targets import choice_of, settings_of
 def explain_(
     file: Path,
     values: tuple[str, ...],
+    bindings: tuple[str, ...],
     after: str | None,
     measure: bool,
     json_: bool,
@@ -41,7 +44,7 @@ def explain_(
 
     NAME=f32[3,4] says dtype and dims of an input, NAME=array.npy takes them from a file.
     """
-    function = cli_values.read_function(file)
+    function = read_bound(file, bindings)
     types = cli_values.types(function, values)
     need_types(function, types)
     choice = choice_of(target, settings_of(settings))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tileir.driver import cli_values
+from tileir.driver.cli_binding import bind_option, read_bound
 from tileir.driver.differentiation import gradient
 from tileir.tile.printer import to_text
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 @click.command("grad")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@bind_option
 @click.option("--wrt", metavar="NAMES", help="The inputs whose gradients are asked for; by default all of floats.")
 @click.option("--of", metavar="NAMES", help="The outputs that are differentiated; by default all of floats.")
 @click.option(
@@ -27,14 +29,16 @@ if TYPE_CHECKING:
     show_default=True,
     help="What the elements get that share a maximum or minimum: each all of the gradient, or an even part.",
 )
-def grad(file: Path, values: tuple[str, ...], wrt: str | None, of: str | None, ties: Ties) -> None:
+def grad(
+    file: Path, values: tuple[str, ...], bindings: tuple[str, ...], wrt: str | None, of: str | None, ties: Ties
+) -> None:
     """Print the gradients of FILE as a Tile program; NAMES are separated by commas.
 
     The program takes the inputs of FILE, and its outputs are called D<NAME>. Without types of the inputs it works for
     all shapes, and takes all but indices for floats; where NAME=f32[3,4] says dtype and dims, or NAME=array.npy a file
     to take them from, gradients are written out for these.
     """
-    function = cli_values.read_function(file)
+    function = read_bound(file, bindings)
     types = cli_values.types(function, values)
     result = gradient(function, wrt=_names(wrt), of=_names(of), arguments=types or None, ties=ties)
     click.echo(to_text(result), nl=False)

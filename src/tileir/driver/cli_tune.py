@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tileir.driver import cli_values, tuning
+from tileir.driver.cli_binding import bind_option, read_bound
 from tileir.driver.cli_targets import target_options
 from tileir.driver.explanation_text import seconds_text
 from tileir.driver.stages import need_types
@@ -30,6 +31,7 @@ SHOWN_FAULTS = 5
 @click.command("tune")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@bind_option
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True),
@@ -53,6 +55,7 @@ SHOWN_FAULTS = 5
 def tune_(
     file: Path,
     values: tuple[str, ...],
+    bindings: tuple[str, ...],
     time_limit: float,
     top: int,
     resume: bool,
@@ -65,7 +68,7 @@ def tune_(
 
     NAME=f32[3,4] says dtype and dims of an input; its values are random.
     """
-    function = cli_values.read_function(file)
+    function = read_bound(file, bindings)
     types = cli_values.types(function, values)
     need_types(function, types)
     choice = choice_of(target, settings_of(settings))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from tileir.core.codec import from_json, to_json
+from tileir.core.codec import from_json, identity, to_json
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, GroupLimitError, TileError
 from tileir.driver.compiler import Stages, compile_stages, passes_of
@@ -20,6 +20,7 @@ from tileir.passes.base import unnamed
 from tileir.runtime.disk_cache import cache_log, digest_of
 from tileir.runtime.source_digest import source_digest
 from tileir.semtree.ir import KernelFunction, Program
+from tileir.tile.traversal import arrays
 from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.numbers import takes_numbers
 
@@ -37,6 +38,9 @@ T = TypeVar("T")
 
 PROGRAM: Final = "program"
 LIBRARY: Final = "library"
+
+_INLINE: Final = 1 << 12
+"""Bytes up to which entries hold the constant arrays of functions."""
 
 NAMED_KERNELS: Final = 3
 """How many names of kernels an entry shows to people."""
@@ -96,7 +100,7 @@ class Request:
             return None
         types = (f"{name}: {self.types[name]!r}" for name in sorted(self.types))
         try:
-            described = to_json(self.function), to_json(self.target), to_json(self.scheduling or self.target)
+            described = identity(self.function), to_json(self.target), to_json(self.scheduling or self.target)
         except TileError:  # nested too deeply
             return None
         return digest_of(sources, *described, passes, *types)
@@ -155,7 +159,7 @@ def compiled(request: Request, disk: DiskCache | None) -> Compilation:
     arguments = _arguments(request, stages.typed)
     kernels = None if disk is None else _encoded(stages.sem.kernels)
     if disk is not None and key is not None and kernels is not None and not stages.skipped:
-        frame = to_json(attrs.evolve(stages.sem, kernels=()))
+        frame = to_json(_without_arrays(attrs.evolve(stages.sem, kernels=()), request.function))
         about = {"device": request.target.name, "kernels": _named(stages.sem.kernels)}
         parts = {"frame": frame, "kernels": kernels}
         disk.put(PROGRAM, key, parts if arguments is None else {**parts, "arguments": to_json(arguments)}, about)
@@ -167,9 +171,32 @@ def _restored(request: Request, parts: Mapping[str, bytes]) -> Compilation:
     with collection_paused():
         decoded = {document: from_json(document, KernelFunction) for document in dict.fromkeys(documents)}
         frame = from_json(parts["frame"], Program)
+    frame = _with_arrays(frame, request.function)
     program = attrs.evolve(frame, kernels=tuple(decoded[document] for document in documents))
     arguments = from_json(parts["arguments"], TypedFunction) if "arguments" in parts else None
     return Compilation(request, program, arguments, parts["kernels"])
+
+
+def _without_arrays(program: Program, function: tile.Function) -> Program:
+    """Return a program whose buffers have digests in place of the constant arrays of the function.
+
+    Whoever asks for the program has these, so the cache needs no copy.
+    """
+    digests = {array.data: array.digest.encode() for array in arrays(function) if len(array.data) > _INLINE}
+    buffers = tuple(
+        attrs.evolve(buffer, data=digests[buffer.data]) if buffer.data in digests else buffer
+        for buffer in program.buffers
+    )
+    return attrs.evolve(program, buffers=buffers) if digests else program
+
+
+def _with_arrays(program: Program, function: tile.Function) -> Program:
+    """Return a program with the constant arrays of the function in place of their digests."""
+    known = {array.digest.encode(): array.data for array in arrays(function) if len(array.data) > _INLINE}
+    buffers = tuple(
+        attrs.evolve(buffer, data=known[buffer.data]) if buffer.data in known else buffer for buffer in program.buffers
+    )
+    return attrs.evolve(program, buffers=buffers) if known else program
 
 
 def _arguments(request: Request, function: typed.Function) -> typed.Function | None:

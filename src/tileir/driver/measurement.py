@@ -94,7 +94,7 @@ def _content(buffer: Buffer, inputs: Mapping[str, Array]) -> Array | None:
     if buffer.role is BufferRole.INPUT:
         return inputs[buffer.name]
     if buffer.role is BufferRole.CONSTANT:
-        return np.frombuffer(bytes.fromhex(buffer.data), buffer.dtype.numpy)
+        return np.frombuffer(buffer.data, buffer.dtype.numpy)
     return None
 
 

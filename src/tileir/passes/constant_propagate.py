@@ -157,7 +157,7 @@ def _computed(program: Program, chosen: frozenset[int], outputs: tuple[str, ...]
     entry = attrs.evolve(program.entry, refinements=allocations, statements=(main,))
     buffers = tuple(buffer for buffer in program.buffers if buffer.name in behind)
     results = interpret(attrs.evolve(program, entry=entry, inputs=(), outputs=outputs, buffers=buffers), {})
-    return tuple(Buffer(name, results[name].tobytes().hex()) for name in outputs)
+    return tuple(Buffer(name, results[name].tobytes()) for name in outputs)
 
 
 def _with_constants(program: Program, left: list[Statement], made: set[str], constants: tuple[Buffer, ...]) -> Program:

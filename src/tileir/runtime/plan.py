@@ -288,5 +288,5 @@ def _alignments(program: Program) -> Mapping[str, int]:
 
 
 def _content(buffer: Buffer) -> Array:
-    array: Array = np.frombuffer(bytes.fromhex(buffer.data), buffer.dtype.numpy)
+    array: Array = np.frombuffer(buffer.data, buffer.dtype.numpy)
     return array if sys.byteorder == "little" else array.byteswap()

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.core.dtype import DType
-    from tileir.core.span import Source, Span
+    from tileir.core.text import bytes_of_text
+from tileir.core.span import Source, Span
 
 _MAX_DIGITS: Final = 40
 
@@ -44,6 +45,16 @@ class Cursor:
         if token.kind is not TokenKind.END:
             self.token = next(self._tokens)
         return token
+
+    def content(self) -> bytes:
+        """Take bytes, which are written as hexadecimal digits between double quotes."""
+        token = self.token
+        if token.kind is not TokenKind.STRING:
+            self.unexpected("bytes in hexadecimal between double quotes")
+        try:
+            return bytes_of_text(self.advance().text[1:-1])
+        except ValueError as error:
+            self.fail("TIL102", str(error), token.span)
 
     def fail(self, code: str, message: str, span: Span | None = None) -> NoReturn:
         """Raise a fault at ``span``, or at the current token."""

@@ -77,7 +77,7 @@ def run_program(
 def _content(buffer: Buffer, inputs: Mapping[str, Array], numbers: NumberSystem) -> Array:
     """Return the flat content that a buffer starts with."""
     if buffer.role is BufferRole.CONSTANT:
-        return numbers.encoded(np.frombuffer(bytes.fromhex(buffer.data), buffer.dtype.numpy))
+        return numbers.encoded(np.frombuffer(buffer.data, buffer.dtype.numpy))
     if buffer.role is not BufferRole.INPUT:
         return poisoned(buffer.dtype, buffer.elements, numbers)
     if buffer.name not in inputs:

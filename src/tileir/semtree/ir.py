@@ -350,13 +350,13 @@ class KernelFunction:
 
 @attrs.frozen(cache_hash=True)
 class Buffer:
-    """Dense row-major memory; ``data`` holds the little-endian bytes of a constant as hexadecimal."""
+    """Dense row-major memory; ``data`` holds the bytes of a constant, little-endian."""
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
     role: BufferRole
-    data: str = ""
+    data: bytes = attrs.field(default=b"", repr=False)
 
     @property
     def elements(self) -> int:

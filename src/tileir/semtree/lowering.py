@@ -118,7 +118,7 @@ def _buffers(program: stripe.Program) -> tuple[sem.Buffer, ...]:
         else:
             role = sem.BufferRole.INPUT if name in program.inputs else sem.BufferRole.TEMPORARY
         shape = refinement.shape
-        result.append(sem.Buffer(name, shape.dtype, shape.sizes, role, data.get(name, "")))
+        result.append(sem.Buffer(name, shape.dtype, shape.sizes, role, data.get(name, b"")))
     return tuple(result)
 
 

@@ -124,11 +124,7 @@ class _Parser:
         cursor.expect("[")
         shape = cursor.integers()
         cursor.expect("]")
-        data = ""
-        if cursor.accept("="):
-            if cursor.token.kind is not TokenKind.STRING:
-                cursor.unexpected("bytes in hexadecimal between double quotes")
-            data = cursor.advance().text[1:-1]
+        data = cursor.content() if cursor.accept("=") else b""
         cursor.expect(";")
         return Buffer(name, dtype, shape, role, data)
 

@@ -15,7 +15,7 @@ import attrs
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.text import Writer
+from tileir.core.text import Writer, bytes_text
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -96,7 +96,7 @@ def _launches(writer: Writer, works: tuple[Work, ...]) -> None:
 
 def _buffer(buffer: Buffer) -> str:
     shape = ", ".join(map(str, buffer.shape))
-    data = f' = "{buffer.data}"' if buffer.data else ""
+    data = f' = "{bytes_text(buffer.data)}"' if buffer.data else ""
     return f"{buffer.role.value} {buffer.dtype.value} {spelt_name(buffer.name)}[{shape}]{data};"
 
 

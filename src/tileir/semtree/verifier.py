@@ -100,12 +100,12 @@ def check_buffers(program: Program) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL551", f"buffer {buffer.name!r} has a negative size: {buffer.shape}")
         elif not _has_data(buffer):
             wanted = buffer.elements * buffer.dtype.itemsize if buffer.role is BufferRole.CONSTANT else 0
-            yield Diagnostic("TIL551", f"buffer {buffer.name!r} needs {wanted} bytes of data in hexadecimal")
+            yield Diagnostic("TIL551", f"buffer {buffer.name!r} needs {wanted} bytes of data, not {len(buffer.data)}")
 
 
 def _has_data(buffer: Buffer) -> bool:
     size = buffer.elements * buffer.dtype.itemsize if buffer.role is BufferRole.CONSTANT else 0
-    return len(buffer.data) == 2 * size and all(digit in "0123456789abcdef" for digit in buffer.data)
+    return len(buffer.data) == size
 
 
 def check_repeats(works: tuple[Work, ...], depth: int) -> Iterator[Diagnostic]:

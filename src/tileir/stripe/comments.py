@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 from tileir.core.ops import Aggregation, Combination
 from tileir.typed.ir import (
     Access,
+    ArrayConstant,
     Cast,
     Constant,
     Contraction,
@@ -52,6 +53,8 @@ def tile_text(operation: Computation, constants: Mapping[str, Constant]) -> str:
             return f"{name} = as_{dtype.value}({shown(value)})"
         case Coordinate(name=name, axis=axis):
             return f"{name} = index({axis})"
+        case ArrayConstant(name=name, value=array):
+            return f"constant {name} = {array}"
         case ShapeOf(name=name, dims=dims):
             return f"{name} = shape({', '.join(map(str, dims))})"
         case Reshape(name=name, input=value, shape=shape):

@@ -61,7 +61,7 @@ def contents_after(
     content = {name: np.asarray(array) for name, array in inputs.items()}
     for buffer in program.buffers:
         shape = program.entry.refinement(buffer.name).shape
-        constant = np.frombuffer(bytes.fromhex(buffer.data), shape.dtype.numpy).reshape(shape.sizes)
+        constant = np.frombuffer(buffer.data, shape.dtype.numpy).reshape(shape.sizes)
         content[buffer.name] = numbers.encoded(constant)
     machine = _Machine(None if seed is None else np.random.default_rng(seed), numbers)
     views: dict[str, View] = {}

@@ -324,10 +324,10 @@ Statement: TypeAlias = Load | Store | LoadIndex | Constant | Intrinsic | Convert
 
 @attrs.frozen(cache_hash=True)
 class Buffer:
-    """Constant content of a tensor: row-major elements in little-endian bytes, written as hexadecimal."""
+    """Constant content of a tensor: row-major elements, little-endian."""
 
     name: str
-    data: str
+    data: bytes = attrs.field(repr=False)
 
 
 @attrs.frozen(cache_hash=True)

@@ -20,6 +20,7 @@ from tileir.stripe.lower_scan import lower_scan
 from tileir.stripe.program_builder import ProgramBuilder
 from tileir.stripe.storage import ZERO, Storage
 from tileir.typed.ir import (
+    ArrayConstant,
     Cast,
     Constant,
     Contraction,
@@ -79,6 +80,9 @@ def _lower_operation(builder: ProgramBuilder, operation: Computation) -> None:
     match operation:
         case Constant() | Cast() | Elementwise() | Coordinate() | Reshape():
             _elementwise(builder, operation)
+        case ArrayConstant():
+            if name in builder.storage.copied:  # a result has memory of its own
+                builder.fill(operation, builder.storage.result(name), name)
         case ShapeOf():
             _shape_of(builder, operation)
         case Gather():

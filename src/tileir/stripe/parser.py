@@ -15,6 +15,7 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.span import Source
+from tileir.core.text import bytes_of_text
 from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype
 from tileir.stripe.header_parser import HeaderParser
 from tileir.stripe.ir import (
@@ -83,7 +84,11 @@ class _Parser(HeaderParser):
             self.lexer.advance()
             name = self.name()
             self.expect("=")
-            buffers.append(Buffer(name, self.string()))
+            start = self.significant()
+            try:
+                buffers.append(Buffer(name, bytes_of_text(self.string())))
+            except ValueError as error:
+                raise self.fault(start, str(error), fatal=True) from None
         return Program(entry, inputs, outputs, tuple(buffers))
 
     def block_text(self) -> Block:

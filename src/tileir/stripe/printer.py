@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, assert_never
 
 from tileir.core.dtype import DType
-from tileir.core.text import Writer
+from tileir.core.text import Writer, bytes_text
 from tileir.stripe.dtypes import SPELLING, intrinsic_dtype, scalar_dtype
 from tileir.stripe.ir import (
     Block,
@@ -44,7 +44,7 @@ def to_text(node: Program | Block) -> str:
     writer.line(f"program ({', '.join(node.inputs)}) -> ({', '.join(node.outputs)})")
     _block(writer, node.entry, 0)
     for buffer in node.buffers:
-        writer.line(f'buffer {buffer.name} = "{buffer.data}"')
+        writer.line(f'buffer {buffer.name} = "{bytes_text(buffer.data)}"')
     return writer.text()
 
 

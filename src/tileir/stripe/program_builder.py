@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.stripe.comments import tile_text
-from tileir.stripe.ir import Block, Direction, Program, Tags
+from tileir.stripe.ir import Block, Buffer, Direction, Program, Tags
 from tileir.stripe.kernel_builder import KernelBuilder, element
+from tileir.stripe.storage import Tensor
 from tileir.typed.loops import loops_of
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Refinement
     from tileir.stripe.kernel_builder import Scalar
-    from tileir.stripe.storage import Storage, Tensor
+    from tileir.stripe.storage import Storage
     from tileir.typed.ir import Computation, Function, Scan, Shape
 
 
@@ -102,8 +103,9 @@ class ProgramBuilder:
     def program(self, name: str) -> Program:
         """Return the program of the kernels so far."""
         tensors = {value.name: self.storage.tensors[value.name] for value in self.function.inputs}
-        outputs = frozenset(self.function.outputs)
+        outputs, arrays = frozenset(self.function.outputs), self.storage.arrays
         used = self.used()
+        known = {name: Tensor.of(name, value.dtype, value.shape) for name, value in arrays.items() if name in used}
         views: list[Refinement] = []
         allocations: list[Refinement] = []
         user, temporary = Tags.of("user"), Tags.of("tmp")
@@ -112,7 +114,11 @@ class ProgramBuilder:
             allocations.append(tensor.whole(buffer, Direction.NONE, "", tags))
             if buffer in used:
                 views.append(tensor.whole(buffer, Direction.IN if buffer in tensors else Direction.OUT, buffer))
+        for buffer, tensor in known.items():
+            allocations.append(attrs.evolve(tensor.whole(buffer, Direction.NONE, ""), constant=True))
+            views.append(tensor.whole(buffer, Direction.IN, buffer))
         main = Block(name, refinements=tuple(views), statements=tuple(self._kernels), tags=Tags.of("main"))
         tags = Tags.of("program", total_macs=self.macs)
         entry = Block(name, refinements=tuple(allocations), statements=(main,), tags=tags)
-        return Program(entry, tuple(tensors), self.function.outputs)
+        buffers = tuple(Buffer(name, arrays[name].data) for name in known)
+        return Program(entry, tuple(tensors), self.function.outputs, buffers)

@@ -10,9 +10,10 @@ from tileir.core.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Dim, Direction, Refinement, Tags, TensorShape
 from tileir.stripe.overwriting import overwriters
-from tileir.typed.ir import Constant, Reshape
+from tileir.typed.ir import ArrayConstant, Constant, Reshape
 
 if TYPE_CHECKING:
+    from tileir.core.array_value import ArrayValue
     from tileir.core.dtype import DType
     from tileir.typed.ir import Contraction, Function, Shape
 
@@ -66,7 +67,8 @@ class Storage:
 
     Attributes:
         tensors: Where each value that is no constant is.
-        constants: The operation of each value that is one, or reshapes one.
+        constants: The operation of each value that is a scalar known when compiling, or reshapes one.
+        arrays: The content of allocations that hold constant arrays.
         copied: The outputs that need memory of their own although they reshape another value.
         allocations: The allocations that are not parameters, in order: results, then temporaries as they are made.
         overwriters: The contraction that writes over a value, by the name of the value; both share their memory.
@@ -75,6 +77,7 @@ class Storage:
 
     tensors: dict[str, Tensor]
     constants: dict[str, Constant]
+    arrays: dict[str, ArrayValue]
     copied: frozenset[str]
     allocations: dict[str, Tensor]
     overwriters: dict[str, Contraction]
@@ -85,11 +88,13 @@ class Storage:
         """Assign memory to every value of ``function``."""
         inputs = {value.name: Tensor.of(value.name, value.dtype, value.shape) for value in function.inputs}
         outputs = frozenset(function.outputs)
+        names = NameScope.of((*inputs, *(op.name for op in function.operations)))
         written = overwriters(function)
         over = {operation.name: value for value, operation in written.items()}
         constants: dict[str, Constant] = {}
         roots = dict(zip(inputs, inputs, strict=True))
         holders = dict(roots)  # the value whose allocation holds all that reshape one root
+        arrays: dict[str, ArrayValue] = {}
         copied: list[str] = []
         for op in function.operations:
             if isinstance(op, Constant):
@@ -98,6 +103,9 @@ class Storage:
             if isinstance(op, Reshape) and op.input in constants:
                 constants[op.name] = constants[op.input]
                 continue
+            if isinstance(op, ArrayConstant):
+                holder = holders[op.name] = names.fresh(op.name) if op.name in outputs else op.name
+                arrays[holder] = op.value
             shared = op.input if isinstance(op, Reshape) else over.get(op.name)
             root = roots[op.name] = op.name if shared is None else roots[shared]
             if op.name in outputs and holders.setdefault(root, op.name) != op.name:
@@ -109,8 +117,7 @@ class Storage:
                 root = roots[op.name]
                 tensors[op.name] = Tensor.of(holders.get(root, root), op.dtype, op.shape)
         allocations = {name: results[name] for name in function.outputs}
-        names = NameScope.of((*inputs, *(op.name for op in function.operations)))
-        return cls(tensors, constants, frozenset(copied), allocations, written, names)
+        return cls(tensors, constants, arrays, frozenset(copied), allocations, written, names)
 
     def result(self, name: str) -> Tensor:
         """Return where the operation that defines ``name`` writes, and allocate that where it is new."""

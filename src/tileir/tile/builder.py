@@ -21,22 +21,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Unpack
 
 import attrs
+import numpy as np
 
+from tileir.core.array_value import ArrayValue
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.ops import Aggregation
 from tileir.core.span import call_site
 from tileir.tile.building.assembly import assemble
 from tileir.tile.building.contractions import Access, Combined
 from tileir.tile.building.indices import Dim, Index, Polynomial
-from tileir.tile.building.recording import Recorder, check_index_name, check_tensor_name, mistake, same
+from tileir.tile.building.recording import Recorder, check_index_name, check_tensor_name, foreign, mistake, same
 from tileir.tile.building.results import ContractionOptions, Indices, Sizes, contraction, declared
 from tileir.tile.building.tensors import Operand, Tensor, value_of
-from tileir.tile.ir import Attribute, Constraint, IndexName, Input, Name
+from tileir.tile.ir import Attribute, Constant, Constraint, IndexName, Input, Name
 from tileir.tile.verifier import verify
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from tileir.core.array_value import Array
     from tileir.tile.ir import Function
 
 __all__ = ["Access", "Combined", "Constraint", "Dim", "FunctionBuilder", "Index", "Operand", "Polynomial", "Tensor"]
@@ -66,6 +69,31 @@ class FunctionBuilder:
         """
         self._input(name, ())
         return Dim(Name(name, span=call_site()), self._recorder)
+
+    def constant(self, value: Array | np.generic | bool | int | float, name: str | None = None) -> Tensor:
+        """Make an array, whose elements are copied, or a number a constant of the program.
+
+        A number adapts to what it meets, as literals do; an array keeps its dtype. A ``name`` is kept by the text.
+
+        Raises:
+            TileError: TIL215, this is neither an array nor a number; TIL702, no dtype of tileir has its elements.
+
+        """
+        recorder = self._recorder
+        recorder.check_open()
+        if isinstance(value, np.ndarray | np.generic):
+            held: ArrayValue | bool | int | float = ArrayValue.of(np.asarray(value))
+        elif isinstance(value, bool | int | float):
+            held = value
+        else:
+            raise foreign(value)
+        if name is not None:
+            recorder.claim(name)
+        span = call_site()
+        constant = Constant(name or "", held, span=span, name_span=span)
+        reference = recorder.record(constant, name)
+        recorder.ranks[reference] = len(constant.shape)
+        return Tensor(recorder, reference)
 
     def index(self, name: str) -> Index:
         """Make an index variable. It means something new in every contraction."""

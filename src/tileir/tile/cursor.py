@@ -93,6 +93,11 @@ class Cursor:
         """Report a fault and go on."""
         self.faults.report(code, message, span, *notes)
 
+    def report_and_abandon(self, message: str, span: Span, code: str) -> AbandonError:
+        """Report a fault, and return what the caller raises since the rest cannot be understood."""
+        self.report(message, span, code)
+        return AbandonError()
+
     @property
     def here(self) -> Span:
         """The span of the next token."""

@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.tile.ir import Assignment, Attribute, Call, Function, Input, IntLiteral, Name, Output
+from tileir.tile.traversal import dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -62,7 +63,7 @@ def _names(function: Function) -> NameScope:
         name
         for part in (
             (parameter.name for parameter in function.inputs),
-            (dim.name for parameter in function.inputs for dim in parameter.dims or ()),
+            (dim.name for dim in dimensions(function)),
             (statement.name for statement in function.statements),
         )
         for name in part

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
+from tileir.core.array_value import ArrayValue
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.span import Span
 
@@ -219,7 +220,33 @@ class Scan:
         return (*self.carries, *self.sequences, *self.constants)
 
 
-Statement: TypeAlias = Assignment | Contraction | Scan
+def _bits(value: ArrayValue | bool | int | float) -> object:
+    """Return what tells numbers apart as their bits do: -0.0 is not 0.0, 1 is not 1.0 or true, and nan is nan."""
+    return value if isinstance(value, ArrayValue) else (type(value).__name__, repr(value))
+
+
+@attrs.frozen(cache_hash=True)
+class Constant:
+    """``constant name[dims…] = value;``: a tensor whose elements are part of the program.
+
+    An array has a dtype; a number has none and adapts, as a number that is passed does. Dimensions are sizes of the
+    array, as those of an input are sizes of its argument.
+    """
+
+    name: str
+    value: ArrayValue | bool | int | float = attrs.field(eq=_bits)
+    dims: tuple[Name, ...] | None = None
+    attributes: tuple[Attribute, ...] = ()
+    span: Span | None = _span()
+    name_span: Span | None = _span()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One size for each axis; a number has none."""
+        return self.value.shape if isinstance(self.value, ArrayValue) else ()
+
+
+Statement: TypeAlias = Assignment | Contraction | Scan | Constant
 
 
 @attrs.frozen(cache_hash=True)

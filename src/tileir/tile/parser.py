@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
+from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
 from tileir.core.errors import ParseError
+from tileir.tile.constant_parser import ConstantParser
 from tileir.tile.contraction_parser import TENSOR, ContractionParser
 from tileir.tile.cursor import AbandonError, Cursor
 from tileir.tile.expression_parser import ExpressionParser
@@ -26,23 +29,32 @@ from tileir.tile.lexer import END, INDEX, NAME, Faults, Token, TooManyFaultsErro
 from tileir.tile.verifier import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from tileir.core.array_value import Array
     from tileir.tile.ir import Expr, Statement
 
 T = TypeVar("T")
 
 
-def parse(text: str, name: str = "<text>") -> Function:
+def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Array] = ()) -> Function:
     """Read ``function (inputs) -> (outputs) { statements }`` and verify it; ``name`` stands in errors.
+
+    Args:
+        text: The program.
+        name: What to call the text in errors.
+        arrays: What the text may name by digests alone, as printed programs name their long constants.
 
     Raises:
         ParseError: The text does not follow the grammar; one diagnostic for each fault.
         VerifyError: The program breaks a rule; one diagnostic for each fault.
+        TileError: TIL702, tileir has no such arrays.
 
     """
+    values = (array if isinstance(array, ArrayValue) else ArrayValue.of(array) for array in arrays)
+    known = {value.digest: value for value in values}
     with collection_paused():
-        function = parse_unverified(text, name)
+        function = _read(text, name, _Parser.function, known)
         verify(function)
         return function
 
@@ -87,13 +99,16 @@ def parse_contraction(text: str, name: str = "<text>") -> Contraction:
     return _read(text, name, lambda parser: parser.wrapped("contraction", parser.bare_contraction))
 
 
-def _read(text: str, name: str, read: Callable[[_Parser], T]) -> T:
+def _read(
+    text: str, name: str, read: Callable[[_Parser], T], arrays: Mapping[str, ArrayValue] = MappingProxyType({})
+) -> T:
     """Run one entry point of the grammar over the whole text."""
     faults = Faults()
     try:
         cursor = Cursor.at_start(source_of(text, name), faults)
         expressions = ExpressionParser(cursor)
-        result = read(_Parser(cursor, expressions, ContractionParser(cursor, expressions)))
+        contractions, constants = ContractionParser(cursor, expressions), ConstantParser(cursor, arrays)
+        result = read(_Parser(cursor, expressions, contractions, constants))
         if not cursor.at(END):
             raise cursor.unexpected("the end of the text")
         if not faults.found:
@@ -110,6 +125,7 @@ class _Parser:
     cursor: Cursor
     expressions: ExpressionParser
     contractions: ContractionParser
+    constants: ConstantParser
     scans: int = 0  # around what is read
 
     def wrapped(self, keyword: str, read: Callable[[], T]) -> T:
@@ -188,8 +204,12 @@ class _Parser:
         attributes = []
         while cursor.at("["):
             attributes.append(self._attribute())
-        name = cursor.expect(NAME, TENSOR)
         statement: Statement
+        if self._at_word("constant"):
+            statement = self.constants.read(tuple(attributes), start)
+            self._end_of_statement()
+            return statement
+        name = cursor.expect(NAME, TENSOR)
         if cursor.at("["):
             statement = self.contractions.read(name, tuple(attributes), start)
         elif cursor.skip("="):
@@ -262,7 +282,8 @@ class _Parser:
         cursor = self.cursor
         if cursor.skip(";"):
             return
-        if not cursor.at("}") and not (cursor.on_new_line and (cursor.at(NAME) or cursor.at("["))):
+        begins = cursor.at(NAME) or cursor.at("[") or self._at_word("constant")
+        if not cursor.at("}") and not (cursor.on_new_line and begins):
             raise cursor.unexpected("';'")
         cursor.report("a statement ends with ';', which is missing after this", cursor.last)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.ops import Combination
 from tileir.core.text import Writer
+from tileir.tile.constant_printer import value_text
 from tileir.tile.grammar import (
     AGGREGATIONS,
     COMBINATIONS,
@@ -23,6 +24,7 @@ from tileir.tile.ir import (
     Binary,
     Call,
     Conditional,
+    Constant,
     Contraction,
     FloatLiteral,
     IndexName,
@@ -41,7 +43,11 @@ _COMBINATION_SIGNS: Final = {combination: sign for sign, combination in COMBINAT
 
 
 def to_text(function: Function) -> str:
-    """Return the canonical text of a verified function; parentheses only where they are needed."""
+    """Return the canonical text of a verified function; parentheses only where they are needed.
+
+    Of constant arrays of more than 256 elements the text has the digests: :func:`tileir.parse` reads it where it is
+    passed these arrays.
+    """
     return _function(function) + "\n"
 
 
@@ -75,6 +81,8 @@ def statement_text(statement: Statement) -> str:
             return f"{attributes}{_contraction(statement)};"
         case Scan():
             return f"{attributes}{_scan(statement)};"
+        case Constant(name=name, value=value, dims=dims):
+            return f"{attributes}constant {_declared(name, dims)} = {value_text(value)};"
         case _:
             assert_never(statement)
 
@@ -119,10 +127,11 @@ def _list(writer: Writer, opening: str, items: list[str]) -> None:
 
 
 def _input(parameter: Input) -> str:
-    name = spell_tensor(parameter.name)
-    if parameter.dims is None:
-        return name
-    return f"{name}[{_expressions(parameter.dims)}]"
+    return _declared(parameter.name, parameter.dims)
+
+
+def _declared(name: str, dims: tuple[Name, ...] | None) -> str:
+    return spell_tensor(name) if dims is None else f"{spell_tensor(name)}[{_expressions(dims)}]"
 
 
 def _attribute(attribute: Attribute) -> str:

@@ -13,6 +13,7 @@ from tileir.tile.ir import (
     Binary,
     Call,
     Conditional,
+    Constant,
     Contraction,
     FloatLiteral,
     IndexName,
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 class Kind(enum.Enum):
     """What a name stands for."""
 
-    DIMENSION = "dimension"  # a size of an input
-    CONSTANT = "constant"  # assigned from dimensions and numbers alone: also a tensor of rank 0
+    DIMENSION = "dimension"  # a size of an input or of a constant array
+    CONSTANT = "constant"  # a constant without axes, or assigned from dimensions and numbers: also a tensor of rank 0
     SCALAR = "scalar"  # an input that may be an integer of rank 0, or what is assigned from such: a constant on demand
     TENSOR = "tensor"
 
@@ -72,6 +73,8 @@ class Scope:
                 scope._define(dim.name, Definition(Kind.DIMENSION, -1, 0, dim.span))
         for position, statement in enumerate(function.statements):
             scope._define(statement.name, scope._definition(position, statement))
+            for dim in statement.dims or () if isinstance(statement, Constant) else ():
+                scope._define(dim.name, Definition(Kind.DIMENSION, position, 0, dim.span))
         return scope
 
     def is_tensor(self, name: str) -> bool:
@@ -135,6 +138,9 @@ class Scope:
                 return Definition(self.kind(value), position, self.rank(value), statement.name_span)
             case Scan():
                 return Definition(Kind.TENSOR, position, None, statement.name_span)
+            case Constant(shape=shape):
+                kind = Kind.TENSOR if shape else Kind.CONSTANT
+                return Definition(kind, position, len(shape), statement.name_span)
             case _:
                 assert_never(statement)
 

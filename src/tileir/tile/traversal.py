@@ -5,14 +5,17 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final, assert_never
 
+from tileir.core.array_value import ArrayValue
 from tileir.tile.ir import (
     Assignment,
     Binary,
     Call,
     Conditional,
+    Constant,
     Contraction,
     FloatLiteral,
     IndexName,
+    Input,
     IntLiteral,
     Name,
     Scan,
@@ -22,7 +25,7 @@ from tileir.tile.ir import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.tile.ir import Expr, Statement
+    from tileir.tile.ir import Expr, Function, Statement
 
 
 class Place(enum.Enum):
@@ -97,8 +100,28 @@ def expressions(statement: Statement) -> Iterator[tuple[Place, Expr]]:
                 yield Place.VALUE, operand
             if statement.count is not None:
                 yield Place.CONSTANT, statement.count
+        case Constant():
+            return
         case _:
             assert_never(statement)
+
+
+def dimensions(function: Function) -> Iterator[Name]:
+    """Yield the dimensions that inputs and constants name, in the order of the text; one may come several times."""
+    for declaration in (*function.inputs, *function.statements):
+        if isinstance(declaration, Input | Constant):
+            yield from declaration.dims or ()
+
+
+def arrays(function: Function) -> Iterator[ArrayValue]:
+    """Yield the arrays that are constants of a function and of the steps in it."""
+    pending = [function]
+    while pending:
+        for statement in pending.pop().statements:
+            if isinstance(statement, Constant) and isinstance(statement.value, ArrayValue):
+                yield statement.value
+            elif isinstance(statement, Scan):
+                pending.append(statement.step)
 
 
 def index_names(root: Expr) -> Iterator[IndexName]:

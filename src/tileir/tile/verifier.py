@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
+from tileir.tile.constant_rules import check_constant_arrays
 from tileir.tile.functions import builtin, near
 from tileir.tile.grammar import MAX_DEPTH, MAX_FAULTS, MAX_INTEGER, MAX_NODES, MAX_SCANS, is_index_name, is_tensor_name
 from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, IndexName, IntLiteral, Name, Scan
 from tileir.tile.polynomial_rules import check_affine
 from tileir.tile.scan_rules import check_scan, count_of
 from tileir.tile.scope import Kind, Scope
-from tileir.tile.traversal import Place, expressions, index_names, walk_with_depth
+from tileir.tile.traversal import Place, dimensions, expressions, index_names, walk_with_depth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,8 +114,8 @@ def check_spelling(checked: Checked) -> Iterator[Diagnostic]:
     function = checked.function
     for parameter in function.inputs:
         yield from _tensor_name(parameter.name, parameter.span)
-        for dim in parameter.dims or ():
-            yield from _tensor_name(dim.name, dim.span)
+    for dim in dimensions(function):
+        yield from _tensor_name(dim.name, dim.span)
     for statement in function.statements:
         yield from _tensor_name(statement.name, statement.name_span)
         for attribute in statement.attributes:
@@ -217,8 +218,9 @@ def check_tensors(checked: Checked) -> Iterator[Diagnostic]:
                 yield Diagnostic("TIL205", f"{name!r} is a dimension, not a tensor", span)
 
 
-def check_scans(checked: Checked) -> Iterator[Diagnostic]:
-    """Check that a scan says how many steps it has, and passes its step what that takes and gives back."""
+def check_scans_and_constants(checked: Checked) -> Iterator[Diagnostic]:
+    """Check that scans say how many steps they have and pass these what they take, and what constants are."""
+    yield from check_constant_arrays(checked.function, checked.scope)
     for statement in checked.function.statements:
         if isinstance(statement, Scan):
             yield from check_scan(statement, checked.scope)
@@ -335,7 +337,7 @@ CHECKS: Final[tuple[Callable[[Checked], Iterator[Diagnostic]], ...]] = (
     check_defined,
     check_outputs,
     check_tensors,
-    check_scans,
+    check_scans_and_constants,
     check_constants,
     check_calls,
     check_index_places,

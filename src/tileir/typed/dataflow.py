@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 
 from tileir.typed.ir import (
+    ArrayConstant,
     Cast,
     Checkpoint,
     Constant,
@@ -147,7 +148,7 @@ def with_operands(operation: Operation, names: Mapping[str, str]) -> Operation:
             replaced = tuple((new(value), new(gradient)) for value, gradient in pairs)
             arriving = None if upstream is None else new(upstream)
             return attrs.evolve(operation, input=new(name), pairs=replaced, upstream=arriving)
-        case Constant() | Coordinate() | ShapeOf() | Upstream():
+        case Constant() | ArrayConstant() | Coordinate() | ShapeOf() | Upstream():
             return operation
         case _:
             assert_never(operation)

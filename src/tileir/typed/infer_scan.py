@@ -12,7 +12,7 @@ from tileir.typed.faults import Faults
 from tileir.typed.infer_contraction import Scope
 from tileir.typed.infer_elementwise import apply, convert, scalar
 from tileir.typed.infer_numbers import is_float, natural_dtype, number_type, replayed
-from tileir.typed.ir import Scan, ScanPart, TensorType
+from tileir.typed.ir import ArrayConstant, Scan, ScanPart, TensorType, Value
 from tileir.typed.loops import result_type, results_of
 from tileir.typed.values import Group, Known, Number, Operand, Tensor
 
@@ -59,6 +59,8 @@ def scan(
     carries = [_carry(emission, value, type_) for value, type_ in zip(given, types, strict=True)]
     arguments = dict(zip(parameters, (*carries, *sequences, *constants), strict=True))
     body, passed = _with_tensors(emission, body, arguments, len(carries) + len(sequences))
+    body, arrays = _without_arrays(emission, body)
+    passed += arrays
     groups = (carries, sequences, passed)
     names = [tuple(value.name for value in group) for group in groups]
     results = [found for found in results_of(body, len(carries)) if found.part is not ScanPart.HISTORY]
@@ -139,6 +141,17 @@ def _with_tensors(
         passed.append(source if isinstance(source, Tensor) else emission.literal(source, value.dtype, value.span))
         inputs.append(attrs.evolve(value, number=None))
     return attrs.evolve(body, inputs=tuple(inputs), numbers=()), passed
+
+
+def _without_arrays(emission: Emission, body: Function) -> tuple[Function, list[Tensor]]:
+    """Return a step that is passed its constant arrays, too, and these: every step reads the same."""
+    arrays = [operation for operation in body.operations if isinstance(operation, ArrayConstant)]
+    if not arrays:
+        return body, []
+    inputs = (Value(array.name, array.dtype, array.shape, span=array.span) for array in arrays)
+    rest = tuple(operation for operation in body.operations if not isinstance(operation, ArrayConstant))
+    made = [emission.add(attrs.evolve(array, name=emission.fresh())) for array in arrays]
+    return attrs.evolve(body, inputs=(*body.inputs, *inputs), operations=rest), made
 
 
 def _given(statement: tile.Scan) -> tuple[tile.Expr, ...]:

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
+from tileir.core.array_value import ArrayValue
+from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, fail
 from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.tile import ir as tile
 from tileir.tile.functions import builtin
 from tileir.tile.sizing import sizing_inputs
+from tileir.tile.traversal import dimensions
+from tileir.typed.dims import read_constant
 from tileir.typed.emission import Emission
 from tileir.typed.expressions import bottom_up
 from tileir.typed.faults import Faults
@@ -26,7 +30,7 @@ from tileir.typed.infer_elementwise import apply, scalar
 from tileir.typed.infer_numbers import as_tensors, number_of
 from tileir.typed.infer_overrides import escaped_upstreams
 from tileir.typed.infer_scan import scan
-from tileir.typed.ir import Constant, Elementwise, Function, Value
+from tileir.typed.ir import ArrayConstant, Constant, Elementwise, Function, Value
 from tileir.typed.values import DifferentiatedError, Known, Operand, PoisonedError, Tensor
 
 if TYPE_CHECKING:
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
 
     from tileir.core.span import Span
     from tileir.tile.ir import Expr
-    from tileir.typed.ir import Operation, TensorType
+    from tileir.typed.ir import Operation, Shape, TensorType
     from tileir.typed.values import Result
 
 _PROGRAM_ID: Final = "pid"
@@ -88,9 +92,8 @@ def _oversized(inputs: Iterable[Value], operations: Iterable[Operation]) -> Iter
 
 
 def _names(function: tile.Function) -> Iterator[str]:
-    for parameter in function.inputs:
-        yield parameter.name
-        yield from (dim.name for dim in parameter.dims or ())
+    yield from (parameter.name for parameter in function.inputs)
+    yield from (dim.name for dim in dimensions(function))
     yield from (statement.name for statement in function.statements)
 
 
@@ -150,11 +153,7 @@ class _Inference:
         if parameter.dims is not None and len(parameter.dims) != len(given.shape):
             message = f"input {parameter.name!r} has rank {len(parameter.dims)}, but its argument is {given}"
             raise fail("TIL305", message, parameter.span)
-        if parameter.dims is not None:
-            faults = Faults()
-            sizes = enumerate(zip(parameter.dims, given.shape, strict=True))
-            faults.each(lambda axis: self._bind_dim(parameter, *axis), sizes)
-            faults.done()
+        self._bind_dims(parameter, given.shape)
         if parameter.name in self.sizing:
             self._bound[parameter.name] = Known(_sizing_value(parameter, given))
             return
@@ -164,9 +163,16 @@ class _Inference:
         self._bound[parameter.name] = Tensor(parameter.name, given.dtype, given.shape)
         self.emission.parameters((Value(parameter.name, given.dtype, given.shape, span=parameter.span),))
 
-    def _bind_dim(self, parameter: tile.Input, axis: int, dim: tuple[tile.Name, int]) -> None:
+    def _bind_dims(self, declared: tile.Input | tile.Constant, shape: Shape) -> None:
+        """Give the dimensions that an input or constant names their sizes."""
+        faults = Faults()
+        sizes = enumerate(zip(declared.dims or (), shape, strict=declared.dims is not None))
+        faults.each(lambda axis: self._bind_dim(declared.name, *axis), sizes)
+        faults.done()
+
+    def _bind_dim(self, declared: str, axis: int, dim: tuple[tile.Name, int]) -> None:
         name, extent = dim
-        place = f"axis {axis} of {parameter.name!r}"
+        place = f"axis {axis} of {declared!r}"
         bound = self._bound[name.name]
         if bound is None:
             self._bound[name.name] = Known(extent)
@@ -193,6 +199,8 @@ class _Inference:
                 result = contract(self, statement)
             case tile.Scan():
                 result = scan(self, statement, infer)
+            case tile.Constant():
+                result = self._constant(statement)
             case _:
                 assert_never(statement)
         self._bound[statement.name] = result
@@ -210,6 +218,19 @@ class _Inference:
         if last.name != result.name or isinstance(last, Constant):  # other literals may be this constant
             return result
         return self.emission.rename_last(result, statement.name)
+
+    def _constant(self, statement: tile.Constant) -> Result:
+        """Emit an array; numbers and arrays without axes are known like literals."""
+        for dim in statement.dims or ():
+            self._bound.setdefault(dim.name, None)
+        self._bind_dims(statement, statement.shape)
+        value = statement.value
+        if not isinstance(value, ArrayValue):
+            return Known(value, DType.BOOL if isinstance(value, bool) else None)
+        if not value.shape:
+            return read_constant(value.numpy(), value.dtype)
+        self._taken.add(statement.name)  # a result that is a constant is a copy of it
+        return self.emission.add(ArrayConstant(statement.name, value, span=statement.span))
 
     def output(self, output: tile.Output) -> str:
         """Return the name of the operation whose value is an output; make one for aliases and constants."""

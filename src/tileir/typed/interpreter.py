@@ -15,6 +15,7 @@ from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.number_system import REAL
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.typed.ir import (
+    ArrayConstant,
     Cast,
     Checkpoint,
     Constant,
@@ -121,6 +122,8 @@ def _evaluate(
             return np.broadcast_to(np.arange(shape[axis], dtype=dtype.numpy).reshape(along), shape)
         case ShapeOf(dims=dims, dtype=dtype):
             return np.array(dims, dtype.numpy)
+        case ArrayConstant(value=value):
+            return numbers.encoded(value.numpy())
         case Reshape(input=name, shape=shape):
             return values[name].reshape(shape)
         case Gather(data=data, indices=indices):

@@ -7,81 +7,26 @@ broadcasts of shape are implicit in :class:`Elementwise`, right-aligned as in Nu
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from operator import index
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
-from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.span import Span
 from tileir.poly.affine import Affine
 from tileir.typed.number_steps import NumberStep
+from tileir.typed.tensor_type import Shape as Shape
+from tileir.typed.tensor_type import TensorType as TensorType
 
 if TYPE_CHECKING:
     import networkx as nx
-
-Shape: TypeAlias = tuple[int, ...]
 
 
 def _span() -> Span | None:
     """Declare the span field that every operation ends with."""
     return attrs.field(default=None, kw_only=True, eq=False, repr=False)  # type: ignore[no-any-return]
-
-
-def _dtype(value: DType | str) -> DType:
-    """Return an element type from itself or its name.
-
-    Raises:
-        TileError: TIL702, there is none.
-
-    """
-    try:
-        return DType(value)
-    except ValueError:
-        known = ", ".join(dtype.value for dtype in DType)
-        raise fail("TIL702", f"{value!r} is not a dtype; write one of {known}") from None
-
-
-def _shape(value: Iterable[int]) -> Shape:
-    """Return sizes as a tuple.
-
-    Raises:
-        TileError: TIL702, they are none.
-
-    """
-    try:
-        return tuple(map(index, value))
-    except TypeError:
-        raise fail("TIL702", f"{value!r} is not a shape; write a tuple of sizes, such as (3, 4), or ()") from None
-
-
-@attrs.frozen(cache_hash=True)
-class TensorType:
-    """The dtype and shape of one tensor, or the kind of a number.
-
-    Attributes:
-        dtype: The element type; of a number f64, bool, or the first of i32, i64 and u64 that holds it.
-        shape: One size for each axis.
-        weak: Whether this is a number of Python, of shape () and without a dtype of its own: it adapts as literals do.
-        value: That of an integer from which sizes are computed, so that it is known when compiling; else None.
-
-    Raises:
-        TileError: TIL702, there is no such dtype or shape.
-
-    """
-
-    dtype: DType = attrs.field(converter=_dtype)
-    shape: Shape = attrs.field(converter=_shape)
-    weak: bool = False
-    value: int | None = None
-
-    def __str__(self) -> str:
-        if self.weak or self.value is not None:
-            return f"number({self.dtype.value})" if self.value is None else f"size({self.value})"
-        return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
 
 
 @attrs.frozen(cache_hash=True)
@@ -117,6 +62,25 @@ class Constant:
     def shape(self) -> Shape:
         """The shape of a scalar."""
         return ()
+
+
+@attrs.frozen(cache_hash=True)
+class ArrayConstant:
+    """An array known when compiling."""
+
+    name: str
+    value: ArrayValue
+    span: Span | None = _span()
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.value.dtype
+
+    @property
+    def shape(self) -> Shape:
+        """One size for each axis."""
+        return self.value.shape
 
 
 @attrs.frozen(cache_hash=True)
@@ -341,7 +305,17 @@ class Recall:
 
 
 Computation: TypeAlias = (
-    Constant | Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Contraction | Scan
+    Constant
+    | ArrayConstant
+    | Elementwise
+    | Cast
+    | Coordinate
+    | ShapeOf
+    | Reshape
+    | Gather
+    | Scatter
+    | Contraction
+    | Scan
 )
 
 Marker: TypeAlias = Override | Upstream | Checkpoint | Recall
@@ -378,7 +352,7 @@ class Function:
 def operands(operation: Operation) -> tuple[str, ...]:
     """Return the names that ``operation`` reads, in order; a name may occur twice."""
     match operation:
-        case Constant() | Coordinate() | ShapeOf() | Upstream():
+        case Constant() | ArrayConstant() | Coordinate() | ShapeOf() | Upstream():
             return ()
         case Elementwise(inputs=inputs):
             return inputs

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, assert_never
 
 from tileir.core.ops import Combination
 from tileir.core.text import Writer
+from tileir.tile.constant_printer import value_text
 from tileir.typed.ir import (
+    ArrayConstant,
     Cast,
     Checkpoint,
     Constant,
@@ -85,6 +87,8 @@ def _definition(operation: Operation, steps: Mapping[Function, str]) -> str:
     match operation:
         case Constant(value=value):
             return f"constant({str(value).lower()})"
+        case ArrayConstant(value=array):
+            return f"array({value_text(array)})"
         case Elementwise(op=op, inputs=inputs):
             return f"{op.value}({', '.join(inputs)})"
         case Cast(input=name):

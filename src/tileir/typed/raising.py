@@ -19,6 +19,7 @@ from tileir.tile.grammar import is_tensor_name
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, IntLiteral, Name, Statement
 from tileir.tile.traversal import walk
 from tileir.typed.ir import (
+    ArrayConstant,
     Cast,
     Checkpoint,
     Constant,
@@ -198,6 +199,11 @@ class _Raising:
                 self._constant(operation)
             case Scan():
                 self._scan(operation)
+            case ArrayConstant(value=array):
+                name = self.names[operation.name]
+                marks = self._attributes(operation)
+                self.statements.append(tile.Constant(name, array, attributes=marks, span=operation.span))
+                self.define(operation)
             case _:
                 value = self._expression(operation)
                 if operation.name in self.nested and sum(1 for _ in walk(value)) <= _MOST_NODES:

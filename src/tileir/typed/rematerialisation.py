@@ -14,7 +14,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.typed.dataflow import with_operands
-from tileir.typed.ir import Checkpoint, Constant, Override, Recall, Reshape, operands
+from tileir.typed.ir import ArrayConstant, Checkpoint, Constant, Override, Recall, Reshape, operands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ class _Work:
         inputs = [value.name for value in function.inputs]
         kept = {*inputs, *function.outputs}
         for operation in reversed(function.operations):
-            if isinstance(operation, Checkpoint | Constant):
+            if isinstance(operation, Checkpoint | Constant | ArrayConstant):
                 kept.add(operation.name)
             if operation.name in kept and isinstance(operation, Reshape | Override | Checkpoint):
                 kept.add(operation.input)  # the same memory

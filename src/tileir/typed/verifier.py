@@ -13,6 +13,7 @@ from tileir.core.ops import Domain, Op
 from tileir.poly.bounds import constraint_only_indices, unbounded_indices
 from tileir.typed.emission import broadcast_shape
 from tileir.typed.ir import (
+    ArrayConstant,
     Cast,
     Constant,
     Contraction,
@@ -139,6 +140,8 @@ def _check_computation(operation: Computation, defined: Mapping[str, Value | Ope
     match operation:
         case Constant():
             yield from _check_constant(operation)
+        case ArrayConstant():
+            return
         case Elementwise():
             yield from _check_elementwise(operation, [defined[name] for name in operation.inputs])
         case Cast(input=name):

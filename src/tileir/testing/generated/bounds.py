@@ -85,7 +85,7 @@ class _Analysis:
                 return self._scatter(operation)
             case typed.Gather(data=data) | typed.Reshape(input=data):
                 return _run(attrs.evolve(operation, dtype=DType.F64), {**self.values, data: self.of(data)})
-            case typed.Constant() | typed.Coordinate() | typed.ShapeOf():
+            case typed.Constant() | typed.ArrayConstant() | typed.Coordinate() | typed.ShapeOf():
                 return np.zeros(())
             case typed.Scan() | typed.Override() | typed.Upstream() | typed.Checkpoint() | typed.Recall():
                 # generated programs have none of these

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
+from tileir.tile.building.recording import Declared
 from tileir.tile.ir import (
     Access,
     Assignment,
     Binary,
     Call,
     Conditional,
+    Constant,
     Constraint,
     Contraction,
     FloatLiteral,
@@ -45,10 +47,10 @@ def assemble(recorder: Recorder, outputs: Sequence[str], span: Span | None) -> F
     exprs: dict[str, Expr] = {}  # what to read instead of a reference
     statements: list[Statement] = []
     for step in steps:
-        body = step.body if isinstance(step.body, Contraction | Scan) else substitute(step.body, exprs)
+        body = step.body if isinstance(step.body, Declared) else substitute(step.body, exprs)
         once = values[step.reference] == 1 and step.reference not in others
         plain = once and step.name is None and not step.attributes
-        if plain and not isinstance(body, Contraction | Scan) and sum(1 for _ in walk(body)) <= _MOST_NODES:
+        if plain and not isinstance(body, Declared) and sum(1 for _ in walk(body)) <= _MOST_NODES:
             exprs[step.reference] = body
             continue
         name = recorder.names.fresh(_STEM) if step.name is None else step.name
@@ -107,7 +109,7 @@ def _live(recorder: Recorder, outputs: Sequence[str]) -> list[Step]:
 
 def _value_reads(step: Step) -> list[str]:
     """Return the names in an elementwise value, into which other values can be nested."""
-    if isinstance(step.body, Contraction | Scan):
+    if isinstance(step.body, Declared):
         return []
     return [node.name for node in walk(step.body) if isinstance(node, Name)]
 
@@ -127,7 +129,9 @@ def _other_reads(step: Step) -> list[str]:
     return names if body.default is None else [*names, body.default.name]
 
 
-def _statement(step: Step, name: str, body: Expr | Contraction | Scan, exprs: Mapping[str, Expr]) -> Statement:
+def _statement(step: Step, name: str, body: Expr | Declared, exprs: Mapping[str, Expr]) -> Statement:
+    if isinstance(body, Constant):
+        return attrs.evolve(body, name=name, attributes=step.attributes)
     if isinstance(body, Scan):
         carries, sequences, constants = (
             tuple(Name(_renamed(operand.name, exprs), span=operand.span) for operand in operands)

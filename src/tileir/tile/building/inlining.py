@@ -12,14 +12,14 @@ from tileir.tile.building.assembly import substitute
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import mistake
 from tileir.tile.building.tensors import Tensor, computed, recorder_of, value_of
-from tileir.tile.ir import Assignment, Call, Contraction, Name
+from tileir.tile.ir import Assignment, Call, Constant, Contraction, IntLiteral, Name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tileir.tile.building.recording import Recorder
     from tileir.tile.building.tensors import Operand
-    from tileir.tile.ir import Expr, Function, Input, Scan
+    from tileir.tile.ir import Expr, Function, Input, Scan, Statement
 
     Expansion = Callable[[Tensor, Sequence[Dim]], Tensor]
     """What a statement ``name = word(tensor, sizes…);`` becomes."""
@@ -74,7 +74,11 @@ class _Inlining:
         if len(sizes) != len(parameter.dims):
             message = f"{parameter.name} has {len(parameter.dims)} axes, but is given a tensor with {len(sizes)}"
             raise mistake("TIL305", message)
-        for dim, size in zip(parameter.dims, sizes, strict=True):
+        self.bind_dims(zip(parameter.dims, sizes, strict=True))
+
+    def bind_dims(self, pairs: Iterable[tuple[Name, Dim]]) -> None:
+        """Let sizes stand for dimensions."""
+        for dim, size in pairs:
             known = self.sizes.setdefault(dim.name, size.expr)
             if known != size.expr:
                 size = Dim(known, self.recorder).call("match", size)
@@ -88,8 +92,15 @@ class _Inlining:
             return size.expr
         return Name(self.recorder.record(size.expr), span=call_site())
 
-    def recorded(self, statement: Assignment | Contraction | Scan) -> Expr:
+    def recorded(self, statement: Statement) -> Expr:
         """Record a statement, and return what reads its result."""
+        if isinstance(statement, Constant):
+            sizes = (Dim(IntLiteral(size, span=call_site()), self.recorder) for size in statement.shape)
+            self.bind_dims(zip(statement.dims or (), sizes, strict=statement.dims is not None))
+            constant = attrs.evolve(statement, name="", dims=None, attributes=())
+            reference = self.recorder.record(constant)
+            self.recorder.ranks[reference] = len(constant.shape)
+            return Name(reference, span=call_site())
         if isinstance(statement, Assignment):
             value = statement.value
             if isinstance(value, Call) and value.function in self.expansions:

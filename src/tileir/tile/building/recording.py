@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import attrs
 import numpy as np
@@ -17,6 +17,7 @@ from tileir.tile.grammar import MAX_INTEGER, is_index_name, is_tensor_name
 from tileir.tile.ir import (
     Attribute,
     Call,
+    Constant,
     Contraction,
     FloatLiteral,
     Input,
@@ -40,12 +41,16 @@ def mistake(code: str, message: str, *notes: str) -> TileError:
     return fail(code, message, call_site(), *notes)
 
 
+Declared: TypeAlias = Contraction | Scan | Constant
+"""What is a statement of its own, and no expression that could be nested into another one."""
+
+
 @attrs.define
 class Step:
     """One statement. Without a ``name`` it goes by its ``reference``, which no text can spell."""
 
     reference: str
-    body: Expr | Contraction | Scan
+    body: Expr | Declared
     name: str | None
     attributes: tuple[Attribute, ...]
     span: Span | None
@@ -89,7 +94,7 @@ class Recorder:
             raise mistake("TIL202", f"{name!r} is defined before; tensors never change, so choose a new name")
         self.names.add(name)
 
-    def record(self, body: Expr | Contraction | Scan, name: str | None = None) -> str:
+    def record(self, body: Expr | Declared, name: str | None = None) -> str:
         """Append a statement and return how expressions refer to its result."""
         self.check_open()
         reference = f"%{self._count}" if name is None else name
@@ -166,7 +171,7 @@ class Recorded:
 def foreign(value: object) -> TileError:
     """Build the error for a Python object that no expression can hold, to be raised by the caller."""
     if isinstance(value, np.ndarray):
-        return mistake("TIL215", "an array is no constant; make it an input, and pass it when the function runs")
+        return mistake("TIL215", "an array is no operand; make it a constant, with constant(array), or an input")
     return mistake("TIL215", f"a {type(value).__name__} cannot stand here: {value!r:.60}")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from tileir.core.span import call_site
 from tileir.tile.building.indices import Dim
 from tileir.tile.functions import builtin
-from tileir.tile.ir import Call, Contraction, IntLiteral, Name, Scan
+from tileir.tile.ir import Call, Constant, Contraction, IntLiteral, Name, Scan
 from tileir.tile.traversal import walk
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _parts(dim: Dim) -> tuple[Dim, ...]:
 def _operands(recorder: Recorder, reference: str) -> tuple[str, ...]:
     """Return the tensors whose sizes decide about those of a statement."""
     step = recorder.steps.get(reference)
-    if step is None or isinstance(step.body, Contraction | Scan):
+    if step is None or isinstance(step.body, Contraction | Scan | Constant):
         return ()
     return tuple(node.name for node in walk(step.body) if isinstance(node, Name) and node.name not in recorder.dims)
 
@@ -92,6 +92,8 @@ def _sizes(recorder: Recorder, reference: str) -> Sizes | None:
         return _dims(recorder, body.sizes)
     if isinstance(body, Scan):
         return None  # a tuple; what scans make has its sizes from the beginning
+    if isinstance(body, Constant):
+        return tuple(_literal(recorder, size) for size in body.shape)
     if isinstance(body, Call) and body.function in _ROWS:
         return _ROWS[body.function](recorder, body)
     function = builtin(body.function) if isinstance(body, Call) else None

@@ -16,6 +16,7 @@ from tileir.typed.derivatives import contractions, elementwise, forward_loops, s
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.ir import (
+    ArrayConstant,
     Cast,
     Checkpoint,
     Constant,
@@ -145,7 +146,7 @@ def pushforward(motion: Motion, operation: Operation) -> Tensor | None:
             return forward_loops.push_scan(motion, operation, forward)
         case Override():
             return _override(motion, operation)
-        case Constant() | Coordinate() | ShapeOf() | Upstream():
+        case Constant() | ArrayConstant() | Coordinate() | ShapeOf() | Upstream():
             return None
         case _:
             assert_never(operation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.typed.ir import Checkpoint, Constant, Recall, Upstream, operands
+from tileir.typed.ir import ArrayConstant, Checkpoint, Constant, Recall, Upstream, operands
 from tileir.typed.templates import free_upstreams
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def to_recall(operations: Sequence[Operation], results: Iterable[str]) -> frozen
     return frozenset(
         operation.name
         for operation in before
-        if not isinstance(operation, Constant | Checkpoint | Upstream) and operation.name not in open_templates
+        if not isinstance(operation, Constant | ArrayConstant | Checkpoint | Upstream)
+        and operation.name not in open_templates
     )
 
 

@@ -210,7 +210,7 @@ class _Body:
 
 def _constant(out: Writer, buffer: Buffer, name: str) -> None:
     """Define an array by its values, so that it is the same on processors of either byte order."""
-    data = np.frombuffer(bytes.fromhex(buffer.data), buffer.dtype.numpy.newbyteorder("<"))
+    data = np.frombuffer(buffer.data, buffer.dtype.numpy.newbyteorder("<"))
     values = [constant(value, buffer.dtype) for value in data.astype(buffer.dtype.numpy).tolist()]
     kind = "1" if buffer.dtype.is_bool else ""
     words = [("1" if value == "true" else "0") if kind else value for value in values] or ["0"]

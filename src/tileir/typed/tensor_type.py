@@ -1,0 +1,67 @@
+"""Dtype and shape of one tensor: the description that functions are compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import index
+from typing import TypeAlias
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.errors import fail
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+def _dtype(value: DType | str) -> DType:
+    """Return an element type from itself or its name.
+
+    Raises:
+        TileError: TIL702, there is none.
+
+    """
+    try:
+        return DType(value)
+    except ValueError:
+        known = ", ".join(dtype.value for dtype in DType)
+        raise fail("TIL702", f"{value!r} is not a dtype; write one of {known}") from None
+
+
+def _shape(value: Iterable[int]) -> Shape:
+    """Return sizes as a tuple.
+
+    Raises:
+        TileError: TIL702, they are none.
+
+    """
+    try:
+        return tuple(map(index, value))
+    except TypeError:
+        raise fail("TIL702", f"{value!r} is not a shape; write a tuple of sizes, such as (3, 4), or ()") from None
+
+
+@attrs.frozen(cache_hash=True)
+class TensorType:
+    """The dtype and shape of one tensor, or the kind of a number.
+
+    Attributes:
+        dtype: The element type; of a number f64, bool, or the first of i32, i64 and u64 that holds it.
+        shape: One size for each axis.
+        weak: Whether this is a number of Python, of shape () and without a dtype of its own: it adapts as literals do.
+        value: That of an integer from which sizes are computed, so that it is known when compiling; else None.
+
+    Raises:
+        TileError: TIL702, there is no such dtype or shape.
+
+    """
+
+    dtype: DType = attrs.field(converter=_dtype)
+    shape: Shape = attrs.field(converter=_shape)
+    weak: bool = False
+    value: int | None = None
+
+    def __str__(self) -> str:
+        if self.weak or self.value is not None:
+            return f"number({self.dtype.value})" if self.value is None else f"size({self.value})"
+        return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
