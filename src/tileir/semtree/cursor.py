@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 import attrs
 
 from tileir.core.errors import Diagnostic, ParseError
+from tileir.core.text import bytes_of_text
 from tileir.semtree.ir import Type
 from tileir.semtree.lexer import Token, TokenKind, tokens
 from tileir.semtree.syntax import is_reserved, type_of
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.core.dtype import DType
-    from tileir.core.text import bytes_of_text
-from tileir.core.span import Source, Span
+    from tileir.core.span import Source, Span
 
 _MAX_DIGITS: Final = 40
 
