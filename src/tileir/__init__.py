@@ -21,6 +21,7 @@ from tileir.core.errors import (
 from tileir.core.span import Source, Span
 from tileir.core.target import Target
 from tileir.driver.binding import bind
+from tileir.driver.crafting import CraftedFormula, craft
 from tileir.driver.differentiation import gradient, jvp, vjp
 from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
 from tileir.driver.explanation import Explanation, explain
@@ -45,6 +46,7 @@ __all__ = [
     "Backend",
     "BackendError",
     "Context",
+    "CraftedFormula",
     "DType",
     "DeviceInfo",
     "Diagnostic",
@@ -69,6 +71,7 @@ __all__ = [
     "bind",
     "compile",
     "content_hash",
+    "craft",
     "default_context",
     "devices",
     "evaluate",

@@ -21,6 +21,7 @@ from tileir.driver.cli_binding import bind_option, read_bound
 from tileir.driver.cli_cache import cache
 from tileir.driver.cli_check import bisect, check
 from tileir.driver.cli_explain import explain_
+from tileir.driver.cli_formula import formula
 from tileir.driver.cli_grad import grad
 from tileir.driver.cli_targets import target_options, targets
 from tileir.driver.cli_tune import tune_
@@ -80,6 +81,7 @@ commands.add_command(bisect)
 commands.add_command(cache)
 commands.add_command(check)
 commands.add_command(explain_)
+commands.add_command(formula)
 commands.add_command(grad)
 commands.add_command(tune_)
 commands.add_command(targets)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.core.target import Target
+    from tileir.driver.dispatch import Dispatch
     from tileir.driver.targets import Named, TargetChoice
     from tileir.passes.base import Pass
     from tileir.runtime.arrays import Array
@@ -231,6 +232,13 @@ class Executable:
     def memory(self) -> MemoryUse:
         """How much memory a call takes, in bytes."""
         return self._plan.memory
+
+    @property
+    def dispatch(self) -> Dispatch:
+        """Its launches in order, and its buffers with their lives and places."""
+        from tileir.driver.dispatch import dispatch_of
+
+        return dispatch_of(self.scheduled, self._plan)
 
     def _final(self, given: Sequence[Any], out: Any) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the arrays to read and to write; no copy among them is older than the calls before this one."""

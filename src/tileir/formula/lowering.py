@@ -20,6 +20,7 @@ from tileir.ops.foundation import Aggregation, aggregate, call, cast_to, indices
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.building.inlining import inline
 from tileir.tile.building.scans import scan
+from tileir.tile.ir import Attribute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 MOST_UNROLLED: Final = 32
 """Steps of a group, in all rounds, that are written out; more of them become a loop."""
 
-_WHITE: Final[Mapping[str, float]] = {"u8": 255, "u16": 65535, "u32": 2**32 - 1, "bool": 1}
+_WHITE: Final[Mapping[DType, float]] = {DType.U8: 255, DType.U16: 65535, DType.U32: 2**32 - 1, DType.BOOL: 1}
 """The pixels of integers that are 1 in a formula."""
 
 
@@ -55,27 +56,35 @@ class Crafted:
     labels: Mapping[str, str]
 
 
-def craft(formula: Formula, functions: Mapping[str, Function], *, pixels: DType | str = "f32") -> Crafted:
+def craft(
+    formula: Formula, functions: Mapping[str, Function], *, pixels: DType | str | Sequence[DType | str] = "f32"
+) -> Crafted:
     """Return the Tile function that a formula describes.
 
     Args:
         formula: The formula.
         functions: What its steps may call, by name.
-        pixels: The dtype of its pictures. A formula computes in f32, from 0 for black to 1 for white; unsigned integers
-            are converted where they are read, and results back, rounded and held within their range.
+        pixels: The dtype of its pictures, or one for each. A formula computes in f32, from 0 for black to 1 for white;
+            unsigned integers are converted where they are read. Results have the dtype of the first picture, rounded
+            and held within its range.
 
     Raises:
         VerifyError: The formula breaks a rule.
-        ArgumentError: TIL302, pictures of this dtype have no white.
+        ArgumentError: TIL302, pictures of a dtype have no white; TIL705, not as many dtypes as pictures.
         TileError: The body of a step does not go with what it reads; the span is that of the step.
 
     """
     verify(formula, functions)
-    dtype = pixels if isinstance(pixels, DType) else DType(pixels)
-    if not dtype.is_float and dtype.value not in _WHITE:
-        message = f"pictures are unsigned integers or floats; {dtype.value} has no white"
-        raise ArgumentError((Diagnostic("TIL302", message),))
-    return _Crafting(functions, dtype).formula(formula)
+    given = [pixels] * len(formula.inputs) if isinstance(pixels, DType | str) else list(pixels)
+    dtypes = tuple(each if isinstance(each, DType) else DType(each) for each in given)
+    if len(dtypes) != len(formula.inputs):
+        message = f"the formula reads {len(formula.inputs)} pictures, but there are {len(dtypes)} dtypes"
+        raise ArgumentError((Diagnostic("TIL705", message),))
+    for dtype in dtypes:
+        if not dtype.is_float and dtype not in _WHITE:
+            message = f"pictures are floats, bool, or unsigned integers up to 32 bits; {dtype.value} has no white"
+            raise ArgumentError((Diagnostic("TIL302", message),))
+    return _Crafting(functions, dtypes).formula(formula)
 
 
 @attrs.define
@@ -103,7 +112,7 @@ class _Crafting:
     """The formula that is being written as Tile."""
 
     functions: Mapping[str, Function]
-    pixels: DType
+    pixels: tuple[DType, ...]
     builder: FunctionBuilder = attrs.field(factory=FunctionBuilder)
     labels: dict[str, str] = attrs.field(factory=dict)
 
@@ -113,7 +122,7 @@ class _Crafting:
         operands: dict[str, Operand] = {}
         for name, value in inputs.values.items():
             operands[inputs.paths[name]] = self.declared(name, value, inputs.dims.get(name, ()))
-        pictures = [self.read(picture) for picture in given]
+        pictures = [self.read(picture, dtype) for picture, dtype in zip(given, self.pixels, strict=True)]
         scope = _Scope(pictures[0], dict(zip(formula.inputs, pictures, strict=True)), [], operands)
         last = self.steps(formula.steps, "", pictures[0], scope, top=True)
         results = [scope.picture(source) for source in formula.results] or [last]
@@ -127,17 +136,20 @@ class _Crafting:
             return self.builder.input(name, *dims)
         return self.builder.integer(name) if isinstance(value, int) else self.builder.scalar(name)
 
-    def read(self, picture: Tensor) -> Tensor:
+    def read(self, picture: Tensor, dtype: DType) -> Tensor:
         """Return a picture in f32, where 1 is white."""
         converted = cast_to(picture, DType.F32)
-        return converted if self.pixels.is_float else converted * (1 / _WHITE[self.pixels.value])
+        return converted if dtype.is_float or dtype.is_bool else converted * (1 / _WHITE[dtype])
 
     def written(self, result: Tensor) -> Tensor:
-        """Return a result in the dtype of the pictures."""
-        if self.pixels.is_float:
-            return cast_to(result, self.pixels)
-        white = _WHITE[self.pixels.value]
-        return cast_to(call("round", call("min", call("max", result * white, 0.0), white)), self.pixels)
+        """Return a result in the dtype of the first picture."""
+        dtype = self.pixels[0]
+        if dtype.is_float:
+            return cast_to(result, dtype)
+        if dtype.is_bool:
+            return result >= 0.5
+        white = _WHITE[dtype]
+        return cast_to(call("round", call("min", call("max", result * white, 0.0), white)), dtype)
 
     def steps(
         self, steps: tuple[Step | Repeat, ...], prefix: str, current: Tensor, scope: _Scope, *, top: bool = False
@@ -158,7 +170,7 @@ class _Crafting:
         self.labels[label] = path
         sources = [scope.picture(source) for source in step.sources] or [current]
         try:
-            with self.builder.label(label):
+            with sources[0].recorder.attributed(Attribute("pid", (label,))):
                 result = self.called(step.function, path, sources, step.boundary, scope)
                 if step.condition is not None:
                     result = self.limited(step, path, sources[0], result, scope)

@@ -62,8 +62,7 @@ class Plan:
         inputs: Its inputs, in the order in which :meth:`run` takes them.
         outputs: Its outputs, likewise.
         after: What each launch waits for where launches may overlap.
-        temporary_bytes: What its temporaries would take if each had memory of its own.
-        peak_bytes: What they take.
+        placement: Where each of its temporaries lies.
 
     """
 
@@ -71,8 +70,7 @@ class Plan:
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     after: tuple[tuple[int, ...], ...] = attrs.field(repr=False)
-    temporary_bytes: int
-    peak_bytes: int
+    placement: Placement = attrs.field(repr=False)
     resources: Resources = attrs.field(repr=False)
     _layout: Layout = attrs.field(repr=False)
     _input_formats: tuple[Format, ...] = attrs.field(init=False, repr=False)
@@ -106,11 +104,20 @@ class Plan:
             _with_role(program, BufferRole.INPUT),
             _with_role(program, BufferRole.OUTPUT),
             after,
-            placement.temporary_bytes,
-            placement.peak_bytes,
+            placement,
             resources,
             _layout(program, library, resources, after, placement),
         )
+
+    @property
+    def temporary_bytes(self) -> int:
+        """What its temporaries would take if each had memory of its own."""
+        return self.placement.temporary_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """What its temporaries take."""
+        return self.placement.peak_bytes
 
     @property
     def memory(self) -> MemoryUse:

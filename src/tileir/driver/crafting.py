@@ -1,0 +1,222 @@
+"""Formulas that run: crafted for the pictures that they are called with, edited, and explained."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.driver.jit import Jit, jit
+from tileir.formula import edits
+from tileir.formula.catalogue import default_catalogue
+from tileir.formula.ir import Formula
+from tileir.formula.lowering import Crafted
+from tileir.formula.lowering import craft as lowered
+from tileir.formula.parser import parse
+from tileir.formula.printer import to_text
+from tileir.formula.verifier import verify
+from tileir.runtime.arrays import to_array
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.driver.executable import Executable
+    from tileir.driver.formula_explanation import FormulaExplanation
+    from tileir.formula.functions import Function
+    from tileir.runtime.context import Context
+    from tileir.runtime.interface import DeviceInfo
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+RANKS = (2, 3)
+"""Of pictures: [rows, columns], or [rows, columns, channels]."""
+
+
+def craft(
+    source: Formula | str,
+    functions: Mapping[str, Function] | None = None,
+    *,
+    device: str | DeviceInfo | None = None,
+    context: Context | None = None,
+    name: str = "<formula>",
+) -> CraftedFormula:
+    """Return a formula that runs on pictures.
+
+    Args:
+        source: A formula, or its text.
+        functions: What its steps may call, by name; by default tileir's functions and those of installed distributions.
+        device: A device or its id; by default what the context chooses.
+        context: Owner of devices and caches; by default the process-wide one.
+        name: What errors call the text.
+
+    Raises:
+        ParseError: The text is no formula; all faults.
+        VerifyError: The formula breaks rules; all of them.
+
+    """
+    text = source if isinstance(source, str) else to_text(source)
+    known = default_catalogue().functions if functions is None else functions
+    crafted = CraftedFormula(text, MappingProxyType(dict(known)), device, context, name)
+    verify(crafted.formula, known)
+    return crafted
+
+
+@attrs.frozen(eq=False, slots=False)
+class CraftedFormula:
+    """A formula that runs on pictures; its parameters are passed at each call, so that changing them compiles nothing.
+
+    Attributes:
+        text: The formula.
+        functions: What its steps call.
+        device: Where it runs; None for what the context chooses.
+        context: Owner of devices and caches; None for the process-wide one.
+        name: What errors call the text.
+
+    """
+
+    text: str
+    functions: Mapping[str, Function] = attrs.field(repr=False)
+    device: str | DeviceInfo | None = None
+    context: Context | None = attrs.field(default=None, repr=False)
+    name: str = attrs.field(default="<formula>", repr=False)
+    _crafted: dict[tuple[DType, ...], tuple[Crafted, Jit]] = attrs.field(factory=dict, init=False, repr=False)
+
+    @cached_property
+    def formula(self) -> Formula:
+        """What the text says."""
+        return parse(self.text, self.name)
+
+    def __call__(self, *pictures: Any, out: Any = None) -> Any:
+        """Return what the formula makes of pictures.
+
+        Args:
+            pictures: ``[rows, columns]`` or ``[rows, columns, channels]``, of floats, bool or unsigned integers: an
+                array for each input.
+            out: Where the result goes: an array of its dtype and shape.
+
+        Returns:
+            One array, or a tuple where there are several results, in the dtype of the first picture. Results with one
+            channel are ``[rows, columns]`` where the first picture is.
+
+        Raises:
+            ArgumentError: TIL705, not as many pictures as inputs; TIL904, an array is no picture; or what a call of a
+                function raises. Nothing was written.
+
+        """
+        arrays, flat = self._pictures(pictures)
+        crafted, function = self._function(arrays)
+        target = out if out is None or not flat or out.ndim != 2 else out[..., None]
+        results = function(*arrays, *_passed(crafted), out=target)
+        shaped = tuple(_flattened(result, flat) for result in (results if isinstance(results, tuple) else (results,)))
+        if target is not out:
+            return out
+        return shaped if isinstance(results, tuple) else shaped[0]
+
+    def executable(self, *pictures: Any) -> Executable:
+        """Return what runs for such pictures; raises what a call raises."""
+        arrays, _ = self._pictures(pictures)
+        crafted, function = self._function(arrays)
+        return function.specialise(*arrays, *_passed(crafted))
+
+    def tile(self, pixels: str | Sequence[str] = "f32") -> Crafted:
+        """Return the formula as a Tile function for pictures of some dtype, or of one each."""
+        return lowered(self.formula, self.functions, pixels=pixels)
+
+    def explain(self, *pictures: Any, measure: bool = False) -> FormulaExplanation:
+        """Return which kernels the steps became, and what buffers and time they take.
+
+        Args:
+            pictures: As for a call.
+            measure: Whether each kernel is also run on the device.
+
+        Raises:
+            TileError: What a call raises; TIL902, a formula with a loop is to be measured.
+
+        """
+        from tileir.driver.formula_explanation import explained
+
+        arrays, _ = self._pictures(pictures)
+        crafted, _ = self._function(arrays)
+        return explained(self, crafted, [*arrays, *_passed(crafted)], measure)
+
+    def with_value(self, path: str, value: str) -> CraftedFormula:
+        """Return the formula with another value at a path, such as ``steps[0].arguments.sigma``; kernels are kept.
+
+        Raises:
+            ParseError: The value is none.
+            VerifyError: The value is out of bounds.
+            ArgumentError: TIL221, there is no such element or parameter.
+
+        """
+        step, dot, name = path.rpartition(".arguments.")
+        edited = edits.with_argument(self.text, step, name, value) if dot else edits.replaced(self.text, path, value)
+        return self.with_text(edited.text)
+
+    def with_text(self, text: str) -> CraftedFormula:
+        """Return another formula that calls the same functions on the same device; raises what :func:`craft` raises."""
+        return craft(text, self.functions, device=self.device, context=self.context, name=self.name)
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+    def _pictures(self, pictures: Sequence[Any]) -> tuple[list[Array], bool]:
+        """Return pictures with channels, and whether the first one came without."""
+        names = self.formula.inputs
+        if len(pictures) != len(names):
+            message = f"the formula reads {len(names)} pictures, {', '.join(names)}; it was given {len(pictures)}"
+            raise ArgumentError((Diagnostic("TIL705", message),))
+        arrays = [to_array(name, picture) for name, picture in zip(names, pictures, strict=True)]
+        for name, array in zip(names, arrays, strict=True):
+            if array.ndim not in RANKS or not array.size:
+                message = f"{name} is no picture: pass [rows, columns] or [rows, columns, channels], not {array.shape}"
+                raise ArgumentError((Diagnostic("TIL904", message),))
+        return [array[..., None] if array.ndim == min(RANKS) else array for array in arrays], arrays[0].ndim == min(
+            RANKS
+        )
+
+    def _function(self, arrays: Sequence[Array]) -> tuple[Crafted, Jit]:
+        dtypes = tuple(map(_dtype_of, self.formula.inputs, arrays))
+        if dtypes not in self._crafted:
+            crafted = lowered(self.formula, self.functions, pixels=dtypes)
+            self._crafted[dtypes] = crafted, jit(crafted.function, self.device, context=self.context)
+        return self._crafted[dtypes]
+
+
+def craft_file(path: Path, **options: Any) -> CraftedFormula:
+    """Return the formula of a file; options as for :func:`craft`.
+
+    Raises:
+        ArgumentError: TIL901, the file cannot be read, or is no UTF-8.
+        TileError: What :func:`craft` raises.
+
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ArgumentError((Diagnostic("TIL901", f"cannot read {path}: {error}"),)) from None
+    return craft(text, **options, name=str(path))
+
+
+def _dtype_of(name: str, array: Array) -> DType:
+    dtype = DType.of(array.dtype)
+    if dtype is None:
+        raise ArgumentError((Diagnostic("TIL701", f"{name} has pixels of {array.dtype}, which tileir does not know"),))
+    return dtype
+
+
+def _passed(crafted: Crafted) -> list[Any]:
+    """Return the values of parameters as a call takes them fastest: arrays, but for integers, which sizes depend on."""
+    return [
+        np.asarray(value, np.float32) if isinstance(value, float) else value for value in crafted.arguments.values()
+    ]
+
+
+def _flattened(result: Array, flat: bool) -> Array:
+    return result[..., 0] if flat and result.ndim == max(RANKS) and result.shape[-1] == 1 else result

@@ -1,0 +1,157 @@
+"""How a program is dispatched: its launches in order, and where and how long each of its buffers lives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.passes.loops import is_loop
+from tileir.semtree.ir import BufferRole, ParamAccess, Repeat
+from tileir.semtree.launches import launches as launches_of
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tileir.core.dtype import DType
+    from tileir.runtime.plan import Plan
+    from tileir.semtree.ir import Launch, Program, Work
+
+
+@attrs.frozen
+class Dispatched:
+    """A launch.
+
+    Attributes:
+        kernel: The name of its kernel.
+        statements: The operations that it computes, as text.
+        reads: The buffers that it reads.
+        writes: Those that it writes.
+        runs: How often one run of the program launches it.
+
+    """
+
+    kernel: str
+    statements: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    runs: int = 1
+
+
+@attrs.frozen
+class BufferLife:
+    """A buffer.
+
+    Attributes:
+        role: Whose it is: "input", "output", "constant" or "temporary".
+        nbytes: Its size.
+        first: The first launch that uses it, counted from 0.
+        last: The last one.
+        block: The block of memory in which a temporary lies; None for others.
+        offset: Bytes from the start of this block; temporaries that share bytes live one after the other.
+
+    """
+
+    name: str
+    role: str
+    dtype: DType
+    shape: tuple[int, ...]
+    nbytes: int
+    first: int
+    last: int
+    block: int | None = None
+    offset: int | None = None
+
+
+@attrs.frozen
+class Dispatch:
+    """What one run of a program does.
+
+    Attributes:
+        launches: In order.
+        buffers: Those that some launch uses, by their first launch.
+        temporary_bytes: What temporaries would take if each had memory of its own.
+        peak_bytes: What they take.
+
+    """
+
+    launches: tuple[Dispatched, ...]
+    buffers: tuple[BufferLife, ...]
+    temporary_bytes: int
+    peak_bytes: int
+
+    def in_place(self) -> tuple[tuple[str, str], ...]:
+        """Return pairs of temporaries where the second is written over the first, which ends with that launch."""
+        ends = {each.name: each for each in self.buffers if each.offset is not None}
+        return tuple(
+            (read, written)
+            for number, launch in enumerate(self.launches)
+            for written in launch.writes
+            for read in launch.reads
+            if read != written and read in ends and written in ends and ends[read].last == number
+            if (ends[read].block, ends[read].offset) == (ends[written].block, ends[written].offset)
+        )
+
+
+def dispatch_of(scheduled: stripe.Program, plan: Plan) -> Dispatch:
+    """Return how a plan dispatches its program, which was made of a scheduled Stripe program."""
+    program = plan.program
+    launches: list[Dispatched] = []
+    for (launch, runs), (name, statements) in zip(
+        _with_runs(program.launches), _kernels(scheduled, program), strict=True
+    ):
+        pairs = list(zip(program.kernels[launch.kernel].params, launch.arguments, strict=True))
+        reads = tuple(name for param, name in pairs if param.access is not ParamAccess.WRITE)
+        writes = tuple(name for param, name in pairs if param.access is not ParamAccess.READ)
+        launches.append(Dispatched(name, statements, reads, writes, runs))
+    return Dispatch(tuple(launches), tuple(_lives(launches, plan)), plan.temporary_bytes, plan.peak_bytes)
+
+
+def _with_runs(works: Sequence[Work], runs: int = 1) -> Iterator[tuple[Launch, int]]:
+    """Yield each launch, and how often it runs."""
+    for work in works:
+        if isinstance(work, Repeat):
+            yield from _with_runs(work.launches, runs * work.count)
+        else:
+            yield work, runs
+
+
+def _kernels(scheduled: stripe.Program, program: Program) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the name and the statements of the kernel of each launch.
+
+    Kernels that differ in names only are one, so blocks tell better what a launch computes. Where there are loops,
+    whose launches do not follow the blocks, kernels that are launched once still tell.
+    """
+    if not any(map(is_loop, scheduled.main.statements)):
+        for block in scheduled.main.statements:
+            assert isinstance(block, stripe.Block)  # the lowering makes a launch of each block
+            yield block.name, block.comments
+        return
+    times = Counter(launch.kernel for launch in launches_of(program.launches))
+    for launch in launches_of(program.launches):
+        kernel = program.kernels[launch.kernel]
+        yield kernel.name, kernel.comments if times[launch.kernel] == 1 else ()
+
+
+def _lives(launches: Sequence[Dispatched], plan: Plan) -> Iterator[BufferLife]:
+    uses: dict[str, list[int]] = {}
+    for number, launch in enumerate(launches):
+        for name in (*launch.reads, *launch.writes):
+            uses.setdefault(name, []).append(number)
+    known = {buffer.name: buffer for buffer in plan.program.buffers}
+    for name, numbers in sorted(uses.items(), key=lambda item: (item[1][0], item[0])):
+        buffer = known[name]
+        place = plan.placement.places.get(name) if buffer.role is BufferRole.TEMPORARY else None
+        yield BufferLife(
+            name,
+            buffer.role.value,
+            buffer.dtype,
+            buffer.shape,
+            buffer.elements * buffer.dtype.itemsize,
+            numbers[0],
+            numbers[-1],
+            None if place is None else place.block,
+            None if place is None else place.offset,
+        )

@@ -1,0 +1,229 @@
+"""Which kernels the steps of a formula became, which buffers these use, and what they cost."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from tileir.driver.explanation import explain
+from tileir.driver.explanation_text import seconds_text, size_text
+from tileir.formula.edits import elements
+from tileir.formula.ir import Step
+from tileir.formula.printer import step_text
+from tileir.typed.ir import Scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tileir.driver.crafting import CraftedFormula
+    from tileir.driver.dispatch import Dispatch, Dispatched
+    from tileir.driver.explanation import Explanation
+    from tileir.formula.lowering import Crafted
+    from tileir.typed.ir import Function
+
+WIDTH: Final = 120
+"""Columns of the text."""
+
+_VALUE: Final = re.compile(r"[A-Za-z_]\w*")
+_PART: Final = re.compile(r"_\d+$")
+
+
+@attrs.frozen
+class CraftedStep:
+    """A step.
+
+    Attributes:
+        path: Where it stands in the formula.
+        text: It, without its comments.
+        kernels: The launches that compute it, or a part of it, counted from 0; none where it was folded away.
+
+    """
+
+    path: str
+    text: str
+    kernels: tuple[int, ...]
+
+
+@attrs.frozen
+class CraftedKernel:
+    """A launch.
+
+    Attributes:
+        name: Of its kernel.
+        steps: The paths of the steps of which it computes something.
+        reads: The buffers that it reads.
+        writes: Those that it writes.
+        moved_bytes: What it reads and writes, each element once.
+        seconds: The predicted time; None in a formula with a loop.
+        measured: The measured one; None where it was not measured.
+        runs: How often it is launched.
+
+    """
+
+    name: str
+    steps: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    moved_bytes: int
+    seconds: float | None = None
+    measured: float | None = None
+    runs: int = 1
+
+
+@attrs.frozen
+class FormulaExplanation:
+    """What a formula became; ``str`` of it is tables for people.
+
+    Attributes:
+        steps: In the order of the text.
+        kernels: In the order in which they are launched.
+        dispatch: The buffers, with their lives and places.
+        device: The device that was modelled.
+
+    """
+
+    steps: tuple[CraftedStep, ...]
+    kernels: tuple[CraftedKernel, ...]
+    dispatch: Dispatch
+    device: str
+
+    def __str__(self) -> str:
+        """Return tables of steps, kernels and buffers."""
+        return "\n".join(self._lines()) + "\n"
+
+    def to_json(self) -> str:
+        """Return everything as JSON: bytes and seconds as numbers."""
+        return json.dumps(attrs.asdict(self, value_serializer=_plain), indent=2)
+
+    def _lines(self) -> Iterator[str]:
+        dispatch = self.dispatch
+        steps = [(each.path, each.text, _numbers(each.kernels)) for each in self.steps]
+        yield from _table(("step", "", "kernels"), steps)
+        yield ""
+        yield from _table(
+            ("kernel", "", "steps", "moves", "predicted", "measured"),
+            [
+                (
+                    str(number),
+                    kernel.name if kernel.runs == 1 else f"{kernel.name}, {kernel.runs} times",
+                    ", ".join(kernel.steps),
+                    size_text(kernel.moved_bytes),
+                    "" if kernel.seconds is None else seconds_text(kernel.seconds),
+                    "" if kernel.measured is None else seconds_text(kernel.measured),
+                )
+                for number, kernel in enumerate(self.kernels)
+            ],
+        )
+        yield ""
+        yield from _table(
+            ("buffer", "", "", "bytes", "lives", "at"),
+            [
+                (
+                    each.name,
+                    each.role,
+                    f"{each.dtype.value}{list(each.shape)}",
+                    size_text(each.nbytes),
+                    f"{each.first} to {each.last}",
+                    "" if each.offset is None else f"{each.block}:{each.offset}",
+                )
+                for each in dispatch.buffers
+            ],
+        )
+        times = [kernel.seconds for kernel in self.kernels]
+        predicted = "" if None in times else f", {seconds_text(sum(each or 0 for each in times))} predicted"
+        yield ""
+        yield (
+            f"{self.device}: {len(self.kernels)} launches for {len(self.steps)} steps{predicted}; temporaries take "
+            f"{size_text(dispatch.peak_bytes)} instead of {size_text(dispatch.temporary_bytes)}"
+        )
+
+
+def explained(formula: CraftedFormula, crafted: Crafted, arguments: Sequence[Any], measure: bool) -> FormulaExplanation:
+    """Return what became of a formula for some pictures and values."""
+    names = [each.name for each in crafted.function.inputs]
+    executable = formula.executable(*arguments[: len(formula.formula.inputs)])
+    costs = _costs(formula, crafted, dict(zip(names, arguments, strict=True)), measure)
+    straight, looping = _labels(executable.typed, crafted)
+    sizes = {each.name: each.nbytes for each in executable.dispatch.buffers}
+    order = [path for path, node in elements(formula.formula) if isinstance(node, Step)]
+    kernels: list[CraftedKernel] = []
+    for number, launch in enumerate(executable.dispatch.launches):
+        paths = _paths(launch, looping if launch.runs > 1 else straight)
+        if launch.runs > 1 and not paths:
+            paths = set().union(*looping.values())
+        same = costs is not None and len(costs.kernels) == len(executable.dispatch.launches)
+        kernels.append(
+            CraftedKernel(
+                launch.kernel,
+                tuple(path for path in order if path in paths),
+                launch.reads,
+                launch.writes,
+                sum(sizes[name] for name in (*launch.reads, *launch.writes)),
+                costs.kernels[number].seconds if costs is not None and same else None,
+                costs.measured[number] if costs is not None and same and costs.measured else None,
+                launch.runs,
+            )
+        )
+    steps = tuple(
+        CraftedStep(
+            path,
+            step_text(node),
+            tuple(number for number, kernel in enumerate(kernels) if path in kernel.steps),
+        )
+        for path, node in elements(formula.formula)
+        if isinstance(node, Step)
+    )
+    return FormulaExplanation(steps, tuple(kernels), executable.dispatch, executable.device.name)
+
+
+def _labels(function: Function, crafted: Crafted) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """Return the steps of the values of a function, and of those in the bodies of its loops."""
+    straight: dict[str, set[str]] = {}
+    looping: dict[str, set[str]] = {}
+    for value, label in function.labels:
+        straight.setdefault(value, set()).add(crafted.labels[label])
+    for operation in function.operations:
+        if isinstance(operation, Scan):
+            for inner in _labels(operation.body, crafted):
+                for value, paths in inner.items():
+                    looping.setdefault(value, set()).update(paths)
+    return straight, looping
+
+
+def _costs(
+    formula: CraftedFormula, crafted: Crafted, arguments: Mapping[str, Any], measure: bool
+) -> Explanation | None:
+    function = crafted.function
+    return explain(function, arguments, device=formula.device, context=formula.context, measure=measure)
+
+
+def _paths(launch: Dispatched, labels: Mapping[str, set[str]]) -> set[str]:
+    """Return the steps of whose values a launch computes some: by the names that it defines, and parts of these."""
+    found: set[str] = set()
+    for statement in (*launch.writes, *launch.statements):
+        match = _VALUE.match(statement)
+        name = match.group() if match else ""
+        while name and name not in labels and _PART.search(name):
+            name = _PART.sub("", name)
+        found |= labels.get(name, set())
+    return found
+
+
+def _numbers(kernels: Sequence[int]) -> str:
+    return ", ".join(map(str, kernels)) or "none"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table whose columns are as wide as they need to be, but for long texts."""
+    most = WIDTH // 2
+    cut = [[cell if len(cell) <= most else f"{cell[: most - 1]}…" for cell in row] for row in (heads, *rows)]
+    widths = [max(len(row[column]) for row in cut) for column in range(len(heads))]
+    for row in cut:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _plain(_: object, __: object, value: Any) -> Any:
+    return getattr(value, "value", value)

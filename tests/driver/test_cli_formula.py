@@ -1,0 +1,139 @@
+"""The commands of formulas, on files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tileir.driver import cli
+
+EDGES = """\
+// Edges
+x = convolve(weights=[-1 0 1]) // across
+gaussian(sigma=1)
+"""
+HALVE = "/// halve: halves.\nfunction (Image[H, W, C]) -> (R) { R = Image * 0.5; }\n"
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    """Run a command in a folder with a formula and pictures; return the exit code, and what was printed."""
+    monkeypatch.chdir(tmp_path)
+    Path("e.formula").write_text(EDGES)
+    Path("halve.tile").write_text(HALVE)
+    for name in ("a", "b"):
+        picture = np.random.default_rng(ord(name)).integers(0, 256, (9, 11, 3), np.uint8)
+        Image.fromarray(picture).save(f"{name}.png")
+        Path("video").mkdir(exist_ok=True)
+        Image.fromarray(picture).save(f"video/{name}.png")
+    np.save("stack.npy", np.random.default_rng(2).random((4, 9, 11), np.float32))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tileir", "formula", *arguments])
+        code = cli.run()
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def pixels(name: str) -> Any:
+    with Image.open(name) as opened:
+        return np.asarray(opened)
+
+
+def test_formulas_are_checked(command: Command) -> None:
+    assert command("check", "e.formula") == (0, "e.formula: 2 steps, reads image\n", "")
+    Path("broken.formula").write_text("gausian\nblend")
+    code, _, err = command("check", "broken.formula")
+    assert code == 1
+    assert "broken.formula:1:1: error[TIL206]" in err
+    assert "broken.formula:2:1: error[TIL222]" in err
+
+
+def test_formulas_are_printed(command: Command) -> None:
+    assert command("print", "e.formula")[1].endswith("gaussian(sigma=1)\n")
+    assert json.loads(command("print", "e.formula", "--stage", "json")[1])["format"] == "tileir.formula.Formula"
+    assert command("print", "e.formula", "--stage", "tile")[1].startswith("function (")
+
+
+def test_pictures_and_arrays(command: Command) -> None:
+    code, out, _ = command("run", "e.formula", "a.png", "-o", "out.png")
+    assert (code, out) == (0, "Result: f32[9, 11, 3] written to out.png\n")
+    assert pixels("out.png").shape == (9, 11, 3)
+    Path("two.formula").write_text("inputs a, b\nblend of a, b\nhalve\nresults $1, $2")
+    outputs = ("-o", "x.npy", "-o", "y.npy")
+    assert command("run", "two.formula", "a.png", "b.png", "--functions", "halve.tile", *outputs)[0] == 0
+    np.testing.assert_allclose(np.load("x.npy") / 2, np.load("y.npy"), rtol=1e-6)
+
+
+def test_videos(command: Command) -> None:
+    code, out, _ = command("run", "e.formula", "video", "-o", "frames")
+    assert (code, out) == (0, "2 frames written to frames\n")
+    command("run", "e.formula", "a.png", "-o", "one.png")
+    assert Path("frames/a.png").read_bytes() == Path("one.png").read_bytes()
+    assert command("run", "e.formula", "stack.npy", "-o", "made.npy")[0] == 0
+    assert np.load("made.npy").shape == (4, 9, 11)
+    assert command("run", "e.formula", "stack.npy", "-o", "pictures")[0] == 0
+    assert sorted(path.name for path in Path("pictures").iterdir()) == ["0.png", "1.png", "2.png", "3.png"]
+    Path("two.formula").write_text("inputs a, b\nblend of a, b")
+    assert command("run", "two.formula", "video", "b.png", "-o", "mixed.npy")[0] == 0
+    np.testing.assert_allclose(np.load("mixed.npy")[1], pixels("b.png") / 255, atol=1e-6)
+
+
+def test_what_is_wrong_leaves_no_file(command: Command) -> None:
+    Path("empty").mkdir()
+    Path("torn.npy").write_bytes(b"\x93NUMPY")
+    Path("two.formula").write_text("inputs a, b\nblend of a, b")
+    for arguments, code in (
+        (("e.formula", "nowhere.png", "-o", "o.png"), "TIL901"),
+        (("e.formula", "empty", "-o", "o.npy"), "TIL901"),
+        (("e.formula", "torn.npy", "-o", "o.npy"), "TIL901"),
+        (("e.formula", "a.png", "-o", "o.gif"), "TIL902"),
+        (("e.formula", "a.png", "b.png", "-o", "o.png"), "TIL705"),
+        (("e.formula", "video", "-o", "o.npy", "-o", "p.npy"), "TIL902"),
+        (("two.formula", "video", "stack.npy", "-o", "o.npy"), "TIL902"),
+        (("e.formula", "video", "-o", "a.png/o"), "TIL901"),
+        (("e.formula", "3", "-o", "o.png"), "TIL90"),
+    ):
+        status, _, err = command("run", *arguments)
+        assert status == 1
+        assert code in err, arguments
+    assert not list(Path().glob("*o.*p*y"))
+
+
+def test_formulas_are_explained(command: Command) -> None:
+    assert "2 steps" in command("explain", "e.formula", "a.png")[1]
+    assert "kernels" in json.loads(command("explain", "e.formula", "a.png", "--json", "--measure")[1])
+
+
+def test_edits_keep_all_other_characters(command: Command) -> None:
+    assert command("edit", "e.formula", "steps[1].arguments.sigma", "2.5")[0] == 0
+    assert Path("e.formula").read_text() == EDGES.replace("sigma=1", "sigma=2.5")
+    command("edit", "e.formula", "steps[1]", "convolve", "--insert", "-o", "f.formula")
+    assert Path("f.formula").read_text() == EDGES.replace("gaussian(sigma=1)", "convolve\ngaussian(sigma=2.5)")
+    command("edit", "f.formula", "steps[1]", "--remove")
+    assert Path("f.formula").read_text() == Path("e.formula").read_text()
+    command("edit", "f.formula", "steps[1]", "--duplicate")
+    command("edit", "f.formula", "steps[1]", "steps[0]", "--move")
+    assert Path("f.formula").read_text().count("gaussian(sigma=2.5)\n") == 2
+    before = Path("f.formula").read_text()
+    for arguments in (
+        ("steps[9]", "--remove"),
+        ("steps[1].arguments.sigma", "1000"),
+        ("steps[1]", "nothing_such", "--insert"),
+        ("steps[1]",),
+        ("steps[1]", "x", "--remove"),
+        ("steps[1]", "x", "--insert", "--move"),
+    ):
+        assert command("edit", "f.formula", *arguments)[0] == 1
+    assert Path("f.formula").read_text() == before

@@ -1,0 +1,128 @@
+"""Formulas that run: pictures of all shapes, edits without compiling, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tileir
+from tileir.core.errors import ArgumentError, TileError
+from tileir.driver.crafting import craft_file
+
+PHOTO = np.random.default_rng(5).random((20, 31, 3), np.float32)
+SOBEL = """\
+// Edges
+x = convolve(weights=[-1 0 1; -2 0 2; -1 0 1])
+y = convolve(weights=[-1 -2 -1; 0 0 0; 1 2 1]) of image // down
+magnitude of x, y
+gaussian(sigma=1)
+"""
+
+
+def test_pictures_with_and_without_channels() -> None:
+    edges = tileir.craft(SOBEL)
+    whole = edges(PHOTO)
+    for channel in range(3):
+        np.testing.assert_allclose(edges(PHOTO[..., channel]), whole[..., channel], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            edges(PHOTO[..., channel : channel + 1]), whole[..., [channel]], rtol=1e-5, atol=1e-6
+        )
+    out = np.empty((20, 31), np.float32)
+    assert edges(PHOTO[..., 0], out=out) is out
+    np.testing.assert_allclose(out, whole[..., 0], rtol=1e-5, atol=1e-6)
+    strided = PHOTO[::2, ::-1]
+    np.testing.assert_array_equal(edges(strided), edges(np.ascontiguousarray(strided)))
+
+
+def test_pixels_of_all_dtypes() -> None:
+    halve = tileir.craft("convolve(weights=[0.5])")
+    for dtype in ("uint8", "uint16", "float16", "float64"):
+        picture = np.asarray(PHOTO * (255 if dtype == "uint8" else 65535 if dtype == "uint16" else 1)).astype(dtype)
+        assert halve(picture).dtype == picture.dtype
+        np.testing.assert_allclose(halve(picture).astype(float), picture / 2.0, atol=0.51 if "int" in dtype else 1e-3)
+    mixed = tileir.craft("inputs a, b\nblend of a, b")
+    assert mixed((PHOTO * 255).astype(np.uint8), PHOTO).dtype == np.uint8
+
+
+def test_values_change_without_compiling() -> None:
+    first = tileir.craft("gaussian(sigma=1) // soft")
+    before = first(PHOTO)
+    second = first.with_value("steps[0].arguments.sigma", "1.05")
+    assert second.text == "gaussian(sigma=1.05) // soft"
+    assert first.tile().function == second.tile().function
+    assert first.executable(PHOTO) is second.executable(PHOTO)
+    assert np.abs(second(PHOTO) - before).max() > 1e-4
+    third = tileir.craft("gaussian").with_value("steps[0].arguments.sigma", "3")
+    assert third.text == "gaussian(sigma=3)"
+    assert str(third.with_value("steps[0].arguments.sigma", "4")) == "gaussian(sigma=4)"
+
+
+@pytest.mark.parametrize(
+    ("pictures", "code", "message"),
+    [
+        ((), "TIL705", "reads 1 pictures, image; it was given 0"),
+        ((PHOTO, PHOTO), "TIL705", "it was given 2"),
+        ((PHOTO[None],), "TIL904", "image is no picture"),
+        ((np.zeros((0, 3), np.float32),), "TIL904", "image is no picture"),
+        ((PHOTO.astype(np.int16),), "TIL302", "i16 has no white"),
+        ((PHOTO.astype(np.complex64),), "TIL70", "complex64"),
+        (("photo.png",), "TIL702", ""),
+    ],
+)
+def test_what_is_no_picture(pictures: tuple[object, ...], code: str, message: str) -> None:
+    with pytest.raises(TileError) as caught:
+        tileir.craft(SOBEL)(*pictures)
+    assert caught.value.diagnostics[0].code.startswith(code)
+    assert message in caught.value.diagnostics[0].message
+
+
+def test_faults_of_formulas_are_told_at_once() -> None:
+    with pytest.raises(TileError) as caught:
+        tileir.craft("gausian\nblend")
+    assert [fault.code for fault in caught.value.diagnostics] == ["TIL206", "TIL222"]
+    with pytest.raises(TileError, match="sigma is from"):
+        tileir.craft("gaussian").with_value("steps[0].arguments.sigma", "1000")
+    with pytest.raises(TileError, match="no parameter"):
+        tileir.craft("gaussian").with_value("steps[0].arguments.sgma", "1")
+    with pytest.raises(ArgumentError, match="cannot read"):
+        craft_file(Path("nowhere.formula"))
+
+
+def test_files_name_themselves(tmp_path: Path) -> None:
+    path = tmp_path / "broken.formula"
+    path.write_text("gausian")
+    with pytest.raises(TileError, match=r"broken\.formula:1:1"):
+        craft_file(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(ArgumentError, match="cannot read"):
+        craft_file(path)
+
+
+def test_a_formula_is_explained() -> None:
+    explanation = tileir.craft(SOBEL).explain(PHOTO, measure=True)
+    assert [step.path for step in explanation.steps] == [f"steps[{number}]" for number in range(4)]
+    assert all(step.kernels for step in explanation.steps)
+    assert {path for kernel in explanation.kernels for path in kernel.steps} == {s.path for s in explanation.steps}
+    assert all(kernel.measured is not None and kernel.seconds is not None for kernel in explanation.kernels)
+    assert explanation.dispatch.peak_bytes <= explanation.dispatch.temporary_bytes
+    text = str(explanation)
+    assert "y = convolve(weights=[-1 -2 -1; 0 0 0; 1 2 1]) of image\n" not in text  # comments are no part of a step
+    assert "4 steps" in text
+    decoded = json.loads(explanation.to_json())
+    assert decoded["steps"][3]["text"] == "gaussian(sigma=1)"
+    assert decoded["dispatch"]["buffers"][0]["dtype"] == "f32"
+
+
+def test_loops_are_explained() -> None:
+    formula = tileir.craft("repeat 40 {\n gaussian(sigma=1)\n}\nblend of $1, image")
+    explanation = formula.explain(PHOTO)
+    looping = [kernel for kernel in explanation.kernels if kernel.runs > 1]
+    assert looping
+    assert all(kernel.steps == ("steps[0].steps[0]",) for kernel in looping)
+    assert explanation.steps[1].kernels == (len(explanation.kernels) - 1,)
+    assert "times" in str(explanation)
+    with pytest.raises(TileError, match="measured as a whole"):
+        formula.explain(PHOTO, measure=True)

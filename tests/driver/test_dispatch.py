@@ -1,0 +1,61 @@
+"""What executables say of their launches and buffers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tileir
+
+CHAIN = """
+function (A[N], B[N]) -> (R) {
+    S[] = +(A[i]);
+    C = A * S;
+    T[] = >(C[i]);
+    R = C - T * B;
+}
+"""
+
+
+def test_launches_and_lives() -> None:
+    executable = tileir.compile(CHAIN, [np.zeros(1 << 12, np.float32), np.zeros(1 << 12, np.float32)])
+    dispatch = executable.dispatch
+    lives = {each.name: each for each in dispatch.buffers}
+    assert len(dispatch.launches) == len(executable.sem.launches)
+    assert [each.role for each in dispatch.buffers if each.name in ("A", "B", "R")] == ["input", "input", "output"]
+    for number, launch in enumerate(dispatch.launches):
+        assert launch.runs == 1
+        for name in (*launch.reads, *launch.writes):
+            assert lives[name].first <= number <= lives[name].last
+    temporaries = [each for each in dispatch.buffers if each.role == "temporary"]
+    assert temporaries
+    assert sum(each.nbytes for each in temporaries) == dispatch.temporary_bytes
+    for one in temporaries:
+        for other in temporaries:
+            apart = one.last < other.first or other.last < one.first
+            assert one is other or apart or one.block != other.block or not _share(one, other)
+
+
+def _share(one: object, other: object) -> bool:
+    starts = [getattr(each, "offset", 0) for each in (one, other)]
+    ends = [start + getattr(each, "nbytes", 0) for start, each in zip(starts, (one, other), strict=True)]
+    return max(starts) < min(ends)
+
+
+def test_two_buffers_are_enough_for_a_chain() -> None:
+    sums = "\n".join(f"T{k}[i : N] = +(T{k - 1}[j]), i - j < 2;" for k in range(1, 9))
+    source = f"function (T0[N]) -> (R) {{ {sums} R = T8 * 2.0; }}"
+    dispatch = tileir.compile(source, [np.zeros(1 << 16, np.float32)]).dispatch
+    big = [each for each in dispatch.buffers if each.role == "temporary" and each.nbytes >= 1 << 18]
+    if len(big) > 2:
+        assert len({each.offset for each in big}) == 2
+
+
+def test_loops_run_several_times() -> None:
+    source = """
+    function (A[N]) -> (S) {
+        S = scan (A) 9 times function (C) -> (D) { M[] = >(C[i]); D = C * 0.5 + M; };
+    }
+    """
+    dispatch = tileir.compile(source, [np.ones(100, np.float32)]).dispatch
+    assert max(launch.runs for launch in dispatch.launches) > 1
+    assert all(each.first <= each.last < len(dispatch.launches) for each in dispatch.buffers)
