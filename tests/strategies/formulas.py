@@ -21,7 +21,7 @@ from tileir.formula.ir import (
     Weights,
     Word,
 )
-from tileir.formula.parser import WORDS
+from tileir.formula.reading import WORDS
 
 SOBEL = """\
 // Edges of a photograph

@@ -42,6 +42,7 @@ _NAMES: Final = {
     "TIL225": "a condition that does not go with its step",
     "TIL226": "a description of a function of formulas that breaks a rule",
     "TIL227": "a formula that one text format cannot hold",
+    "TIL228": "an edit after which a step would read something else than it did",
 }
 _TYPES: Final = {
     "TIL301": "shapes cannot be broadcast together",

@@ -6,42 +6,33 @@ steps count from 0, as they stand in the text, and arguments go by their names.
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.names import nearest
-from tileir.formula.ir import Formula, Merge, Repeat, Step
-from tileir.formula.parser import parse
-from tileir.formula.printer import INDENT
+from tileir.formula.changes import Change, Edited, edited, with_argument_changed, without_arguments
+from tileir.formula.ir import Boundary, Formula, Merge, Number, Repeat, Source, Step, Subject
+from tileir.formula.layout import layout_of
+from tileir.formula.parser import (
+    parse,
+    parse_argument,
+    parse_condition,
+    parse_merge,
+    parse_name,
+    parse_number,
+    parse_source,
+    parse_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.core.span import Span
-    from tileir.formula.ir import Argument, Condition, Source, Value
+    from tileir.formula.ir import Argument, Condition, Value
+    from tileir.formula.layout import Call, Extent
 
 Element: TypeAlias = "Formula | Step | Repeat | Argument | Condition | Merge | Source | Value"
-
-
-@attrs.frozen
-class Edited:
-    """A text after an edit.
-
-    Attributes:
-        text: The whole of it.
-        formula: What it says.
-        start: Where the characters begin that are other ones than before.
-        stop: Where they end now.
-
-    """
-
-    text: str
-    formula: Formula
-    start: int
-    stop: int
 
 
 def elements(formula: Formula) -> Iterator[tuple[str, Element]]:
@@ -81,167 +72,147 @@ def _of_arguments(prefix: str, arguments: tuple[Argument, ...]) -> Iterator[tupl
         yield f"{prefix}.arguments.{argument.name}", argument.value
 
 
+def extents(formula: Formula) -> dict[str, Extent]:
+    """Return where the elements of a formula stand, by their paths, and words that are no elements of their own.
+
+    Those are ``name``, ``function`` and ``boundary`` of a step, ``merge.function``, and ``subject``, ``negated`` and
+    ``relative`` of a condition.
+    """
+    found: dict[str, Extent] = {}
+    for path, element in elements(formula):
+        assert element.span is not None  # it was parsed
+        found[path] = (element.span.start, element.span.stop)
+        if isinstance(element, Step):
+            layout = layout_of(element)
+            found[f"{path}.function"] = layout.call.function
+            if layout.name is not None:
+                found[f"{path}.name"] = layout.name
+            if layout.merge is not None:
+                found[f"{path}.merge.function"] = layout.merge.function
+            found.update({path + word: extent for word, extent in layout.words.items()})
+    return found
+
+
 def replaced(text: str, path: str, value: str) -> Edited:
     """Write ``value`` in place of the element at ``path``.
 
     Raises:
-        ParseError: The text, or what it becomes, is no formula; the text stays as it was.
+        ParseError: The text is no formula, or the value is nothing that can stand there.
         ArgumentError: TIL221, there is no such element.
 
     """
-    span = _span_of(parse(text), path)
-    return _edited(text, span.start, span.stop, value)
+    formula = parse(text)
+    known = extents(formula)
+    if path not in known:
+        raise no_element(path, known)
+    check_value(dict(elements(formula)).get(path), path, value)
+    return edited(text, [Change(*known[path], value)])
+
+
+def check_value(element: Element | None, path: str, value: str) -> None:
+    """Check that a text is of the kind of an element, and no more than one.
+
+    Raises:
+        ParseError: It is not.
+        ArgumentError: TIL221, it is no word that can stand there.
+
+    """
+    match element:
+        case Step() | Repeat():
+            check_steps(value, most=1)
+        case Merge():
+            parse_merge(value.removeprefix("with"))
+        case Source():
+            parse_source(value)
+        case Number() if ".arguments." not in path:
+            parse_number(value)
+        case _ if path.endswith(".condition"):
+            parse_condition(value)
+        case _ if path.endswith(".condition.reference") and value != "pixel":
+            parse_value(value)
+        case _ if ".arguments." in path:
+            parse_value(value)
+        case _:
+            words = _WORDS.get(path.rpartition(".")[2])
+            if words is None:
+                parse_name(value)
+            elif value not in words:
+                message = f"{path} is one of {', '.join(words)}; it was {value!r:.80}{nearest(value, words)}"
+                raise ArgumentError((Diagnostic("TIL221", message),))
+
+
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "boundary": tuple(each.value for each in Boundary),
+    "subject": tuple(each.value for each in Subject),
+    "negated": ("not",),
+    "relative": ("%",),
+    "reference": ("pixel",),
+}
+
+
+def check_steps(lines: str, most: int | None = None) -> int:
+    """Check that a text is steps and nothing else, and return how many.
+
+    Raises:
+        ParseError: It is no formula.
+        ArgumentError: TIL221, it has inputs, results or no step, or more steps than ``most``.
+
+    """
+    formula = parse(lines, "<steps>")
+    if formula.inputs != ("image",) or formula.results or not formula.steps:
+        raise ArgumentError((Diagnostic("TIL221", "write steps here, without inputs and results"),))
+    if most is not None and len(formula.steps) > most:
+        raise ArgumentError((Diagnostic("TIL221", "write one step here"),))
+    return len(formula.steps)
 
 
 def with_argument(text: str, path: str, name: str, value: str) -> Edited:
     """Give a parameter of the step or merge at ``path`` a value, whether or not the text has one; errors as above."""
-    formula = parse(text)
-    given = f"{path}.arguments.{name}"
-    known = dict(elements(formula))
-    if given in known:
-        return replaced(text, given, value)
-    node = _element(known, path)
-    if not isinstance(node, Step | Merge) or node.span is None:
-        raise ArgumentError((Diagnostic("TIL221", f"{path!r} is no step or merge, and takes no parameters"),))
-    if node.arguments:
-        last = node.arguments[-1].span
-        assert last is not None  # it was parsed
-        return _edited(text, last.stop, last.stop, f", {name}={value}")
-    called = re.compile(rf"\b{node.function}\b(?:\s*\(\s*\))?")
-    named = text.index("=", node.span.start) + 1 if isinstance(node, Step) and node.name else node.span.start
-    place = called.search(text, named + (len("with") if isinstance(node, Merge) else 0))
-    assert place is not None  # the function was read there
-    return _edited(text, place.start(), place.end(), f"{node.function}({name}={value})")
+    call, arguments = call_at(parse(text), path)
+    parse_argument(f"{name}={value}")
+    return edited(text, [with_argument_changed(call, arguments, name, value)])
 
 
 def without_argument(text: str, path: str, name: str) -> Edited:
     """Leave a parameter at its default; errors as for :func:`replaced`."""
     formula = parse(text)
-    known = dict(elements(formula))
-    _element(known, f"{path}.arguments.{name}")
-    node = _element(known, path)
-    assert isinstance(node, Step | Merge)
-    spans = [argument.span for argument in node.arguments]
-    place = [argument.name for argument in node.arguments].index(name)
-    own = spans[place]
-    assert own is not None
-    start, stop = own.start, own.stop
-    if len(spans) == 1:
-        start, stop = text.rindex("(", 0, start), text.index(")", stop) + 1
-    elif place:
-        start = spans[place - 1].stop  # type: ignore[union-attr]
-    else:
-        stop = spans[1].start  # type: ignore[union-attr]
-    return _edited(text, start, stop, "")
+    element_at(formula, f"{path}.arguments.{name}")
+    call, arguments = call_at(formula, path)
+    return edited(text, without_arguments(call, arguments, [name]))
 
 
-def inserted(text: str, path: str, step: str) -> Edited:
-    """Write a step, or lines of them, before the one at ``path``, which may be the one after the last of a group.
+def call_at(formula: Formula, path: str) -> tuple[Call, tuple[Argument, ...]]:
+    """Return where the call of a step or merge stands, and its arguments.
 
     Raises:
-        ParseError: The text, or what it becomes, is no formula.
-        ArgumentError: TIL221, there is no such place.
+        ArgumentError: TIL221, there is no such step or merge.
 
     """
-    formula = parse(text)
-    place, indent = _place(text, formula, path)
-    lines = "".join(f"{indent}{line}\n" for line in step.splitlines())
-    before = "\n" if place and text[place - 1] != "\n" else ""
-    return _edited(text, place, place, before + lines)
+    element = element_at(formula, path)
+    if isinstance(element, Step):
+        return layout_of(element).call, element.arguments
+    if not isinstance(element, Merge):
+        raise ArgumentError((Diagnostic("TIL221", f"{path!r} is no step or merge, and takes no parameters"),))
+    step = element_at(formula, path.removesuffix(".merge"))
+    assert isinstance(step, Step)
+    merge = layout_of(step).merge
+    assert merge is not None
+    return merge, element.arguments
 
 
-def removed(text: str, path: str) -> Edited:
-    """Take a step away, with the comments above it; errors as for :func:`replaced`."""
-    start, stop = _lines(text, parse(text), path)
-    return _edited(text, start, stop, "")
-
-
-def duplicated(text: str, path: str) -> Edited:
-    """Write a step a second time, below itself, without its name; errors as for :func:`replaced`."""
-    formula = parse(text)
-    node = _element(dict(elements(formula)), path)
-    start, stop = _lines(text, formula, path)
-    lines = text[start:stop] if text[stop - 1 : stop] == "\n" else text[start:stop] + "\n"
-    if isinstance(node, Step) and node.name and node.span is not None:
-        named = node.span.start - start
-        lines = lines[:named] + lines[lines.index("=", named) + 1 :].lstrip(" ")
-    before = "" if text[stop - 1 : stop] == "\n" else "\n"
-    return _edited(text, stop, stop, before + lines)
-
-
-def moved(text: str, path: str, target: str) -> Edited:
-    """Take a step to before the one at ``target``, or after the last of a group, as its lines are.
+def element_at(formula: Formula, path: str) -> Element:
+    """Return the element at a path.
 
     Raises:
-        ParseError: The text is no formula.
-        ArgumentError: TIL221, there is no such step or place, or it lies inside of the step itself.
+        ArgumentError: TIL221, there is none.
 
     """
-    formula = parse(text)
-    start, stop = _lines(text, formula, path)
-    place, _ = _place(text, formula, target)
-    if start < place < stop:
-        raise ArgumentError((Diagnostic("TIL221", f"{target!r} lies inside of {path!r}"),))
-    lines = text[start:stop] if text[stop - 1 : stop] == "\n" else text[start:stop] + "\n"
-    if place <= start:
-        changed = text[:place] + lines + text[place:start] + text[stop:]
-        return Edited(changed, parse(changed), place, stop)
-    between = text[stop:place] if text[place - 1 : place] == "\n" else text[stop:place] + "\n"
-    changed = text[:start] + between + lines + text[place:]
-    return Edited(changed, parse(changed), start, start + len(between + lines))
-
-
-def _lines(text: str, formula: Formula, path: str) -> tuple[int, int]:
-    """Return where the lines of a step begin, its comments included, and where they end."""
-    node = _element(dict(elements(formula)), path)
-    if not isinstance(node, Step | Repeat) or node.span is None:
-        raise ArgumentError((Diagnostic("TIL221", f"{path!r} is no step"),))
-    start = text.rfind("\n", 0, node.span.start) + 1
-    left = len(node.comments)
-    while left:
-        start = text.rfind("\n", 0, start - 1) + 1
-        left -= text[start:].lstrip(" \t\r").startswith("//")
-    end = text.find("\n", node.span.stop)
-    return start, len(text) if end < 0 else end + 1
-
-
-def _place(text: str, formula: Formula, path: str) -> tuple[int, str]:
-    """Return where a step at ``path`` would begin, and how far it would stand inside."""
     known = dict(elements(formula))
-    if path in known:
-        start, _ = _lines(text, formula, path)
-        node = known[path]
-        assert node.span is not None
-        line = text.rfind("\n", 0, node.span.start) + 1
-        return start, text[line : node.span.start]
-    group, _, last = path.rpartition("steps[")
-    count = sum(1 for each in known if re.fullmatch(re.escape(f"{group}steps[") + r"[0-9]+\]", each))
-    if last != f"{count}]":
-        _element(known, path)
-    if count:
-        before = f"{group}steps[{count - 1}]"
-        _, indent = _place(text, formula, before)
-        return _lines(text, formula, before)[1], indent
-    if not group:
-        return len(text), ""
-    around = _element(known, group[:-1])
-    assert around.span is not None
-    _, indent = _place(text, formula, group[:-1])
-    return text.rfind("\n", 0, around.span.stop) + 1, indent + INDENT
-
-
-def _span_of(formula: Formula, path: str) -> Span:
-    span = _element(dict(elements(formula)), path).span
-    assert span is not None  # it was parsed
-    return span
-
-
-def _element(known: Mapping[str, Element], path: str) -> Element:
     if path not in known:
-        raise ArgumentError((Diagnostic("TIL221", f"the formula has no element {path!r}{nearest(path, known)}"),))
+        raise no_element(path, known)
     return known[path]
 
 
-def _edited(text: str, start: int, stop: int, value: str) -> Edited:
-    changed = text[:start] + value + text[stop:]
-    return Edited(changed, parse(changed), start, start + len(value))
+def no_element(path: str, known: Mapping[str, object]) -> ArgumentError:
+    """Return the error for a path that leads nowhere."""
+    return ArgumentError((Diagnostic("TIL221", f"the formula has no element {path!r}{nearest(path, known)}"),))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.formula.ir import Mask, Repeat
+from tileir.formula.ir import Repeat
+from tileir.formula.references import sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,11 +19,8 @@ def reads_of(steps: tuple[Step | Repeat, ...]) -> Iterator[Source]:
         if isinstance(step, Repeat):
             yield from reads_of(step.steps)
             continue
-        yield from step.sources
-        if isinstance(step.condition, Mask):
-            yield step.condition.source
-        if step.merge is not None:
-            yield step.merge.source
+        for _, source in sources_of(step):
+            yield source
 
 
 def count_of(steps: tuple[Step | Repeat, ...]) -> int:

@@ -60,6 +60,10 @@ class Faults:
         if len(self.found) < MAX_FAULTS:
             self.found.append(Diagnostic(code, message, Span(self.source, start, stop)))
 
+    def in_order(self) -> tuple[Diagnostic, ...]:
+        """Return what was found in the order of the text."""
+        return tuple(sorted(self.found, key=lambda fault: fault.span.start if fault.span else 0))
+
 
 def tokens(source: Source, faults: Faults) -> list[Token]:
     """Return the tokens of a text; unknown characters are reported and left out.

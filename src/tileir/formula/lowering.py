@@ -14,7 +14,7 @@ from tileir.formula.functions import BORDER, parameter_name
 from tileir.formula.groups import count_of, reads_of
 from tileir.formula.inputs import inputs_of
 from tileir.formula.ir import Formula, Mask, Near, Repeat, Source, Subject
-from tileir.formula.parser import PREVIOUS
+from tileir.formula.reading import PREVIOUS
 from tileir.formula.verifier import verify
 from tileir.ops.foundation import Aggregation, aggregate, call, cast_to, indices_of
 from tileir.tile.builder import FunctionBuilder

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tileir.core.errors import ParseError
-from tileir.core.names import nearest
 from tileir.core.span import Source as Text
 from tileir.core.span import Span
 from tileir.formula.ir import (
     Argument,
     Boundary,
-    Colour,
     Formula,
     Mask,
     Merge,
@@ -27,28 +25,13 @@ from tileir.formula.ir import (
     Weights,
     Word,
 )
-from tileir.formula.lexer import COLOUR, COMMENT, END, LINE, NAME, NUMBER, Faults, Token, tokens
+from tileir.formula.lexer import COMMENT, END, LINE, NAME, NUMBER, Faults, Token, tokens
+from tileir.formula.reading import PREVIOUS, WORDS, AbandonError, Reader, T
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.formula.ir import Condition, Value
-
-T = TypeVar("T")
-
-PREVIOUS: Final = "previous"
-"""The source, inside of a repeated group, that is the result of its last round."""
-
-WORDS: Final = frozenset(
-    (
-        *("inputs", "results", "repeat", "until", "change", "below", "of", "outside"),
-        *("where", "with", "not", "within", "mask", "region", "pixel", PREVIOUS),
-    )
-)
-"""Words that cannot be names of steps, inputs and functions."""
-
-MOST_DIGITS: Final = 15
-"""A whole number of more characters is read as a float, as JSON readers do beyond what a double holds."""
 
 MAX_DEPTH: Final = 20
 """How deep repeated groups may be nested."""
@@ -66,66 +49,63 @@ def parse(text: str, name: str = "<formula>") -> Formula:
     faults = Faults(source)
     formula = _Parser(source, faults, tokens(source, faults)).formula()
     if faults.found:
-        raise ParseError(tuple(sorted(faults.found, key=lambda fault: fault.span.start if fault.span else 0)))
+        raise ParseError(faults.in_order())
     return formula
 
 
-class _AbandonError(Exception):
-    """A line cannot be read; the fault is reported."""
+def parse_value(text: str) -> Value:
+    """Read the value of a parameter; raises as :func:`parse`, as do the functions below."""
+    return _part(text, _Parser.value)
+
+
+def parse_argument(text: str) -> Argument:
+    """Read a parameter and its value, with ``=`` between them."""
+    return _part(text, _Parser.argument)
+
+
+def parse_number(text: str) -> Number:
+    """Read a number."""
+    return _part(text, _Parser.number)
+
+
+def parse_name(text: str) -> str:
+    """Read the name of a step or function."""
+    return _part(text, _Parser.new_name)
+
+
+def parse_source(text: str) -> Source:
+    """Read what a step can read."""
+    return _part(text, _Parser.source)
+
+
+def parse_condition(text: str) -> Condition:
+    """Read what stands behind ``where``."""
+    return _part(text, _Parser.condition)
+
+
+def parse_merge(text: str) -> Merge:
+    """Read what stands behind ``with``."""
+    return _part(text, _Parser.merge)
+
+
+def _part(text: str, rule: Callable[[_Parser], T]) -> T:
+    """Read a text that is no more than one part of a formula."""
+    source = Text(text, "<value>")
+    faults = Faults(source)
+    parser = _Parser(source, faults, tokens(source, faults))
+    try:
+        part = rule(parser)
+        parser.expect(END)
+    except AbandonError:
+        raise ParseError(faults.in_order()) from None
+    if faults.found:
+        raise ParseError(faults.in_order())
+    return part
 
 
 @attrs.define
-class _Parser:
-    text: Text
-    faults: Faults
-    tokens: list[Token]
-    place: int = 0
+class _Parser(Reader):
     depth: int = 0
-
-    @property
-    def token(self) -> Token:
-        return self.tokens[self.place]
-
-    def take(self) -> Token:
-        taken = self.token
-        if taken.kind != END:
-            self.place += 1
-        return taken
-
-    def at_word(self, word: str) -> bool:
-        return self.token.kind == NAME and self.token.text == word
-
-    def skip(self, kind: str) -> bool:
-        if self.token.kind != kind:
-            return False
-        self.take()
-        return True
-
-    def skip_word(self, word: str) -> bool:
-        if not self.at_word(word):
-            return False
-        self.take()
-        return True
-
-    def expect(self, kind: str, what: str = "") -> Token:
-        if self.token.kind != kind:
-            raise self.unexpected(what or (f"'{kind}'" if len(kind) == 1 else f"a {kind}"))
-        return self.take()
-
-    def expect_word(self, *words: str) -> str:
-        if self.token.kind == NAME and self.token.text in words:
-            return self.take().text
-        near = nearest(self.token.text, words) if self.token.kind == NAME else ""
-        raise self.unexpected(" or ".join(map(repr, words)), near)
-
-    def unexpected(self, expected: str, near: str = "") -> _AbandonError:
-        token = self.token
-        found = token.kind if token.kind in (LINE, END) else "a comment" if token.kind == COMMENT else repr(token.text)
-        self.faults.add("TIL102", f"expected {expected} but found {found}{near}", token.start, token.stop)
-        return _AbandonError()
-
-    def span(self, start: int) -> Span:
-        return Span(self.text, start, self.tokens[self.place - 1].stop if self.place else start)
 
     def formula(self) -> Formula:
         inputs: tuple[str, ...] | None = None
@@ -149,7 +129,7 @@ class _Parser:
                     raise self.unexpected("a step")
                 else:
                     self.item(steps, comments)
-            except _AbandonError:
+            except AbandonError:
                 self.recover()
         whole = Span(self.text, 0, len(self.text.text))
         return Formula(tuple(steps), inputs or ("image",), results or (), first, tuple(comments), span=whole)
@@ -183,30 +163,17 @@ class _Parser:
         self.line_end()
         return found
 
-    def new_name(self) -> str:
-        token = self.expect(NAME)
-        if token.text in WORDS:
-            self.faults.add("TIL102", f"{token.text!r} is a word of the language", token.start, token.stop)
-        return token.text
-
     def results(self) -> tuple[Source, ...]:
         self.take()
         found = self.list(self.source)
         self.line_end()
         return found
 
-    def list(self, item: Callable[[], T]) -> tuple[T, ...]:
-        items = [item()]
-        while self.skip(","):
-            items.append(item())
-        return tuple(items)
-
     def repeat(self, comments: tuple[str, ...]) -> Repeat:
         start = self.take().start
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
+        if self.depth == MAX_DEPTH:
             self.faults.add("TIL103", f"groups are nested at most {MAX_DEPTH} deep", start, start + len("repeat"))
-            raise _AbandonError
+            raise AbandonError
         count = self.number()
         limit = None
         if self.skip_word("until"):
@@ -215,15 +182,16 @@ class _Parser:
             limit = self.number()
         self.expect("{")
         remark = self.line_end()
+        self.depth += 1
         steps: list[Step | Repeat] = []
         inner: list[str] = []
         while self.token.kind not in ("}", END):
             try:
                 self.item(steps, inner)
-            except _AbandonError:
+            except AbandonError:
                 self.recover()
-        self.expect("}")
         self.depth -= 1
+        self.expect("}")
         span = self.span(start)
         self.line_end()
         return Repeat(count, tuple(steps), limit, comments, remark, tuple(inner), span=span)
@@ -237,7 +205,8 @@ class _Parser:
         sources = self.list(self.source) if self.skip_word("of") else ()
         boundary = self.boundary() if self.skip_word("outside") else None
         condition = self.condition() if self.skip_word("where") else None
-        merge = self.merge() if self.at_word("with") else None
+        place = self.token.start
+        merge = self.merge(place) if self.skip_word("with") else None
         span = self.span(start)
         remark = self.line_end()
         return Step(function, name, sources, arguments, boundary, condition, merge, comments, remark, span=span)
@@ -268,24 +237,6 @@ class _Parser:
                 return self.weights()
             case _:
                 raise self.unexpected("a number, a word, a colour or weights")
-
-    def number(self) -> Number:
-        token = self.expect(NUMBER)
-        value = _number(token.text)
-        if abs(value) > 1e300:
-            self.faults.add("TIL104", "this number is too large", token.start, token.stop)
-            value = 0
-        return Number(value, span=self.span(token.start))
-
-    def colour(self) -> Colour:
-        token = self.expect(COLOUR)
-        digits = token.text[1:]
-        try:
-            red, green, blue = bytes.fromhex(digits)
-        except ValueError:
-            self.faults.add("TIL104", "a colour is # and six digits from 0 to f", token.start, token.stop)
-            raise _AbandonError from None
-        return Colour(red, green, blue, span=self.span(token.start))
 
     def weights(self) -> Weights:
         start = self.take().start
@@ -334,7 +285,7 @@ class _Parser:
                 span = self.span(start)
                 message = f"a region has a top, a left, a height and a width; there are {len(sides)} numbers"
                 self.faults.add("TIL102", message, span.start, span.stop)
-                raise _AbandonError
+                raise AbandonError
             return Region(*sides, negated, span=self.span(start))
         subject = Subject(self.expect_word(*(each.value for each in Subject), "mask", "region"))
         self.expect_word("within")
@@ -344,8 +295,7 @@ class _Parser:
         reference = None if self.skip_word("pixel") else self.colour()
         return Near(subject, limit, relative, reference, negated, span=self.span(start))
 
-    def merge(self) -> Merge:
-        start = self.take().start
+    def merge(self, start: int = 0) -> Merge:
         function = self.new_name()
         arguments = self.arguments()
         source = self.source()
@@ -354,8 +304,3 @@ class _Parser:
 
 def _words(comment: Token) -> str:
     return comment.text[2:].strip()
-
-
-def _number(text: str) -> int | float:
-    whole = text.lstrip("-").isdigit() and len(text) <= MOST_DIGITS
-    return int(text) if whole else float(text)

@@ -9,7 +9,7 @@ import attrs
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.names import nearest
 from tileir.formula.ir import Mask, Near, Number, Region, Repeat
-from tileir.formula.parser import PREVIOUS
+from tileir.formula.reading import PREVIOUS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
