@@ -11,6 +11,7 @@ import pytest
 import tileir
 from tileir.core.errors import ArgumentError, TileError
 from tileir.driver.crafting import craft_file
+from tileir.formula.function_file import read_functions
 
 PHOTO = np.random.default_rng(5).random((20, 31, 3), np.float32)
 SOBEL = """\
@@ -47,17 +48,35 @@ def test_pixels_of_all_dtypes() -> None:
     assert mixed((PHOTO * 255).astype(np.uint8), PHOTO).dtype == np.uint8
 
 
-def test_values_change_without_compiling() -> None:
+def test_live_values_change_without_compiling() -> None:
     first = tileir.craft("gaussian(sigma=1) // soft")
     before = first(PHOTO)
     second = first.with_value("steps[0].arguments.sigma", "1.05")
     assert second.text == "gaussian(sigma=1.05) // soft"
-    assert first.tile().function == second.tile().function
-    assert first.executable(PHOTO) is second.executable(PHOTO)
+    assert first.executable(PHOTO).inputs == ("image",)
+    assert second.executable(PHOTO).inputs == ("image", "S1_sigma")
+    assert second.with_value("steps[0].arguments.sigma", "1.1").executable(PHOTO) is second.executable(PHOTO)
     assert np.abs(second(PHOTO) - before).max() > 1e-4
+    assert second.baked().executable(PHOTO).inputs == ("image",)
+    np.testing.assert_allclose(second.baked()(PHOTO), second(PHOTO), rtol=1e-5)
+    assert first.baked() is first
     third = tileir.craft("gaussian").with_value("steps[0].arguments.sigma", "3")
     assert third.text == "gaussian(sigma=3)"
     assert str(third.with_value("steps[0].arguments.sigma", "4")) == "gaussian(sigma=4)"
+
+
+def test_what_is_derived_from_live_values_is_passed() -> None:
+    (function,) = read_functions(
+        """
+        /// shade: divides by a square.
+        /// size = 2 from 1 to 9 step 0.5: the root
+        /// Square = size * size
+        function (Image[H, W, C], Size, Square) -> (R) { R = Image / Square + Size * 0.0; }
+    """.replace("        ", "")
+    )
+    dragged = tileir.craft("shade", {"shade": function}).with_value("steps[0].arguments.size", "3")
+    assert dragged.executable(PHOTO).inputs == ("image", "S1_size", "S1_Square")
+    np.testing.assert_allclose(dragged.with_value("steps[0].arguments.size", "4")(PHOTO), PHOTO / 16, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

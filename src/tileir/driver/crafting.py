@@ -12,6 +12,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.driver.binding import bind
 from tileir.driver.jit import Jit, jit
 from tileir.formula import edits
 from tileir.formula.catalogue import default_catalogue
@@ -24,7 +25,7 @@ from tileir.formula.verifier import verify
 from tileir.runtime.arrays import to_array
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tileir.driver.executable import Executable
     from tileir.driver.formula_explanation import FormulaExplanation
@@ -44,6 +45,7 @@ def craft(
     *,
     device: str | DeviceInfo | None = None,
     context: Context | None = None,
+    live: Iterable[str] = (),
     name: str = "<formula>",
 ) -> CraftedFormula:
     """Return a formula that runs on pictures.
@@ -53,6 +55,8 @@ def craft(
         functions: What its steps may call, by name; by default tileir's functions and those of installed distributions.
         device: A device or its id; by default what the context chooses.
         context: Owner of devices and caches; by default the process-wide one.
+        live: The paths of parameters that are passed at each call, as while a control is dragged: another value of them
+            compiles nothing. All others are constants of the kernels, which makes these faster.
         name: What errors call the text.
 
     Raises:
@@ -62,20 +66,21 @@ def craft(
     """
     text = source if isinstance(source, str) else to_text(source)
     known = default_catalogue().functions if functions is None else functions
-    crafted = CraftedFormula(text, MappingProxyType(dict(known)), device, context, name)
+    crafted = CraftedFormula(text, MappingProxyType(dict(known)), device, context, frozenset(live), name)
     verify(crafted.formula, known)
     return crafted
 
 
 @attrs.frozen(eq=False, slots=False)
 class CraftedFormula:
-    """A formula that runs on pictures; its parameters are passed at each call, so that changing them compiles nothing.
+    """A formula that runs on pictures.
 
     Attributes:
         text: The formula.
         functions: What its steps call.
         device: Where it runs; None for what the context chooses.
         context: Owner of devices and caches; None for the process-wide one.
+        live: The paths of the parameters that are passed at each call.
         name: What errors call the text.
 
     """
@@ -84,8 +89,9 @@ class CraftedFormula:
     functions: Mapping[str, Function] = attrs.field(repr=False)
     device: str | DeviceInfo | None = None
     context: Context | None = attrs.field(default=None, repr=False)
+    live: frozenset[str] = frozenset()
     name: str = attrs.field(default="<formula>", repr=False)
-    _crafted: dict[tuple[DType, ...], tuple[Crafted, Jit]] = attrs.field(factory=dict, init=False, repr=False)
+    _crafted: dict[tuple[DType, ...], _Function] = attrs.field(factory=dict, init=False, repr=False)
 
     @cached_property
     def formula(self) -> Formula:
@@ -110,9 +116,9 @@ class CraftedFormula:
 
         """
         arrays, flat = self._pictures(pictures)
-        crafted, function = self._function(arrays)
+        function = self._function(arrays)
         target = out if out is None or not flat or out.ndim != 2 else out[..., None]
-        results = function(*arrays, *_passed(crafted), out=target)
+        results = function.call(*arrays, *function.passed, out=target)
         shaped = tuple(_flattened(result, flat) for result in (results if isinstance(results, tuple) else (results,)))
         if target is not out:
             return out
@@ -121,8 +127,8 @@ class CraftedFormula:
     def executable(self, *pictures: Any) -> Executable:
         """Return what runs for such pictures; raises what a call raises."""
         arrays, _ = self._pictures(pictures)
-        crafted, function = self._function(arrays)
-        return function.specialise(*arrays, *_passed(crafted))
+        function = self._function(arrays)
+        return function.call.specialise(*arrays, *function.passed)
 
     def tile(self, pixels: str | Sequence[str] = "f32") -> Crafted:
         """Return the formula as a Tile function for pictures of some dtype, or of one each."""
@@ -142,11 +148,11 @@ class CraftedFormula:
         from tileir.driver.formula_explanation import explained
 
         arrays, _ = self._pictures(pictures)
-        crafted, _ = self._function(arrays)
-        return explained(self, crafted, [*arrays, *_passed(crafted)], measure)
+        function = self._function(arrays)
+        return explained(self, function.crafted, function.call.function, [*arrays, *function.passed], measure)
 
     def with_value(self, path: str, value: str) -> CraftedFormula:
-        """Return the formula with another value at a path, such as ``steps[0].arguments.sigma``; kernels are kept.
+        """Return the formula with another value at a path, such as ``steps[0].arguments.sigma``, which is live then.
 
         Raises:
             ParseError: The value is none.
@@ -156,11 +162,18 @@ class CraftedFormula:
         """
         step, dot, name = path.rpartition(".arguments.")
         edited = edits.with_argument(self.text, step, name, value) if dot else edits.replaced(self.text, path, value)
-        return self.with_text(edited.text)
+        return self._as(edited.text, {*self.live, path})
 
     def with_text(self, text: str) -> CraftedFormula:
         """Return another formula that calls the same functions on the same device; raises what :func:`craft` raises."""
-        return craft(text, self.functions, device=self.device, context=self.context, name=self.name)
+        return self._as(text, ())
+
+    def baked(self) -> CraftedFormula:
+        """Return the formula with all parameters as constants of its kernels: for when a control rests."""
+        return self._as(self.text, ()) if self.live else self
+
+    def _as(self, text: str, live: Iterable[str]) -> CraftedFormula:
+        return craft(text, self.functions, device=self.device, context=self.context, live=live, name=self.name)
 
     def __str__(self) -> str:
         """Return the text."""
@@ -181,12 +194,36 @@ class CraftedFormula:
             RANKS
         )
 
-    def _function(self, arrays: Sequence[Array]) -> tuple[Crafted, Jit]:
+    def _function(self, arrays: Sequence[Array]) -> _Function:
         dtypes = tuple(map(_dtype_of, self.formula.inputs, arrays))
         if dtypes not in self._crafted:
             crafted = lowered(self.formula, self.functions, pixels=dtypes)
-            self._crafted[dtypes] = crafted, jit(crafted.function, self.device, context=self.context)
+            paths = crafted.paths
+            passed = {name: value for name, value in crafted.arguments.items() if self._is_live(paths[name], value)}
+            fixed = {name: value for name, value in crafted.arguments.items() if name not in passed}
+            call = jit(bind(crafted.function, fixed), self.device, context=self.context)
+            self._crafted[dtypes] = _Function(crafted, call, tuple(map(_as_passed, passed.values())))
         return self._crafted[dtypes]
+
+    def _is_live(self, path: str, value: object) -> bool:
+        """Return whether a call passes a value: that of a live parameter, or a float that is derived from such.
+
+        Derived integers are mostly radii, for another one of which everything is compiled anew anyway.
+        """
+        if path in self.live:
+            return True
+        call, dot, name = path.rpartition(".arguments.")
+        is_derived = bool(dot) and name[:1].isupper() and isinstance(value, float)
+        return is_derived and any(each.rpartition(".arguments.")[0] == call for each in self.live)
+
+
+@attrs.frozen(eq=False)
+class _Function:
+    """A formula for pictures of some dtypes: what it is, what is called, and what is passed after the pictures."""
+
+    crafted: Crafted
+    call: Jit
+    passed: tuple[Any, ...]
 
 
 def craft_file(path: Path, **options: Any) -> CraftedFormula:
@@ -211,11 +248,9 @@ def _dtype_of(name: str, array: Array) -> DType:
     return dtype
 
 
-def _passed(crafted: Crafted) -> list[Any]:
-    """Return the values of parameters as a call takes them fastest: arrays, but for integers, which sizes depend on."""
-    return [
-        np.asarray(value, np.float32) if isinstance(value, float) else value for value in crafted.arguments.values()
-    ]
+def _as_passed(value: Any) -> Any:
+    """Return the value of a parameter as a call takes it fastest: as an array, but for integers, which make sizes."""
+    return np.asarray(value, np.float32) if isinstance(value, float) else value
 
 
 def _flattened(result: Array, flat: bool) -> Array:

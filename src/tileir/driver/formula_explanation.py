@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from tileir.driver.crafting import CraftedFormula
     from tileir.driver.dispatch import Dispatch, Dispatched
-    from tileir.driver.explanation import Explanation
     from tileir.formula.lowering import Crafted
+    from tileir.tile import ir as tile
     from tileir.typed.ir import Function
 
 WIDTH: Final = 120
@@ -141,20 +141,28 @@ class FormulaExplanation:
         )
 
 
-def explained(formula: CraftedFormula, crafted: Crafted, arguments: Sequence[Any], measure: bool) -> FormulaExplanation:
-    """Return what became of a formula for some pictures and values."""
-    names = [each.name for each in crafted.function.inputs]
+def explained(
+    formula: CraftedFormula, crafted: Crafted, function: tile.Function, arguments: Sequence[Any], measure: bool
+) -> FormulaExplanation:
+    """Return what became of a formula, as a function of pictures and live parameters, for values of these."""
+    names = [each.name for each in function.inputs]
     executable = formula.executable(*arguments[: len(formula.formula.inputs)])
-    costs = _costs(formula, crafted, dict(zip(names, arguments, strict=True)), measure)
+    costs = explain(
+        function,
+        dict(zip(names, arguments, strict=True)),
+        device=formula.device,
+        context=formula.context,
+        measure=measure,
+    )
     straight, looping = _labels(executable.typed, crafted)
     sizes = {each.name: each.nbytes for each in executable.dispatch.buffers}
     order = [path for path, node in elements(formula.formula) if isinstance(node, Step)]
+    same = len(costs.kernels) == len(executable.dispatch.launches)
     kernels: list[CraftedKernel] = []
     for number, launch in enumerate(executable.dispatch.launches):
         paths = _paths(launch, looping if launch.runs > 1 else straight)
         if launch.runs > 1 and not paths:
             paths = set().union(*looping.values())
-        same = costs is not None and len(costs.kernels) == len(executable.dispatch.launches)
         kernels.append(
             CraftedKernel(
                 launch.kernel,
@@ -162,8 +170,8 @@ def explained(formula: CraftedFormula, crafted: Crafted, arguments: Sequence[Any
                 launch.reads,
                 launch.writes,
                 sum(sizes[name] for name in (*launch.reads, *launch.writes)),
-                costs.kernels[number].seconds if costs is not None and same else None,
-                costs.measured[number] if costs is not None and same and costs.measured else None,
+                costs.kernels[number].seconds if same else None,
+                costs.measured[number] if same and costs.measured else None,
                 launch.runs,
             )
         )
@@ -191,13 +199,6 @@ def _labels(function: Function, crafted: Crafted) -> tuple[dict[str, set[str]], 
                 for value, paths in inner.items():
                     looping.setdefault(value, set()).update(paths)
     return straight, looping
-
-
-def _costs(
-    formula: CraftedFormula, crafted: Crafted, arguments: Mapping[str, Any], measure: bool
-) -> Explanation | None:
-    function = crafted.function
-    return explain(function, arguments, device=formula.device, context=formula.context, measure=measure)
 
 
 def _paths(launch: Dispatched, labels: Mapping[str, set[str]]) -> set[str]:
