@@ -22,6 +22,8 @@ myst_substitutions = {
     "codes": tables.codes(),
     "dtypes": tables.dtypes(),
     "expansions": tables.expansions(),
+    "formula_functions": tables.formula_functions(),
+    "formula_words": tables.formula_words(),
     "operations": tables.operations(),
     "passes": tables.passes(),
     "plaidml_names": tables.plaidml_names(),

@@ -11,6 +11,9 @@ import attrs
 from tileir import ops
 from tileir.core.codes import CODES
 from tileir.core.dtype import DType
+from tileir.formula.catalogue import FOLDER, read_file
+from tileir.formula.function_file import parameter_text
+from tileir.formula.words import WORDS
 from tileir.ops.plaidml import ALIASES
 from tileir.passes.catalog import PASSES
 from tileir.semtree.expansions import ULP
@@ -109,6 +112,25 @@ def _home(name: str, operation: Callable[..., Any]) -> str:
         return operation.__module__
     modules = (module for module in sorted(sys.modules) if module.startswith("tileir.ops."))
     return next(module for module in modules if name in getattr(sys.modules[module], "__all__", ()))
+
+
+def formula_words() -> str:
+    """Return the words of bodies of functions of formulas."""
+    return _table(("word", "what it is"), ((f"`{word.form}`", word.about) for word in WORDS.values()))
+
+
+def formula_functions() -> str:
+    """Return the functions of formulas with their parameters, a table for each file of them under a bold title."""
+    parts = []
+    for path in sorted(FOLDER.glob("*.tile")):
+        rows = []
+        for function in read_file(path):
+            reads = "two" if len(function.pictures) == 2 else "one"
+            values = "<br>".join(f"`{parameter_text(each)}`: {each.about}" for each in function.parameters)
+            rows.append((f"`{function.name}`", reads, function.about, values))
+        heads = ("function", "reads", "what it does", "parameters")
+        parts.append(f"**{path.stem.replace('_', ' ').capitalize()}**\n\n{_table(heads, rows)}")
+    return "\n\n".join(parts)
 
 
 def plaidml_names() -> str:

@@ -8,26 +8,25 @@ import attrs
 
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.template_expressions import Budget, ExhaustedError, ExpressionError, MissingError, evaluate
-from tileir.formula.borders import bordered
-from tileir.formula.functions import BORDER, calls_border, input_name
+from tileir.formula.functions import input_name, parameter_name
 from tileir.formula.ir import Number
 from tileir.formula.parameters import ColourParameter, NumberParameter, WeightsParameter
 from tileir.tile import ir as tile
 from tileir.tile.builder import FunctionBuilder
-from tileir.tile.building.inlining import inline
+from tileir.tile.traversal import walk
 from tileir.tile.verifier import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from tileir.formula.functions import Derived, Function
     from tileir.formula.parameters import Parameter
-    from tileir.tile.builder import Dim, Tensor
+    from tileir.tile.builder import Operand
 
 
 def faults_of(function: Function) -> list[Diagnostic]:
     """Return what is wrong with a function; where inputs are right, also what is wrong with its body."""
-    found = [*_of_parameters(function), *_of_derived(function), *_of_inputs(function), *_of_borders(function)]
+    found = [*_of_parameters(function), *_of_derived(function), *_of_inputs(function), *_of_words(function)]
     return found or _of_body(function)
 
 
@@ -97,51 +96,65 @@ def _of_inputs(function: Function) -> Iterator[Diagnostic]:
         yield _fault(f"a function makes one picture; {function.name} has {len(function.body.outputs)} outputs")
 
 
-def _of_borders(function: Function) -> Iterator[Diagnostic]:
-    """Check that borders are asked for by statements, of tensors, with a width for some axes."""
+def _of_words(function: Function) -> Iterator[Diagnostic]:
+    """Check that words stand in statements of their own, with the names of tensors, then sizes."""
     for statement in function.body.statements:
-        if isinstance(statement, tile.Assignment) and calls_border(statement):
-            assert isinstance(statement.value, tile.Call)
-            data, *widths = statement.value.arguments
-            if not isinstance(data, tile.Name) or not 1 <= len(widths) <= 8:
-                message = f"write {BORDER}(Picture, rows, columns), with a width for each axis that has a border"
-                yield Diagnostic("TIL226", message, statement.value.span)
+        if not isinstance(statement, tile.Assignment):
+            continue
+        call = function.word_call(statement)
+        whole = (statement.value,) if call is None else call.arguments
+        for node in (part for expression in whole for part in walk(expression)):
+            if isinstance(node, tile.Call) and node.function in function.words:
+                message = (
+                    f"{node.function} stands in a statement of its own: Made = {function.words[node.function].form};"
+                )
+                yield Diagnostic("TIL226", message, node.span)
+        if call is not None:
+            word, operands = function.words[call.function], call.arguments
+            named = all(isinstance(operand, tile.Name) for n, operand in enumerate(operands) if n in word.tensors)
+            if not named or not word.least <= len(operands) <= word.most:
+                message = f"write {word.form}, where what has axes is the name of a tensor"
+                yield Diagnostic("TIL226", message, call.span)
 
 
 def _of_body(function: Function) -> list[Diagnostic]:
     """Return what Tile's own rules say about the body, once it is part of a function."""
     try:
-        verify(_without_borders(function.body))
+        verify(_without_words(function))
     except TileError as error:
         return list(error.diagnostics)
     builder = FunctionBuilder()
-    declared = [
-        builder.input(each.name, *(dim.name for dim in each.dims)) if each.dims else builder.scalar(each.name)
-        for each in function.body.inputs
-    ]
-
-    def border(picture: Tensor, widths: Sequence[Dim]) -> Tensor:
-        return bordered(picture, widths, function.boundary)
-
+    defaults = function.operands(())
+    declared: list[Operand] = []
+    for each in function.body.inputs:
+        name = parameter_name(function, each.name)
+        if name in function.fixed:
+            value = defaults[name]
+            assert isinstance(value, int | float)  # other parameters have axes, so they are no sizes
+            declared.append(value)
+        elif each.dims:
+            declared.append(builder.input(each.name, *(dim.name for dim in each.dims)))
+        else:
+            declared.append(builder.scalar(each.name))
     try:
-        builder.build(*inline(function.body, *declared, expansions={BORDER: border}))
+        builder.build(function.applied(declared, function.boundary))
     except TileError as error:
         return list(error.diagnostics)
     return []
 
 
-def _without_borders(body: tile.Function) -> tile.Function:
-    """Return a body with pictures as they are in place of those with borders, whose widths are values of their own."""
+def _without_words(function: Function) -> tile.Function:
+    """Return the body with the first tensors of words in their place; other operands are values of their own."""
     statements: list[tile.Statement] = []
-    for number, statement in enumerate(body.statements):
-        if isinstance(statement, tile.Assignment) and calls_border(statement):
-            assert isinstance(statement.value, tile.Call)
-            data, *widths = statement.value.arguments
-            for axis, width in enumerate(widths):
-                statements.append(tile.Assignment(f"Width{number}_{axis}", width, span=statement.span))
+    for number, statement in enumerate(function.body.statements):
+        call = function.word_call(statement)
+        if isinstance(statement, tile.Assignment) and call is not None:
+            data, *others = call.arguments
+            for place, other in enumerate(others):
+                statements.append(tile.Assignment(f"Operand{number}_{place}", other, span=statement.span))
             statement = attrs.evolve(statement, value=data)
         statements.append(statement)
-    return attrs.evolve(body, statements=tuple(statements))
+    return attrs.evolve(function.body, statements=tuple(statements))
 
 
 def _fault(message: str) -> Diagnostic:

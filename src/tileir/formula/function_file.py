@@ -35,7 +35,10 @@ from tileir.formula.parameters import (
     WeightsParameter,
 )
 from tileir.formula.parser import parse as parse_formula
+from tileir.formula.printer import value_text
+from tileir.tile import ir as tile
 from tileir.tile.parser import parse_unverified
+from tileir.tile.traversal import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +88,7 @@ def read_functions(text: str, name: str = "<functions>") -> tuple[Function, ...]
     ends = [*(header.start() for header in headers[1:]), len(text)][: len(headers)]
     for header, end in zip(headers, ends, strict=True):
         try:
-            functions.append(_read(source, header, end))
+            functions.append(_read(source, header, end, tuple(functions)))
         except TileError as error:
             faults.extend(error.diagnostics)
     names = [function.name for function in functions]
@@ -98,8 +101,8 @@ def read_functions(text: str, name: str = "<functions>") -> tuple[Function, ...]
     return tuple(functions)
 
 
-def _read(source: Source, header: re.Match[str], end: int) -> Function:
-    """Read one function.
+def _read(source: Source, header: re.Match[str], end: int, above: tuple[Function, ...]) -> Function:
+    """Read one function, whose body may call those above it.
 
     Raises:
         ParseError: Its description or body cannot be read.
@@ -115,13 +118,20 @@ def _read(source: Source, header: re.Match[str], end: int) -> Function:
         body = parse_unverified(before + source.text[header.end() : end], source.name)
     except ParseError as error:
         raise ParseError((*faults, *error.diagnostics)) from None
-    function = description.function(body)
+    called = {node.function for node in _calls(body)}
+    function = description.function(body, tuple(helper for helper in above if helper.name in called))
     whole = Span(source, header.start(), header.end())
     if not faults:
         faults.extend(attrs.evolve(fault, span=fault.span or whole) for fault in faults_of(function))
     if faults:
         raise VerifyError(tuple(faults))
     return function
+
+
+def _calls(body: tile.Function) -> Iterator[tile.Call]:
+    for statement in body.statements:
+        if isinstance(statement, tile.Assignment):
+            yield from (node for node in walk(statement.value) if isinstance(node, tile.Call))
 
 
 def _lines(header: re.Match[str]) -> Iterator[tuple[int, str]]:
@@ -145,15 +155,16 @@ class _Description:
     derived: list[Derived] = attrs.field(factory=list)
     faults: list[Diagnostic] = attrs.field(factory=list)
 
-    def function(self, body: object) -> Function:
+    def function(self, body: tile.Function, helpers: tuple[Function, ...]) -> Function:
         return Function(
             self.name,
-            body,  # type: ignore[arg-type]
+            body,
             tuple(self.parameters),
             tuple(self.derived),
             self.boundary,
             self.about,
             self.origin,
+            helpers,
         )
 
     def take(self, start: int, line: str) -> None:
@@ -229,6 +240,20 @@ def _parameter(match: re.Match[str], default: Value) -> Parameter:
         case Colour() if bounds == [None] * 3:
             return ColourParameter(name, default, about)
     raise ValueError
+
+
+def parameter_text(parameter: Parameter) -> str:
+    """Return what a file says of a parameter before the sentence about it."""
+    text = f"{parameter.name} = {value_text(parameter.default)}"
+    match parameter:
+        case NumberParameter():
+            return f"{text} from {parameter.low:g} to {parameter.high:g} step {parameter.step:g}"
+        case ChoiceParameter():
+            return f"{text} among {', '.join(parameter.words)}"
+        case WeightsParameter():
+            return f"{text} up to {parameter.most}"
+        case FlagParameter() | ColourParameter():
+            return text
 
 
 def _value(text: str) -> Value:

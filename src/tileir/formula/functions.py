@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -12,13 +12,18 @@ from tileir.core.errors import Diagnostic
 from tileir.core.names import nearest
 from tileir.core.template_expressions import Budget, evaluate
 from tileir.formula.ir import Argument, Boundary, Value
+from tileir.formula.parameters import ChoiceParameter, FlagParameter
+from tileir.formula.words import WORDS, Word
 from tileir.tile import ir as tile
+from tileir.tile.building.inlining import Expansion, inline
+from tileir.tile.functions import builtin
+from tileir.tile.traversal import walk
 
 if TYPE_CHECKING:
-    from tileir.formula.parameters import Operand, Parameter
+    from collections.abc import Iterator, Mapping, Sequence
 
-BORDER: Final = "border"
-"""The word by which bodies ask for a picture with what lies outside of it."""
+    from tileir.formula.parameters import Operand, Parameter
+    from tileir.ops.foundation import Dim, Tensor
 
 
 @attrs.frozen
@@ -47,12 +52,13 @@ class Function:
     Attributes:
         name: How formulas call it.
         body: Tile. Its inputs are pictures, then parameters by their names with a capital, and derived values. It may
-            call ``border(Picture, rows, columns)``: the picture with so much of what lies outside on each side.
+            call the words of :mod:`tileir.formula.words`, and helpers.
         parameters: In the order of their controls.
         derived: What the body is passed besides.
         boundary: What windows see outside the picture where a step does not say.
         about: What it does, in a sentence.
         source: Who described the method.
+        helpers: Functions that the body may call, with all their inputs in order: those above it in its file.
 
     """
 
@@ -63,6 +69,7 @@ class Function:
     boundary: Boundary = Boundary.MIRROR
     about: str = ""
     source: str = ""
+    helpers: tuple[Function, ...] = attrs.field(default=(), repr=False)
 
     @cached_property
     def pictures(self) -> tuple[str, ...]:
@@ -71,16 +78,73 @@ class Function:
         return tuple(each.name for each in self.body.inputs if each.name not in others)
 
     @cached_property
+    def words(self) -> Mapping[str, Word]:
+        """What the body may call besides the functions of Tile."""
+        return {**{helper.name: helper.as_word for helper in self.helpers}, **WORDS}
+
+    def calls(self) -> Iterator[tuple[Word, tile.Call]]:
+        """Yield the words that statements of the body call, and the calls."""
+        for statement in self.body.statements:
+            if (call := self.word_call(statement)) is not None:
+                yield self.words[call.function], call
+
+    def word_call(self, statement: tile.Statement) -> tile.Call | None:
+        """Return the call of a word that a statement of the body is."""
+        value = statement.value if isinstance(statement, tile.Assignment) else None
+        return value if isinstance(value, tile.Call) and value.function in self.words else None
+
+    @cached_property
     def has_window(self) -> bool:
         """Whether it looks beyond the edges of a picture, so that a boundary means something."""
-        return any(calls_border(statement) for statement in self.body.statements)
+        return any(word.has_boundary for word, _ in self.calls())
 
     @cached_property
     def is_pointwise(self) -> bool:
         """Whether it reads no element but that at the place of its result, so that it may overwrite it."""
-        return all(
-            isinstance(statement, tile.Assignment) and not calls_border(statement) for statement in self.body.statements
+        return all(word.is_pointwise for word, _ in self.calls()) and all(
+            self.word_call(statement) is not None
+            or (isinstance(statement, tile.Assignment) and _is_elementwise(statement.value))
+            for statement in self.body.statements
         )
+
+    @cached_property
+    def fixed(self) -> frozenset[str]:
+        """The parameters and derived values that choose which statements there are, so that these are made anew."""
+        chosen = {each.name for each in self.parameters if isinstance(each, ChoiceParameter | FlagParameter)}
+        literals = [call.arguments[place] for word, call in self.calls() for place in word.literal]
+        names = {node.name for literal in literals for node in walk(literal) if isinstance(node, tile.Name)}
+        return frozenset(chosen | {parameter_name(self, name) for name in names})
+
+    @cached_property
+    def as_word(self) -> Word:
+        """The function as other bodies call it."""
+        inputs = self.body.inputs
+        form = f"{self.name}({', '.join(each.name for each in inputs)})"
+        return Word(
+            form,
+            self.about,
+            self.applied,
+            frozenset(place for place, each in enumerate(inputs) if each.dims),
+            len(inputs),
+            len(inputs),
+            frozenset(place for place, each in enumerate(inputs) if parameter_name(self, each.name) in self.fixed),
+            self.has_window,
+            self.is_pointwise,
+        )
+
+    def applied(self, operands: Sequence[Tensor | Dim | float], boundary: Boundary) -> Tensor:
+        """Return what it makes of operands for all inputs, in a function that is being built.
+
+        Raises:
+            TileError: They do not go with the body.
+
+        """
+
+        def made(word: Word, operands: Sequence[Tensor | Dim]) -> Tensor:
+            return word.make(operands, boundary)
+
+        expansions = {name: Expansion(word.tensors, partial(made, word)) for name, word in self.words.items()}
+        return inline(self.body, *operands, expansions=expansions)[0]
 
     def parameter(self, name: str) -> Parameter | None:
         """Return a parameter by its name."""
@@ -126,13 +190,11 @@ def parameter_name(function: Function, name: str) -> str:
     return next((each.name for each in function.parameters if input_name(each.name) == name), name)
 
 
-def calls_border(statement: tile.Statement) -> bool:
-    """Return whether a statement of a body asks for what lies outside a picture."""
-    if not isinstance(statement, tile.Assignment):
-        return False
-    return isinstance(statement.value, tile.Call) and statement.value.function == BORDER
-
-
 def input_name(parameter: str) -> str:
     """Return how a Tile body spells a parameter: with a capital."""
     return parameter[:1].upper() + parameter[1:]
+
+
+def _is_elementwise(value: tile.Expr) -> bool:
+    calls = [builtin(node.function) for node in walk(value) if isinstance(node, tile.Call)]
+    return all(found is not None and found.elementwise for found in calls)

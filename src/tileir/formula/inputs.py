@@ -28,6 +28,7 @@ class Inputs:
         values: What the other inputs are passed, by their names.
         dims: The names of the dimensions of those that are arrays.
         paths: Which element of the formula says the value of each, or would say it.
+        fixed: Values that are no inputs, since they choose which statements there are; by the paths of their elements.
         results: The names of the outputs.
 
     """
@@ -36,6 +37,7 @@ class Inputs:
     values: Mapping[str, Operand]
     dims: Mapping[str, tuple[str, ...]]
     paths: Mapping[str, str]
+    fixed: Mapping[str, int | float]
     results: tuple[str, ...]
 
 
@@ -49,13 +51,18 @@ def inputs_of(formula: Formula, functions: Mapping[str, Function]) -> Inputs:
     values: dict[str, Operand] = {}
     dims: dict[str, tuple[str, ...]] = {}
     paths: dict[str, str] = {}
-    for path, value in _values("", formula.steps, functions):
+    fixed: dict[str, int | float] = {}
+    for path, value, is_fixed in _values("", formula.steps, functions):
+        if is_fixed:
+            assert isinstance(value, int | float)  # what has axes is no size
+            fixed[path] = value
+            continue
         name = names.fresh(_readable(path))
         values[name], paths[name] = value, path
         shape = getattr(value, "shape", ())
         if shape:
             dims[name] = tuple(names.fresh(f"{name}_{axis}") for axis in ("rows", "columns")[-len(shape) :])
-    return Inputs(pictures, values, dims, paths, results)
+    return Inputs(pictures, values, dims, paths, fixed, results)
 
 
 def _readable(path: str) -> str:
@@ -66,13 +73,13 @@ def _readable(path: str) -> str:
 
 def _values(
     prefix: str, steps: tuple[Step | Repeat, ...], functions: Mapping[str, Function]
-) -> Iterator[tuple[str, Operand]]:
-    """Yield the values of all parameters, those at their defaults as well, each with its path."""
+) -> Iterator[tuple[str, Operand, bool]]:
+    """Yield the values of all parameters, those at their defaults as well, with their paths and whether it is fixed."""
     for number, step in enumerate(steps):
         path = f"{prefix}steps[{number}]"
         if isinstance(step, Repeat):
             if step.limit is not None:
-                yield f"{path}.limit", float(step.limit.value)
+                yield f"{path}.limit", float(step.limit.value), False
             yield from _values(f"{path}.", step.steps, functions)
             continue
         yield from _of_call(path, functions[step.function], step.arguments)
@@ -82,18 +89,18 @@ def _values(
             yield from _of_call(f"{path}.merge", functions[step.merge.function], step.merge.arguments)
 
 
-def _of_call(path: str, function: Function, arguments: tuple[Argument, ...]) -> Iterator[tuple[str, Operand]]:
+def _of_call(path: str, function: Function, arguments: tuple[Argument, ...]) -> Iterator[tuple[str, Operand, bool]]:
     for name, operand in function.operands(arguments).items():
-        yield f"{path}.arguments.{name}", operand
+        yield f"{path}.arguments.{name}", operand, name in function.fixed
 
 
-def _of_condition(path: str, condition: Condition) -> Iterator[tuple[str, Operand]]:
+def _of_condition(path: str, condition: Condition) -> Iterator[tuple[str, Operand, bool]]:
     match condition:
         case Near(limit=limit, reference=reference):
-            yield f"{path}.condition.limit", float(limit.value)
+            yield f"{path}.condition.limit", float(limit.value), False
             if isinstance(reference, Colour):
-                yield f"{path}.condition.reference", channels(reference)
+                yield f"{path}.condition.reference", channels(reference), False
         case Region():
             for side in ("top", "left", "height", "width"):
                 number: Number = getattr(condition, side)
-                yield f"{path}.condition.{side}", int(number.value)
+                yield f"{path}.condition.{side}", int(number.value), False

@@ -8,9 +8,8 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
-from tileir.formula.borders import bordered
 from tileir.formula.conditions import chosen_by
-from tileir.formula.functions import BORDER, parameter_name
+from tileir.formula.functions import parameter_name
 from tileir.formula.groups import count_of, reads_of
 from tileir.formula.inputs import inputs_of
 from tileir.formula.ir import Formula, Mask, Near, Repeat, Source, Subject
@@ -18,7 +17,6 @@ from tileir.formula.reading import PREVIOUS
 from tileir.formula.verifier import verify
 from tileir.ops.foundation import Aggregation, aggregate, call, cast_to, indices_of
 from tileir.tile.builder import FunctionBuilder
-from tileir.tile.building.inlining import inline
 from tileir.tile.building.scans import scan
 from tileir.tile.ir import Attribute
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from tileir.formula.functions import Function
     from tileir.formula.ir import Boundary, Step
     from tileir.formula.parameters import Operand as Value
-    from tileir.tile.builder import Dim, Operand, Tensor
+    from tileir.tile.builder import Operand, Tensor
     from tileir.tile.ir import Function as TileFunction
 
 MOST_UNROLLED: Final = 32
@@ -119,7 +117,7 @@ class _Crafting:
     def formula(self, formula: Formula) -> Crafted:
         inputs = inputs_of(formula, self.functions)
         given = [self.builder.input(name, *dims) for name, dims in inputs.pictures]
-        operands: dict[str, Operand] = {}
+        operands: dict[str, Operand] = dict(inputs.fixed)
         for name, value in inputs.values.items():
             operands[inputs.paths[name]] = self.declared(name, value, inputs.dims.get(name, ()))
         pictures = [self.read(picture, dtype) for picture, dtype in zip(given, self.pixels, strict=True)]
@@ -193,11 +191,6 @@ class _Crafting:
     ) -> Tensor:
         """Return what a function makes of pictures."""
         function = self.functions[name]
-        outside = function.boundary if boundary is None else boundary
-
-        def border(picture: Tensor, widths: Sequence[Dim]) -> Tensor:
-            return bordered(picture, widths, outside)
-
         given = dict(zip(function.pictures, pictures, strict=True))
         operands = [
             given[each.name]
@@ -205,8 +198,7 @@ class _Crafting:
             else scope.operands[f"{path}.arguments.{parameter_name(function, each.name)}"]
             for each in function.body.inputs
         ]
-        (result,) = inline(function.body, *operands, expansions={BORDER: border})
-        return result
+        return function.applied(operands, function.boundary if boundary is None else boundary)
 
     def limited(self, step: Step, path: str, source: Tensor, result: Tensor, scope: _Scope) -> Tensor:
         """Return what a step makes where its condition holds, and what it read elsewhere."""
@@ -240,6 +232,7 @@ class _Crafting:
         """Compute a group as a scan, whose step gets what it reads from around it as constants."""
         sources = [source for source in dict.fromkeys(reads_of(group.steps)) if _is_known(source, scope)]
         within = {name: operand for name, operand in scope.operands.items() if name.startswith(f"{path}.")}
+        passed_on = [name for name, operand in within.items() if not isinstance(operand, int)]
 
         def step(*passed: Tensor) -> tuple[Tensor, ...]:
             carries = 1 if group.limit is None else 2
@@ -250,14 +243,15 @@ class _Crafting:
                     names[source.name] = picture
                 else:
                     lines[source.name - 1] = picture
-            operands: dict[str, Operand] = dict(zip(within, others[len(sources) :], strict=True))
+            operands: dict[str, Operand] = {**within, **dict(zip(passed_on, others[len(sources) :], strict=True))}
             after = self.round(group, path, before, _Scope(original, names, lines, operands))
             if group.limit is None:
                 return (after,)
             settled = _largest_change(before, after) < operands[f"{path}.limit"]
             return call("cond", done, before, after), call("logical_or", done, settled)
 
-        constants = [scope.original, *(scope.picture(source) for source in sources), *within.values()]
+        pictures = [scope.original, *(scope.picture(source) for source in sources)]
+        constants = [*pictures, *(within[name] for name in passed_on)]
         carries: list[Operand] = [current] if group.limit is None else [current, False]
         return scan(step, carries, constants=constants, count=rounds)[0]
 

@@ -21,8 +21,20 @@ if TYPE_CHECKING:
     from tileir.tile.building.tensors import Operand
     from tileir.tile.ir import Expr, Function, Input, Scan, Statement
 
-    Expansion = Callable[[Tensor, Sequence[Dim]], Tensor]
-    """What a statement ``name = word(tensor, sizes…);`` becomes."""
+
+@attrs.frozen
+class Expansion:
+    """What a statement ``name = word(operands…);`` becomes.
+
+    Attributes:
+        tensors: Which operands, counted from 0, are tensors, each by its name; the others are sizes and numbers.
+        make: Computes it.
+
+    """
+
+    tensors: frozenset[int]
+    make: Callable[[Sequence[Tensor | Dim]], Tensor]
+
 
 _NOTHING: Final[Mapping[str, Expansion]] = MappingProxyType({})
 
@@ -113,12 +125,16 @@ class _Inlining:
         return Name(reference, span=call_site())
 
     def expanded(self, call: Call) -> Tensor:
-        data, *sizes = call.arguments
-        if not isinstance(data, Name):
-            raise mistake("TIL205", f"{call.function} is called with the name of a tensor")
-        return self.expansions[call.function](
-            self.tensor(data.name), [Dim(substitute(size, self.names), self.recorder) for size in sizes]
-        )
+        expansion = self.expansions[call.function]
+        operands: list[Tensor | Dim] = []
+        for place, operand in enumerate(call.arguments):
+            if place not in expansion.tensors:
+                operands.append(Dim(substitute(operand, self.names), self.recorder))
+            elif isinstance(operand, Name):
+                operands.append(self.tensor(operand.name))
+            else:
+                raise mistake("TIL205", f"operand {place + 1} of {call.function} is the name of a tensor")
+        return expansion.make(operands)
 
     def contraction(self, statement: Contraction) -> Contraction:
         return attrs.evolve(
