@@ -21,7 +21,16 @@ def drawn(text: str, folder: Path, **values: str) -> GraphView:
 
 def check(view: GraphView) -> None:
     nodes = {node.name: node for node in view.nodes}
-    assert len({(node.layer, node.slot) for node in view.nodes}) == len(view.nodes)
+    taken = [(node.layer, node.slot) for node in view.nodes]
+    for wire in view.wires:
+        ends = [nodes[wire.source], nodes[wire.target]]
+        assert [wire.places[0], wire.places[-1]] == [(node.layer, node.slot) for node in ends]
+        assert [layer for layer, _ in wire.places] == list(range(ends[0].layer, ends[1].layer + 1))
+        taken += wire.places[1:-1]
+    assert len(set(taken)) == len(taken)
+    assert sorted((wire.source, wire.target) for wire in view.wires) == sorted(
+        (name, node.name) for node in view.nodes for name in node.reads
+    )
     for node in view.nodes:
         assert 0 <= node.layer < view.layers
         assert 0 <= node.slot <= view.slots - 1

@@ -142,7 +142,7 @@ def test_what_is_no_request_is_refused(client: TestClient, body: bytes) -> None:
 
 
 def test_a_page_begins_with_its_program(client: TestClient) -> None:
-    assert client.get("/api/start").json() == {"name": "a.tile", "text": MATMUL, "values": {}}
+    assert client.get("/api/start").json() == {"name": "a.tile", "text": MATMUL, "values": {}, "files": {}}
 
 
 def test_devices_and_targets_are_listed(client: TestClient) -> None:

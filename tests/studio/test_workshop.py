@@ -157,3 +157,14 @@ def test_what_nobody_waits_for_is_stopped(tmp_path: Path) -> None:
         await works(workshop)
 
     in_workshop(work, tmp_path)
+
+
+def test_a_request_that_was_overtaken_is_stale(tmp_path: Path) -> None:
+    async def work(workshop: Workshop) -> None:
+        assert [event.name async for event in workshop.ask(RUN, "a", 7)] == ["ran"]
+        for turn in (6, 7):
+            with pytest.raises(StaleError):
+                await asyncio.wait_for(anext(aiter(workshop.ask(RUN, "a", turn))), 60)
+        assert [event.name async for event in workshop.ask(RUN, "a", 8)] == ["ran"]
+
+    in_workshop(work, tmp_path)

@@ -80,8 +80,9 @@ def start_of(file: Path | None, folder: Path) -> Start:
         name = store(folder, file.read_bytes())
     except (OSError, UnicodeDecodeError) as error:
         raise fail("TIL901", f"cannot read {file}: {error}") from None
-    coloured = described(folder, name).count(",") == 2
-    return Start(f"{file.stem}.tile", example(coloured=coloured), {"Picture": f"upload:{name}"})
+    kind = described(folder, name)
+    text = example(coloured=kind.count(",") == 2)
+    return Start(f"{file.stem}.tile", text, {"Picture": f"upload:{name}"}, {name: f"{file.name}, {kind}"})
 
 
 def example(*, coloured: bool) -> str:

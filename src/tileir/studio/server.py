@@ -47,11 +47,12 @@ _TYPES: Final = {
 
 @attrs.frozen
 class Start:
-    """What the page begins with: a program with its name, and values of inputs that were given."""
+    """What the page begins with: a program and its name, values of inputs that were given, and names of their files."""
 
     name: str
     text: str
     values: Mapping[str, str] = attrs.field(factory=dict)
+    files: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.define(eq=False)
@@ -106,12 +107,12 @@ class Studio:
             return _refused(400, "TIL913", "the request is not JSON")
         if not isinstance(document, dict) or name not in JOBS:
             return _refused(400, "TIL913", "a request is a JSON object for one of the jobs " + ", ".join(JOBS))
-        lane = str(document.pop("lane", name))[:200]
-        return EventStream(self._events({**document, "job": name}, lane))
+        lane, turn = str(document.pop("lane", name))[:200], document.pop("turn", None)
+        return EventStream(self._events({**document, "job": name}, lane, turn if isinstance(turn, int) else None))
 
-    async def _events(self, request: Mapping[str, Any], lane: str) -> AsyncGenerator[bytes, None]:
+    async def _events(self, request: Mapping[str, Any], lane: str, turn: int | None) -> AsyncGenerator[bytes, None]:
         try:
-            async for event in self.workshop.ask(request, lane):
+            async for event in self.workshop.ask(request, lane, turn):
                 yield as_event(event.name, self._with_pictures(event))
         except StaleError:
             yield as_event("stale", None)

@@ -89,10 +89,20 @@ class NodeView:
 
 
 @attrs.frozen
+class WireView:
+    """One value that another reads; ``places`` are a layer and a slot in each layer that the wire passes."""
+
+    source: str
+    target: str
+    places: tuple[tuple[int, float], ...]
+
+
+@attrs.frozen
 class GraphView:
     """The data flow of a typed function; ``omitted`` values were too many to be drawn."""
 
     nodes: tuple[NodeView, ...]
+    wires: tuple[WireView, ...]
     layers: int
     slots: float
     omitted: int = 0

@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections import OrderedDict
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -159,6 +160,18 @@ _REPORT: Final = (
 )
 
 
+_LANES: Final = 1000
+"""Lanes whose last turn is remembered."""
+
+
+@attrs.frozen(eq=False)
+class _Lane:
+    """The newest request of a lane."""
+
+    turn: int
+    replaced: asyncio.Event
+
+
 @attrs.define(eq=False)
 class Workshop:
     """Two workers: one for looks at texts, which are short, and one for all else.
@@ -173,39 +186,49 @@ class Workshop:
     limits: Limits = Limits()
     _quick: _Worker = attrs.field(init=False)
     _thorough: _Worker = attrs.field(init=False)
-    _newest: dict[str, asyncio.Event] = attrs.field(factory=dict, init=False)
+    _lanes: OrderedDict[str, _Lane] = attrs.field(factory=OrderedDict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._quick = _Worker(self.folder, self.limits.memory_bytes)
         self._thorough = _Worker(self.folder, self.limits.memory_bytes)
 
-    async def ask(self, request: Mapping[str, Any], lane: str) -> AsyncIterator[Event]:
+    async def ask(self, request: Mapping[str, Any], lane: str, turn: int | None = None) -> AsyncIterator[Event]:
         """Yield the events of a request, as soon as there are any.
 
         Args:
             request: As :func:`tileir.studio.jobs.answer` reads it.
             lane: Requests of one lane replace one another.
+            turn: The newer a request, the higher, since connections may overtake one another; None for the newest.
 
         Raises:
-            StaleError: A newer request of the lane came.
+            StaleError: There is a newer request of the lane.
         """
-        replaced = asyncio.Event()
-        if (older := self._newest.get(lane)) is not None:
-            older.set()
-        self._newest[lane] = replaced
+        replaced = self._enter(lane, turn)
         short = request.get("job") == "check"
         worker = self._quick if short else self._thorough
         seconds = min(QUICK_SECONDS, self.limits.seconds) if short else self.limits.seconds
-        try:
-            async with worker.lock:
-                if replaced.is_set():
-                    raise StaleError
-                async with aclosing(worker.answers(request, replaced, seconds)) as events:  # type: ignore[type-var]
-                    async for event in events:
-                        yield event
-        finally:
-            if self._newest.get(lane) is replaced:
-                del self._newest[lane]
+        async with worker.lock:
+            if replaced.is_set():
+                raise StaleError
+            async with aclosing(worker.answers(request, replaced, seconds)) as events:  # type: ignore[type-var]
+                async for event in events:
+                    yield event
+
+    def _enter(self, name: str, turn: int | None) -> asyncio.Event:
+        """Return what is set once there is a newer request of the lane; the one before this learns of it."""
+        older = self._lanes.pop(name, None)
+        replaced = asyncio.Event()
+        if older is None or turn is None or turn > older.turn:
+            if older is not None:
+                older.replaced.set()
+                turn = older.turn + 1 if turn is None else turn
+            self._lanes[name] = _Lane(turn or 0, replaced)
+        else:
+            self._lanes[name] = older
+            replaced.set()
+        while len(self._lanes) > _LANES:
+            self._lanes.popitem(last=False)
+        return replaced
 
     @property
     def processes(self) -> tuple[int, ...]:

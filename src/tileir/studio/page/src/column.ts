@@ -1,0 +1,281 @@
+// One device or target: its stages, data flow, costs and results. Two of them stand side by side to be compared.
+
+import { css, html, LitElement, nothing, type PropertyValues } from "lit";
+import "./costs.js";
+import "./graph.js";
+import "./results.js";
+import "./stages.js";
+import "./tabs.js";
+import type { CostView, Devices, Fault, GraphView, RunView, StageEntry, Subject } from "./protocol.js";
+import { job } from "./server.js";
+import { shared } from "./theme.js";
+
+/** A program without faults, and what its inputs are. */
+export type Program = Pick<Subject, "text" | "values">;
+
+const TABS = [
+  { name: "stages", title: "Stages" },
+  { name: "graph", title: "Data flow" },
+  { name: "costs", title: "Costs" },
+  { name: "results", title: "Results" },
+] as const;
+
+type Tab = (typeof TABS)[number]["name"];
+
+export class Column extends LitElement {
+  static override properties = {
+    program: { attribute: false },
+    devices: { attribute: false },
+    active: { attribute: false },
+    label: {},
+    stale: { type: Boolean },
+    subject: { state: true },
+    settings: { state: true },
+    tab: { state: true },
+    stages: { state: true },
+    graph: { state: true },
+    costs: { state: true },
+    results: { state: true },
+    faults: { state: true },
+    live: { state: true },
+    compiling: { state: true },
+    running: { state: true },
+    measuring: { state: true },
+  };
+
+  declare program: Program | null;
+  declare devices: Devices | null;
+  declare active: number[];
+  declare label: string;
+  /** Whether the text has faults, so that the views are those of an earlier one. */
+  declare stale: boolean;
+  /** What the views belong to: the last program that compiled. */
+  declare subject: Subject | null;
+  declare settings: { device: string; target: string; passes: string };
+  declare tab: Tab;
+  declare stages: StageEntry[];
+  declare graph: GraphView | null;
+  declare costs: CostView | null;
+  declare results: RunView | null;
+  declare faults: Fault[];
+  declare live: boolean;
+  declare compiling: boolean;
+  declare running: boolean;
+  declare measuring: boolean;
+
+  static override styles = [
+    ...shared,
+    css`
+      :host {
+        display: flex;
+        flex-direction: column;
+        min-width: 0;
+        min-height: 0;
+        background: var(--panel);
+      }
+      .settings {
+        display: flex;
+        flex-wrap: wrap;
+        gap: 0.4em 0.9em;
+        padding: 0.5em 0.8em 0.3em;
+      }
+      .settings select {
+        max-width: 13em;
+      }
+      .settings input {
+        width: 12em;
+      }
+      .bar {
+        display: flex;
+        flex-wrap: wrap;
+        justify-content: space-between;
+        align-items: center;
+        gap: 0.5em;
+        padding: 0 0.4em;
+        border-bottom: 1px solid var(--line);
+      }
+      .state {
+        padding-right: 0.5em;
+      }
+      .stale {
+        color: var(--fault);
+      }
+      .view {
+        flex: 1;
+        min-height: 0;
+      }
+      tileir-faults {
+        flex: none;
+      }
+    `,
+  ];
+
+  constructor() {
+    super();
+    this.program = null;
+    this.devices = null;
+    this.active = [];
+    this.label = "";
+    this.stale = false;
+    this.subject = null;
+    this.settings = { device: "", target: "", passes: "" };
+    this.tab = "stages";
+    this.stages = [];
+    this.graph = null;
+    this.costs = null;
+    this.results = null;
+    this.faults = [];
+    this.live = false;
+    this.compiling = this.running = this.measuring = false;
+  }
+
+  protected override updated(changed: PropertyValues<this>): void {
+    if ((changed.has("program") || changed.has("settings")) && this.program !== null) void this.compile();
+  }
+
+  private get wanted(): Subject | null {
+    return this.program === null ? null : { ...this.program, ...this.settings };
+  }
+
+  private async compile(): Promise<void> {
+    const { wanted } = this;
+    if (wanted === null) return;
+    this.compiling = true;
+    await job("compile", wanted, `compile ${this.label}`, {
+      stages: (stages) => {
+        this.faults = [];
+        this.stages = stages;
+        this.subject = wanted;
+        if (this.live) void this.run();
+      },
+      graph: (graph) => (this.graph = graph),
+      costs: (costs) => (this.costs = costs),
+      faults: (faults) => (this.faults = faults),
+    });
+    if (wanted.text === this.wanted?.text) this.compiling = false;
+    this.dispatchEvent(new CustomEvent("faults-changed", { detail: this.faults, bubbles: true, composed: true }));
+  }
+
+  /** Runs the last program that compiled, and shows its results. */
+  async run(): Promise<void> {
+    if (this.subject === null) return;
+    this.running = true;
+    await job("run", this.subject, `run ${this.label}`, {
+      ran: (results) => {
+        this.results = results;
+        this.faults = [];
+      },
+      faults: (faults) => (this.faults = faults),
+    });
+    this.running = false;
+  }
+
+  private async measure(): Promise<void> {
+    if (this.subject === null) return;
+    this.measuring = true;
+    await job("measure", this.subject, `measure ${this.label}`, {
+      costs: (costs) => (this.costs = costs),
+      faults: (faults) => (this.faults = faults),
+    });
+    this.measuring = false;
+  }
+
+  /** Shows the results, and runs the program. */
+  showRun(): void {
+    this.tab = "results";
+    void this.run();
+  }
+
+  private set(name: "device" | "target" | "passes", event: Event): void {
+    const { value } = event.target as HTMLInputElement | HTMLSelectElement;
+    this.settings = { ...this.settings, [name]: value.trim() };
+  }
+
+  private settingsForm() {
+    const { devices, settings } = this;
+    return html`<div class="settings" role="group" aria-label="Device ${this.label}">
+      <label
+        >Device
+        <select @change=${(event: Event) => this.set("device", event)}>
+          <option value="">default${devices?.default ? ` (${devices.default})` : ""}</option>
+          ${devices?.devices.map(({ id, name }) => html`<option value=${id}>${id} – ${name}</option>`)}
+        </select></label
+      >
+      <label
+        >Passes of
+        <select @change=${(event: Event) => this.set("target", event)}>
+          <option value="">the device</option>
+          ${devices?.targets.map((name) => html`<option value=${name}>${name}</option>`)}
+        </select></label
+      >
+      <label
+        >or
+        <input
+          class="mono"
+          .value=${settings.passes}
+          placeholder="accumulate,thread"
+          spellcheck="false"
+          aria-label="Pipeline of passes instead"
+          @change=${(event: Event) => this.set("passes", event)}
+      /></label>
+    </div>`;
+  }
+
+  private view() {
+    switch (this.tab) {
+      case "graph":
+        return html`<tileir-graph class="view" .graph=${this.graph} .active=${this.active}></tileir-graph>`;
+      case "costs":
+        return html`<tileir-costs
+          class="view"
+          .costs=${this.costs}
+          ?busy=${this.measuring}
+          @measure-wanted=${() => void this.measure()}
+        ></tileir-costs>`;
+      case "results":
+        return html`<tileir-results
+          class="view"
+          .run=${this.results}
+          ?busy=${this.running}
+          ?live=${this.live}
+          @live-changed=${(event: CustomEvent<boolean>) => (this.live = event.detail)}
+          @run-wanted=${(event: Event) => {
+            event.stopPropagation();
+            void this.run();
+          }}
+        ></tileir-results>`;
+      case "stages":
+        return html`<tileir-stages
+          class="view"
+          .subject=${this.subject}
+          .stages=${this.stages}
+          .active=${this.active}
+          .label=${this.label}
+        ></tileir-stages>`;
+    }
+  }
+
+  private get state() {
+    if (this.compiling) return html`<span class="state quiet">compiling…</span>`;
+    const old = this.subject !== null && (this.stale || this.faults.length > 0);
+    return old ? html`<span class="state stale">the last program that compiled</span>` : nothing;
+  }
+
+  protected override render() {
+    const own = this.faults.filter((fault) => fault.start === null);
+    return html`${this.settingsForm()}
+      <div class="bar">
+        <tileir-tabs
+          .tabs=${TABS}
+          .chosen=${this.tab}
+          .label="What to show of ${this.label}"
+          @tab-chosen=${(event: CustomEvent<Tab>) => (this.tab = event.detail)}
+        ></tileir-tabs>
+        ${this.state}
+      </div>
+      <tileir-faults .text=${this.program?.text ?? ""} .faults=${own}></tileir-faults>
+      ${this.view()}`;
+  }
+}
+
+customElements.define("tileir-column", Column);

@@ -1,0 +1,86 @@
+// The server, as the page talks to it: jobs whose events come one after the other, uploads and pictures.
+
+import type { Events, Fault, Handlers, Start, Upload } from "./protocol.js";
+
+/** The part of the address after `#` is never sent; the page alone knows it. */
+const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
+const headers = { "x-tileir-token": token };
+
+/** Something that the server refused; what is wrong is in `faults`. */
+export class Refused extends Error {
+  constructor(readonly faults: Fault[]) {
+    super(faults.map((fault) => fault.message).join("; "));
+  }
+}
+
+function bare(message: string): Fault {
+  return { code: "TIL911", message, notes: [], start: null, stop: null, line: null, column: null };
+}
+
+async function refusal(answer: Response): Promise<Refused> {
+  const text = await answer.text();
+  try {
+    return new Refused((JSON.parse(text) as { faults: Fault[] }).faults);
+  } catch {
+    return new Refused([bare(text || `the server answered ${answer.status}`)]);
+  }
+}
+
+/** Runs a job: the handlers are called with its events. Jobs of one lane replace one another. */
+export async function job(name: string, request: object, lane: string, handlers: Handlers): Promise<void> {
+  try {
+    const body = JSON.stringify({ ...request, lane: `${page}:${lane}`, turn: ++turns });
+    const answer = await fetch(`/api/jobs/${name}`, { method: "POST", headers, body });
+    if (!answer.ok || answer.body === null) throw await refusal(answer);
+    for await (const [event, view] of events(answer.body)) {
+      (handlers[event] as ((view: unknown) => void) | undefined)?.(view);
+    }
+  } catch (error) {
+    const faults = error instanceof Refused ? error.faults : [bare("the studio does not answer; is it still running?")];
+    handlers.faults?.(faults);
+  }
+}
+
+const page = crypto.randomUUID();
+/** Connections may overtake one another, so that requests say which is newer. */
+let turns = 0;
+
+async function* events(body: ReadableStream<Uint8Array>): AsyncGenerator<[keyof Events, unknown]> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  let parts: string[] = [];
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const text = decoder.decode(value, { stream: true });
+    parts.push(text);
+    if (!text.includes("\n")) continue; // joining what grows would take quadratic time
+    const blocks = parts.join("").split("\n\n");
+    parts = [blocks.pop() ?? ""];
+    for (const block of blocks) {
+      const end = block.indexOf("\n");
+      yield [block.slice("event: ".length, end) as keyof Events, JSON.parse(block.slice(end + 1 + "data: ".length))];
+    }
+  }
+}
+
+/** What the page begins with. */
+export async function begin(): Promise<Start> {
+  const answer = await fetch("/api/start", { headers });
+  if (!answer.ok) throw await refusal(answer);
+  return (await answer.json()) as Start;
+}
+
+/** Gives a file to the server, which keeps it for a while. */
+export async function upload(file: Blob): Promise<Upload> {
+  const answer = await fetch("/api/uploads", { method: "POST", headers, body: file });
+  if (!answer.ok) throw await refusal(answer);
+  return (await answer.json()) as Upload;
+}
+
+/** The address of a picture that an event named; who asked for it revokes it. */
+export async function picture(name: string): Promise<string> {
+  const answer = await fetch(`/api/pictures/${name}`, { headers });
+  if (!answer.ok) throw await refusal(answer);
+  return URL.createObjectURL(await answer.blob());
+}

@@ -1,0 +1,170 @@
+// The stages of a program: a list to choose from, and the text or JSON of one.
+
+import { css, html, LitElement, type PropertyValues } from "lit";
+import "./listing.js";
+import type { StageEntry, StageView, Subject } from "./protocol.js";
+import { job } from "./server.js";
+import { shared } from "./theme.js";
+
+/** Passes that changed nothing can be left out of the list. */
+const FIRST = "typed";
+
+export class Stages extends LitElement {
+  static override properties = {
+    subject: { attribute: false },
+    stages: { attribute: false },
+    active: { attribute: false },
+    label: {},
+    chosen: { state: true },
+    form: { state: true },
+    every: { state: true },
+    stage: { state: true },
+    problem: { state: true },
+  };
+
+  declare subject: Subject | null;
+  declare stages: StageEntry[];
+  declare active: number[];
+  declare label: string;
+  declare chosen: string;
+  declare form: "text" | "json";
+  /** Whether passes that changed nothing are listed. */
+  declare every: boolean;
+  declare stage: StageView | null;
+  declare problem: string;
+
+  static override styles = [
+    ...shared,
+    css`
+      :host {
+        display: flex;
+        flex-direction: column;
+        min-height: 0;
+      }
+      .bar {
+        display: flex;
+        flex-wrap: wrap;
+        gap: 0.4em 0.8em;
+        align-items: center;
+        padding: 0.4em 0.8em;
+        border-bottom: 1px solid var(--line);
+      }
+      tileir-listing {
+        flex: 1;
+      }
+      p {
+        padding: 0 0.8em;
+        color: var(--fault);
+      }
+    `,
+  ];
+
+  constructor() {
+    super();
+    this.subject = null;
+    this.stages = [];
+    this.active = [];
+    this.label = "";
+    this.chosen = FIRST;
+    this.form = "text";
+    this.every = false;
+    this.stage = null;
+    this.problem = "";
+  }
+
+  protected override updated(changed: PropertyValues<this>): void {
+    if (changed.has("stages") && this.stages.length > 0 && !this.stages.some(({ name }) => name === this.chosen)) {
+      const group = this.chosen.split(".")[0];
+      this.chosen = this.stages.filter(({ name }) => name.split(".")[0] === group).at(-1)?.name ?? FIRST;
+    }
+    if (changed.has("subject") || changed.has("chosen") || changed.has("form")) void this.fetch();
+  }
+
+  private async fetch(): Promise<void> {
+    const { subject, chosen, form } = this;
+    if (subject === null) return;
+    const request = { ...subject, stage: chosen };
+    await job(form === "json" ? "json" : "stage", request, `stage ${this.label}`, {
+      stage: (view) => this.show(view),
+      json: ({ name, json }) => {
+        const text = JSON.stringify(JSON.parse(json), null, 1);
+        this.show({ name, title: `JSON of ${this.heading}`, text, regions: [], changes: [] });
+      },
+      faults: (faults) => (this.problem = faults.map((fault) => fault.message).join("; ")),
+    });
+  }
+
+  private show(view: StageView): void {
+    this.problem = "";
+    this.stage = view;
+  }
+
+  private get heading(): string {
+    return this.stages.find(({ name }) => name === this.chosen)?.title ?? this.chosen;
+  }
+
+  private get listed(): StageEntry[] {
+    return this.stages.filter(({ changed, name }) => this.every || changed || name === this.chosen);
+  }
+
+  private step(by: number): void {
+    const { listed } = this;
+    const next = listed[listed.findIndex(({ name }) => name === this.chosen) + by];
+    if (next !== undefined) this.chosen = next.name;
+  }
+
+  private save(): void {
+    if (this.stage === null) return;
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([this.stage.text]));
+    link.download = `${this.stage.name}.${this.form === "json" ? "json" : "txt"}`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+
+  private get choices() {
+    const groups = Map.groupBy(this.listed, ({ group }) => group);
+    return [...groups].map(
+      ([group, entries]) =>
+        html`<optgroup label=${group}>
+          ${entries.map(
+            ({ name, title, changed }) =>
+              html`<option value=${name} ?selected=${name === this.chosen}>${title}${changed ? "" : " (no change)"}</option>`,
+          )}
+        </optgroup>`,
+    );
+  }
+
+  protected override render() {
+    const value = (event: Event) => (event.target as HTMLSelectElement).value;
+    return html`<div class="bar" role="group" aria-label="Stage ${this.label}">
+        <label
+          >Stage
+          <select @change=${(event: Event) => (this.chosen = value(event))}>
+            ${this.choices}
+          </select></label
+        >
+        <button @click=${() => this.step(-1)} aria-label="Stage before">←</button>
+        <button @click=${() => this.step(1)} aria-label="Stage after">→</button>
+        <label
+          ><input
+            type="checkbox"
+            .checked=${this.every}
+            @change=${(event: Event) => (this.every = (event.target as HTMLInputElement).checked)}
+          />all passes</label
+        >
+        <label
+          >as
+          <select @change=${(event: Event) => (this.form = value(event) as "text" | "json")}>
+            <option value="text">text</option>
+            <option value="json">JSON</option>
+          </select></label
+        >
+        <button @click=${this.save} ?disabled=${this.stage === null}>Save</button>
+      </div>
+      ${this.problem === "" ? "" : html`<p role="status">${this.problem}</p>`}
+      <tileir-listing .stage=${this.stage} .active=${this.active}></tileir-listing>`;
+  }
+}
+
+customElements.define("tileir-stages", Stages);

@@ -1,0 +1,44 @@
+"""The page that lies in the wheel is what its sources are built to, and their types are right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from browser.conftest import PAGE, node
+from strategies.sources import ROOT
+
+pytestmark = pytest.mark.once
+
+STATIC: Final = ROOT / "src/tileir/studio/static"
+LINES: Final = 400
+
+
+def test_what_is_committed_is_what_the_sources_are_built_to(page_folder: Path, tmp_path: Path) -> None:
+    done = node(page_folder / "build.mjs", str(tmp_path), folder=page_folder)
+    assert done.returncode == 0, done.stderr
+    built = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    committed = {path.name: path.read_bytes() for path in STATIC.iterdir()}
+    assert sorted(built) == sorted(committed)
+    different = [name for name in built if built[name] != committed[name]]
+    assert different == [], f"npm ci && npm run build in {PAGE.relative_to(ROOT)}, then commit what comes of it"
+
+
+def test_types_of_the_page_are_right(page_folder: Path) -> None:
+    done = node(page_folder / "node_modules/typescript/bin/tsc", "--noEmit", folder=page_folder)
+    assert done.returncode == 0, done.stdout
+
+
+def test_files_of_the_page_are_short() -> None:
+    lengths = {path.name: len(path.read_text("utf-8").splitlines()) for path in (PAGE / "src").iterdir()}
+    assert {name: length for name, length in lengths.items() if length > LINES} == {}
+
+
+def test_the_page_asks_nobody_else() -> None:
+    for path in STATIC.iterdir():
+        text = path.read_text("utf-8")
+        addresses = [part.split('"')[0][:60] for part in text.split("http")[1:] if part.startswith(("://", "s://"))]
+        known = ("://www.w3.org/",)
+        assert [each for each in addresses if not each.startswith(known)] == [], path.name
