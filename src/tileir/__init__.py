@@ -4,7 +4,6 @@ Importing this package touches no driver, starts no thread, writes no file and l
 """
 
 import importlib
-import types
 import typing
 
 from tileir.core.codec import content_hash, from_json, to_json
@@ -21,7 +20,6 @@ from tileir.core.errors import (
 from tileir.core.span import Source, Span
 from tileir.core.target import Target
 from tileir.driver.binding import bind
-from tileir.driver.crafting import CraftedFormula, craft
 from tileir.driver.differentiation import gradient, jvp, vjp
 from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
 from tileir.driver.explanation import Explanation, explain
@@ -40,6 +38,7 @@ from tileir.typed.ir import TensorType
 
 if typing.TYPE_CHECKING:
     from tileir import ops as ops
+    from tileir.driver.crafting import CraftedFormula, craft
 
 __all__ = [
     "ArgumentError",
@@ -96,10 +95,12 @@ def devices() -> tuple[DeviceInfo, ...]:
 
 if not typing.TYPE_CHECKING:  # or every unknown name would have a type
 
-    def __getattr__(name: str) -> types.ModuleType:
-        """Load the operation library when it is first used: programs in Tile text do without."""
+    def __getattr__(name: str) -> object:
+        """Load the operation library, and formulas, when they are first used: programs in Tile text do without."""
         if name == "ops":
             return importlib.import_module("tileir.ops")
+        if name in ("CraftedFormula", "craft"):
+            return getattr(importlib.import_module("tileir.driver.crafting"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:

@@ -183,7 +183,7 @@ def test_fewer_points_are_visited() -> None:
     points = []
     for operation in separated(function).operations:
         assert isinstance(operation, Contraction)
-        domain = separation._domain(operation, shapes)
+        domain = separation.domain_of(operation, shapes)
         assert domain is not None
         points.append(prod(extent for _, extent in domain.ranges))
         shapes[operation.name] = operation.shape

@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.ops import Op
 from tileir.typed.dataflow import with_operands, without_dead
+from tileir.typed.factorisation import factorised
 from tileir.typed.ir import Elementwise, Marker, Recall, Scan, Upstream
 from tileir.typed.loops import with_bodies
 from tileir.typed.rematerialisation import rematerialised
@@ -29,7 +30,7 @@ def prepared(function: Function) -> Function:
     if _has_markers(simple):
         recalls = any(isinstance(operation, Recall) for operation in simple.operations)
         simple = simplify(unmarked(simple), merge=not recalls)
-    return separated(simple)
+    return separated(factorised(simple))
 
 
 def unmarked(function: Function) -> Function:

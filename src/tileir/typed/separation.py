@@ -22,6 +22,7 @@ from tileir.poly.bounds import solve
 from tileir.poly.coverage import covers
 from tileir.typed.ir import Access, Cast, Contraction
 from tileir.typed.loops import with_bodies
+from tileir.typed.replacement import with_replaced
 from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
@@ -42,20 +43,15 @@ def separated(function: Function) -> Function:
 
     ``function`` itself is returned where it pays nowhere.
     """
-    function = with_bodies(function, separated)
-    shapes = {value.name: value.shape for value in function.inputs}
-    names = NameScope.of((*shapes, *(operation.name for operation in function.operations)))
-    operations: list[Operation] = []
-    for operation in function.operations:
-        parts = _parts(operation, shapes, names) if isinstance(operation, Contraction) else [operation]
-        shapes.update((part.name, part.shape) for part in parts)
-        operations.extend(parts)
-    if len(operations) == len(function.operations):
-        return function
-    return attrs.evolve(function, operations=tuple(operations))
+    return with_replaced(with_bodies(function, separated), _parts)
 
 
-def _parts(contraction: Contraction, shapes: Mapping[str, Shape], names: NameScope) -> list[Operation]:
+def _parts(operation: Operation, shapes: Mapping[str, Shape], names: NameScope) -> list[Operation]:
+    """Return operations that compute one together, the last one under its name."""
+    return _sums(operation, shapes, names) if isinstance(operation, Contraction) else [operation]
+
+
+def _sums(contraction: Contraction, shapes: Mapping[str, Shape], names: NameScope) -> list[Operation]:
     """Return operations that compute a contraction together, the last one under its name."""
     wide = contraction if contraction.aggregation is not Aggregation.SUM else _widened(contraction)
     contractions = _contractions(wide, shapes, names)
@@ -98,23 +94,23 @@ def _split(
     contraction: Contraction, shapes: Mapping[str, Shape], names: NameScope
 ) -> tuple[Contraction, Contraction] | None:
     """Return the aggregation over the best factor, and the one over the others; None where neither pays."""
-    factors = _factors(contraction)
+    factors = index_factors(contraction)
     if len(factors) < 2:
         return None
-    domain = _domain(contraction, shapes)
+    domain = domain_of(contraction, shapes)
     if domain is None:
         return None
-    points = _points(domain)
+    points = points_of(domain)
     best: tuple[int, Contraction, Contraction] | None = None
     for factor in factors:
-        attempt = _without(contraction, factor, shapes, names)
+        attempt = without_factor(contraction, factor, shapes, names)
         cost = _cost(attempt, contraction, shapes)
         if cost is not None and cost * GAIN <= points and (best is None or cost < best[0]):
             best = cost, *attempt
     return None if best is None else best[1:]
 
 
-def _factors(contraction: Contraction) -> list[frozenset[str]]:
+def index_factors(contraction: Contraction) -> list[frozenset[str]]:
     """Return sets of reduced indices of which no condition has two; fewer than two for contractions of other forms.
 
     Each axis of the result must be an index of its own, or the only place of its axis.
@@ -146,10 +142,13 @@ def _is_bare(polynomial: Affine, size: int) -> bool:
     return len(polynomial.terms) == 1 and polynomial.terms[0][1] == 1 and polynomial.offset == 0
 
 
-def _without(
+def without_factor(
     contraction: Contraction, factor: frozenset[str], shapes: Mapping[str, Shape], names: NameScope
 ) -> tuple[Contraction, Contraction]:
-    """Return the aggregation over a factor, for all elements that others read, and that of its results."""
+    """Return the aggregation over a factor, for all elements that others read, and that of its results.
+
+    Between them lie elements in the order of the operand's axes, so that both go through memory in its order.
+    """
     access = contraction.inputs[0]
     inner = [c for c in contraction.constraints if factor & set(c.polynomial.indices)]
     outer = [c for c in contraction.constraints if not factor & set(c.polynomial.indices)]
@@ -159,17 +158,24 @@ def _without(
     conditions = [*(access.indices[axis] for axis in own), *(c.polynomial for c in inner)]
     coupled = dict.fromkeys(name for p in conditions for name in p.indices if name in sizes)
     taken = NameScope.of((*sizes, *factor))
-    through = {axis: Affine.index(taken.fresh(f"x{axis}")) for axis in kept}
+    through = {axis: taken.fresh(f"x{axis}") for axis in kept}
     source = shapes[access.tensor]
+    sizes |= {name: source[axis] for axis, name in through.items()}
+    held: dict[str, None] = {}
+    for axis, polynomial in enumerate(access.indices):
+        held |= dict.fromkeys([through[axis]] if axis in through else [n for n in polynomial.indices if n in coupled])
+    held |= coupled
+    read = tuple(Affine.index(through[axis]) if axis in through else p for axis, p in enumerate(access.indices))
     first = attrs.evolve(
         contraction,
         name=names.fresh(f"{contraction.name}_part"),
-        output=(*through.values(), *map(Affine.index, coupled)),
-        inputs=(Access(access.tensor, tuple(through.get(axis, p) for axis, p in enumerate(access.indices))),),
-        shape=(*(source[axis] for axis in kept), *(sizes[name] for name in coupled)),
+        output=tuple(map(Affine.index, held)),
+        inputs=(Access(access.tensor, read),),
+        shape=tuple(sizes[name] for name in held),
         constraints=tuple(inner),
     )
-    read = (*(access.indices[axis] for axis in kept), *map(Affine.index, coupled))
+    outside = {name: access.indices[axis] for axis, name in through.items()}
+    read = tuple(outside.get(name, Affine.index(name)) for name in held)
     types = contraction_types(contraction.aggregation, contraction.combination, [first.dtype])
     last = attrs.evolve(
         contraction, inputs=(Access(first.name, read),), operand_dtype=types.operand, constraints=tuple(outer)
@@ -182,20 +188,22 @@ def _cost(parts: tuple[Contraction, Contraction], whole: Contraction, shapes: Ma
     first, _ = parts
     shapes = {**shapes, first.name: first.shape}
     largest = max(prod(whole.shape), prod(shapes[whole.inputs[0].tensor]))
-    domains = [_domain(part, shapes) for part in parts]
+    domains = [domain_of(part, shapes) for part in parts]
     if prod(first.shape) > _GROWTH * largest or domains[0] is None or domains[1] is None:
         return None
     # A sum of no terms is the 0 that the other sum passes over, but the 0 of an empty maximum would win.
     if whole.aggregation is not Aggregation.SUM and not covers(domains[0], first.shape):
         return None
-    return sum(_points(domain) for domain in domains if domain is not None)
+    return sum(points_of(domain) for domain in domains if domain is not None)
 
 
-def _domain(contraction: Contraction, shapes: Mapping[str, Shape]) -> Domain | None:
+def domain_of(contraction: Contraction, shapes: Mapping[str, Shape]) -> Domain | None:
+    """Return the points of a contraction; None where it has none."""
     accesses = [contraction.output, *(access.indices for access in contraction.inputs)]
     sizes = [contraction.shape, *(shapes[access.tensor] for access in contraction.inputs)]
     return solve(accesses, sizes, [(c.polynomial, c.bound) for c in contraction.constraints])
 
 
-def _points(domain: Domain) -> int:
+def points_of(domain: Domain) -> int:
+    """Return how many points the box around a domain has."""
     return prod(extent for _, extent in domain.ranges)
