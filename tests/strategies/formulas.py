@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from tileir.formula.function_file import read_functions
 from tileir.formula.ir import (
     Argument,
     Boundary,
@@ -39,6 +40,52 @@ threshold(level=0.25, soft=yes) of $4 where region(0, 0, 100, 200)
 // done
 results edges, $6
 """
+
+FUNCTIONS = {
+    function.name: function
+    for function in read_functions(
+        """\
+/// blur: averages the pixels around each one.
+/// radius = 1 from 0 to 9 step 1: how far
+/// amount = 0.5 from 0 to 1 step 0.1: how much
+function (Image[H, W, C], Radius, Amount) -> (Result) {
+    Padded = border(Image, Radius, Radius);
+    Sum[y, x, c : H, W, C] = +(Padded[y + i, x + j, c]), i < 2 * Radius + 1, j < 2 * Radius + 1;
+    Result = Image + (Sum / ((2 * Radius + 1) * (2 * Radius + 1)) - Image) * Amount;
+}
+/// weigh: weighs the pixels around each one.
+/// weights = [0 0 0; 0 1 0; 0 0 0] up to 9: of the rows and columns
+/// boundary = clamp
+function (Image[H, W, C], Weights[M, N]) -> (Result) {
+    Padded = border(Image, M / 2, N / 2);
+    Result[y, x, c : H, W, C] = +(Padded[y + i, x + j, c] * Weights[i, j]);
+}
+/// tint: adds a colour.
+/// colour = #102030: which
+/// mode = light among light, dark: adds, or takes away
+/// amount = 1 from 0 to 4 step 0.5: how much
+/// soft = no: half of it
+function (Image[H, W, C], Colour[C], Mode, Amount, Soft) -> (Result) {
+    Sign = 1 - 2 * Mode;
+    Result = Image + Colour * (Amount * Sign) / (1 + Soft);
+}
+/// halve: leaves every other row and column out.
+function (Image[H, W, C]) -> (Result) {
+    Result[y, x, c : H / 2, W / 2, C] = +(Image[2 * y, 2 * x, c]);
+}
+/// add: adds a picture.
+function (Image[H, W, C], Other[H, W, C]) -> (Result) {
+    Result = Image + Other;
+}
+/// mix: goes towards another picture.
+/// amount = 0.5 from 0 to 1 step 0.1: how far
+function (Image[H, W, C], Other[H, W, C], Amount) -> (Result) {
+    Result = Image + (Other - Image) * Amount;
+}
+"""
+    )
+}
+"""Functions with parameters of all kinds, with and without a window, and one of another size."""
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True).filter(lambda name: name not in WORDS)
 NUMBERS = st.builds(Number, st.integers(-1000, 1000) | st.floats(-1e9, 1e9))

@@ -75,6 +75,38 @@ def changed(text: str, changes: Iterable[Change], offset: int = 0) -> str:
     return "".join([*pieces, text[done - offset :]])
 
 
+def composed(text: str, first: tuple[Change, ...], second: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Return the changes of ``text`` that do what some do, and then others to what it became by those."""
+    between = changed(text, first)
+    shift = 0
+    ranges: list[tuple[int, int]] = []
+    for change in first:
+        ranges.append((change.start + shift, change.start + shift + len(change.text)))
+        shift += len(change.text) - (change.stop - change.start)
+    clusters: list[tuple[int, int]] = []
+    for start, stop in sorted([*ranges, *((change.start, change.stop) for change in second)]):
+        if clusters and start <= clusters[-1][1]:
+            clusters[-1] = (clusters[-1][0], max(stop, clusters[-1][1]))
+        else:
+            clusters.append((start, stop))
+
+    def before(place: int, is_stop: bool) -> int:
+        """Return where a place of the text between the edits was before the first one."""
+        passed = [
+            change
+            for change, (_, stop) in zip(first, ranges, strict=True)
+            if stop < place or (is_stop and stop == place)
+        ]
+        return place - sum(len(change.text) - (change.stop - change.start) for change in passed)
+
+    made: list[Change] = []
+    for start, stop in clusters:
+        within = [change for change in second if start <= change.start and change.stop <= stop]
+        after = changed(between[start:stop], within, start)
+        made.append(Change(before(start, False), before(stop, True), after))
+    return tuple(made)
+
+
 def with_argument_changed(call: Call, arguments: tuple[Argument, ...], name: str, value: str) -> Change:
     """Return the change that gives a parameter of a call a value."""
     for argument in arguments:

@@ -8,11 +8,11 @@ import attrs
 
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.template_expressions import Budget, ExhaustedError, ExpressionError, MissingError, evaluate
-from tileir.formula.functions import input_name, parameter_name
+from tileir.formula.bodies import build
+from tileir.formula.functions import input_name
 from tileir.formula.ir import Number
 from tileir.formula.parameters import ColourParameter, NumberParameter, WeightsParameter
 from tileir.tile import ir as tile
-from tileir.tile.builder import FunctionBuilder
 from tileir.tile.traversal import walk
 from tileir.tile.verifier import verify
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from tileir.formula.functions import Derived, Function
     from tileir.formula.parameters import Parameter
-    from tileir.tile.builder import Operand
 
 
 def faults_of(function: Function) -> list[Diagnostic]:
@@ -123,21 +122,8 @@ def _of_body(function: Function) -> list[Diagnostic]:
         verify(_without_words(function))
     except TileError as error:
         return list(error.diagnostics)
-    builder = FunctionBuilder()
-    defaults = function.operands(())
-    declared: list[Operand] = []
-    for each in function.body.inputs:
-        name = parameter_name(function, each.name)
-        if name in function.fixed:
-            value = defaults[name]
-            assert isinstance(value, int | float)  # other parameters have axes, so they are no sizes
-            declared.append(value)
-        elif each.dims:
-            declared.append(builder.input(each.name, *(dim.name for dim in each.dims)))
-        else:
-            declared.append(builder.scalar(each.name))
     try:
-        builder.build(function.applied(declared, function.boundary))
+        build(function)
     except TileError as error:
         return list(error.diagnostics)
     return []

@@ -95,7 +95,7 @@ def _part(text: str, rule: Callable[[_Parser], T]) -> T:
     parser = _Parser(source, faults, tokens(source, faults))
     try:
         part = rule(parser)
-        parser.expect(END)
+        parser.expect(END, "the end of the value")
     except AbandonError:
         raise ParseError(faults.in_order()) from None
     if faults.found:

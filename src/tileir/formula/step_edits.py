@@ -188,8 +188,8 @@ def _rewired(
     faults: list[Diagnostic] = []
     for each in references_of(formula):
         wanted = (redirected or {}).get(each.path, each.target)
-        own = _moved(each.path, paths)
-        if wanted is None or own is None or targets.get(own) == _moved(wanted, paths):
+        own = moved_path(each.path, paths)
+        if wanted is None or own is None or targets.get(own) == moved_path(wanted, paths):
             continue
         message = f"{each.path} reads {wanted}, which would not be made before it; let it read something else first"
         faults.append(Diagnostic("TIL228", message, each.source.span))
@@ -212,7 +212,7 @@ def _extent(reference: Reference) -> tuple[int, int]:
     return reference.source.span.start, reference.source.span.stop
 
 
-def _moved(path: str, paths: Mapping[str, str | None]) -> str | None:
+def moved_path(path: str, paths: Mapping[str, str | None]) -> str | None:
     """Return the path of an element of a step after an edit."""
     step = path
     while step and step not in paths:
