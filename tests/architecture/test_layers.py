@@ -79,6 +79,8 @@ def test_stages_import_stages_at_the_top() -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tileir")
     ]
     assert inner == [
+        ("src/tileir/tile/ir.py", "tileir.tile.printer"),
         ("src/tileir/typed/infer_builtins.py", "tileir.typed.derivatives.builtins"),
         ("src/tileir/typed/ir.py", "tileir.typed.dataflow"),
+        ("src/tileir/typed/ir.py", "tileir.typed.printer"),
     ]

@@ -200,6 +200,12 @@ class Executable:
             event = calls.add(values, results, after, partial(plan.submit, values, results))
         return PendingCall(event, tuple(results))
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from tileir.driver.notebook import executable_html
+
+        return executable_html(self, self._compilation.request.types)
+
     @property
     def result_types(self) -> dict[str, TensorType]:
         """The dtype and shape of each result, in declared order."""

@@ -59,6 +59,12 @@ class Explanation:
 
         return as_text(self)
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from tileir.driver.notebook import explanation_html
+
+        return explanation_html(self)
+
     def to_json(self) -> str:
         """Return everything as JSON: bytes, operations and seconds as numbers."""
         from tileir.driver.explanation_text import as_json

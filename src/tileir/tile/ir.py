@@ -8,6 +8,7 @@ from typing import TypeAlias
 import attrs
 
 from tileir.core.array_value import ArrayValue
+from tileir.core.markup import preformatted
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.span import Span
 
@@ -257,3 +258,9 @@ class Function:
     outputs: tuple[Output, ...]
     statements: tuple[Statement, ...]
     span: Span | None = _span()
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the text."""
+        from tileir.tile.printer import to_text  # it imports this module
+
+        return preformatted(to_text(self))

@@ -13,6 +13,7 @@ import attrs
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
+from tileir.core.markup import preformatted
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.span import Span
 from tileir.poly.affine import Affine
@@ -347,6 +348,12 @@ class Function:
         from tileir.typed.dataflow import dataflow  # networkx is slow to import
 
         return dataflow(self)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the text."""
+        from tileir.typed.printer import to_text  # it imports this module
+
+        return preformatted(to_text(self))
 
 
 def operands(operation: Operation) -> tuple[str, ...]:
