@@ -24,6 +24,7 @@ from tileir.passes.group_elementwise import GroupElementwise
 from tileir.passes.group_reduction import GroupReduction
 from tileir.passes.group_rows import GroupRows
 from tileir.passes.group_transpose import GroupTranspose
+from tileir.passes.immediates import Immediates
 from tileir.passes.inline import Inline
 from tileir.passes.localise import Localise
 from tileir.passes.locate import LocateBlock, LocateInnerBlock, LocateMemory, RewriteLocations
@@ -77,6 +78,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     GroupReduction,
     GroupRows,
     GroupTranspose,
+    Immediates,
     Inline,
     Localise,
     LocateBlock,

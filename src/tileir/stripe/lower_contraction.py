@@ -81,7 +81,8 @@ def _contract(builder: ProgramBuilder, contraction: Contraction, domain: Domain,
     if contraction.aggregation is Aggregation.SUM and contraction.combination is Combination.MUL:
         builder.macs += prod(extent for _, extent in domain.ranges)
     tags = (f"agg_op_{contraction.aggregation.value}", f"comb_op_{contraction.combination.value}")
-    builder.add(kernel, contraction, Tags.of("contraction", *tags))
+    promised = ("finite",) if contraction.finite else ()
+    builder.add(kernel, contraction, Tags.of("contraction", *tags, *promised))
 
 
 def _load(builder: ProgramBuilder, kernel: KernelBuilder, name: str, access: tuple[Affine, ...]) -> Scalar:

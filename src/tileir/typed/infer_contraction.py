@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.ops import Aggregation, Combination
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tileir.typed.emission import Emission
     from tileir.typed.ir import Shape
     from tileir.typed.values import Operand, Scalar
+
+_FINITE: Final = "finite"
 
 
 class Scope(Protocol):
@@ -88,6 +90,7 @@ def contract(scope: Scope, statement: tile.Contraction) -> Tensor:
         constraints,
         _default_name(scope, statement, default, types.result, shape),
         not statement.no_defract,
+        any(attribute.name == _FINITE for attribute in statement.attributes),
         span=statement.span,
     )
     check_contraction(draft, [t.shape for t in tensors], statement)

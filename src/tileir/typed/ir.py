@@ -192,7 +192,8 @@ class Contraction:
     before they are combined (for ``COND`` that holds for the two that are compared), the combined
     value to ``accumulator`` before it is aggregated, and the aggregate to ``dtype``. Elements that no valid
     point writes are those of ``default``, a tensor of the same dtype and shape, or 0.
-    ``reduce`` is false under ``no_defract``: the index variables are then used as written.
+    ``reduce`` is false under ``no_defract``: the index variables are then used as written. Under ``finite`` the
+    result counts only where no operand is infinite or NaN, so that terms with a factor of 0 may be left out.
     """
 
     name: str
@@ -207,6 +208,7 @@ class Contraction:
     constraints: tuple[Constraint, ...] = ()
     default: str | None = None
     reduce: bool = True
+    finite: bool = False
     span: Span | None = _span()
 
 

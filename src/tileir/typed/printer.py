@@ -145,6 +145,8 @@ def _contraction(operation: Contraction) -> str:
         text += f" combine {operation.operand_dtype.value} aggregate {operation.accumulator.value}"
     if not operation.reduce:
         text += " no_defract"
+    if operation.finite:
+        text += " finite"
     return text if operation.default is None else f"{text} default {operation.default}"
 
 

@@ -38,7 +38,7 @@ def contraction_statement(
         tuple(tile.Constraint(polynomial(c.polynomial, indices), integer(c.bound)) for c in operation.constraints),
         no_defract=not operation.reduce,
         default=None if operation.default is None else Name(names[operation.default]),
-        attributes=attributes,
+        attributes=(*attributes, tile.Attribute("finite")) if operation.finite else attributes,
         span=operation.span,
     )
 

@@ -1,0 +1,201 @@
+"""Small windows of constant weights written out: one term for each weight, which is an immediate value."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import attrs
+import numpy as np
+
+from tileir.core import arithmetic
+from tileir.core.names import NameScope
+from tileir.core.ops import Aggregation
+from tileir.passes.analysis.dependences import roots
+from tileir.passes.base import at_least, selected, with_kernels
+from tileir.passes.kernels.reindex import moved
+from tileir.passes.kernels.terms import Terms
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import (
+    Block,
+    Constant,
+    Convert,
+    Direction,
+    Intrinsic,
+    Load,
+    LoadIndex,
+    Special,
+    Store,
+    scalar_output,
+    views_read,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.stripe.ir import Buffer, Index, Program, Refinement, Statement
+
+_AGGREGATIONS: Final = (Aggregation.SUM, Aggregation.PROD, Aggregation.MAX, Aggregation.MIN)
+_REDUCES: Final = ("agg_op_", "comb_op_", "contraction")
+"""How tags of reductions begin."""
+
+
+@attrs.frozen
+class Immediates:
+    """Write out reductions over windows whose weights are constants of the program.
+
+    A flat reduction qualifies if the accesses of constants depend on no index of the result and on all others, and no
+    constraint on any of those. It becomes an elementwise kernel: what is known of each term when compiling is computed
+    then, equal loads are one, and terms that are 0 are left out. That is so where an integer or what was one is
+    multiplied by 0; where a float is, only if it is known to be finite, since infinity times 0 is NaN. Longer windows
+    are faster as loops that look their weights up, and what was written out takes longer to compile.
+
+    Attributes:
+        reqs: Tags that a reduction must carry.
+        terms: Most terms that are left.
+        weights: Most points of a window that are looked at.
+        finite: Whether all that is multiplied by a weight is taken to be finite, as it is under the tag ``finite``.
+
+    """
+
+    name: ClassVar[str] = "immediates"
+    reqs: tuple[str, ...] = ()
+    terms: int = attrs.field(default=16, validator=at_least(0))
+    weights: int = attrs.field(default=1024, validator=at_least(0))
+    finite: bool = False
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with small windows written out."""
+        known = {buffer.name: buffer for buffer in program.buffers}
+        behind = roots(program)
+        if not known:
+            return program
+        statements: list[Statement] = []
+        for kernel in program.main.statements:
+            if isinstance(kernel, Block) and selected(kernel, self.reqs):
+                read = {r.name: behind[r.source] for r in kernel.refinements if r.source in behind}
+                kernel = self._written_out(kernel, {n: known[b] for n, b in read.items() if b in known}) or kernel
+            statements.append(kernel)
+        same = all(new is old for new, old in zip(statements, program.main.statements, strict=True))
+        return program if same else with_kernels(program, tuple(statements))
+
+    def _written_out(self, kernel: Block, contents: Mapping[str, Buffer]) -> Block | None:
+        """Return the kernel without its window; None where it has none that qualifies."""
+        window = _Window.of(kernel, contents) if contents else None
+        if window is None or prod(index.range for index in window.indices) > self.weights:
+            return None
+        names = NameScope.of((window.result.name,))
+        terms = Terms(window.aggregation, names, finite=self.finite or "finite" in kernel.tags)
+        for point in window.points():
+            terms.begin()
+            window.add(terms, point)
+            terms.end(window.store.source)
+            if len(terms.values) > self.terms:
+                return None
+        return window.written_out(terms)
+
+
+@attrs.frozen
+class _Window:
+    """A flat reduction over constants.
+
+    Attributes:
+        kernel: The kernel.
+        store: Its one store.
+        result: Where that goes.
+        indices: What it is reduced over, in the order in which the first constant is laid out.
+        loaded: Arrays of the constants, by the names of their views.
+
+    """
+
+    kernel: Block
+    store: Store
+    result: Refinement
+    indices: tuple[Index, ...]
+    loaded: Mapping[str, arithmetic.Array]
+
+    @classmethod
+    def of(cls, kernel: Block, contents: Mapping[str, Buffer]) -> _Window | None:
+        """Return what is known of a kernel that has a window; None of others."""
+        store = kernel.statements[-1] if kernel.statements else None
+        stores = [s for s in kernel.statements if isinstance(s, Store | Block | Special)]
+        if not isinstance(store, Store) or len(stores) != 1 or store.index is not None:
+            return None
+        result = kernel.refinement(store.into)
+        if result.aggregation not in _AGGREGATIONS or result.direction is not Direction.OUT:
+            return None
+        views = [r for r in kernel.refinements if r.name in contents]
+        moving = dict.fromkeys(name for view in views for affine in view.access for name in affine.indices)
+        kept = [affine.indices for affine in result.access if affine.indices]
+        outside = {name for names in kept for name in names}
+        ranges = {index.name: index for index in kernel.indices if index.range > 1}
+        inside = [ranges[name] for name in moving if name in ranges]
+        limited = {name for constraint in kernel.constraints for name in constraint.indices}
+        plain = all(index.affine is None and not index.tags.items for index in kernel.indices)
+        if (
+            not inside
+            or not plain
+            or any(len(names) != 1 for names in kept)
+            or len(outside) != len(kept)  # each point of the result is another element
+            or ranges.keys() - outside != {index.name for index in inside}
+            or limited.intersection(index.name for index in inside)
+            or any(r.direction is not Direction.IN for r in kernel.refinements if r is not result)
+            or any(isinstance(s, Load) and s.index is not None and s.source in contents for s in kernel.statements)
+        ):
+            return None
+        loaded = {
+            r.name: np.frombuffer(contents[r.name].data, r.shape.dtype.numpy.newbyteorder("<")).astype(
+                r.shape.dtype.numpy
+            )
+            for r in views
+        }
+        return cls(kernel, store, result, tuple(inside), loaded)
+
+    def points(self) -> Iterator[dict[str, Affine]]:
+        """Yield the values of the indices at each point, the last index fastest."""
+        for values in product(*(range(index.range) for index in self.indices)):
+            yield {i.name: Affine.constant(value) for i, value in zip(self.indices, values, strict=True)}
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """What merges the terms."""
+        assert self.result.aggregation is not None  # by choice
+        return self.result.aggregation
+
+    def add(self, terms: Terms, point: Mapping[str, Affine]) -> None:
+        """Add the statements at one point to a term; constants are loaded now."""
+        for statement in self.kernel.statements[:-1]:
+            match statement:
+                case Load(source=source, into=into) if source in self.loaded:
+                    view = moved(self.kernel.refinement(source), point)
+                    axes = zip(view.access, view.shape.dims, strict=True)
+                    terms.load(into, self.loaded[source][sum(int(a.offset) * dim.stride for a, dim in axes)])
+                case Load(source=source):
+                    terms.load_from(statement, moved(self.kernel.refinement(source), point))
+                case LoadIndex(affine=affine):
+                    terms.compute(attrs.evolve(statement, affine=affine.substitute(point)))
+                case Constant() | Convert() | Intrinsic():
+                    terms.compute(statement)
+                case _:
+                    raise TypeError(type(statement).__name__)  # a defect of this pass
+
+    def written_out(self, terms: Terms) -> Block:
+        """Return the kernel with its terms in place of the window."""
+        kernel, gone = self.kernel, {index.name for index in self.indices}
+        statements = terms.merged(self.result.shape.dtype)
+        total = scalar_output(statements[-1])
+        assert total is not None  # it is the last thing that is computed
+        read = {name for statement in statements for name in views_read(statement)}
+        result = attrs.evolve(self.result, aggregation=None)
+        reduces = [name for name, _ in kernel.tags.items if name.startswith(_REDUCES)]
+        count, points = len(terms.values), prod(index.range for index in self.indices)
+        return attrs.evolve(
+            kernel,
+            indices=tuple(index for index in kernel.indices if index.name not in gone),
+            refinements=(*(view for view in terms.views if view.name in read), result),
+            statements=(*statements, Store(total, result.name, tags=self.store.tags)),
+            comments=(*kernel.comments, f"written out: {count} of {points} terms, with constants as immediate values"),
+            tags=kernel.tags.remove(*reduces).add("eltwise"),
+            deps=(),
+        )
