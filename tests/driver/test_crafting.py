@@ -145,3 +145,18 @@ def test_loops_are_explained() -> None:
     assert "times" in str(explanation)
     with pytest.raises(TileError, match="measured as a whole"):
         formula.explain(PHOTO, measure=True)
+
+
+def test_windows_of_low_rank_within_a_tolerance() -> None:
+    y, x = np.mgrid[-7:8, -7:8]
+    disc = "; ".join(" ".join(map(str, row)) for row in (np.hypot(x, y) < 5).astype(int))
+    exact = tileir.craft(f"convolve(weights=[{disc}])")
+    near = tileir.craft(exact.text, tolerance=0.2)
+    assert exact.explain(PHOTO).approximations == ()
+    (step,) = near.explain(PHOTO).approximations
+    assert (step.path, step.rank) == ("steps[0]", 2)
+    assert 0.05 < step.error < 0.2
+    assert "2 windows of rank one" in str(near.explain(PHOTO))
+    assert np.abs(exact(PHOTO) - near(PHOTO)).max() <= step.error * exact(np.ones_like(PHOTO)).max()
+    with pytest.raises(ArgumentError, match="a tolerance is a share"):
+        tileir.craft("convolve", tolerance=1)

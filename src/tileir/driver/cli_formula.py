@@ -15,7 +15,7 @@ from tileir.core.errors import fail
 from tileir.driver.cli_values import destinations, save, type_of, write_whole
 from tileir.driver.crafting import CraftedFormula, craft_file
 from tileir.driver.frames import frames_of, load_picture, written_to
-from tileir.formula import edits
+from tileir.formula import step_edits
 from tileir.formula.catalogue import default_catalogue, read_file
 from tileir.formula.groups import count_of
 from tileir.formula.printer import to_text
@@ -195,10 +195,10 @@ def _flags(*values: bool) -> list[tuple[str, bool]]:
 
 _EDITS: dict[str, Callable[[CraftedFormula, str, str], str]] = {
     "replace": lambda crafted, path, value: crafted.with_value(path, value).text,
-    "insert": lambda crafted, path, value: edits.inserted(crafted.text, path, value).text,
-    "remove": lambda crafted, path, _: edits.removed(crafted.text, path).text,
-    "duplicate": lambda crafted, path, _: edits.duplicated(crafted.text, path).text,
-    "move": lambda crafted, path, value: edits.moved(crafted.text, path, value).text,
+    "insert": lambda crafted, path, value: step_edits.inserted(crafted.text, path, value).text,
+    "remove": lambda crafted, path, _: step_edits.removed(crafted.text, path).text,
+    "duplicate": lambda crafted, path, _: step_edits.duplicated(crafted.text, path).text,
+    "move": lambda crafted, path, value: step_edits.moved(crafted.text, path, value).text,
 }
 
 

@@ -23,6 +23,7 @@ from tileir.formula.parser import parse
 from tileir.formula.printer import to_text
 from tileir.formula.verifier import verify
 from tileir.runtime.arrays import to_array
+from tileir.tile.low_rank import Approximation, with_low_rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,6 +47,7 @@ def craft(
     device: str | DeviceInfo | None = None,
     context: Context | None = None,
     live: Iterable[str] = (),
+    tolerance: float = 0.0,
     name: str = "<formula>",
 ) -> CraftedFormula:
     """Return a formula that runs on pictures.
@@ -57,6 +59,8 @@ def craft(
         context: Owner of devices and caches; by default the process-wide one.
         live: The paths of parameters that are passed at each call, as while a control is dragged: another value of them
             compiles nothing. All others are constants of the kernels, which makes these faster.
+        tolerance: How far windows of weights may be from sums of such of rank one, which are faster: the sum of the
+            absolute differences, as a share of the sum of the absolute weights. :meth:`CraftedFormula.explain` tells.
         name: What errors call the text.
 
     Raises:
@@ -66,9 +70,16 @@ def craft(
     """
     text = source if isinstance(source, str) else to_text(source)
     known = default_catalogue().functions if functions is None else functions
-    crafted = CraftedFormula(text, MappingProxyType(dict(known)), device, context, frozenset(live), name)
+    crafted = CraftedFormula(text, MappingProxyType(dict(known)), device, context, frozenset(live), tolerance, name)
     verify(crafted.formula, known)
     return crafted
+
+
+def _check_tolerance(_: object, __: object, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ArgumentError(
+            (Diagnostic("TIL707", f"a tolerance is a share from 0 to 1, and less than 1; it was {value}"),)
+        )
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -81,6 +92,7 @@ class CraftedFormula:
         device: Where it runs; None for what the context chooses.
         context: Owner of devices and caches; None for the process-wide one.
         live: The paths of the parameters that are passed at each call.
+        tolerance: How far windows of weights may be from sums of such of rank one.
         name: What errors call the text.
 
     """
@@ -90,8 +102,9 @@ class CraftedFormula:
     device: str | DeviceInfo | None = None
     context: Context | None = attrs.field(default=None, repr=False)
     live: frozenset[str] = frozenset()
+    tolerance: float = attrs.field(default=0.0, validator=_check_tolerance)
     name: str = attrs.field(default="<formula>", repr=False)
-    _crafted: dict[tuple[DType, ...], _Function] = attrs.field(factory=dict, init=False, repr=False)
+    _crafted: dict[tuple[DType, ...], FormulaFunction] = attrs.field(factory=dict, init=False, repr=False)
 
     @cached_property
     def formula(self) -> Formula:
@@ -149,7 +162,7 @@ class CraftedFormula:
 
         arrays, _ = self._pictures(pictures)
         function = self._function(arrays)
-        return explained(self, function.crafted, function.call.function, [*arrays, *function.passed], measure)
+        return explained(self, function, [*arrays, *function.passed], measure)
 
     def with_value(self, path: str, value: str) -> CraftedFormula:
         """Return the formula with another value at a path, such as ``steps[0].arguments.sigma``, which is live then.
@@ -173,7 +186,15 @@ class CraftedFormula:
         return self._as(self.text, ()) if self.live else self
 
     def _as(self, text: str, live: Iterable[str]) -> CraftedFormula:
-        return craft(text, self.functions, device=self.device, context=self.context, live=live, name=self.name)
+        return craft(
+            text,
+            self.functions,
+            device=self.device,
+            context=self.context,
+            live=live,
+            tolerance=self.tolerance,
+            name=self.name,
+        )
 
     def __str__(self) -> str:
         """Return the text."""
@@ -194,15 +215,16 @@ class CraftedFormula:
             RANKS
         )
 
-    def _function(self, arrays: Sequence[Array]) -> _Function:
+    def _function(self, arrays: Sequence[Array]) -> FormulaFunction:
         dtypes = tuple(map(_dtype_of, self.formula.inputs, arrays))
         if dtypes not in self._crafted:
             crafted = lowered(self.formula, self.functions, pixels=dtypes)
             paths = crafted.paths
             passed = {name: value for name, value in crafted.arguments.items() if self._is_live(paths[name], value)}
             fixed = {name: value for name, value in crafted.arguments.items() if name not in passed}
-            call = jit(bind(crafted.function, fixed), self.device, context=self.context)
-            self._crafted[dtypes] = _Function(crafted, call, tuple(map(_as_passed, passed.values())))
+            bound, found = with_low_rank(bind(crafted.function, fixed), self.tolerance)
+            call = jit(bound, self.device, context=self.context)
+            self._crafted[dtypes] = FormulaFunction(crafted, call, tuple(map(_as_passed, passed.values())), found)
         return self._crafted[dtypes]
 
     def _is_live(self, path: str, value: object) -> bool:
@@ -218,12 +240,13 @@ class CraftedFormula:
 
 
 @attrs.frozen(eq=False)
-class _Function:
-    """A formula for pictures of some dtypes: what it is, what is called, and what is passed after the pictures."""
+class FormulaFunction:
+    """A formula for pictures of some dtypes: as Tile, as what is called, and what is passed to that after pictures."""
 
     crafted: Crafted
     call: Jit
     passed: tuple[Any, ...]
+    approximations: tuple[Approximation, ...]
 
 
 def craft_file(path: Path, **options: Any) -> CraftedFormula:

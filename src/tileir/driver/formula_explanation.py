@@ -18,10 +18,9 @@ from tileir.typed.ir import Scan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tileir.driver.crafting import CraftedFormula
+    from tileir.driver.crafting import CraftedFormula, FormulaFunction
     from tileir.driver.dispatch import Dispatch, Dispatched
     from tileir.formula.lowering import Crafted
-    from tileir.tile import ir as tile
     from tileir.typed.ir import Function
 
 WIDTH: Final = 120
@@ -74,6 +73,22 @@ class CraftedKernel:
 
 
 @attrs.frozen
+class ApproximateStep:
+    """A step whose window of weights became a sum of windows of rank one.
+
+    Attributes:
+        path: Where it stands in the formula.
+        rank: How many these are.
+        error: The sum of the absolute differences of weights, as a share of the sum of the absolute weights.
+
+    """
+
+    path: str
+    rank: int
+    error: float
+
+
+@attrs.frozen
 class FormulaExplanation:
     """What a formula became; ``str`` of it is tables for people.
 
@@ -82,6 +97,7 @@ class FormulaExplanation:
         kernels: In the order in which they are launched.
         dispatch: The buffers, with their lives and places.
         device: The device that was modelled.
+        approximations: Windows that became sums of such of rank one, by the tolerance that was given.
 
     """
 
@@ -89,6 +105,7 @@ class FormulaExplanation:
     kernels: tuple[CraftedKernel, ...]
     dispatch: Dispatch
     device: str
+    approximations: tuple[ApproximateStep, ...] = ()
 
     def __str__(self) -> str:
         """Return tables of steps, kernels and buffers."""
@@ -132,6 +149,8 @@ class FormulaExplanation:
                 for each in dispatch.buffers
             ],
         )
+        for step in self.approximations:
+            yield f"{step.path}: {step.rank} windows of rank one replace the weights, and differ by {step.error:.2g}"
         times = [kernel.seconds for kernel in self.kernels]
         predicted = "" if None in times else f", {seconds_text(sum(each or 0 for each in times))} predicted"
         yield ""
@@ -142,9 +161,10 @@ class FormulaExplanation:
 
 
 def explained(
-    formula: CraftedFormula, crafted: Crafted, function: tile.Function, arguments: Sequence[Any], measure: bool
+    formula: CraftedFormula, made: FormulaFunction, arguments: Sequence[Any], measure: bool
 ) -> FormulaExplanation:
     """Return what became of a formula, as a function of pictures and live parameters, for values of these."""
+    crafted, function = made.crafted, made.call.function
     names = [each.name for each in function.inputs]
     executable = formula.executable(*arguments[: len(formula.formula.inputs)])
     costs = explain(
@@ -184,7 +204,14 @@ def explained(
         for path, node in elements(formula.formula)
         if isinstance(node, Step)
     )
-    return FormulaExplanation(steps, tuple(kernels), executable.dispatch, executable.device.name)
+    return FormulaExplanation(steps, tuple(kernels), executable.dispatch, executable.device.name, _approximations(made))
+
+
+def _approximations(made: FormulaFunction) -> tuple[ApproximateStep, ...]:
+    return tuple(
+        ApproximateStep(made.crafted.labels.get(each.label or "", ""), each.rank, each.error)
+        for each in made.approximations
+    )
 
 
 def _labels(function: Function, crafted: Crafted) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
