@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final, NamedTuple
 
 import attrs
@@ -30,21 +31,9 @@ class Token(NamedTuple):
     stop: int
 
 
-_TOKEN: Final = re.compile(
-    r"""
-    [ \t\r]*+
-    (?: (?P<comment> //[^\n]* )
-      | (?P<colour> \#[0-9A-Za-z]+ )
-      | (?P<number> -?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? )
-      | (?P<name> [A-Za-z_][A-Za-z0-9_]* )
-      | (?P<sign> [=(){}\[\],;%$] )
-      | (?P<line> \n )
-      | (?P<end> \Z )
-      | (?P<unknown> [^\sA-Za-z0-9_=(){}\[\],;%$\#/-]+ | . )
-    )
-    """,
-    re.VERBOSE,
-)
+SIGNS: Final = "=(){}[],;%$"
+"""Of the text of formulas."""
+
 _KINDS: Final = {"name": NAME, "number": NUMBER, "colour": COLOUR, "comment": COMMENT, "line": LINE, "end": END}
 
 
@@ -65,8 +54,28 @@ class Faults:
         return tuple(sorted(self.found, key=lambda fault: fault.span.start if fault.span else 0))
 
 
-def tokens(source: Source, faults: Faults) -> list[Token]:
-    """Return the tokens of a text; unknown characters are reported and left out.
+@cache
+def _pattern(signs: str) -> re.Pattern[str]:
+    listed = re.escape(signs)
+    return re.compile(
+        rf"""
+        [ \t\r]*+
+        (?: (?P<comment> //[^\n]* )
+          | (?P<colour> \#[0-9A-Za-z]+ )
+          | (?P<number> -?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? )
+          | (?P<name> [A-Za-z_][A-Za-z0-9_]* )
+          | (?P<sign> [{listed}] )
+          | (?P<line> \n )
+          | (?P<end> \Z )
+          | (?P<unknown> [^\sA-Za-z0-9_{listed}\#/-]+ | . )
+        )
+        """,
+        re.VERBOSE,
+    )
+
+
+def tokens(source: Source, faults: Faults, signs: str = SIGNS) -> list[Token]:
+    """Return the tokens of a text; characters that are no tokens, and none of the signs, are reported and left out.
 
     Raises:
         ArgumentError: TIL105, the text is too long.
@@ -77,9 +86,10 @@ def tokens(source: Source, faults: Faults) -> list[Token]:
         message = f"a formula has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}"
         raise ArgumentError((Diagnostic("TIL105", message),))
     found: list[Token] = []
+    pattern = _pattern(signs)
     position, open_brackets = 0, 0
     while True:
-        match = _TOKEN.match(text, position)
+        match = pattern.match(text, position)
         assert match is not None  # the last alternative takes any character
         assert match.lastgroup is not None
         group = match.lastgroup

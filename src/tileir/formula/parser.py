@@ -22,10 +22,8 @@ from tileir.formula.ir import (
     Source,
     Step,
     Subject,
-    Weights,
-    Word,
 )
-from tileir.formula.lexer import COMMENT, END, LINE, NAME, NUMBER, Faults, Token, tokens
+from tileir.formula.lexer import COMMENT, END, LINE, NAME, Faults, Token, tokens
 from tileir.formula.reading import PREVIOUS, WORDS, AbandonError, Reader, T
 
 if TYPE_CHECKING:
@@ -210,51 +208,6 @@ class _Parser(Reader):
         span = self.span(start)
         remark = self.line_end()
         return Step(function, name, sources, arguments, boundary, condition, merge, comments, remark, span=span)
-
-    def arguments(self) -> tuple[Argument, ...]:
-        if not self.skip("(") or self.skip(")"):
-            return ()
-        found = self.list(self.argument)
-        self.expect(")", "',' or ')'")
-        return found
-
-    def argument(self) -> Argument:
-        name = self.expect(NAME, "the name of a parameter")
-        self.expect("=")
-        value = self.value()
-        return Argument(name.text, value, span=self.span(name.start))
-
-    def value(self) -> Value:
-        match self.token.kind:
-            case "number":
-                return self.number()
-            case "name":
-                token = self.take()
-                return Word(token.text, span=self.span(token.start))
-            case "colour":
-                return self.colour()
-            case "[":
-                return self.weights()
-            case _:
-                raise self.unexpected("a number, a word, a colour or weights")
-
-    def weights(self) -> Weights:
-        start = self.take().start
-        rows = [self.row()]
-        while self.skip(";"):
-            rows.append(self.row())
-        self.expect("]", "a number, ';' or ']'")
-        if len({len(row) for row in rows}) > 1:
-            lengths = ", ".join(str(len(row)) for row in rows)
-            span = self.span(start)
-            self.faults.add("TIL102", f"all rows have the same length; these have {lengths}", span.start, span.stop)
-        return Weights(tuple(rows), span=self.span(start))
-
-    def row(self) -> tuple[float, ...]:
-        row = [float(self.number().value)]
-        while self.token.kind == NUMBER:
-            row.append(float(self.number().value))
-        return tuple(row)
 
     def source(self) -> Source:
         start = self.token.start

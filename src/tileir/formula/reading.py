@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 import attrs
 
 from tileir.core.names import nearest
 from tileir.core.span import Source as Text
 from tileir.core.span import Span
-from tileir.formula.ir import Colour, Number
+from tileir.formula.ir import Argument, Colour, Number, Weights, Word
 from tileir.formula.lexer import COLOUR, COMMENT, END, LINE, NAME, NUMBER, Faults, Token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tileir.formula.ir import Value
 
 T = TypeVar("T")
 
@@ -39,6 +41,9 @@ class AbandonError(Exception):
 @attrs.define
 class Reader:
     """Tokens, and the place of the one that is read next."""
+
+    opening: ClassVar[str] = "["
+    closing: ClassVar[str] = "]"
 
     text: Text
     faults: Faults
@@ -125,6 +130,55 @@ class Reader:
             self.faults.add("TIL104", "a colour is # and six digits from 0 to f", token.start, token.stop)
             raise AbandonError from None
         return Colour(red, green, blue, span=self.span(token.start))
+
+    def arguments(self) -> tuple[Argument, ...]:
+        """Read the parameters of a call, if there are any."""
+        if not self.skip("(") or self.skip(")"):
+            return ()
+        found = self.list(self.argument)
+        self.expect(")", "',' or ')'")
+        return found
+
+    def argument(self) -> Argument:
+        """Read a parameter and its value."""
+        name = self.expect(NAME, "the name of a parameter")
+        self.expect("=")
+        value = self.value()
+        return Argument(name.text, value, span=self.span(name.start))
+
+    def value(self) -> Value:
+        """Read a value."""
+        match self.token.kind:
+            case "number":
+                return self.number()
+            case "name":
+                token = self.take()
+                return Word(token.text, span=self.span(token.start))
+            case "colour":
+                return self.colour()
+            case self.opening:
+                return self.weights()
+            case _:
+                raise self.unexpected("a number, a word, a colour or weights")
+
+    def weights(self) -> Weights:
+        """Read the weights of a window."""
+        start = self.take().start
+        rows = [self._row()]
+        while self.skip(";"):
+            rows.append(self._row())
+        self.expect(self.closing, f"a number, ';' or '{self.closing}'")
+        if len({len(row) for row in rows}) > 1:
+            lengths = ", ".join(str(len(row)) for row in rows)
+            span = self.span(start)
+            self.faults.add("TIL102", f"all rows have the same length; these have {lengths}", span.start, span.stop)
+        return Weights(tuple(rows), span=self.span(start))
+
+    def _row(self) -> tuple[float, ...]:
+        row = [float(self.number().value)]
+        while self.token.kind == NUMBER:
+            row.append(float(self.number().value))
+        return tuple(row)
 
     def list(self, item: Callable[[], T]) -> tuple[T, ...]:
         """Read items with commas between them."""
