@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -56,10 +59,16 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
         assert [fault.code for fault in caught.value.diagnostics] == ["TIL901"]
 
 
-def test_the_address_that_is_printed_answers() -> None:
-    with subprocess.Popen(LAUNCH, stdout=subprocess.PIPE, text=True) as process:
+@pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_the_address_that_is_printed_answers(tmp_path: Path, end: signal.Signals) -> None:
+    """And an interrupt, or a request to end, leaves nothing behind."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(LAUNCH, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
         try:
-            assert process.stdout is not None
             line = process.stdout.readline()
             address, _, token = line.removeprefix("the studio is at ").strip().partition("#token=")
             assert address.startswith("http://127.0.0.1:")
@@ -70,6 +79,17 @@ def test_the_address_that_is_printed_answers() -> None:
                 urllib.request.urlopen(f"{address}api/start", timeout=60)
             with refused.value:
                 assert refused.value.code == 403
+            assert len(list(tmp_path.iterdir())) == 1
         finally:
-            process.terminate()
-    assert process.returncode in (0, -15)
+            process.send_signal(end)
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run([*LAUNCH, "--port", port], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert f"error[TIL902]: cannot listen on port {port}" in done.stderr

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import signal
 import socket
+import sys
 import tempfile
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -17,6 +20,7 @@ from tileir.driver.pictures import is_picture
 
 if TYPE_CHECKING:
     from tileir.studio.server import Start
+    from tileir.studio.workshop import Limits
 
 _ADDRESS: Final = "127.0.0.1"
 
@@ -58,9 +62,11 @@ def studio(file: Path | None, port: int, no_browser: bool, time_limit: float, me
     from tileir.studio.workshop import Limits
 
     limits = Limits(time_limit, int(memory_limit * 2**30))
-    with tempfile.TemporaryDirectory(prefix="tileir-studio-") as folder:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that what lies in the folder goes, too
+    with tempfile.TemporaryDirectory(prefix="tileir-studio-") as folder, suppress(KeyboardInterrupt):
         start = start_of(file, Path(folder))
-        asyncio.run(_serve(Path(folder), start, limits, port, browser=not no_browser))
+        with _listening(port) as listener:
+            asyncio.run(_serve(listener, Path(folder), start, limits, browser=not no_browser))
 
 
 def start_of(file: Path | None, folder: Path) -> Start:
@@ -90,19 +96,29 @@ def example(*, coloured: bool) -> str:
     return _EXAMPLE.format(channels=", C", channel=", c") if coloured else _EXAMPLE.format(channels="", channel="")
 
 
-async def _serve(folder: Path, start: Start, limits: Any, port: int, *, browser: bool) -> None:
+def _listening(port: int) -> socket.socket:
+    try:
+        return socket.create_server((_ADDRESS, port))
+    except OSError as error:
+        raise fail(
+            "TIL902", f"cannot listen on port {port}: {error.strerror or error}; choose another --port"
+        ) from None
+
+
+async def _serve(listener: socket.socket, folder: Path, start: Start, limits: Limits, *, browser: bool) -> None:
     import uvicorn
 
     from tileir.studio.server import app_of
     from tileir.studio.workshop import Workshop
 
     token = secrets.token_urlsafe(32)
-    with socket.create_server((_ADDRESS, port)) as listener:
-        number = listener.getsockname()[1]
-        app = app_of(start, Workshop(folder, limits), port=number, token=token)
-        config = uvicorn.Config(app, log_level="warning", ws="none", server_header=False, access_log=False)
-        address = f"http://{_ADDRESS}:{number}/#token={token}"
-        click.echo(f"the studio is at {address}\nstop it with Ctrl-C")
-        if browser:
-            asyncio.get_running_loop().run_in_executor(None, webbrowser.open, address)
-        await uvicorn.Server(config).serve(sockets=[listener])
+    number = listener.getsockname()[1]
+    app = app_of(start, Workshop(folder, limits), port=number, token=token)
+    config = uvicorn.Config(
+        app, log_level="warning", ws="none", server_header=False, access_log=False, timeout_graceful_shutdown=1
+    )
+    address = f"http://{_ADDRESS}:{number}/#token={token}"
+    click.echo(f"the studio is at {address}\nstop it with Ctrl-C")
+    if browser:
+        asyncio.get_running_loop().run_in_executor(None, webbrowser.open, address)
+    await uvicorn.Server(config).serve(sockets=[listener])
