@@ -68,6 +68,15 @@ PROGRAMS: Final = (
         "function (A[N, M], B[N, M]) -> (O, P) { T = tanh(A) * B; O = T + 1; P[i : N] = +(T[i, j]); }",
         {"A": (6, 18), "B": (6, 18)},
     ),
+    (
+        "function (I[H, W], K[P, Q]) -> (O) { A[y + 1, x : H + 2, W] = =(I[y, x]); "
+        "B[0 - k, x : H + 2, W] = =(I[k + 1, x]), k < 1 default A; "
+        "C[H + 1 + k, x : H + 2, W] = =(I[H - 2 - k, x]), k < 1 default B; "
+        "D[y, x + 1 : H + 2, W + 2] = =(C[y, x]); E[y, 0 - k : H + 2, W + 2] = =(C[y, 0]), k < 1 default D; "
+        "F[y, W + 1 + k : H + 2, W + 2] = =(C[y, W - 1]), k < 1 default E; "
+        "O[y, x : H, W] = +(F[y + i, x + j] * K[i, j]); }",
+        {"I": (9, 21), "K": (3, 3)},
+    ),
     ("function (A[N, M]) -> (O) { O[3*i + 2*j : 9] = +(A[i, j]) no_defract; }", {"A": (2, 3)}),
     ("function (A[N, M]) -> (O) { O[4*i + j : 9] = =(A[i, j]); }", {"A": (3, 3)}),
     ("function (A[N, M]) -> (O) { O[i + j : N + M - 1] = +(A[i, j]) no_defract; }", {"A": (5, 4)}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from mutants.in_emitters import IN_EMITTERS
+from mutants.in_stencils import IN_STENCILS
 from mutants.mutant import Mutant
 
 IN_PASSES: Final = (
@@ -366,4 +367,4 @@ IN_PASSES: Final = (
     ),
 )
 
-PLANTED: Final = (*IN_PASSES, *IN_EMITTERS)
+PLANTED: Final = (*IN_PASSES, *IN_STENCILS, *IN_EMITTERS)

@@ -40,10 +40,11 @@ def vectorised(name: str, step: Vectorise, dtype: DType = DType.F32) -> Program:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "widths"), [(DType.F32, {4}), (DType.F64, {2}), (DType.I8, {16, 4}), (DType.F16, {8, 4})]
+    ("dtype", "widths"), [(DType.F32, {4}), (DType.F64, {2}), (DType.I8, {16, 8, 4}), (DType.F16, {8, 4})]
 )
 def test_lanes_fill_a_register_of_the_widest_dtype_in_each_kernel(dtype: DType, widths: set[int]) -> None:
-    # A product of i8 is i8, and a sum with 1.0 is f32; f16 is computed in f32, but compared as it is.
+    # A product of i8 is i8, and a sum with 1.0 is f32; f16 is computed in f32, but compared as it is. Rows of 41
+    # elements end with a vector of 8 where two of 16 leave 9 over.
     assert set(lanes(vectorised("chain", Vectorise(vector_bytes=16), dtype))) == widths
 
 
@@ -51,6 +52,12 @@ def test_what_is_left_over_runs_by_elements() -> None:
     program = vectorised("chain", Vectorise(vector_bytes=16))  # rows of 41: ten vectors of 4, and one element
     first, *_ = program.main.blocks
     assert [len(block.indices) for block in first.blocks] == [1, 0]
+
+
+@pytest.mark.parametrize(("bytes_", "widths"), [(64, [16, 8, 1]), (128, [32, 8, 1])])
+def test_short_rows_end_with_shorter_vectors(bytes_: int, widths: list[int]) -> None:
+    first, *_ = vectorised("chain", Vectorise(vector_bytes=bytes_)).main.blocks  # rows of 41
+    assert [sum(i.range for i in b.blocks[0].indices) or 1 for b in first.blocks] == widths
 
 
 def test_long_rows_are_cut_over_the_grid() -> None:

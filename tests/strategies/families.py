@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import reject
 from hypothesis import strategies as st
 
+from strategies.pictures import picture
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.stripe.lowering import lower
@@ -211,6 +212,11 @@ def loops(draw: st.DrawFn) -> Written:
     return Written(text, {"X": (steps, size), "H": (size,)})
 
 
+def pictures(draw: st.DrawFn) -> Written:
+    """Windows over padded pictures."""
+    return Written(*picture(draw))
+
+
 FAMILIES: Mapping[str, Family] = {
     "siblings": siblings,
     "rows": _over_matrix(ROWS),
@@ -219,6 +225,7 @@ FAMILIES: Mapping[str, Family] = {
     "sharing": sharing,
     "diagonals": diagonals,
     "loops": loops,
+    "pictures": pictures,
 }
 
 

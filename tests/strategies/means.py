@@ -23,6 +23,7 @@ from tileir.passes.distribute import Distribute
 from tileir.passes.fuse import Fuse
 from tileir.passes.inline import Inline
 from tileir.passes.register_tile import RegisterTile
+from tileir.passes.split_border import SplitBorder
 from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.thread import Thread
@@ -56,6 +57,7 @@ def small_work(target: Target) -> tuple[Pass, ...]:
         BlockSums: {"terms": 2, "coarse": 3},
         StreamReduction: {"stretch_bytes": 64, "unroll": 2},
         RegisterTile: {"cache_bytes": 64},
+        SplitBorder: {"points": 1, "share": 0},
         Vectorise: {"chunk": 32},
         Thread: {"groups": 6},
     }

@@ -12,6 +12,7 @@ from tileir.ops.foundation import (
     chosen,
     dim_like,
     dims_of,
+    expand,
     index_of,
     indices_of,
     inside,
@@ -22,11 +23,13 @@ from tileir.ops.foundation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import TypeAlias
 
     from tileir.ops.foundation import Combined, Index, Operand, Polynomial, Size, Tensor
+    from tileir.tile.ir import Constraint
 
+    Limits: TypeAlias = tuple[Constraint, ...]
     Pads: TypeAlias = "Sequence[Size | tuple[Size, Size]] | Size"
 
 MODES: Final = ("constant", "reflect", "symmetric", "edge", "wrap")
@@ -46,8 +49,8 @@ def pad(x: Tensor, pads: Pads, *, mode: str = "constant", value: Operand = 0) ->
     Shapes: each axis grows by its two widths. Dtypes: that of ``x``.
 
     Raises:
-        TileError: TIL217, another mode, or not a pair for each axis. TIL312 when compiling, a border is wider than
-            its axis has elements to take (one less for ``"reflect"``; at least one for ``"edge"``).
+        TileError: TIL217, another mode, or not a pair for each axis. TIL312 when compiling, an axis has no elements
+            that its borders could repeat.
 
     """
     chosen(mode, MODES, "mode")
@@ -56,7 +59,7 @@ def pad(x: Tensor, pads: Pads, *, mode: str = "constant", value: Operand = 0) ->
         return _constant(x, widths, value)
     for axis, (before, behind) in enumerate(widths):
         if (before.value, behind.value) != (0, 0):
-            x = _mirrored(x, axis, before, behind, mode)
+            x = _repeated(x, axis, before, behind, mode)
     return x
 
 
@@ -75,12 +78,15 @@ def _width(x: Tensor, width: object) -> Dim:
 
 
 def _constant(x: Tensor, widths: Sequence[tuple[Dim, Dim]], value: Operand) -> Tensor:
-    """Move ``x`` into zeros; another value comes in by a test of the coordinates, so that it may be an infinity."""
+    """Move ``x`` into a tensor of one value; one that is computed comes in by a test of the coordinates."""
     variables, dims = indices_of(x), dims_of(x)
     sizes = [before + dim + behind for dim, (before, behind) in zip(dims, widths, strict=True)]
     moved = [i + before if before.value != 0 else i for i, (before, _) in zip(variables, widths, strict=True)]
-    padded = aggregate(Aggregation.ASSIGN, x[variables], moved, sizes)
-    if isinstance(value, int | float) and value == 0:
+    default = None
+    if isinstance(value, int | float) and value != 0:
+        default = expand(call("as_like", value, x), sizes)
+    padded = aggregate(Aggregation.ASSIGN, x[variables], moved, sizes, default=default)
+    if isinstance(value, int | float):
         return padded
     borders: list[Tensor] = []
     for axis, (dim, (before, behind)) in enumerate(zip(dims, widths, strict=True)):
@@ -95,46 +101,54 @@ def _constant(x: Tensor, widths: Sequence[tuple[Dim, Dim]], value: Operand) -> T
     return padded
 
 
-def _mirrored(x: Tensor, axis: int, before: Dim, behind: Dim, mode: str) -> Tensor:
+def _repeated(x: Tensor, axis: int, before: Dim, behind: Dim, mode: str) -> Tensor:
     """Write one axis with its borders: the middle is the default of one border, and that of the other."""
     variables, dims = indices_of(x), list(dims_of(x))
     size = dims[axis]
     dims[axis] = before + size + behind
-    k = index_of(x, "k")
+    count = index_of(x, "k")
 
-    def written(source: Polynomial | Size, target: Polynomial, width: Dim | None, default: Tensor | None) -> Tensor:
-        element = x[tuple(source if a == axis else i for a, i in enumerate(variables))]
+    def written(source: Polynomial | Size, target: Polynomial, limits: Limits, default: Tensor | None) -> Tensor:
+        element: Combined = x[tuple(source if a == axis else i for a, i in enumerate(variables))]
+        for limit in limits:
+            element = element.given(limit)
         output = [target if a == axis else i for a, i in enumerate(variables)]
-        limited = element if width is None else element.given(k < width)
-        return aggregate(Aggregation.ASSIGN, limited, output, dims, default=default)
+        return aggregate(Aggregation.ASSIGN, element, output, dims, default=default)
 
-    result = written(variables[axis], variables[axis] + before, None, None)
-    lead, tail = _sources(k, size, mode)
-    if before.value != 0:
-        result = written(lead, before - 1 - k, _within(before, size, mode), result)
-    if behind.value != 0:
-        result = written(tail, before + size + k, _within(behind, size, mode), result)
+    result = written(variables[axis], variables[axis] + before, (), None)
+    for width, leads in ((before, True), (behind, False)):
+        if width.value == 0:
+            continue
+        for distance, place, limits in _distances(variables[axis], count, size, width, mode):
+            source = place if leads is (mode != "wrap") else size - 1 - place
+            target = before - 1 - distance if leads else before + size + distance
+            result = written(source, target, limits, result)
     return result
 
 
-def _sources(k: Index, size: Dim, mode: str) -> tuple[Polynomial | Size, Polynomial | Size]:
-    """Return what stands at distance ``k`` before the first element, and behind the last."""
-    match mode:
-        case "edge":
-            return 0, size - 1
-        case "reflect":
-            return k + 1, size - 2 - k
-        case "symmetric":
-            return k, size - 1 - k
-        case _:
-            return size - 1 - k, k
+def _distances(
+    position: Index, count: Index, size: Dim, width: Dim, mode: str
+) -> Iterator[tuple[Index | Polynomial, Index | Polynomial | Size, Limits]]:
+    """Yield which elements of a border repeat which: their distance from the middle, the place, and limits.
 
-
-def _within(width: Dim, size: Dim, mode: str) -> Dim:
-    """Return the width of a border, with an assertion that the axis has enough elements for it."""
+    Places count from the end of the axis at which the border is; those of ``"wrap"`` from the other end. A border that
+    is wider than the axis repeats it as often as it takes, every ``period`` elements.
+    """
+    some = inside(dim_like(size, 0), size)
     if mode == "edge":
-        return width + inside(dim_like(size, 0), size)
-    return inside(width, size + (0 if mode == "reflect" else 1))
+        yield count, 0, (count < width + some,)
+        return
+    period = {"wrap": size, "symmetric": 2 * size, "reflect": 2 * size - 2}[mode].max(1)
+    start, times = period * count, count < (width + period - 1) / period + some
+    match mode:
+        case "wrap":
+            yield start + position, position, (times,)
+        case "symmetric":
+            yield start + position, position, (times,)
+            yield start + period - 1 - position, position, (times,)
+        case _:
+            yield start + position, position + 1, (times,)
+            yield start + period - 1 - position, position, (times, position < (size - 1).max(1))
 
 
 def image_patches(

@@ -44,7 +44,7 @@ class Canonicalise:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with all kernels simplified."""
-        dense = frozenset(r.name for r in program.main.refinements if is_dense(r.shape))
+        dense = {r.name: len(r.access) for r in program.main.refinements if is_dense(r.shape)}
 
         def canonical(kernel: Block) -> tuple[Block, ...]:
             block = simplified(kernel)
@@ -163,19 +163,19 @@ def _in_memory_order(block: Block) -> Block:
     return attrs.evolve(block, indices=tuple(sorted(block.indices, key=distance)), statements=statements)
 
 
-def _merged(block: Block, dense: frozenset[str]) -> Block:
+def _merged(block: Block, dense: Mapping[str, int]) -> Block:
     """Join neighbouring indices that are one linear index on all accesses."""
     position = 0
     while position + 1 < len(block.indices):
         outer, inner = block.indices[position : position + 2]
         if _is_linear(block, outer, inner, dense):
-            block = _with_linear(block, outer, inner)
+            block = _with_linear(block, outer, inner, dense)
         else:
             position += 1
     return block
 
 
-def _is_linear(block: Block, outer: Index, inner: Index, dense: frozenset[str]) -> bool:
+def _is_linear(block: Block, outer: Index, inner: Index, dense: Mapping[str, int]) -> bool:
     """Return whether every access moves by ``inner.range`` times as much for ``outer`` as for ``inner``."""
     pair = {outer.name, inner.name}
     if outer.affine is not None or inner.affine is not None:
@@ -186,7 +186,7 @@ def _is_linear(block: Block, outer: Index, inner: Index, dense: frozenset[str]) 
     return all(_moves_linearly(view, outer, inner, dense) for view in block.refinements)
 
 
-def _moves_linearly(view: Refinement, outer: Index, inner: Index, dense: frozenset[str]) -> bool:
+def _moves_linearly(view: Refinement, outer: Index, inner: Index, dense: Mapping[str, int]) -> bool:
     pair, where = {outer.name, inner.name}, address(view)
     if pair.isdisjoint(where.indices):
         return all(pair.isdisjoint(access.indices) for access in view.access)
@@ -195,24 +195,26 @@ def _moves_linearly(view: Refinement, outer: Index, inner: Index, dense: frozens
     return where.coefficient(outer.name) == inner.range * where.coefficient(inner.name)
 
 
-def _with_linear(block: Block, outer: Index, inner: Index) -> Block:
+def _with_linear(block: Block, outer: Index, inner: Index, dense: Mapping[str, int]) -> Block:
     """Let ``outer`` count the points of both indices."""
     values = {outer.name: Affine(), inner.name: Affine.index(outer.name)}
     ranges = {**block.ranges, outer.name: outer.range * inner.range}
     views = tuple(
-        _with_axes(view, where.substitute(values), ranges) if inner.name in (where := address(view)).indices else view
+        _with_axes(view, where.substitute(values), ranges, dense[view.source])
+        if inner.name in (where := address(view)).indices
+        else view
         for view in block.refinements
     )
     indices = tuple(attrs.evolve(i, range=ranges[i.name]) if i is outer else i for i in block.indices if i is not inner)
     return attrs.evolve(block, indices=indices, refinements=views)
 
 
-def _with_single_axes(block: Block, dense: frozenset[str]) -> Block:
+def _with_single_axes(block: Block, dense: Mapping[str, int]) -> Block:
     """Give an element view an axis for each index, where several move one axis without ever meeting."""
     below = {r.source for inner in block.blocks for r in inner.refinements}
     ranges = block.ranges
     views = tuple(
-        _with_axes(view, where, ranges)
+        _with_axes(view, where, ranges, dense[view.source])
         if any(len(access.terms) > 1 for access in view.access)
         and view.source in dense
         and view.name not in below
@@ -235,8 +237,12 @@ def _are_digits(affine: Affine, ranges: Mapping[str, int]) -> bool:
     return True
 
 
-def _with_axes(view: Refinement, where: Affine, ranges: Mapping[str, int]) -> Refinement:
-    """Return the view of the element at ``where``: with an axis for each index if those are digits, else flat."""
+def _with_axes(view: Refinement, where: Affine, ranges: Mapping[str, int], rank: int) -> Refinement:
+    """Return the view of the element at ``where``: with an axis for each index if those are digits, else flat.
+
+    One that begins behind the start of its source gets an axis for that; and another one where it would then have the
+    ``rank`` of the source, along whose axes it does not go.
+    """
     if not _are_digits(where, ranges):
         return attrs.evolve(view, access=(where,), shape=TensorShape(view.shape.dtype, (Dim(1, 1),)))
     terms = sorted(((int(c), name) for name, c in where.terms), reverse=True)
@@ -245,4 +251,7 @@ def _with_axes(view: Refinement, where: Affine, ranges: Mapping[str, int]) -> Re
     if where.offset != 0:
         access.append(Affine.constant(where.offset))
         dims.append(Dim(1, 1))
+        if len(dims) == rank:
+            access.append(Affine())
+            dims.append(Dim(1, 1))
     return attrs.evolve(view, access=tuple(access), shape=TensorShape(view.shape.dtype, tuple(dims)))

@@ -18,6 +18,7 @@ from tileir.passes.compute_deps import ComputeDeps
 from tileir.passes.constant_propagate import ConstantPropagate
 from tileir.passes.dead_code import DeadCode
 from tileir.passes.distribute import Distribute
+from tileir.passes.forward import Forward
 from tileir.passes.fuse import Fuse, Fusion
 from tileir.passes.group_contraction import GroupContraction
 from tileir.passes.group_elementwise import GroupElementwise
@@ -26,6 +27,7 @@ from tileir.passes.group_rows import GroupRows
 from tileir.passes.group_transpose import GroupTranspose
 from tileir.passes.immediates import Immediates
 from tileir.passes.inline import Inline
+from tileir.passes.join_border import JoinBorder
 from tileir.passes.localise import Localise
 from tileir.passes.locate import LocateBlock, LocateInnerBlock, LocateMemory, RewriteLocations
 from tileir.passes.matrix_contraction import MatrixContraction
@@ -45,6 +47,7 @@ from tileir.passes.schedule_memory import Schedule
 from tileir.passes.separate import Separate
 from tileir.passes.shadow import Shadow
 from tileir.passes.share_names import ShareNames
+from tileir.passes.split_border import SplitBorder
 from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.tensorise import Tensorise
@@ -53,6 +56,7 @@ from tileir.passes.thread_inner import ThreadInner
 from tileir.passes.tile import Tile
 from tileir.passes.transpose import Transpose
 from tileir.passes.unroll import Unroll
+from tileir.passes.unroll_window import UnrollWindow
 from tileir.passes.vectorise import Vectorise
 from tileir.passes.vectorise_inner import VectoriseInner
 from tileir.passes.vectorise_reduction import VectoriseReduction
@@ -71,6 +75,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     ConstantPropagate,
     DeadCode,
     Distribute,
+    Forward,
     Fuse,
     Fusion,
     GroupContraction,
@@ -80,6 +85,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     GroupTranspose,
     Immediates,
     Inline,
+    JoinBorder,
     Localise,
     LocateBlock,
     LocateInnerBlock,
@@ -101,6 +107,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Separate,
     Shadow,
     ShareNames,
+    SplitBorder,
     SplitReduction,
     StreamReduction,
     Tensorise,
@@ -109,6 +116,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Tile,
     Transpose,
     Unroll,
+    UnrollWindow,
     Vectorise,
     VectoriseInner,
     VectoriseReduction,

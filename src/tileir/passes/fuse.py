@@ -63,7 +63,7 @@ class Fuse:
     parent_reqs: tuple[str, ...] = ()
     a_reqs: tuple[str, ...] = ()
     b_reqs: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ("copies",)
     fused_set: tuple[str, ...] = attrs.field(default=("fused",), validator=free_tags)
     a_inner_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
     b_inner_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.canonicalise import simplified
-from tileir.passes.kernels.inside import inside
+from tileir.passes.kernels.inside import divided, inside_evenly
 from tileir.passes.kernels.nest import opens_scope
-from tileir.passes.kernels.reindex import reindexed
 from tileir.passes.kernels.schedule import is_scheduled
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
@@ -66,8 +64,8 @@ class Separate:
             cut = self._cut(left, kernel.ranges)
             if cut is None:
                 break
-            inside, left = _split(left, cut)
-            parts.append(inside)
+            within, left = divided(left, cut.index, cut.low, cut.high)
+            parts.append(within)
         return (kernel,) if not parts else tuple(s for part in (*parts, left) if (s := simplified(part)) is not None)
 
     def _cut(self, kernel: stripe.Block, known: Mapping[str, int]) -> _Cut | None:
@@ -82,11 +80,9 @@ class Separate:
         for index in kernel.indices:
             if index.affine is not None or index.name not in known:
                 continue
-            low, high = inside(index, tests, {**kernel.ranges, **ranges})
+            low, high = inside_evenly(index, tests, {**kernel.ranges, **ranges})
             if low == 0 and high == index.range:
                 continue
-            ends = max(low, index.range - high)
-            low, high = (ends if low else 0), (index.range - ends if high < index.range else high)
             if high - low < self.least or 100 * (high - low) < self.share * index.range:
                 continue
             cut = _Cut(index, low, high, contiguous=_is_contiguous(kernel, index.name))
@@ -139,21 +135,3 @@ def _tests(block: stripe.Block, values: Mapping[str, Affine], ranges: dict[str, 
         tests.extend(constraint.substitute(below) for constraint in inner.constraints)
         tests.extend(_tests(inner, below, ranges))
     return tests
-
-
-def _split(kernel: stripe.Block, cut: _Cut) -> tuple[stripe.Block, stripe.Block]:
-    """Return the kernel for the values inside, and the one for the others."""
-    name, size = cut.index.name, cut.index.range
-    names = NameScope.of(i.name for i in kernel.indices)
-    side = stripe.Index(names.fresh(f"{name}_side"), 2 if cut.low and cut.high < size else 1)
-    place = stripe.Index(names.fresh(f"{name}_edge"), cut.low or size - cut.high)
-    start = 0 if cut.low else cut.high
-    outside = Affine.of({side.name: cut.high, place.name: 1}, start)
-    inside = attrs.evolve(cut.index, range=cut.high - cut.low)
-    within = _replaced(kernel, cut.index, (inside,), Affine.index(name) + cut.low)
-    return within, _replaced(kernel, cut.index, (side, place), outside)
-
-
-def _replaced(kernel: stripe.Block, index: stripe.Index, new: tuple[stripe.Index, ...], value: Affine) -> stripe.Block:
-    indices = tuple(i for old in kernel.indices for i in (new if old is index else (old,)))
-    return reindexed(kernel, indices, {index.name: value})

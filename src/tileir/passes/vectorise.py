@@ -13,7 +13,7 @@ from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.poly.affine import Affine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tileir.passes.kernels.nest import Use
     from tileir.stripe import ir as stripe
@@ -110,7 +110,7 @@ class Vectorise:
             nodes.append(Node((*grid, *sch.present((block,))), children=(inside,)))
         else:
             runs = [_Run(0, vectors, lanes)]
-        runs.append(_Run(vectors * lanes, left, 1))
+        runs.extend(_ends(vectors * lanes, left, vectors if others else 0))
         children = tuple(shape.node(nest, run, Affine()) for run in runs if run.count)
         if children:
             nodes.append(Node(tuple(grid), children=children))
@@ -155,6 +155,18 @@ class _Run:
     start: int
     count: int
     lanes: int
+
+
+def _ends(start: int, left: int, vectors: int) -> Iterator[_Run]:
+    """Yield runs over the ``left`` last elements of a row: by ever shorter vectors where rows have few ``vectors``."""
+    while left:
+        lanes = sch.power_of_two_below(left) if 0 < vectors < _SHORT_ROW else 1
+        yield _Run(start, left // lanes, lanes)
+        start, left = start + left // lanes * lanes, left % lanes
+
+
+_SHORT_ROW = 256
+"""From so many vectors on, elements that fill none take no time beside them."""
 
 
 @attrs.frozen

@@ -193,15 +193,32 @@ def _axes_in_step(
 def read_as_written(first: FusionGroup, second: FusionGroup, shared: Shared, fresh: Iterable[str]) -> bool:
     """Return whether, over shared indices, the second block reads by the views by which the first one writes.
 
-    Others, such as those of a row's last elements, would ask for what is there before the joined block: of tensors in
-    ``fresh`` that is nothing.
+    Others, such as those of a row's last elements, or of more of it than one of several blocks writes, would ask for
+    what is there before the joined block: of tensors in ``fresh`` that is nothing.
     """
+    mine = {i.name: i.range for i in first.indices if i not in shared.first}
+    their_own = {i.name: i.range for i in second.indices if i.name not in shared.second}
     for root in sorted(fresh):
         ours, theirs = _corners(first, second, shared, root)
-        written = {corner for corner, view in ours if view.direction.writes}
-        if written and any(view.direction.reads and corner not in written for corner, view in theirs):
-            return False
+        written = [(corner, _reach(view, mine)) for corner, view in ours if view.direction.writes]
+        for corner, view in theirs:
+            needed = _reach(view, their_own)
+            if (
+                written
+                and view.direction.reads
+                and not any(
+                    corner == place and all(a <= b for a, b in zip(needed, reach, strict=True))
+                    for place, reach in written
+                )
+            ):
+                return False
     return True
+
+
+def _reach(view: Refinement, ranges: Mapping[str, int]) -> tuple[int, ...]:
+    """Return how many places of each axis a view leads to while the indices in ``ranges`` have all their values."""
+    parts = (part_over(access, ranges).bounds(ranges)[1] for access in view.access)
+    return tuple(dim.size + int(part) for dim, part in zip(view.shape.dims, parts, strict=True))
 
 
 def touched_alike(first: FusionGroup, second: FusionGroup, shared: Shared) -> bool:

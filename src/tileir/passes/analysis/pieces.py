@@ -1,0 +1,214 @@
+"""Tensors that are made of pieces of another one, as padded ones are: which element each of their elements repeats.
+
+Each axis of such a tensor says by itself how far its places are into the other tensor: an element repeats the one at
+the sum of what its axes say. What an axis says is a table, so that any copies will do, mirrored or wrapped, once or
+several times, and copies of copies.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from tileir.core.ops import Aggregation
+from tileir.passes.analysis.accesses import is_element
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import Block, Constant, Direction, Load, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tileir.stripe.ir import Refinement
+
+_LONGEST: Final = 1 << 20
+"""Axes with more elements, and groups of indices with more values, are not looked at."""
+
+Table: TypeAlias = "tuple[tuple[int | None, ...], ...]"
+"""For each axis how many elements each of its places adds to a place in the source; None: not a part of it."""
+
+
+@attrs.frozen
+class Pieces:
+    """A tensor whose elements repeat elements of ``source``, or have the value ``filling``.
+
+    Attributes:
+        source: The tensor that is repeated; empty where all elements have the value so far.
+        table: Where the elements are.
+        filling: The statement that defines the value of elements which repeat none; None where nobody reads them.
+
+    """
+
+    source: str
+    table: Table
+    filling: Constant | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every element repeats another one."""
+        return all(None not in axis for axis in self.table)
+
+
+def is_copy(kernel: Block, target: str) -> bool:
+    """Return whether a kernel stores elements of another tensor, or one value, to ``target``, and does nothing else."""
+    if len(kernel.statements) != 2 or any(i.affine is not None or i.tags.items for i in kernel.indices):
+        return False
+    first, second = kernel.statements
+    if not isinstance(first, Load | Constant) or not isinstance(second, Store) or second.source != first.into:
+        return False
+    if second.index is not None or (isinstance(first, Load) and first.index is not None):
+        return False
+    written = [r for r in kernel.refinements if r.direction is not Direction.IN]
+    plain = len(written) == 1 and written[0].aggregation in (None, Aggregation.ASSIGN)
+    return plain and written[0].source == target and all(is_element(r) for r in kernel.refinements)
+
+
+def pieces(kernels: Sequence[Block], sizes: Sequence[int], sources: Mapping[str, Pieces]) -> Pieces | None:
+    """Return what copies make of a tensor, one after the other; None where it is not of that form.
+
+    Args:
+        kernels: The kernels that write the tensor; each :func:`is_copy`.
+        sizes: The extents of its axes.
+        sources: Tensors that are made of pieces themselves; copies of these are copies of what they repeat.
+
+    """
+    if not sizes or max(sizes) > _LONGEST:
+        return None
+    result: Pieces | None = None
+    for kernel in kernels:
+        added = _piece(kernel, sizes, sources)
+        if added is None:
+            return None
+        result = added if result is None else _over(result, added)
+        if result is None:
+            return None
+    return result if result is not None and result.source else None
+
+
+def _piece(kernel: Block, sizes: Sequence[int], sources: Mapping[str, Pieces]) -> Pieces | None:
+    first = kernel.statements[0]
+    (target,) = (r for r in kernel.refinements if r.direction is not Direction.IN)
+    if len(target.access) != len(sizes):
+        return None
+    if isinstance(first, Constant):
+        tables = _tables(kernel, target, {axis: [] for axis in range(len(sizes))}, sizes)
+        whole = tables is not None and all(None not in axis for axis in tables)
+        return Pieces("", tables, first) if whole and tables is not None else None
+    (view,) = (r for r in kernel.refinements if r.direction is Direction.IN)
+    known = sources.get(view.source)
+    if known is not None and (len(known.table) != len(view.access) or not known.is_whole):
+        return None
+    groups = {axis: set(access.indices) for axis, access in enumerate(target.access)}
+    moves: dict[int, list[_Move]] = {axis: [] for axis in groups}
+    for number, (access, dim) in enumerate(zip(view.access, view.shape.dims, strict=True)):
+        owners = [axis for axis, names in groups.items() if names & set(access.indices)]
+        if len(owners) > 1 or (access.terms and not owners):
+            return None
+        table = None if known is None else known.table[number]
+        moves[owners[0] if owners else 0].append(_Move(access, dim.stride, table))
+    tables = _tables(kernel, target, moves, sizes)
+    return None if tables is None else Pieces(view.source if known is None else known.source, tables)
+
+
+@attrs.frozen
+class _Move:
+    """What one axis of a source adds to a place: a stride for each step, or what a table says."""
+
+    access: Affine
+    stride: int
+    table: tuple[int | None, ...] | None
+
+    def at(self, place: int) -> int | None:
+        """Return the distance for a place along the axis."""
+        if self.table is None:
+            return place * self.stride
+        return self.table[place] if 0 <= place < len(self.table) else None
+
+
+def _tables(
+    kernel: Block, target: Refinement, moves: Mapping[int, Sequence[_Move]], sizes: Sequence[int]
+) -> Table | None:
+    """Return what a kernel says of each axis of its target; None where axes depend on each other."""
+    ranges, used = kernel.ranges, set[str]()
+    constraints = list(kernel.constraints)
+    tables: list[tuple[int | None, ...]] = []
+    for axis, access in enumerate(target.access):
+        names = [name for name in ranges if name in access.indices]
+        if used.intersection(names) or prod(ranges[name] for name in names) > _LONGEST:
+            return None
+        used.update(names)
+        own = [c for c in constraints if set(c.indices) <= set(names)]
+        constraints = [c for c in constraints if c not in own]
+        table = _axis(access, names, ranges, own, moves[axis], sizes[axis])
+        if table is None:
+            return None
+        tables.append(table)
+    return None if constraints or used != set(ranges) else tuple(tables)
+
+
+def _axis(
+    access: Affine,
+    names: Sequence[str],
+    ranges: Mapping[str, int],
+    constraints: Sequence[Affine],
+    moves: Sequence[_Move],
+    size: int,
+) -> tuple[int | None, ...] | None:
+    """Return the table of an axis; None where one of its places gets two elements, or lies outside."""
+    points = list(product(*(range(ranges[name]) for name in names)))
+    grid = np.array(points, np.int64).reshape(len(points), len(names))
+
+    def values(affine: Affine) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        coefficients = np.array([int(affine.coefficient(name)) for name in names], np.int64)
+        return np.asarray(grid @ coefficients + int(affine.offset), np.int64)
+
+    runs = np.ones(len(points), np.bool_)
+    for constraint in constraints:
+        runs &= values(constraint) >= 0
+    places = values(access)[runs].tolist()
+    table: list[int | None] = [None] * size
+    parts = [values(move.access)[runs].tolist() for move in moves]
+    for position, place in enumerate(places):
+        distances = [move.at(part[position]) for move, part in zip(moves, parts, strict=True)]
+        if None in distances or not 0 <= place < size:
+            return None
+        distance = sum(d for d in distances if d is not None)
+        if table[place] not in (None, distance):
+            return None
+        table[place] = distance
+    return tuple(table)
+
+
+def _over(below: Pieces, above: Pieces) -> Pieces | None:
+    """Return what is left of a tensor when a piece is written over it: both may differ along one axis only."""
+    if not above.source:
+        return above
+    if not below.source:
+        return attrs.evolve(above, filling=below.filling)
+    if below.source != above.source:
+        return None
+    shifts = [_shift(mine, other) for mine, other in zip(below.table, above.table, strict=True)]
+    differing = [axis for axis, shift in enumerate(shifts) if shift is None]
+    if not differing:
+        return attrs.evolve(below, table=above.table)
+    if len(differing) > 1:
+        return None
+    (axis,) = differing
+    moved = sum(shift for shift in shifts if shift is not None)
+    mixed = (old if new is None else new + moved for old, new in zip(below.table[axis], above.table[axis], strict=True))
+    return attrs.evolve(below, table=(*below.table[:axis], tuple(mixed), *below.table[axis + 1 :]))
+
+
+def _shift(mine: Iterable[int | None], other: Iterable[int | None]) -> int | None:
+    """Return by how much one table is above the other at all places that both have, if both have the same."""
+    found: int | None = None
+    for a, b in zip(mine, other, strict=True):
+        if a is None and b is None:
+            continue
+        if a is None or b is None or found not in (None, b - a):
+            return None
+        found = b - a
+    return found or 0

@@ -1,0 +1,178 @@
+"""Small windows written out: a stencil becomes an elementwise kernel that reads its neighbours."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.names import NameScope
+from tileir.core.ops import Op
+from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.base import at_least, map_kernels
+from tileir.passes.kernels.reindex import moved, reindexed, renamed
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import Block, Direction, Intrinsic, Special, Store, scalar_inputs, scalar_output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.core.ops import Aggregation
+    from tileir.stripe.ir import Index, Program, Refinement, Statement
+
+
+@attrs.frozen
+class UnrollWindow:
+    """Write out the points of small windows that slide over a tensor: their aggregate is a chain of scalar operations.
+
+    A kernel of that form is elementwise: it joins others that meet at the same elements, and neighbouring rows share
+    what they load. A window slides where an index of the reduction and one of the output move along one axis of an
+    input, which all indices of the output move; other inputs, such as weights, share some of these. Contractions in
+    which two inputs are used again for different outputs, as in products of matrices, stay as they are; so do windows
+    that constraints cut.
+
+    Attributes:
+        reqs: Tags that a kernel must carry.
+        most: Most points of a window.
+    """
+
+    name: ClassVar[str] = "unroll_window"
+    reqs: tuple[str, ...] = ()
+    most: int = attrs.field(default=64, validator=at_least(1))
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with small windows written out."""
+        return map_kernels(program, self._kernel, self.reqs)
+
+    def _kernel(self, kernel: Block) -> Block:
+        result = _aggregate(kernel)
+        if result is None:
+            return kernel
+        output = {name for access in result.access for name in access.indices}
+        window = [i for i in kernel.indices if i.name not in output]
+        if not 1 < prod(i.range for i in window) <= self.most or not _slides(kernel, result, window):
+            return kernel
+        return _written_out(kernel, result, window)
+
+
+def _aggregate(kernel: Block) -> Refinement | None:
+    """Return the view through which a flat kernel merges its points; None for other kernels."""
+    if kernel.constraints or any(isinstance(s, Block | Special) for s in kernel.statements):
+        return None
+    if any(i.affine is not None or i.tags.items for i in kernel.indices):
+        return None
+    written = [r for r in kernel.refinements if r.direction is not Direction.IN]
+    stores = [s for s in kernel.statements if isinstance(s, Store)]
+    if len(written) != 1 or len(stores) != 1 or stores[0].index is not None or not is_element(written[0]):
+        return None
+    result = written[0]
+    merges = result.aggregation is not None and result.aggregation.op is not None
+    return result if merges and result.direction is Direction.OUT else None
+
+
+def _slides(kernel: Block, result: Refinement, window: Sequence[Index]) -> bool:
+    """Return whether a window moves over one of the inputs, and nothing else is used again for other outputs."""
+    inner = {i.name for i in window}
+    views = [r for r in kernel.refinements if r is not result]
+    outer = {r.name: {n for a in r.access for n in a.indices} - inner for r in views}
+    along = [i.name for i in kernel.indices if address(result).coefficient(i.name) == 1]
+    for view in views:
+        slides = any(inner & set(a.indices) and set(a.indices) - inner for a in view.access)
+        whole = all(outer[view.name] >= names for names in outer.values())
+        near = all(address(view).coefficient(name) == 1 for name in along)
+        if slides and whole and near and is_element(view):
+            return True
+    return False
+
+
+def _written_out(kernel: Block, result: Refinement, window: Sequence[Index]) -> Block:
+    """Return the kernel with a copy of its statements for each point of the window, merged one after the other."""
+    (store,) = (s for s in kernel.statements if isinstance(s, Store))
+    scalars = NameScope.of(filter(None, map(scalar_output, kernel.statements)))
+    names = NameScope.of(r.name for r in kernel.refinements)
+    views: dict[Refinement, str] = {}
+    chain = _Chain(result, store.source, _factors(kernel, result, store.source), scalars)
+    for point in product(*(range(i.range) for i in window)):
+        place = {i.name: Affine.constant(value) for i, value in zip(window, point, strict=True)}
+        chosen: dict[str, str] = {}
+        for view in kernel.refinements:
+            if view is not result:
+                there = attrs.evolve(moved(view, place), name="")
+                if there not in views:
+                    views[there] = names.fresh(view.name) if view.name in views.values() else view.name
+                chosen[view.name] = views[there]
+        body = reindexed(attrs.evolve(kernel, refinements=()), (), place).statements
+        fresh = {s: scalars.fresh(s) for s in filter(None, map(scalar_output, kernel.statements))}
+        chain.add([renamed(s, fresh, chosen) for s in body if not isinstance(s, Store)], fresh)
+    stored = attrs.evolve(result, aggregation=None)
+    return attrs.evolve(
+        kernel,
+        indices=tuple(i for i in kernel.indices if i not in window),
+        refinements=(*(attrs.evolve(view, name=name) for view, name in views.items()), stored),
+        statements=(*_once(chain.statements), Store(chain.total, result.name, tags=store.tags)),
+        tags=kernel.tags.add("eltwise", "window"),
+        deps=(),
+    )
+
+
+def _factors(kernel: Block, result: Refinement, value: str) -> tuple[str, str] | None:
+    """Return the factors of a product that is added up and nothing else: such a step is one fused multiply-add."""
+    (merged,) = (s for s in kernel.statements if scalar_output(s) == value)
+    once = sum(value in scalar_inputs(s) for s in kernel.statements) == 1
+    adds = result.aggregation is not None and result.aggregation.op is Op.ADD
+    if not isinstance(merged, Intrinsic) or merged.op is not Op.MUL or not once or not adds:
+        return None
+    return (merged.inputs[0], merged.inputs[1]) if merged.dtype in (DType.F32, DType.F64) else None
+
+
+@attrs.define
+class _Chain:
+    """The aggregate over the points so far, as a chain of scalars."""
+
+    result: Refinement
+    value: str
+    factors: tuple[str, str] | None
+    scalars: NameScope
+    statements: list[Statement] = attrs.field(factory=list)
+    total: str = ""
+
+    def add(self, point: Sequence[Statement], fresh: dict[str, str]) -> None:
+        """Add the statements of one point, whose scalars are called as ``fresh`` says."""
+        value = fresh[self.value]
+        if not self.total:
+            self.statements.extend(point)
+            self.total = value
+            return
+        dtype, before = self.result.shape.dtype, self.total
+        self.total = self.scalars.fresh(f"{self.result.name}_part")
+        if self.factors is not None:
+            self.statements.extend(s for s in point if scalar_output(s) != value)
+            inputs = (fresh[self.factors[0]], fresh[self.factors[1]], before)
+            self.statements.append(Intrinsic(Op.FMA, inputs, self.total, dtype))
+            return
+        self.statements.extend(point)
+        how: Aggregation | None = self.result.aggregation
+        assert how is not None
+        assert how.op is not None
+        self.statements.append(Intrinsic(how.op, (before, value), self.total, dtype))
+
+
+def _once(statements: Sequence[Statement]) -> list[Statement]:
+    """Return statements without loads, constants and computations that an earlier one has made already."""
+    same: dict[str, str] = {}
+    known: dict[Statement, str] = {}
+    result: list[Statement] = []
+    for statement in statements:
+        new = renamed(statement, same, {})
+        into = scalar_output(new)
+        assert into is not None
+        key = renamed(new, {into: ""}, {})
+        if key in known:
+            same[into] = known[key]
+        else:
+            known[key] = into
+            result.append(new)
+    return result

@@ -1,0 +1,66 @@
+"""Faults to plant into the passes over stencils: windows, padding that is read through, and borders."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.mutant import Mutant
+
+IN_STENCILS: Final = (
+    Mutant(
+        "piece written over another at the place of its own",
+        "passes.analysis.pieces",
+        "old if new is None else new + moved",
+        "old if new is None else new",
+        "unroll_window,forward,dead_code",
+    ),
+    Mutant(
+        "copy of what is changed before it is read",
+        "passes.forward",
+        "default=-1) < min(writers)",
+        "default=-1) < len(statements)",
+        tests="passes/test_forward.py",
+    ),
+    Mutant(
+        "computed place held one too far",
+        "passes.kernels.through",
+        "self._constant(axis.most - axis.least, dtype)",
+        "self._constant(axis.most - axis.least + 1, dtype)",
+        "unroll_window,forward,dead_code",
+    ),
+    Mutant(
+        "comparison of coordinates off by one",
+        "passes.kernels.decided",
+        "Op.CMP_LT: (-1, -1)",
+        "Op.CMP_LT: (-1, 0)",
+        "unroll_window,forward,dead_code,canonicalise,split_border{points=1}",
+    ),
+    Mutant(
+        "last value at the other side of a border off by one",
+        "passes.kernels.inside",
+        "side.name: size - ends",
+        "side.name: size - ends - 1",
+        "unroll_window,forward,dead_code,canonicalise,split_border{points=1}",
+    ),
+    Mutant(
+        "both sides of a border computed as the first",
+        "passes.join_border",
+        'range=1, affine=Affine.index("side")',
+        "range=1, affine=Affine()",
+        "unroll_window,forward,dead_code,canonicalise,split_border{points=1},join_border",
+    ),
+    Mutant(
+        "weight of a window taken for the element",
+        "passes.unroll_window",
+        "inputs = (fresh[self.factors[0]], fresh[self.factors[1]], before)",
+        "inputs = (fresh[self.factors[1]], fresh[self.factors[1]], before)",
+        tests="passes/test_unroll_window.py",
+    ),
+    Mutant(
+        "end of a row after a shorter vector dropped",
+        "passes.vectorise",
+        "start + left // lanes * lanes, left % lanes",
+        "start + left // lanes * lanes, 0",
+        "accumulate,vectorise{vector_bytes=64}",
+    ),
+)

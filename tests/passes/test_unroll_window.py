@@ -1,0 +1,83 @@
+"""Small windows as chains of scalar operations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.contractions import Case
+from strategies.effort import examples
+from strategies.families import Written, written
+from strategies.passes import assert_same_meaning
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.passes.base import run
+from tileir.passes.unroll_window import UnrollWindow
+from tileir.stripe.interpreter import interpret
+from tileir.stripe.ir import Intrinsic, Load, Program
+
+WINDOW = "function (I[H, W], K[P, Q]) -> (O) { O[y, x : 4, 6] = +(I[y + i, x + j] * K[i, j]); }"
+SHAPES = {"I": (6, 8), "K": (3, 3)}
+
+
+def after(text: str, dtype: DType = DType.F32, **shapes: tuple[int, ...]) -> Program:
+    return run((UnrollWindow(),), Case(text, dtype, shapes or SHAPES).program())
+
+
+def operations(program: Program) -> list[Op]:
+    return [s.op for s in program.main.blocks[0].statements if isinstance(s, Intrinsic)]
+
+
+def test_products_are_fused_into_sums_of_floats() -> None:
+    program = after(WINDOW)
+    assert program.main.blocks[0].ranges == {"x": 6, "y": 4}
+    assert operations(program) == [Op.MUL] + 8 * [Op.FMA]
+    assert operations(after(WINDOW, DType.I32)) == [Op.MUL] + 8 * [Op.MUL, Op.ADD]
+
+
+def test_maxima_need_no_weights() -> None:
+    text = "function (I[H, W]) -> (O) { O[y, x : 4, 6] = >(I[y + i, x + j]), i < 3, j < 3; }"
+    assert operations(after(text, I=(6, 8))) == 8 * [Op.MAX]
+
+
+def test_elements_of_the_window_are_loaded_once() -> None:
+    text = "function (I[H, W]) -> (O) { O[y, x : 6, 6] = +(I[y, x + j] * I[y, x + 2 - j]), j < 3; }"
+    (kernel,) = after(text, I=(6, 8)).main.blocks
+    assert sum(isinstance(s, Load) for s in kernel.statements) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("function (A[M, K], B[K, N]) -> (O) { O[i, j : M, N] = +(A[i, k] * B[k, j]); }", {"A": (4, 3), "B": (3, 4)}),
+        ("function (A[M, K]) -> (O) { O[i : M] = +(A[i, k]); }", {"A": (8, 3)}),
+        ("function (I[N]) -> (O) { O[x : 8] = +(I[x + i - 1]), i < 3; }", {"I": (8,)}),  # the border cuts windows
+        ("function (I[N]) -> (O) { O[x : 8] = +(I[x + i]), i < 70; }", {"I": (77,)}),
+        ("function (I[N]) -> (O) { O[x : 8] = =(I[x + 1]); }", {"I": (9,)}),
+        (
+            "function (I[N, C], K[P, C, D]) -> (O) { O[x, d : 8, D] = +(I[x + i, c] * K[i, c, d]); }",
+            {"I": (10, 2), "K": (3, 2, 4)},
+        ),
+    ],
+)
+def test_all_else_stays(text: str, shapes: dict[str, tuple[int, ...]]) -> None:
+    program = Case(text, DType.F32, shapes).program()
+    assert run((UnrollWindow(),), program) is program
+
+
+@given(case=written("pictures"), most=st.integers(1, 9))
+@examples(60)
+def test_meaning_stays(case: Written, most: int) -> None:
+    program = case.program()
+    assert_same_meaning(program, run((UnrollWindow(most=most),), program))
+
+
+def test_an_infinity_meets_weights_of_zero() -> None:
+    program = Case(WINDOW, DType.F32, SHAPES).program()
+    inputs = {"I": np.zeros((6, 8), np.float32), "K": np.zeros((3, 3), np.float32)}
+    inputs["I"][2, 2] = np.inf
+    expected = interpret(program, inputs)["O"]
+    assert np.isnan(expected).sum() == 9
+    np.testing.assert_array_equal(interpret(run((UnrollWindow(),), program), inputs)["O"], expected)
