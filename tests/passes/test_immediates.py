@@ -134,6 +134,11 @@ def test_others_stay(source: str, shapes: dict[str, tuple[int, ...]], weights: t
 def test_longer_windows_stay_loops() -> None:
     before = program_of(WINDOW, {"I": picture()}, K=np.ones((4, 4), np.float32))
     assert run((Immediates(terms=15),), before) is before
+    sparse = program_of(WINDOW, {"I": picture("i4")}, K=np.eye(4, dtype=np.int32))
+    assert run((Immediates(terms=3, sparse=3),), sparse) is sparse
+    assert run((Immediates(terms=3, sparse=4),), sparse) is not sparse
+    fuller = program_of(WINDOW, {"I": picture("i4")}, K=np.tri(4, dtype=np.int32))
+    assert run((Immediates(terms=9, sparse=99),), fuller) is fuller
     assert run((Immediates(weights=15),), before) is before
     assert run((Immediates(terms=16),), before) is not before
 

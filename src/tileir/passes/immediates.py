@@ -54,6 +54,7 @@ class Immediates:
     Attributes:
         reqs: Tags that a reduction must carry.
         terms: Most terms that are left.
+        sparse: Most terms that are left of windows at least half of whose points have none.
         weights: Most points of a window that are looked at.
         finite: Whether all that is multiplied by a weight is taken to be finite, as it is under the tag ``finite``.
 
@@ -61,7 +62,8 @@ class Immediates:
 
     name: ClassVar[str] = "immediates"
     reqs: tuple[str, ...] = ()
-    terms: int = attrs.field(default=16, validator=at_least(0))
+    terms: int = attrs.field(default=20, validator=at_least(0))
+    sparse: int = attrs.field(default=128, validator=at_least(0))
     weights: int = attrs.field(default=1024, validator=at_least(0))
     finite: bool = False
 
@@ -83,15 +85,17 @@ class Immediates:
     def _written_out(self, kernel: Block, contents: Mapping[str, Buffer]) -> Block | None:
         """Return the kernel without its window; None where it has none that qualifies."""
         window = _Window.of(kernel, contents) if contents else None
-        if window is None or prod(index.range for index in window.indices) > self.weights:
+        points = 0 if window is None else prod(index.range for index in window.indices)
+        if window is None or points > self.weights:
             return None
+        most = max(self.terms, min(self.sparse, points // 2))
         names = NameScope.of((window.result.name,))
         terms = Terms(window.aggregation, names, finite=self.finite or "finite" in kernel.tags)
         for point in window.points():
             terms.begin()
             window.add(terms, point)
             terms.end(window.store.source)
-            if len(terms.values) > self.terms:
+            if len(terms.values) > most:
                 return None
         return window.written_out(terms)
 
