@@ -2,7 +2,7 @@
 
     python benchmarks/constant_windows.py [--device ID] [--size HEIGHT WIDTH] [--threads N]
 
-runs windows with all terms, and sparse ones, on one picture: with weights passed as arguments, as constants in loops, and
+runs windows with all terms, and sparse ones, on one picture: with weights as arguments, as constants in loops, and
 written out by the pass ``immediates``. Calls of the three alternate, so that what else the machine does meets all; the
 least time of each counts. Where the last column passes 1 is what the option ``terms`` of targets should be.
 """

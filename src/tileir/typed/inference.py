@@ -65,7 +65,8 @@ def infer(function: tile.Function, arguments: Mapping[str, TensorType]) -> Funct
 
 def _inferred(function: tile.Function, arguments: Mapping[str, TensorType]) -> Function:
     sizing = sizing_inputs(function)
-    inference = _Inference(Emission(NameScope.of(_names(function))), arguments, sizing)
+    results = frozenset(output.name for output in function.outputs)
+    inference = _Inference(Emission(NameScope.of(_names(function))), arguments, sizing, results)
     faults = Faults(list(_unknown(function, arguments)))
     faults.each(inference.bind, function.inputs)
     faults.each(inference.statement, function.statements)
@@ -136,6 +137,7 @@ class _Inference:
     emission: Emission
     arguments: Mapping[str, TensorType]
     sizing: frozenset[str]
+    results: frozenset[str]
     labels: list[tuple[str, str]] = attrs.field(factory=list, init=False)
     _bound: dict[str, Result | None] = attrs.field(factory=dict, init=False)
     _places: dict[str, str] = attrs.field(factory=dict, init=False)
@@ -229,8 +231,8 @@ class _Inference:
             return Known(value, DType.BOOL if isinstance(value, bool) else None)
         if not value.shape:
             return read_constant(value.numpy(), value.dtype)
-        self._taken.add(statement.name)  # a result that is a constant is a copy of it
-        return self.emission.add(ArrayConstant(statement.name, value, span=statement.span))
+        name = self.emission.fresh() if statement.name in self.results else statement.name  # a result is a copy
+        return self.emission.add(ArrayConstant(name, value, span=statement.span))
 
     def output(self, output: tile.Output) -> str:
         """Return the name of the operation whose value is an output; make one for aliases and constants."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tileir.testing.programs.constants import CONSTANTS
 from tileir.testing.programs.contractions import CONTRACTIONS
 from tileir.testing.programs.convolutions import CONVOLUTIONS
 from tileir.testing.programs.elementwise import ELEMENTWISE
@@ -15,4 +16,4 @@ from tileir.testing.programs.layers import LAYERS
 from tileir.testing.programs.loops import LOOPS
 from tileir.testing.programs.moves import MOVES
 
-CASES: Final = (*CONTRACTIONS, *CONVOLUTIONS, *MOVES, *LAYERS, *LOOPS, *ELEMENTWISE)
+CASES: Final = (*CONTRACTIONS, *CONVOLUTIONS, *MOVES, *LAYERS, *LOOPS, *ELEMENTWISE, *CONSTANTS)
