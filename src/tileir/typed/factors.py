@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 MOST_ELEMENTS: Final = 4096
 """Of a constant that is looked at: windows have fewer."""
 
+_WHOLE: Final = 1 << 24
+
 _ROUNDINGS: Final = 5
 """A float is a product where the two are so many roundings apart: those of the elements of a row and a column, of what
 divides them, of their quotient, and of the product itself."""
@@ -25,7 +27,7 @@ divides them, of their quotient, and of the product itself."""
 def factors_of(value: ArrayValue, axes: Sequence[int]) -> tuple[ArrayValue, ArrayValue] | None:
     """Return the factors of a constant over some of its axes and over the others; None where it is no such product.
 
-    Products of integers are equal to the elements, those of floats as good as rounding lets them be.
+    Products of whole numbers are equal to the elements, those of other floats as good as rounding lets them be.
     """
     size = prod(value.shape)
     if not 0 < size <= MOST_ELEMENTS or value.dtype not in (DType.F32, DType.F64, DType.I32, DType.I64):
@@ -33,11 +35,17 @@ def factors_of(value: ArrayValue, axes: Sequence[int]) -> tuple[ArrayValue, Arra
     others = [axis for axis in range(len(value.shape)) if axis not in axes]
     shapes = [value.shape[axis] for axis in axes], [value.shape[axis] for axis in others]
     matrix = value.numpy().transpose([*axes, *others]).reshape(prod(shapes[0]), prod(shapes[1]))
-    pair = _of_floats(matrix, value.dtype) if value.dtype.is_float else _of_integers(matrix)
+    exact = not value.dtype.is_float or _is_whole(matrix)
+    pair = _of_integers(matrix) if exact else _of_floats(matrix, value.dtype)
     if pair is None:
         return None
     first, second = (np.array(each, value.dtype.numpy).reshape(shape) for each, shape in zip(pair, shapes, strict=True))
     return ArrayValue.of(first), ArrayValue.of(second)
+
+
+def _is_whole(matrix: np.ndarray) -> bool:
+    """Return whether floats are small whole numbers, as the weights of most windows: their factors are, too."""
+    return bool((np.abs(matrix) < _WHOLE).all() and (matrix == np.rint(matrix)).all())
 
 
 def _of_floats(matrix: np.ndarray, dtype: DType) -> tuple[list[float], list[float]] | None:
