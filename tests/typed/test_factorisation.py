@@ -75,8 +75,8 @@ def test_products_mean_the_same(left: list[int], right: list[int], form: str, dt
 def test_rounded_products_are_found(seed: int, rows: int, columns: int, double: bool) -> None:
     rng = np.random.default_rng(seed)
     dtype = np.float64 if double else np.float32
-    left, right = rng.standard_normal((rows, 1)).astype(dtype), rng.standard_normal(columns).astype(dtype)
-    weights: Array = left * right
+    factors: list[Array] = [rng.standard_normal(shape).astype(dtype) for shape in ((rows, 1), (1, columns))]
+    weights: Array = np.multiply(*factors)
     pair = factors_of(ArrayValue.of(weights), [0])
     assert pair is not None
     product: Array = pair[0].numpy()[:, None] * pair[1].numpy()
