@@ -110,7 +110,6 @@ def test_every_answer_says_what_the_page_may_load(client: TestClient, path: str)
         "/static/%2fetc%2fpasswd",
         "/static/index.html%00.js",
         "/static/",
-        "/..",
     ],
 )
 def test_no_path_leads_out(client: TestClient, path: str) -> None:
