@@ -100,7 +100,8 @@ def test_a_worker_that_dies_between_requests_is_replaced(tmp_path: Path) -> None
     async def work(workshop: Workshop) -> None:
         await works(workshop)
         os.kill(workshop.processes[1], signal.SIGKILL)
-        await asyncio.sleep(0.5)
+        while workshop.processes[1]:
+            await asyncio.sleep(0.01)
         await works(workshop)
 
     in_workshop(work, tmp_path)

@@ -99,7 +99,8 @@ class _Worker:
     @property
     def number(self) -> int:
         """What the system calls the process; 0 where there is none."""
-        return 0 if self._process is None else self._process.pid
+        process = self._process
+        return 0 if process is None or process.returncode is not None else process.pid
 
     async def stop(self) -> None:
         """End the process, whatever it does, and those that it started."""
