@@ -30,6 +30,10 @@ def test_a_program_comes_with_all_its_stages(client: TestClient) -> None:
     found = dict(events(client, "compile", text=MATMUL, values=SIZES, device="llvm.0"))
     assert list(found) == ["checked", "stages", "graph", "costs"]
     assert found["checked"]["faults"] == []
+    (_, view), *_ = [
+        each for each in events(client, "compile", text=MATMUL, values=SIZES, stage="sem") if each[0] == "stage"
+    ]
+    assert "kernel" in view["text"]
     names = [stage["name"] for stage in found["stages"]]
     assert names[:4] == ["tile", "typed", "stripe", "stripe.1"]
     assert names[-3:] == ["sem", "code.llvm", "code.asm"]

@@ -41,13 +41,20 @@ def _check(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _compile(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield what is known as soon as it is known: the text's faults, then stages, data flow and costs."""
+    """Yield what is known as soon as it is known: the text's faults, then stages, data flow and costs.
+
+    With ``stage``, the name of one, its view comes right behind the list of all, if it is there.
+    """
     found = checked(text_of(request))
     yield Event("checked", plain(found))
     if found.faults:
         return
     snapshot = session.snapshot(subject_of(request))
-    yield Event("stages", [plain(stage.entry) for stage in stages_of(snapshot).values()])
+    stages = stages_of(snapshot)
+    yield Event("stages", [plain(stage.entry) for stage in stages.values()])
+    wanted = stages.get(word_of(request, "stage")) if request.get("stage") else None
+    if wanted is not None:
+        yield Event("stage", plain(view_of(wanted)))
     yield Event("graph", plain(graph_of(snapshot.stages.typed, snapshot.origins)))
     yield Event("costs", plain(costs_of(snapshot.stages.scheduled, snapshot.target, snapshot.origins)))
 

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
-GRACE: Final = 0.25
-"""Seconds in which a request that a newer one has replaced may still end, before its worker is killed."""
+GRACE: Final = 1.0
+"""Seconds in which a request that a newer one has replaced may still end, before its worker is killed: about as many as
+the start of another one takes."""
 
 QUICK_SECONDS: Final = 5.0
 """How long a look at a text may take."""

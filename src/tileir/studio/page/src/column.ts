@@ -6,8 +6,9 @@ import "./graph.js";
 import "./results.js";
 import "./stages.js";
 import "./tabs.js";
-import type { CostView, Devices, Fault, GraphView, RunView, StageEntry, Subject } from "./protocol.js";
+import type { CostView, Devices, Fault, GraphView, RunView, StageEntry, StageView, Subject } from "./protocol.js";
 import { job } from "./server.js";
+import type { Form } from "./stages.js";
 import { shared } from "./theme.js";
 
 /** A program without faults, and what its inputs are. */
@@ -33,6 +34,10 @@ export class Column extends LitElement {
     settings: { state: true },
     tab: { state: true },
     stages: { state: true },
+    chosen: { state: true },
+    form: { state: true },
+    stage: { state: true },
+    problem: { state: true },
     graph: { state: true },
     costs: { state: true },
     results: { state: true },
@@ -54,6 +59,11 @@ export class Column extends LitElement {
   declare settings: { device: string; target: string; passes: string };
   declare tab: Tab;
   declare stages: StageEntry[];
+  /** The stage that is shown, and how. */
+  declare chosen: string;
+  declare form: Form;
+  declare stage: StageView | null;
+  declare problem: string;
   declare graph: GraphView | null;
   declare costs: CostView | null;
   declare results: RunView | null;
@@ -121,6 +131,10 @@ export class Column extends LitElement {
     this.settings = { device: "", target: "", passes: "" };
     this.tab = "stages";
     this.stages = [];
+    this.chosen = "typed";
+    this.form = "text";
+    this.stage = null;
+    this.problem = "";
     this.graph = null;
     this.costs = null;
     this.results = null;
@@ -141,19 +155,55 @@ export class Column extends LitElement {
     const { wanted } = this;
     if (wanted === null) return;
     this.compiling = true;
-    await job("compile", wanted, `compile ${this.label}`, {
+    const stage = this.form === "text" ? { stage: this.chosen } : {};
+    await job("compile", { ...wanted, ...stage }, `compile ${this.label}`, {
       stages: (stages) => {
         this.faults = [];
         this.stages = stages;
         this.subject = wanted;
+        const known = stages.some(({ name }) => name === this.chosen);
+        if (!known) this.choose(this.nearest(), this.form);
+        else if (this.form === "json") void this.fetchStage();
         if (this.live) void this.run();
       },
+      stage: (view) => this.showStage(view),
       graph: (graph) => (this.graph = graph),
       costs: (costs) => (this.costs = costs),
       faults: (faults) => (this.faults = faults),
     });
     if (wanted.text === this.wanted?.text) this.compiling = false;
     this.dispatchEvent(new CustomEvent("faults-changed", { detail: this.faults, bubbles: true, composed: true }));
+  }
+
+  /** The last stage of the same kind: other devices have other passes and forms of code. */
+  private nearest(): string {
+    const [kind] = this.chosen.split(".");
+    return this.stages.findLast(({ name }) => name.split(".")[0] === kind)?.name ?? "typed";
+  }
+
+  private choose(name: string, form: Form): void {
+    this.chosen = name;
+    this.form = form;
+    void this.fetchStage();
+  }
+
+  private async fetchStage(): Promise<void> {
+    const { subject, chosen, form } = this;
+    if (subject === null) return;
+    await job(form === "json" ? "json" : "stage", { ...subject, stage: chosen }, `stage ${this.label}`, {
+      stage: (view) => this.showStage(view),
+      json: ({ name, json }) => {
+        const text = JSON.stringify(JSON.parse(json), null, 1);
+        this.showStage({ name, title: "JSON", text, regions: [], changes: [] });
+      },
+      faults: (faults) => (this.problem = faults.map((fault) => fault.message).join("; ")),
+    });
+  }
+
+  private showStage(view: StageView): void {
+    if (view.name !== this.chosen) return;
+    this.problem = "";
+    this.stage = view;
   }
 
   /** Runs the last program that compiled, and shows its results. */
@@ -247,8 +297,12 @@ export class Column extends LitElement {
       case "stages":
         return html`<tileir-stages
           class="view"
-          .subject=${this.subject}
           .stages=${this.stages}
+          .chosen=${this.chosen}
+          .form=${this.form}
+          .stage=${this.stage}
+          .problem=${this.problem}
+          @stage-chosen=${({ detail: [name, form] }: CustomEvent<[string, Form]>) => this.choose(name, form)}
           .active=${this.active}
           .label=${this.label}
         ></tileir-stages>`;

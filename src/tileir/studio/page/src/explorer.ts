@@ -12,8 +12,8 @@ import { begin, job, Refused } from "./server.js";
 import { shared } from "./theme.js";
 
 /** Milliseconds after the last letter. */
-const CHECKED_AFTER = 80;
-const COMPILED_AFTER = 250;
+const CHECKED_AFTER = 60;
+const COMPILED_AFTER = 120;
 
 export class Explorer extends LitElement {
   static override properties = {

@@ -1,33 +1,29 @@
 // The stages of a program: a list to choose from, and the text or JSON of one.
 
-import { css, html, LitElement, type PropertyValues } from "lit";
+import { css, html, LitElement } from "lit";
 import "./listing.js";
-import type { StageEntry, StageView, Subject } from "./protocol.js";
-import { job } from "./server.js";
+import type { StageEntry, StageView } from "./protocol.js";
 import { shared } from "./theme.js";
 
-/** Passes that changed nothing can be left out of the list. */
-const FIRST = "typed";
+export type Form = "text" | "json";
 
 export class Stages extends LitElement {
   static override properties = {
-    subject: { attribute: false },
     stages: { attribute: false },
     active: { attribute: false },
     label: {},
-    chosen: { state: true },
-    form: { state: true },
+    chosen: {},
+    form: {},
+    stage: { attribute: false },
+    problem: {},
     every: { state: true },
-    stage: { state: true },
-    problem: { state: true },
   };
 
-  declare subject: Subject | null;
   declare stages: StageEntry[];
   declare active: number[];
   declare label: string;
   declare chosen: string;
-  declare form: "text" | "json";
+  declare form: Form;
   /** Whether passes that changed nothing are listed. */
   declare every: boolean;
   declare stage: StageView | null;
@@ -61,46 +57,18 @@ export class Stages extends LitElement {
 
   constructor() {
     super();
-    this.subject = null;
     this.stages = [];
     this.active = [];
     this.label = "";
-    this.chosen = FIRST;
+    this.chosen = "";
     this.form = "text";
     this.every = false;
     this.stage = null;
     this.problem = "";
   }
 
-  protected override updated(changed: PropertyValues<this>): void {
-    if (changed.has("stages") && this.stages.length > 0 && !this.stages.some(({ name }) => name === this.chosen)) {
-      const group = this.chosen.split(".")[0];
-      this.chosen = this.stages.filter(({ name }) => name.split(".")[0] === group).at(-1)?.name ?? FIRST;
-    }
-    if (changed.has("subject") || changed.has("chosen") || changed.has("form")) void this.fetch();
-  }
-
-  private async fetch(): Promise<void> {
-    const { subject, chosen, form } = this;
-    if (subject === null) return;
-    const request = { ...subject, stage: chosen };
-    await job(form === "json" ? "json" : "stage", request, `stage ${this.label}`, {
-      stage: (view) => this.show(view),
-      json: ({ name, json }) => {
-        const text = JSON.stringify(JSON.parse(json), null, 1);
-        this.show({ name, title: `JSON of ${this.heading}`, text, regions: [], changes: [] });
-      },
-      faults: (faults) => (this.problem = faults.map((fault) => fault.message).join("; ")),
-    });
-  }
-
-  private show(view: StageView): void {
-    this.problem = "";
-    this.stage = view;
-  }
-
-  private get heading(): string {
-    return this.stages.find(({ name }) => name === this.chosen)?.title ?? this.chosen;
+  private choose(name: string, form: Form = this.form): void {
+    this.dispatchEvent(new CustomEvent("stage-chosen", { detail: [name, form], bubbles: true, composed: true }));
   }
 
   private get listed(): StageEntry[] {
@@ -110,7 +78,7 @@ export class Stages extends LitElement {
   private step(by: number): void {
     const { listed } = this;
     const next = listed[listed.findIndex(({ name }) => name === this.chosen) + by];
-    if (next !== undefined) this.chosen = next.name;
+    if (next !== undefined) this.choose(next.name);
   }
 
   private save(): void {
@@ -140,7 +108,7 @@ export class Stages extends LitElement {
     return html`<div class="bar" role="group" aria-label="Stage ${this.label}">
         <label
           >Stage
-          <select @change=${(event: Event) => (this.chosen = value(event))}>
+          <select @change=${(event: Event) => this.choose(value(event))}>
             ${this.choices}
           </select></label
         >
@@ -155,7 +123,7 @@ export class Stages extends LitElement {
         >
         <label
           >as
-          <select @change=${(event: Event) => (this.form = value(event) as "text" | "json")}>
+          <select @change=${(event: Event) => this.choose(this.chosen, value(event) as Form)}>
             <option value="text">text</option>
             <option value="json">JSON</option>
           </select></label
