@@ -196,5 +196,6 @@ def input_name(parameter: str) -> str:
 
 
 def _is_elementwise(value: tile.Expr) -> bool:
-    calls = [builtin(node.function) for node in walk(value) if isinstance(node, tile.Call)]
-    return all(found is not None and found.elementwise for found in calls)
+    """Return whether an element of a value depends on elements at its place only; coordinates depend on none."""
+    names = [node.function for node in walk(value) if isinstance(node, tile.Call)]
+    return all(name == "index" or ((found := builtin(name)) is not None and found.elementwise) for name in names)
