@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tileir.testing.fuzz import (
     contractions,
     elementwise,
+    formulas,
     gradients,
     json_values,
     kernels,
@@ -28,7 +29,8 @@ AREAS: Final[Mapping[str, Area]] = {
         *(
             module.AREA
             for module in (
-                contractions, elementwise, siblings, operations, pipelines, gradients, kernels, texts, json_values
+                contractions, elementwise, siblings, operations, pipelines, gradients, kernels, texts, json_values,
+                formulas,
             )
         ),
         soaks.CACHE,
