@@ -32,6 +32,8 @@ class ConstantPropagate:
         max_bytes: At most so large does a constant become.
         cheap: Whether to run kernels, too, that do no more than what costs less than to load an element. Passes that
             join kernels compute such elements where they are needed.
+        small: Cheap kernels are run all the same where their results have at most so many elements, and more than one:
+            windows of such weights are written out.
 
     """
 
@@ -40,6 +42,7 @@ class ConstantPropagate:
     max_operations: int = attrs.field(default=1 << 18, validator=at_least(0))
     max_bytes: int = attrs.field(default=1 << 16, validator=at_least(0))
     cheap: bool = True
+    small: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with constants in place of the kernels that make them."""
@@ -70,31 +73,31 @@ class ConstantPropagate:
                 chosen[number] = written
                 known |= written
                 operations += _cost(kernel)
-        return _closed(program, behind, chosen if self.cheap else _worthwhile(program, behind, chosen))
+        return _closed(program, behind, chosen if self.cheap else self._worthwhile(program, behind, chosen))
+
+    def _worthwhile(
+        self, program: Program, behind: Mapping[str, str], chosen: Mapping[int, frozenset[str]]
+    ) -> dict[int, frozenset[str]]:
+        """Keep costly kernels and those with small results, those that use their results, and those that they need."""
+        numbered = enumerate(program.main.statements)
+        kernels = {number: kernel for number, kernel in numbered if number in chosen and isinstance(kernel, Block)}
+        reads = {number: {behind[name] for name in views_read(kernel)} for number, kernel in kernels.items()}
+        small = {r.name for r in program.entry.refinements if 1 < r.shape.elements <= self.small}
+        costly: set[str] = set()
+        kept: set[int] = set()
+        for number, kernel in kernels.items():
+            if _is_costly(kernel) or reads[number] & costly or chosen[number] <= small:
+                costly |= chosen[number]
+                kept.add(number)
+        needed: set[str] = set()
+        for number in reversed(kernels):
+            if number in kept or chosen[number] & needed:
+                kept.add(number)
+                needed |= reads[number] | chosen[number]
+        return {number: written for number, written in chosen.items() if number in kept}
 
     def _fits(self, kernel: Block) -> bool:
         return selected(kernel, self.reqs) and not _has_unknown_special(kernel)
-
-
-def _worthwhile(
-    program: Program, behind: Mapping[str, str], chosen: Mapping[int, frozenset[str]]
-) -> dict[int, frozenset[str]]:
-    """Keep costly kernels, those that use their results, and those that they need."""
-    numbered = enumerate(program.main.statements)
-    kernels = {number: kernel for number, kernel in numbered if number in chosen and isinstance(kernel, Block)}
-    reads = {number: {behind[name] for name in views_read(kernel)} for number, kernel in kernels.items()}
-    costly: set[str] = set()
-    kept: set[int] = set()
-    for number, kernel in kernels.items():
-        if _is_costly(kernel) or reads[number] & costly:
-            costly |= chosen[number]
-            kept.add(number)
-    needed: set[str] = set()
-    for number in reversed(kernels):
-        if number in kept or chosen[number] & needed:
-            kept.add(number)
-            needed |= reads[number] | chosen[number]
-    return {number: written for number, written in chosen.items() if number in kept}
 
 
 def _is_costly(kernel: Block) -> bool:

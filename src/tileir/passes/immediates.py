@@ -34,6 +34,7 @@ from tileir.stripe.ir import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tileir.core.dtype import DType
     from tileir.stripe.ir import Buffer, Index, Program, Refinement, Statement
 
 _AGGREGATIONS: Final = (Aggregation.SUM, Aggregation.PROD, Aggregation.MAX, Aggregation.MIN)
@@ -43,13 +44,14 @@ _REDUCES: Final = ("agg_op_", "comb_op_", "contraction")
 
 @attrs.frozen
 class Immediates:
-    """Write out reductions over windows whose weights are constants of the program.
+    """Write out reductions over windows whose weights are known when compiling.
 
-    A flat reduction qualifies if the accesses of constants depend on no index of the result and on all others, and no
-    constraint on any of those. It becomes an elementwise kernel: what is known of each term when compiling is computed
-    then, equal loads are one, and terms that are 0 are left out. That is so where an integer or what was one is
-    multiplied by 0; where a float is, only if it is known to be finite, since infinity times 0 is NaN. Longer windows
-    are faster as loops that look their weights up, and what was written out takes longer to compile.
+    A flat reduction qualifies if its terms hold constants of the program, or numbers made of indices, which depend on
+    no index of the result and together on all others, and no constraint does on any of those. It becomes an elementwise
+    kernel: what is known of each term when compiling is computed then, equal loads are one, and terms that are 0 are
+    left out. That is so where an integer or what was one is multiplied by 0; where a float is, only if it is known to
+    be finite, since infinity times 0 is NaN. Longer windows are faster as loops that look their weights up, and what
+    was written out takes longer to compile.
 
     Attributes:
         reqs: Tags that a reduction must carry.
@@ -62,7 +64,7 @@ class Immediates:
 
     name: ClassVar[str] = "immediates"
     reqs: tuple[str, ...] = ()
-    terms: int = attrs.field(default=20, validator=at_least(0))
+    terms: int = attrs.field(default=36, validator=at_least(0))
     sparse: int = attrs.field(default=128, validator=at_least(0))
     weights: int = attrs.field(default=1024, validator=at_least(0))
     finite: bool = False
@@ -71,8 +73,6 @@ class Immediates:
         """Return the program with small windows written out."""
         known = {buffer.name: buffer for buffer in program.buffers}
         behind = roots(program)
-        if not known:
-            return program
         statements: list[Statement] = []
         for kernel in program.main.statements:
             if isinstance(kernel, Block) and selected(kernel, self.reqs):
@@ -84,7 +84,7 @@ class Immediates:
 
     def _written_out(self, kernel: Block, contents: Mapping[str, Buffer]) -> Block | None:
         """Return the kernel without its window; None where it has none that qualifies."""
-        window = _Window.of(kernel, contents) if contents else None
+        window = _Window.of(kernel, contents)
         points = 0 if window is None else prod(index.range for index in window.indices)
         if window is None or points > self.weights:
             return None
@@ -102,14 +102,14 @@ class Immediates:
 
 @attrs.frozen
 class _Window:
-    """A flat reduction over constants.
+    """A flat reduction over what is known when compiling.
 
     Attributes:
         kernel: The kernel.
         store: Its one store.
         result: Where that goes.
         indices: What it is reduced over, in the order in which the first constant is laid out.
-        loaded: Arrays of the constants, by the names of their views.
+        loaded: Elements of constants that depend on no index of the result, by the names of their views.
 
     """
 
@@ -129,32 +129,29 @@ class _Window:
         result = kernel.refinement(store.into)
         if result.aggregation not in _AGGREGATIONS or result.direction is not Direction.OUT:
             return None
-        views = [r for r in kernel.refinements if r.name in contents]
-        moving = dict.fromkeys(name for view in views for affine in view.access for name in affine.indices)
         kept = [affine.indices for affine in result.access if affine.indices]
         outside = {name for names in kept for name in names}
         ranges = {index.name: index for index in kernel.indices if index.range > 1}
-        inside = [ranges[name] for name in moving if name in ranges]
+        indexed = {s.source for s in kernel.statements if isinstance(s, Load) and s.index is not None}
+        weights = [r for r in kernel.refinements if r.name in contents and r.name not in indexed]
+        weights = [r for r in weights if outside.isdisjoint(name for affine in r.access for name in affine.indices)]
+        affines = [affine for view in weights for affine in view.access]
+        affines += [s.affine for s in kernel.statements if isinstance(s, LoadIndex)]
+        moving = dict.fromkeys(name for affine in affines for name in affine.indices)
+        inside = {name: ranges[name] for name in moving if name in ranges and name not in outside}
         limited = {name for constraint in kernel.constraints for name in constraint.indices}
-        plain = all(index.affine is None and not index.tags.items for index in kernel.indices)
         if (
             not inside
-            or not plain
+            or any(index.affine is not None or index.tags.items for index in kernel.indices)
             or any(len(names) != 1 for names in kept)
             or len(outside) != len(kept)  # each point of the result is another element
-            or ranges.keys() - outside != {index.name for index in inside}
-            or limited.intersection(index.name for index in inside)
+            or ranges.keys() - outside != inside.keys()
+            or not limited.isdisjoint(inside)
             or any(r.direction is not Direction.IN for r in kernel.refinements if r is not result)
-            or any(isinstance(s, Load) and s.index is not None and s.source in contents for s in kernel.statements)
         ):
             return None
-        loaded = {
-            r.name: np.frombuffer(contents[r.name].data, r.shape.dtype.numpy.newbyteorder("<")).astype(
-                r.shape.dtype.numpy
-            )
-            for r in views
-        }
-        return cls(kernel, store, result, tuple(inside), loaded)
+        loaded = {view.name: _elements(contents[view.name], view.shape.dtype) for view in weights}
+        return cls(kernel, store, result, tuple(inside.values()), loaded)
 
     def points(self) -> Iterator[dict[str, Affine]]:
         """Yield the values of the indices at each point, the last index fastest."""
@@ -203,3 +200,8 @@ class _Window:
             tags=kernel.tags.remove(*reduces).add("eltwise"),
             deps=(),
         )
+
+
+def _elements(buffer: Buffer, dtype: DType) -> arithmetic.Array:
+    stored = np.frombuffer(buffer.data, dtype.numpy.newbyteorder("<"))
+    return stored.astype(dtype.numpy, copy=False)
