@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tileir import evaluate, parse
+from tileir import evaluate, parse, to_text
 from tileir.core.errors import TileError
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.building.inlining import inline
@@ -91,3 +91,10 @@ def test_constants_are_called() -> None:
     expected = evaluate(body, [data])
     for result, wanted in zip(results, (*expected, evaluate(body, [expected[0]])[0]), strict=True):
         np.testing.assert_array_equal(result, wanted)
+
+
+def test_attributes_are_kept() -> None:
+    body = parse("function (X[N]) -> (O) { [[finite]] O[i : N - 1] = +(X[i + j] * X[i]), j < 2; }")
+    builder = FunctionBuilder()
+    (made,) = inline(body, builder.input("Data", "M"))
+    assert "[[finite]] " in to_text(builder.build(made))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -64,7 +65,10 @@ def inline(
     for operand, parameter in zip(operands, function.inputs, strict=True):
         call.bind(parameter, operand)
     for statement in function.statements:
-        call.names[statement.name] = call.recorded(statement)
+        with ExitStack() as marks:
+            for attribute in statement.attributes:
+                marks.enter_context(call.recorder.attributed(attribute))
+            call.names[statement.name] = call.recorded(statement)
     return tuple(call.tensor(output.name) for output in function.outputs)
 
 
