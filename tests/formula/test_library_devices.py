@@ -52,6 +52,16 @@ def test_functions_run_on_opencl(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", own_functions())
+def test_functions_take_single_pixels(name: str) -> None:
+    given = [each[:1, :1] for each in pictures(name)]
+    for channels in (1, 3):
+        for text in texts(name):
+            result = filtered(text, *(each[..., :channels] for each in given))
+            assert np.isfinite(result).all(), text
+            assert result.size > 0
+
+
+@pytest.mark.parametrize("name", own_functions())
 def test_functions_take_pictures_of_integers(name: str) -> None:
     text = texts(name)[0]
     given = pictures(name)

@@ -130,6 +130,17 @@ def test_windows_are_those_of_scipy(text: str) -> None:
             np.testing.assert_allclose(result, expected, rtol=2e-5, atol=2e-5, err_msg=f"{channels} {boundary}")
 
 
+@pytest.mark.parametrize("text", CASES)
+def test_windows_larger_than_the_picture(text: str) -> None:
+    for rows, columns in ((1, 1), (1, 4), (3, 2)):
+        picture = photograph(3)[:rows, :columns]
+        for boundary, mode in MODES.items():
+            expected = CASES[text](picture.astype(np.float64), mode)
+            result = filtered(f"{text} outside {boundary}", picture)
+            message = f"{rows} by {columns}, {boundary}"
+            np.testing.assert_allclose(result, expected, rtol=2e-5, atol=2e-5, err_msg=message)
+
+
 def test_windows_are_those_of_scikit_image() -> None:
     picture = photograph(3)
     grey = photograph(1)[..., 0].astype(np.float64)
