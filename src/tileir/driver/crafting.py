@@ -12,8 +12,10 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.driver.arguments import tensor_types
 from tileir.driver.binding import bind
 from tileir.driver.jit import Jit, jit
+from tileir.driver.strips import MOST_PIXELS, STRIP_PIXELS, Rectangle, in_strips, part
 from tileir.formula import edits
 from tileir.formula.catalogue import default_catalogue
 from tileir.formula.ir import Formula
@@ -24,6 +26,8 @@ from tileir.formula.printer import to_text
 from tileir.formula.verifier import verify
 from tileir.runtime.arrays import to_array
 from tileir.tile.low_rank import Approximation, with_low_rank
+from tileir.typed.inference import infer
+from tileir.typed.reach import Reach, reach_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -131,11 +135,34 @@ class CraftedFormula:
         arrays, flat = self._pictures(pictures)
         function = self._function(arrays)
         target = out if out is None or not flat or out.ndim != 2 else out[..., None]
-        results = function.call(*arrays, *function.passed, out=target)
-        shaped = tuple(_flattened(result, flat) for result in (results if isinstance(results, tuple) else (results,)))
-        if target is not out:
-            return out
-        return shaped if isinstance(results, tuple) else shaped[0]
+        reach = function.reach(arrays) if arrays[0][..., 0].size > MOST_PIXELS and out is None else None
+        results = function.on(arrays, target) if reach is None else _strips(function, arrays, reach)
+        return out if out is not None else _shown(results, flat)
+
+    def region(self, rectangle: tuple[int, int, int, int], *pictures: Any) -> Any:
+        """Return a part of the result: from as much of the pictures as it needs, where steps do not depend on places.
+
+        Args:
+            rectangle: Its top, left, height and width.
+            pictures: As for a call.
+
+        Returns:
+            What a call returns, of these rows and columns.
+
+        Raises:
+            ArgumentError: TIL314, results have no such rows or columns; or what a call raises.
+
+        """
+        arrays, flat = self._pictures(pictures)
+        function = self._function(arrays)
+        wanted = Rectangle(*rectangle)
+        reach = function.reach(arrays)
+        if reach is not None:
+            _check_inside(wanted, arrays[0].shape)
+            return _shown(part(function.on, arrays, reach, wanted), flat)
+        results = function.on(arrays)
+        _check_inside(wanted, results[0].shape)
+        return _shown(tuple(result[wanted.slices] for result in results), flat)
 
     def executable(self, *pictures: Any) -> Executable:
         """Return what runs for such pictures; raises what a call raises."""
@@ -248,6 +275,18 @@ class FormulaFunction:
     passed: tuple[Any, ...]
     approximations: tuple[Approximation, ...]
 
+    def on(self, arrays: Sequence[Array], out: Any = None) -> tuple[Array, ...]:
+        """Return the results for pictures with channels."""
+        results = self.call(*arrays, *self.passed, out=out)
+        return results if isinstance(results, tuple) else (results,)
+
+    def reach(self, arrays: Sequence[Array]) -> Reach | None:
+        """Return how far results look around their places in such pictures; None where they depend on these."""
+        function = self.call.function
+        names = [each.name for each in function.inputs]
+        types = tensor_types(function, dict(zip(names, (*arrays, *self.passed), strict=True)))
+        return reach_of(infer(function, types), names[: len(arrays)])
+
 
 def craft_file(path: Path, **options: Any) -> CraftedFormula:
     """Return the formula of a file; options as for :func:`craft`.
@@ -274,6 +313,30 @@ def _dtype_of(name: str, array: Array) -> DType:
 def _as_passed(value: Any) -> Any:
     """Return the value of a parameter as a call takes it fastest: as an array, but for integers, which make sizes."""
     return np.asarray(value, np.float32) if isinstance(value, float) else value
+
+
+def _strips(function: FormulaFunction, arrays: Sequence[Array], reach: Reach) -> tuple[Array, ...]:
+    """Return whole results, computed strip after strip."""
+    rows, columns = arrays[0].shape[:2]
+    whole: list[Array] = []
+    for place, parts in in_strips(function.on, arrays, reach, max(1, STRIP_PIXELS // columns)):
+        whole = whole or [np.empty((rows, columns, each.shape[2]), each.dtype) for each in parts]
+        for result, each in zip(whole, parts, strict=True):
+            result[place.slices] = each
+    return tuple(whole)
+
+
+def _check_inside(wanted: Rectangle, shape: tuple[int, ...]) -> None:
+    rows = 0 <= wanted.top < wanted.top + wanted.height <= shape[0]
+    if not rows or not 0 <= wanted.left < wanted.left + wanted.width <= shape[1]:
+        message = f"a result of {shape[0]} rows and {shape[1]} columns has no {wanted}"
+        raise ArgumentError((Diagnostic("TIL314", message),))
+
+
+def _shown(results: tuple[Array, ...], flat: bool) -> Any:
+    """Return what a caller sees: one array where there is one result, without an axis for one channel where asked."""
+    shaped = tuple(_flattened(result, flat) for result in results)
+    return shaped if len(shaped) > 1 else shaped[0]
 
 
 def _flattened(result: Array, flat: bool) -> Array:

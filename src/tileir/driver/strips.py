@@ -1,0 +1,68 @@
+"""Parts of results: of large pictures strip after strip, and rectangles that somebody looks at first.
+
+A part is computed from as much of the pictures as it reads, and what is beside it is thrown away. All strips have the
+same size, those at the edges as well, so that they share their kernels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tileir.typed.reach import Reach
+
+    Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+    Compute: TypeAlias = Callable[[Sequence[Array]], tuple[Array, ...]]
+
+MOST_PIXELS: Final = 50_000_000
+"""Of pictures that are computed as a whole."""
+
+STRIP_PIXELS: Final = 8_000_000
+"""Of a strip, or a few more."""
+
+
+@attrs.frozen
+class Rectangle:
+    """Rows and columns of a picture."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+    @property
+    def slices(self) -> tuple[slice, slice]:
+        """What it is in an array."""
+        return slice(self.top, self.top + self.height), slice(self.left, self.left + self.width)
+
+
+def part(compute: Compute, pictures: Sequence[Array], reach: Reach, wanted: Rectangle) -> tuple[Array, ...]:
+    """Return a rectangle of each result."""
+    rows, columns = pictures[0].shape[:2]
+    top, height = _start_and_size(wanted.top, wanted.height, reach.above, reach.below, rows)
+    left, width = _start_and_size(wanted.left, wanted.width, reach.left, reach.right, columns)
+    read = Rectangle(top, left, height, width)
+    results = compute([np.ascontiguousarray(picture[read.slices]) for picture in pictures])
+    inner = Rectangle(wanted.top - read.top, wanted.left - read.left, wanted.height, wanted.width)
+    return tuple(result[inner.slices] for result in results)
+
+
+def in_strips(
+    compute: Compute, pictures: Sequence[Array], reach: Reach, rows_at_once: int
+) -> Iterator[tuple[Rectangle, tuple[Array, ...]]]:
+    """Yield strips of all results, from the top to the bottom, and where they are."""
+    rows, columns = pictures[0].shape[:2]
+    for top in range(0, rows, rows_at_once):
+        wanted = Rectangle(top, 0, min(rows_at_once, rows - top), columns)
+        yield wanted, part(compute, pictures, reach, wanted)
+
+
+def _start_and_size(start: int, size: int, before: int, after: int, whole: int) -> tuple[int, int]:
+    """Return where the elements begin that are read for some, and how many there are: as many at the edges."""
+    read = min(whole, size + before + after)
+    return min(max(0, start - before), whole - read), read
