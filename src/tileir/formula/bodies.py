@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from tileir.core.errors import TileError
 from tileir.formula.functions import parameter_name
 from tileir.ops.foundation import dims_of
+from tileir.poly.affine import Affine
 from tileir.tile.builder import FunctionBuilder
+from tileir.tile.ir import Binary, BinaryOperator, IntLiteral, Name
 
 if TYPE_CHECKING:
     from tileir.formula.functions import Function
     from tileir.tile.builder import Operand, Tensor
+    from tileir.tile.ir import Expr
     from tileir.tile.ir import Function as TileFunction
 
 
@@ -34,7 +37,25 @@ def keeps_size(function: Function) -> bool:
         _, result, declared = _called(function)
     except TileError:  # it was made by hand, and breaks a rule, as crafting tells
         return False
-    return dims_of(result)[:2] == dims_of(declared[function.pictures[0]])[:2]
+    made, first = (
+        tuple(_affine(dim.expr) for dim in dims_of(each)[:2]) for each in (result, declared[function.pictures[0]])
+    )
+    return made == first and None not in made
+
+
+def _affine(expr: Expr) -> Affine | None:
+    """Return a size as a sum of dimensions, such as that of a picture whose border was taken away; None for others."""
+    match expr:
+        case IntLiteral(value=value):
+            return Affine.constant(value)
+        case Name(name=name):
+            return Affine.index(name)
+        case Binary(operator=BinaryOperator.ADD | BinaryOperator.SUB, lhs=lhs, rhs=rhs):
+            left, right = _affine(lhs), _affine(rhs)
+            if left is None or right is None:
+                return None
+            return left + right if expr.operator is BinaryOperator.ADD else left - right
+    return None
 
 
 def _called(function: Function) -> tuple[FunctionBuilder, Tensor, dict[str, Operand]]:
