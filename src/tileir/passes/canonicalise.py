@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import attrs
 
@@ -18,6 +18,7 @@ from tileir.stripe.verify_views import is_dense
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.poly.affine import Rational
     from tileir.stripe.ir import Index, Program, Refinement, Statement
 
 Bounds: TypeAlias = dict[str, tuple[int, int]]
@@ -34,8 +35,9 @@ class Canonicalise:
     several indices move gets an axis for each.
 
     Attributes:
-        merge: Whether two indices of an elementwise kernel that are one linear index on all accesses become one. This
-            makes most elementwise kernels one-dimensional; views may then have other axes than their tensors.
+        merge: Whether two indices of an elementwise kernel that are one linear index on all accesses become one, unless
+            neighbouring rows share what they load. This makes most elementwise kernels one-dimensional; views may then
+            have other axes than their tensors.
 
     """
 
@@ -168,7 +170,7 @@ def _merged(block: Block, dense: Mapping[str, int]) -> Block:
     position = 0
     while position + 1 < len(block.indices):
         outer, inner = block.indices[position : position + 2]
-        if _is_linear(block, outer, inner, dense):
+        if _is_linear(block, outer, inner, dense) and not _shares_rows(block, outer, inner):
             block = _with_linear(block, outer, inner, dense)
         else:
             position += 1
@@ -184,6 +186,29 @@ def _is_linear(block: Block, outer: Index, inner: Index, dense: Mapping[str, int
     if any(pair.intersection(affine.indices) for affine in affines):
         return False
     return all(_moves_linearly(view, outer, inner, dense) for view in block.refinements)
+
+
+def _shares_rows(block: Block, outer: Index, inner: Index) -> bool:
+    """Return whether neighbouring values of ``outer`` read some of the same elements, in rows that are long.
+
+    Rows that are computed together then load these once.
+    """
+    if inner.range < _LONG_ROW:
+        return False
+    seen: set[tuple[str, tuple[tuple[str, Rational], ...], Rational]] = set()
+    for view in block.refinements:
+        where = address(view)
+        step = where.coefficient(outer.name)
+        if view.direction is Direction.IN and step:
+            row = (view.source, where.terms, where.offset % step)
+            if row in seen:
+                return True
+            seen.add(row)
+    return False
+
+
+_LONG_ROW: Final = 64
+"""Rows of fewer elements are better off as one: vectors fill them badly."""
 
 
 def _moves_linearly(view: Refinement, outer: Index, inner: Index, dense: Mapping[str, int]) -> bool:

@@ -11,12 +11,12 @@ from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.passes.kernels.nest import Use
-    from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
@@ -110,7 +110,8 @@ class Vectorise:
             nodes.append(Node((*grid, *sch.present((block,))), children=(inside,)))
         else:
             runs = [_Run(0, vectors, lanes)]
-        runs.extend(_ends(vectors * lanes, left, vectors if others else 0))
+        several = others and "border" not in nest.kernel.tags
+        runs.extend(_ends(vectors * lanes, left, vectors if several else 0))
         children = tuple(shape.node(nest, run, Affine()) for run in runs if run.count)
         if children:
             nodes.append(Node(tuple(grid), children=children))
@@ -245,8 +246,9 @@ class _Shape:
         step = sch.index(self.names.fresh(f"{self.vector.name}_vector"), run.count)
         lane = sch.index(self.names.fresh(f"{self.vector.name}_lane"), run.lanes, sch.VECTOR)
         value = sch.part(step, run.lanes) + sch.part(lane) + run.start + base
-        inside = leaf(
-            nest.segments[0], {**self.mapping, self.vector.name: value}, (*self.beside, *sch.present((lane,)))
-        )
+        whole = run.lanes == self.lanes
+        # The ends of rows are one after the other: they are not worth a copy for each row.
+        beside = self.beside if whole else tuple(attrs.evolve(i, tags=stripe.Tags()) for i in self.beside)
+        inside = leaf(nest.segments[0], {**self.mapping, self.vector.name: value}, (*beside, *sch.present((lane,))))
         loops = (*self.inner, *sch.present((step,)))
         return Node(loops, children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints)

@@ -81,6 +81,7 @@ class FusionScan:
     _temporary: frozenset[str] = attrs.field(init=False)
     _touching: dict[str, list[int]] = attrs.field(factory=dict, init=False)
     _bytes: dict[str, int] = attrs.field(factory=dict, init=False)
+    _passing: set[str] = attrs.field(factory=set, init=False)
     _visited: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -93,6 +94,8 @@ class FusionScan:
             for name in written:
                 self._writers.setdefault(self._roots[name], number)
                 self._last_writers[self._roots[name]] = number
+            if isinstance(statement, Block) and any(tag in statement.tags for tag in self.options.exclude):
+                self._passing.update(self._roots[name] for name in written)
             touched = {self._roots[name] for name in (*views_read(statement), *written)}
             self._touches.update(touched)
             for root in sorted(touched & self._temporary):
@@ -315,7 +318,8 @@ class FusionScan:
         """Return whether groups that are far apart, joined at ``position``, need more memory between them than apart.
 
         That is bytes times statements. The results of the group that moves are in use for longer or shorter, and so is
-        what it reads, unless others touch it later.
+        what it reads, unless others touch it later. What blocks write that are not to be joined does not count: as
+        copies that are going to be read through, they may go.
         """
         start, end = first.position, second.position
         if end - start < self.options.far:
@@ -323,7 +327,7 @@ class FusionScan:
         grown = 0
         moved = second if position == start else first
         for root in moved.touched:
-            if root not in self._temporary:
+            if root not in self._temporary or root in self._passing:
                 continue
             last = self._last_other(root, first, second)
             if position == start and root in second.written:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import attrs
@@ -79,43 +80,60 @@ def axes_seen(view: Refinement, made: Pieces, ranges: Mapping[str, int], most_ru
         first, last = (int(bound) for bound in access.bounds(ranges))
         if first < 0 or last >= len(table):
             return None
-        axis = _axis(access, table[first : last + 1], first, most_runs)
+        axis = _axis(access, table, first, last, most_runs)
         if axis is None or (made.filling is None and (axis.low, axis.high) != (None, None)):
             return None
         result.append(axis)
     return tuple(result)
 
 
-def _axis(coordinate: Affine, table: Sequence[int | None], first: int, most_runs: int) -> Axis | None:
-    distances = [distance for distance in table if distance is not None]
-    if not distances:
-        return Axis(coordinate, (_Run(first, 0, 0),), None, 0, 0, first + len(table), None)
-    low = next(place for place, distance in enumerate(table) if distance is not None)
-    behind = len(table) - low - len(distances)
-    if None in table[low : low + len(distances)]:
+def _axis(coordinate: Affine, table: tuple[int | None, ...], first: int, last: int, most_runs: int) -> Axis | None:
+    """Return what an axis adds over the coordinates from ``first`` to ``last``."""
+    low, known = _known_runs(table)
+    high = low + sum(length for _, length in known) - 1
+    if high < low or low > last or high < first:
+        return Axis(coordinate, (_Run(first, 0, 0),), None, 0, 0, last + 1, None)
+    if None in table[low : high + 1]:
         return None
-    padded = [distances[0]] * low + distances + [distances[-1]] * behind
-    runs = tuple(_runs(padded, first, most_runs))
+    runs = [(attrs.evolve(r, start=max(r.start, first)), r.start + n - 1) for r, n in known]
+    runs = [(run, min(end, last)) for run, end in runs if run.start <= min(end, last)]
     if len(runs) > most_runs:
         return None
-    least, most = min(distances), max(distances)
-    longest = max(runs, key=lambda run: abs(run.step))
-    held = (min(max(longest.step * (first + n) + longest.first, least), most) for n in range(len(padded)))
-    clamped = longest if all(a == b for a, b in zip(held, padded, strict=True)) else None
-    ends = first + low if low else None, first + low + len(distances) - 1 if behind else None
-    return Axis(coordinate, runs, clamped, least, most, *ends)
+    ends = [run.first + run.step * place for run, end in runs for place in (run.start, end)]
+    least, most = min(ends), max(ends)
+    longest = max((run for run, _ in runs), key=lambda run: abs(run.step))
+    places = {place for run, end in runs for place in (run.start, run.start + 1, end - 1, end) if place <= end}
+    clamped = all(table[p] == min(max(longest.step * p + longest.first, least), most) for p in places)
+    inside = low if low > first else None, high if high < last else None
+    return Axis(coordinate, _around(runs, first, last), longest if clamped else None, least, most, *inside)
 
 
-def _runs(distances: Sequence[int], start: int, most: int) -> Iterator[_Run]:
-    """Yield the runs of equal steps, at most one more than ``most``."""
-    position, count = 0, 0
-    while position < len(distances) and count <= most:
+def _around(runs: Sequence[tuple[_Run, int]], first: int, last: int) -> tuple[_Run, ...]:
+    """Return runs with constant ones before and behind them, where coordinates go on there."""
+    (begin, _), (finish, end) = runs[0], runs[-1]
+    before = (_Run(first, 0, begin.first + begin.step * begin.start),) if begin.start > first else ()
+    behind = (_Run(end + 1, 0, finish.first + finish.step * end),) if end < last else ()
+    return (*before, *(run for run, _ in runs), *behind)
+
+
+@cache
+def _known_runs(table: tuple[int | None, ...]) -> tuple[int, tuple[tuple[_Run, int], ...]]:
+    """Return the first coordinate at which there is an element, and the runs of those, with their lengths."""
+    low = next((place for place, distance in enumerate(table) if distance is not None), len(table))
+    distances = [distance for distance in table if distance is not None]
+    return low, tuple(_runs(distances, low))
+
+
+def _runs(distances: Sequence[int], start: int) -> Iterator[tuple[_Run, int]]:
+    """Yield the runs of equal steps, with their lengths."""
+    position = 0
+    while position < len(distances):
         end = _end(distances, position)
         if end == position + 2 and _end(distances, position + 1) > position + 3:
             end = position + 1  # its second element begins a longer run
         step = distances[position + 1] - distances[position] if end > position + 1 else 0
-        yield _Run(start + position, step, distances[position] - step * (start + position))
-        position, count = end, count + 1
+        yield _Run(start + position, step, distances[position] - step * (start + position)), end - position
+        position = end
 
 
 def _end(distances: Sequence[int], position: int) -> int:
