@@ -86,6 +86,12 @@ def test_infinity_times_0_stays_nan() -> None:
     assert_same_meaning(before, run((Immediates(),), before), {"I": image})
 
 
+def test_sums_are_never_negative_zero() -> None:
+    before = program_of(WINDOW, {"I": picture()}, K=np.array([[1, 2]], np.float32))
+    result = interpret(run((Immediates(),), before), {"I": np.full((6, 7), -0.0, np.float32)})["O"]
+    assert not np.signbit(result).any()
+
+
 def test_zero_weights_give_0() -> None:
     before = program_of(WINDOW, {"I": picture("i4")}, K=np.zeros((2, 2), np.int32))
     after = run((Immediates(),), before)

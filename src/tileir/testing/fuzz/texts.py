@@ -31,11 +31,53 @@ if TYPE_CHECKING:
 
 PIECES: Final = (
     *"()[]{}:;,=+*<>?-/~#$'%&|^!.\"_0279ABNikx \n\t",
-    *("->", "==", "//", "<<", "1.5", "1e999", "99999999999999999999999", "function", "default", "no_defract", "block"),
+    *(
+        "->",
+        "==",
+        "//",
+        "<<",
+        "1.5",
+        "1e999",
+        "99999999999999999999999",
+        "function",
+        "default",
+        "no_defract",
+        "block",
+        "constant",
+    ),
     *("kernel", "for", "f32", "i64", "bool", "in", "out", "inout", "new", "none", "true", "scan", "exp", "gradient"),
-    *("\0", "\ud800", "\u00e9", "\u2028", "nan", "inf", "-", "program", "0x", "{{", "}}", "{%", "#}"),
+    *(
+        "\0",
+        "\ud800",
+        "\u00e9",
+        "\u2028",
+        "nan",
+        "inf",
+        "-",
+        "bits(",
+        "sha256_",
+        "program",
+        "0x",
+        "{{",
+        "}}",
+        "{%",
+        "#}",
+    ),
+    *("constant", "bits(", "sha256_"),
 )
 """What spoils a text."""
+
+CONSTANTS: Final = (
+    "",
+    "",
+    "constant Kc = f32[2, 2](1.0, -0.0, nan, bits(2143289345));",
+    "constant Kc[Ka, Kb] = i8[1, 3](-128, 0, 127);",
+    "constant Kc[] = bool[](1);",
+    "constant Kc = f16[0, 3]();",
+    "[[pid(x)]] constant Kc = -inf;",
+    "constant Kc = true; constant Kd = -9223372036854775808;",
+)
+"""Statements that functions begin with."""
 
 READERS: Final[Mapping[str, tuple[Callable[[str], Any], Callable[[Any], str]]]] = {
     "tile": (tile_parser.parse, tile_printer.to_text),
@@ -72,7 +114,7 @@ def text(choices: Choices, language: str) -> str:
     case = siblings.make(choices, sizes=(2, 3, 5))
     drawn = siblings.broadcasting(case) if choices.integer(0, 1) else gradients.text_of(gradients.make(choices))
     if language == "tile":
-        return drawn
+        return drawn.replace("{", f"{{ {choices.pick(CONSTANTS)}", 1)
     types = {n: TensorType(DType(spec["dtype"]), tuple(spec["shape"])) for n, spec in case["inputs"].items()}
     passes = pipeline.parse(choices.pick(("accumulate", "fuse,accumulate", "fusion,localise,accumulate")), PASSES)
     stages = compile_stages(siblings.broadcasting(case), types, Target(), passes=passes)
