@@ -161,3 +161,11 @@ def test_windows_of_low_rank_within_a_tolerance() -> None:
     assert np.abs(exact(PHOTO) - near(PHOTO)).max() <= step.error * exact(np.ones_like(PHOTO)).max()
     with pytest.raises(ArgumentError, match="a tolerance is a share"):
         tileir.craft("convolve", tolerance=1)
+
+
+def test_windows_that_were_written_out_are_explained() -> None:
+    explanation = tileir.craft("convolve(weights=[0 1 0; 1 -4 1; 0 1 0])").explain(PHOTO)
+    (said,) = {window for kernel in explanation.kernels for window in kernel.windows}
+    assert said == "written out: 5 of 9 terms, with constants as immediate values"
+    assert f"kernel 0: {said}\n" in str(explanation)
+    assert json.loads(explanation.to_json())["kernels"][0]["windows"] == [said]

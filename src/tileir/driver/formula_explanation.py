@@ -13,6 +13,7 @@ from tileir.driver.explanation_text import seconds_text, size_text
 from tileir.formula.edits import elements
 from tileir.formula.ir import Step
 from tileir.formula.printer import step_text
+from tileir.passes.immediates import REMARK
 from tileir.typed.ir import Scan
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class CraftedKernel:
         seconds: The predicted time; None in a formula with a loop.
         measured: The measured one; None where it was not measured.
         runs: How often it is launched.
+        windows: What is said of each window of constant weights that was written out in it.
 
     """
 
@@ -70,6 +72,7 @@ class CraftedKernel:
     seconds: float | None = None
     measured: float | None = None
     runs: int = 1
+    windows: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -149,6 +152,8 @@ class FormulaExplanation:
                 for each in dispatch.buffers
             ],
         )
+        for number, kernel in enumerate(self.kernels):
+            yield from (f"kernel {number}: {window}" for window in kernel.windows)
         for step in self.approximations:
             yield f"{step.path}: {step.rank} windows of rank one replace the weights, and differ by {step.error:.2g}"
         times = [kernel.seconds for kernel in self.kernels]
@@ -193,6 +198,7 @@ def explained(
                 costs.kernels[number].seconds if same else None,
                 costs.measured[number] if same and costs.measured else None,
                 launch.runs,
+                tuple(line for line in launch.statements if line.startswith(REMARK)),
             )
         )
     steps = tuple(

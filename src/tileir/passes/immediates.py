@@ -41,6 +41,9 @@ _AGGREGATIONS: Final = (Aggregation.SUM, Aggregation.PROD, Aggregation.MAX, Aggr
 _REDUCES: Final = ("agg_op_", "comb_op_", "contraction")
 """How tags of reductions begin."""
 
+REMARK: Final = "written out: "
+"""What the comment begins with that a kernel gets for each window that was written out."""
+
 
 @attrs.frozen
 class Immediates:
@@ -196,7 +199,7 @@ class _Window:
             indices=tuple(index for index in kernel.indices if index.name not in gone),
             refinements=(*(view for view in terms.views if view.name in read), result),
             statements=(*statements, Store(total, result.name, tags=self.store.tags)),
-            comments=(*kernel.comments, f"written out: {count} of {points} terms, with constants as immediate values"),
+            comments=(*kernel.comments, f"{REMARK}{count} of {points} terms, with constants as immediate values"),
             tags=kernel.tags.remove(*reduces).add("eltwise"),
             deps=(),
         )
