@@ -345,3 +345,20 @@ def test_the_page_works_at_twice_the_size(browser: Browser, address: str) -> Non
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         stage(page).select_option("sem")
         listing(page).get_by_text("kernel ").first.wait_for()
+
+
+def test_a_run_that_takes_too_long_is_stopped(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        replace_text(page, "function (A[N]) -> (S) { S[] = >(A[i] + A[j]); }")
+        value = page.get_by_role("textbox", name="A[N]")
+        value.fill("f64[16777216]")
+        value.press("Enter")
+        listing(page).get_by_text("f64[16777216]").first.wait_for()
+        page.get_by_role("tab", name="Results").click()
+        page.get_by_role("button", name="Run").click()
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_role("button", name="Run", exact=True).wait_for()
+        value.fill("f64[16]")
+        value.press("Enter")
+        page.get_by_role("button", name="Run", exact=True).click()
+        page.get_by_role("heading", name="S: f64[]").wait_for()

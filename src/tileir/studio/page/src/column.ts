@@ -73,6 +73,8 @@ export class Column extends LitElement {
   declare running: boolean;
   declare measuring: boolean;
 
+  private stopper = new AbortController();
+
   static override styles = [
     ...shared,
     css`
@@ -206,18 +208,21 @@ export class Column extends LitElement {
     this.stage = view;
   }
 
-  /** Runs the last program that compiled, and shows its results. */
+  /** Runs the program, whether it is compiled yet or not, and shows its results. */
   async run(): Promise<void> {
-    if (this.subject === null) return;
+    const { wanted } = this;
+    if (wanted === null) return;
     this.running = true;
-    await job("run", this.subject, `run ${this.label}`, {
-      ran: (results) => {
+    const handlers = {
+      ran: (results: RunView) => {
         this.results = results;
         this.faults = [];
       },
-      faults: (faults) => (this.faults = faults),
-    });
-    this.running = false;
+      faults: (faults: Fault[]) => (this.faults = faults),
+    };
+    const stopper = (this.stopper = new AbortController());
+    await job("run", wanted, `run ${this.label}`, handlers, stopper.signal);
+    if (this.stopper === stopper) this.running = false;
   }
 
   private async measure(): Promise<void> {
@@ -289,6 +294,7 @@ export class Column extends LitElement {
           ?busy=${this.running}
           ?live=${this.live}
           @live-changed=${(event: CustomEvent<boolean>) => (this.live = event.detail)}
+          @stop-wanted=${() => this.stopper.abort()}
           @run-wanted=${(event: Event) => {
             event.stopPropagation();
             void this.run();

@@ -100,6 +100,7 @@ export class Results extends LitElement {
         <button class="main" ?disabled=${this.busy} @click=${() => this.send("run-wanted", null)}>
           ${this.busy ? "Running…" : "Run"}
         </button>
+        ${this.busy ? html`<button @click=${() => this.send("stop-wanted", null)}>Stop</button>` : nothing}
         <label
           ><input
             type="checkbox"

@@ -26,16 +26,23 @@ async function refusal(answer: Response): Promise<Refused> {
   }
 }
 
-/** Runs a job: the handlers are called with its events. Jobs of one lane replace one another. */
-export async function job(name: string, request: object, lane: string, handlers: Handlers): Promise<void> {
+/** Runs a job: the handlers are called with its events. Jobs of one lane replace one another; `stop` ends one. */
+export async function job(
+  name: string,
+  request: object,
+  lane: string,
+  handlers: Handlers,
+  stop: AbortSignal | null = null,
+): Promise<void> {
   try {
     const body = JSON.stringify({ ...request, lane: `${page}:${lane}`, turn: ++turns });
-    const answer = await fetch(`/api/jobs/${name}`, { method: "POST", headers, body });
+    const answer = await fetch(`/api/jobs/${name}`, { method: "POST", headers, body, signal: stop });
     if (!answer.ok || answer.body === null) throw await refusal(answer);
     for await (const [event, view] of events(answer.body)) {
       (handlers[event] as ((view: unknown) => void) | undefined)?.(view);
     }
   } catch (error) {
+    if (stop?.aborted === true) return;
     const faults = error instanceof Refused ? error.faults : [bare("the studio does not answer; is it still running?")];
     handlers.faults?.(faults);
   }
