@@ -10,6 +10,12 @@ import orjson
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+READY: Final = "ready"
+"""What a worker says before the first request."""
+
+DONE: Final = "done"
+"""What a worker says behind the last event of each request."""
+
 _LENGTH: Final = struct.Struct("<I")
 
 

@@ -17,6 +17,7 @@ from tileir.studio.jobs import answer
 from tileir.studio.session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import BinaryIO
 
     Requests = queue.SimpleQueue[dict[str, Any]]
@@ -35,13 +36,17 @@ def main(folder: str, memory_bytes: int) -> None:
     requests: Requests = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
     session = Session(Path(folder))
+    _tell(replies, frames.READY)
     while True:
         request = requests.get()
         for event in answer(session, request):
-            replies.write(frames.encoded({"event": event.name, "view": event.view}, event.pictures))
-            replies.flush()
-        replies.write(frames.encoded({"event": "done", "view": None}))
-        replies.flush()
+            _tell(replies, event.name, event.view, event.pictures)
+        _tell(replies, frames.DONE)
+
+
+def _tell(replies: BinaryIO, name: str, view: object = None, pictures: Mapping[str, bytes] | None = None) -> None:
+    replies.write(frames.encoded({"event": name, "view": view}, pictures))
+    replies.flush()
 
 
 def _read(stream: BinaryIO, requests: Requests) -> None:

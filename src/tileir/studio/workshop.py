@@ -64,24 +64,24 @@ class _Worker:
         Raises:
             StaleError: A newer request came.
         """
-        process = await self._started()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        deadline = asyncio.get_running_loop().time() + seconds
         finished = False
         try:
+            process = await self._started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            deadline = asyncio.get_running_loop().time() + seconds
             process.stdin.write(frames.encoded(request))
             while True:
                 left = deadline - asyncio.get_running_loop().time()
                 message, pictures = await _next(process.stdout, replaced, left)
-                if message["event"] == "done":
+                if message["event"] == frames.DONE:
                     finished = True
                     return
                 yield Event(message["event"], message["view"], pictures)
         except TimeoutError:
             yield faults_event(fail("TIL911", f"this took more than {seconds:g} s and was stopped; {_SMALLER}"))
         except (asyncio.IncompleteReadError, ConnectionError):
-            yield faults_event(fail("TIL911", await _end_of(process)))
+            yield faults_event(fail("TIL911", await self._end()))
         finally:
             if not finished:
                 await self.stop()
@@ -95,7 +95,18 @@ class _Worker:
                 limit=_CHUNK,
                 start_new_session=os.name == "posix",  # so that it ends with all its children, by us alone
             )
+            assert self._process.stdout is not None
+            await frames.received(self._process.stdout)  # it is ready: no request pays for its start
         return self._process
+
+    async def _end(self) -> str:
+        """Return a sentence on the process, which ended by itself."""
+        code = 0 if self._process is None else await self._process.wait()
+        if code >= 0:
+            how = f"with exit code {code}"
+        else:
+            how = f"by {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"by signal {-code}"
+        return f"the process that works on this ended {how}; another one takes its place. {_REPORT}"
 
     @property
     def number(self) -> int:
@@ -145,16 +156,6 @@ async def _next(
         for task in (reading, waiting):
             task.cancel()
         await asyncio.gather(reading, waiting, return_exceptions=True)
-
-
-async def _end_of(process: asyncio.subprocess.Process) -> str:
-    """Return a sentence on a process that ended by itself."""
-    code = await process.wait()
-    if code >= 0:
-        how = f"with exit code {code}"
-    else:
-        how = f"by {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"by signal {-code}"
-    return f"the process that works on this ended {how}; another one takes its place. {_REPORT}"
 
 
 _REPORT: Final = (
