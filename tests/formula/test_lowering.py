@@ -112,6 +112,13 @@ def test_groups_settle() -> None:
     np.testing.assert_allclose(run(text, PHOTO, PAPER), expected, rtol=1e-5)
 
 
+def test_groups_loop_over_pictures_of_computed_sizes() -> None:
+    halves = PHOTO[:, :14].reshape(6, 2, 7, 2, 3).mean(axis=(1, 3))
+    for group in ("repeat 40 {\n blend of previous, $1\n}", "repeat 9 until change below 0.1 {\n convolve\n}"):
+        result = run(f"pool(size=2, kind=mean)\n{group}", PHOTO[:, :14])
+        np.testing.assert_allclose(result, halves, rtol=1e-5)
+
+
 def test_groups_within_groups() -> None:
     text = "repeat 2 {\n x = convolve(weights=[2])\n repeat 20 {\n  blend of previous, x\n  convolve\n }\n}"
     np.testing.assert_allclose(run(text), PHOTO * 4, rtol=1e-4)
