@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.once
 
 STATIC: Final = ROOT / "src/tileir/studio/static"
 LINES: Final = 400
+IN_PLACE: Final = not any("/studio/" in str(path) for path in distribution("tileir").files or ())
 
 
 def test_what_is_committed_is_what_the_sources_are_built_to(page_folder: Path, tmp_path: Path) -> None:
@@ -29,6 +31,13 @@ def test_what_is_committed_is_what_the_sources_are_built_to(page_folder: Path, t
 def test_types_of_the_page_are_right(page_folder: Path) -> None:
     done = node(page_folder / "node_modules/typescript/bin/tsc", "--noEmit", folder=page_folder)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.skipif(IN_PLACE, reason="tileir is installed in place; tox -e studio installs its wheel")
+def test_the_wheel_has_the_page_and_not_its_sources() -> None:
+    names = {str(path) for path in distribution("tileir").files or () if "/studio/" in str(path)}
+    assert {f"tileir/studio/static/{path.name}" for path in STATIC.iterdir()} <= names
+    assert {name for name in names if not name.endswith((".py", ".pyc")) and "/static/" not in name} == set()
 
 
 def test_files_of_the_page_are_short() -> None:

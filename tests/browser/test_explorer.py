@@ -154,6 +154,20 @@ def test_faults_are_shown_while_somebody_types_and_old_views_stay(browser: Brows
         assert page.get_by_text("the last program that compiled").count() == 0
 
 
+def test_what_somebody_wrote_is_saved_and_there_after_a_reload(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        replace_text(page, PROGRAM.replace("tanh", "sqrt"))
+        listing(page).get_by_text("sqrt(C)").wait_for()
+        with page.expect_download() as saved:
+            page.get_by_role("region", name="Program").get_by_role("button", name="Save").click()
+        assert saved.value.suggested_filename == "matmul.tile"
+        assert saved.value.path().read_text("utf-8") == PROGRAM.replace("tanh", "sqrt")
+        page.reload()
+        listing(page).get_by_text("sqrt(C)").wait_for()
+    with opened(browser, address) as page:
+        listing(page).get_by_text("tanh(C)").wait_for()
+
+
 def test_shapes_that_do_not_fit_are_faults_of_the_text(browser: Browser, address: str) -> None:
     with opened(browser, address) as page:
         value = page.get_by_role("textbox", name=re.compile(r"^B"))

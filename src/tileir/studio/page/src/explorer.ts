@@ -8,7 +8,7 @@ import "./inputs.js";
 import type { Column, Program } from "./column.js";
 import type { Editor } from "./editor.js";
 import type { Checked, Devices, Fault, Start } from "./protocol.js";
-import { begin, job, Refused } from "./server.js";
+import { begin, job, Refused, remember, remembered, save } from "./server.js";
 import { shared } from "./theme.js";
 
 /** Milliseconds after the last letter. */
@@ -67,10 +67,13 @@ export class Explorer extends LitElement {
       }
       .head {
         display: flex;
-        justify-content: space-between;
+        gap: 0.8em;
         align-items: center;
         padding: 0.4em 0.8em;
         border-bottom: 1px solid var(--line);
+      }
+      .head h2 {
+        flex: 1;
       }
       tileir-editor {
         flex: 1;
@@ -125,7 +128,7 @@ export class Explorer extends LitElement {
 
   private async begin(): Promise<void> {
     try {
-      this.start = await begin();
+      this.start = { ...(await begin()), ...remembered() };
     } catch (error) {
       this.faults = error instanceof Refused ? error.faults : [];
       return;
@@ -138,6 +141,7 @@ export class Explorer extends LitElement {
 
   private edit(text: string): void {
     this.text = text;
+    remember({ text, values: this.values });
     this.late = [];
     this.statements = [];
     clearTimeout(this.waiting);
@@ -171,6 +175,7 @@ export class Explorer extends LitElement {
 
   private setValues(values: Record<string, string>): void {
     this.values = values;
+    remember({ text: this.text, values });
     if (this.faults.length === 0) this.propose();
   }
 
@@ -202,6 +207,7 @@ export class Explorer extends LitElement {
       >
         <div class="head">
           <h2>${this.start?.name ?? "Program"}</h2>
+          <button @click=${() => save(this.start?.name ?? "program.tile", this.text)}>Save</button>
           <label
             ><input
               type="checkbox"

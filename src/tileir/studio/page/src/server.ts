@@ -91,3 +91,21 @@ export async function picture(name: string): Promise<string> {
   if (!answer.ok) throw await refusal(answer);
   return URL.createObjectURL(await answer.blob());
 }
+
+/** Gives somebody a text as a file. */
+export function save(name: string, text: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text]));
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+/** What this tab has remembered, so that a page that is loaded again has what somebody wrote. */
+export function remembered(): Partial<Start> {
+  return JSON.parse(sessionStorage.getItem(token) ?? "{}") as Partial<Start>;
+}
+
+export function remember(state: Partial<Start>): void {
+  sessionStorage.setItem(token, JSON.stringify(state));
+}

@@ -3,6 +3,7 @@
 import { css, html, LitElement } from "lit";
 import "./listing.js";
 import type { StageEntry, StageView } from "./protocol.js";
+import { save } from "./server.js";
 import { shared } from "./theme.js";
 
 export type Form = "text" | "json";
@@ -82,12 +83,7 @@ export class Stages extends LitElement {
   }
 
   private save(): void {
-    if (this.stage === null) return;
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([this.stage.text]));
-    link.download = `${this.stage.name}.${this.form === "json" ? "json" : "txt"}`;
-    link.click();
-    URL.revokeObjectURL(link.href);
+    if (this.stage !== null) save(`${this.stage.name}.${this.form === "json" ? "json" : "txt"}`, this.stage.text);
   }
 
   private get choices() {
