@@ -93,6 +93,28 @@ def test_constants_are_called() -> None:
         np.testing.assert_array_equal(result, wanted)
 
 
+def test_what_scans_carry_has_sizes() -> None:
+    body = parse("""
+    function (X[N, M]) -> (O, P) {
+        Zero = 0.0;
+        Sum0[m : M] = =(Zero[]);
+        Count0[m : 1] = =(Zero[]);
+        S = scan(Sum0, Count0; X) function (Sum[M], Count[L], Row[M]) -> (NewSum, NewCount, Out) {
+            NewSum = Sum + Row;
+            NewCount = Count + 1.0;
+            Out = Row * 2.0;
+        };
+        O = element(S, 0);
+        P = element(S, 1);
+    }
+    """)
+    builder = FunctionBuilder()
+    total, count = inline(body, builder.input("Data", "H", "W"))
+    assert ([dim.value for dim in count.dims], total.rank) == ([1], 1)
+    mean = evaluate(builder.build(total / count), [np.arange(6, dtype=np.float32).reshape(2, 3)])
+    np.testing.assert_array_equal(mean, [1.5, 2.5, 3.5])
+
+
 def test_attributes_are_kept() -> None:
     body = parse("function (X[N]) -> (O) { [[finite]] O[i : N - 1] = +(X[i + j] * X[i]), j < 2; }")
     builder = FunctionBuilder()

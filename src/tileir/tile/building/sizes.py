@@ -79,7 +79,20 @@ def _operands(recorder: Recorder, reference: str) -> tuple[str, ...]:
     step = recorder.steps.get(reference)
     if step is None or isinstance(step.body, Contraction | Scan | Constant):
         return ()
+    if (carry := _carry(recorder, step.body)) is not None:
+        return (carry,)
     return tuple(node.name for node in walk(step.body) if isinstance(node, Name) and node.name not in recorder.dims)
+
+
+def _carry(recorder: Recorder, body: Expr) -> str | None:
+    """Return the tensor that a scan begins with, where an expression is what became of it."""
+    match body:
+        case Call(function="element", arguments=(Name(name=name), IntLiteral(value=place))):
+            step = recorder.steps.get(name)
+            carries = step.body.carries if step is not None and isinstance(step.body, Scan) else ()
+            return carries[place].name if place < len(carries) else None
+        case _:
+            return None
 
 
 def _sizes(recorder: Recorder, reference: str) -> Sizes | None:
@@ -91,9 +104,11 @@ def _sizes(recorder: Recorder, reference: str) -> Sizes | None:
     if isinstance(body, Contraction):
         return _dims(recorder, body.sizes)
     if isinstance(body, Scan):
-        return None  # a tuple; what scans make has its sizes from the beginning
+        return None  # a tuple; parts that Python made have their sizes from the beginning
     if isinstance(body, Constant):
         return tuple(_literal(recorder, size) for size in body.shape)
+    if (carry := _carry(recorder, body)) is not None:
+        return recorder.sizes[carry]
     if isinstance(body, Call) and body.function in _ROWS:
         return _ROWS[body.function](recorder, body)
     function = builtin(body.function) if isinstance(body, Call) else None
