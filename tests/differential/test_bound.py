@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tileir
 from strategies import means
+from strategies.differentiable import places
 from strategies.effort import examples
 from strategies.families import FAMILIES, written
+from strategies.opencl_device import device as opencl_device
 from strategies.tile import Case, assert_equal, cases
 from tileir.core.codec import content_hash, from_json, to_json
 from tileir.driver.binding import bind
@@ -46,6 +50,17 @@ def test_bound_functions_compute_what_unbound_ones_do(data: st.DataObject, targe
     assert_equal(means.by_stripe_interpreter(compiled, case.inputs, scheduled=False), named)
 
 
+@given(data=st.data())
+@examples(30)
+def test_bound_functions_mean_the_same_through_opencl(data: st.DataObject) -> None:
+    whole = data.draw(cases(special=True, empty=True))
+    case = data.draw(bound(whole))
+    executable = tileir.compile(case.function, case.types, device=opencl_device())
+    results = executable(**case.inputs)
+    actual = results if isinstance(results, tuple) else (results,)
+    assert_equal(dict(zip(whole.expected(), actual, strict=True)), whole.expected())
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @given(data=st.data(), target=targets)
 @examples(12)
@@ -69,3 +84,32 @@ def test_bound_functions_read_back(data: st.DataObject) -> None:
     assert again == function
     assert hash(again) == hash(function)
     assert content_hash(again) == content_hash(function)
+
+
+@given(data=st.data())
+@examples(40)
+def test_derivatives_by_what_is_left(data: st.DataObject) -> None:
+    """Constants are no other than arguments by which nobody differentiates, also where the gradient is written out."""
+    place = data.draw(places())
+    inputs = place.case.inputs
+    rest = sorted(inputs.keys() - set(place.wrt))
+    names = data.draw(st.lists(st.sampled_from(rest), unique=True)) if rest else []
+    function = bind(place.case.function, {name: inputs[name] for name in names})
+    left = {name: array for name, array in inputs.items() if name not in names}
+    expected = tileir.evaluate(tileir.gradient(place.case.function, place.wrt, place.of, ties="even"), inputs)
+    for made in (
+        tileir.gradient(function, place.wrt, place.of, ties="even"),
+        tileir.gradient(function, place.wrt, place.of, arguments=left, ties="even"),
+        bind(
+            tileir.gradient(place.case.function, place.wrt, place.of, ties="even"),
+            {name: inputs[name] for name in names},
+        ),
+    ):
+        results = tileir.evaluate(made, left)
+        pairs = zip(
+            results if isinstance(results, tuple) else (results,),
+            expected if isinstance(expected, tuple) else (expected,),
+            strict=True,
+        )
+        for actual, wanted in pairs:
+            np.testing.assert_allclose(actual, wanted, rtol=1e-6, atol=1e-9)
