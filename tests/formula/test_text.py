@@ -13,8 +13,9 @@ from tileir.core.codec import from_json, to_json
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError
 from tileir.formula.ir import Formula, Number, Repeat, Step
 from tileir.formula.lexer import MAX_CHARACTERS
-from tileir.formula.parser import MAX_DEPTH, parse
+from tileir.formula.parser import parse
 from tileir.formula.printer import to_text
+from tileir.formula.spelling import MAX_DEPTH
 
 
 @given(formula=FORMULAS)

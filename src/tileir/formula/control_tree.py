@@ -34,7 +34,7 @@ from tileir.formula.parameters import (
     WeightsParameter,
 )
 from tileir.formula.parser import parse
-from tileir.formula.printer import source_text, value_text
+from tileir.formula.printer import source_text, to_text, value_text
 from tileir.formula.references import places_of
 from tileir.formula.verifier import MOST_ROUNDS
 
@@ -50,7 +50,7 @@ _SIDE: Final = float(1 << 30)
 
 
 def controls_of(formula: Formula | str, functions: Mapping[str, Function]) -> FormulaControls:
-    """Return the controls of a formula that was parsed, or of its text.
+    """Return the controls of a formula, or of its text; of one that was not parsed, those of the text it is printed as.
 
     What its functions do not know has no controls, and what is wrong with it (:mod:`tileir.formula.verifier`) is no
     obstacle: the text may be in the middle of a change.
@@ -59,7 +59,10 @@ def controls_of(formula: Formula | str, functions: Mapping[str, Function]) -> Fo
         ParseError: The text is no formula.
 
     """
-    parsed = parse(formula) if isinstance(formula, str) else formula
+    if isinstance(formula, str):
+        parsed = parse(formula)
+    else:
+        parsed = formula if formula.span is not None else parse(to_text(formula))
     return _Building(parsed, functions, extents(parsed)).formula_controls()
 
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.template_expressions import Budget, ExhaustedError, ExpressionError, MissingError, evaluate
+from tileir.core.template_expressions import Budget, ExhaustedError, ExpressionError, MissingError, evaluate, parse
 from tileir.formula.bodies import build
 from tileir.formula.functions import input_name
 from tileir.formula.ir import Number
 from tileir.formula.parameters import ColourParameter, NumberParameter, WeightsParameter
+from tileir.formula.reading import LARGEST
+from tileir.formula.spelling import fault_of_value
 from tileir.tile import ir as tile
 from tileir.tile.traversal import walk
 from tileir.tile.verifier import verify
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
 def faults_of(function: Function) -> list[Diagnostic]:
     """Return what is wrong with a function; where inputs are right, also what is wrong with its body."""
-    found = [*_of_parameters(function), *_of_derived(function), *_of_inputs(function), *_of_words(function)]
+    found = [*_of_parameters(function)]
+    found = found or [*_of_derived(function), *_of_inputs(function), *_of_words(function)]
     return found or _of_body(function)
 
 
@@ -35,6 +38,10 @@ def _of_parameters(function: Function) -> Iterator[Diagnostic]:
         yield _fault(f"the parameter {name!r} is described twice")
     declared = {each.name: each for each in function.body.inputs}
     for parameter in function.parameters:
+        if (fault := fault_of_value(parameter.default) or parameter.fault(parameter.default)) is not None:
+            yield _fault(f"the default of {parameter.name} {fault}")
+        if isinstance(parameter, NumberParameter) and not (_is_bounded(parameter) and parameter.step > 0):
+            yield _fault(f"the bounds of {parameter.name} are numbers, the lower one first, with a step above 0")
         name = input_name(parameter.name)
         if name not in declared:
             yield _fault(f"the body has no input {name!r} for the parameter {parameter.name!r}")
@@ -43,6 +50,10 @@ def _of_parameters(function: Function) -> Iterator[Diagnostic]:
         rank = _rank(parameter)
         if (0 if dims is None else len(dims)) != rank:
             yield Diagnostic("TIL226", f"{name} of the body has {rank} axes, as its parameter", declared[name].span)
+
+
+def _is_bounded(parameter: NumberParameter) -> bool:
+    return -LARGEST <= parameter.low <= parameter.high <= LARGEST and parameter.step <= LARGEST
 
 
 def _rank(parameter: Parameter) -> int:
@@ -54,6 +65,11 @@ def _of_derived(function: Function) -> Iterator[Diagnostic]:
     for derived in function.derived:
         if derived.name not in inputs:
             yield _fault(f"the body has no input {derived.name!r}, which is derived")
+        try:
+            parse(derived.expression)
+        except ExpressionError as error:
+            yield _fault(f"{derived.name} has no expression: {error}")
+            continue
         for end in ("low", "high"):
             names = {each.name: _end(each, end) for each in function.parameters if _rank(each) == 0}
             yield from _of_value(derived, names)

@@ -10,9 +10,10 @@ import attrs
 
 from tileir.core.errors import Diagnostic
 from tileir.core.names import nearest
-from tileir.core.template_expressions import Budget, evaluate
+from tileir.core.template_expressions import Budget, evaluate, parse
 from tileir.formula.ir import Argument, Boundary, Value
-from tileir.formula.parameters import ChoiceParameter, FlagParameter
+from tileir.formula.parameters import ChoiceParameter, FlagParameter, Parameter
+from tileir.formula.spelling import fault_of_value
 from tileir.formula.words import WORDS, Word
 from tileir.tile import ir as tile
 from tileir.tile.building.inlining import Expansion, inline
@@ -22,7 +23,7 @@ from tileir.tile.traversal import walk
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tileir.formula.parameters import Operand, Parameter
+    from tileir.formula.parameters import Operand
     from tileir.ops.foundation import Dim, Tensor
 
 
@@ -41,8 +42,8 @@ class Derived:
 
     @cached_property
     def tree(self) -> ast.expr:
-        """The expression, taken apart."""
-        return ast.parse(self.expression, mode="eval").body
+        """The expression, taken apart; an ExpressionError where it is none."""
+        return parse(self.expression)
 
 
 @attrs.frozen(slots=False)
@@ -179,7 +180,7 @@ class Function:
                 found.append(Diagnostic("TIL206", message, argument.span))
             elif argument.name in seen:
                 found.append(Diagnostic("TIL202", f"{argument.name!r} is given twice", argument.span))
-            elif (fault := parameter.fault(argument.value)) is not None:
+            elif (fault := fault_of_value(argument.value) or parameter.fault(argument.value)) is not None:
                 found.append(Diagnostic("TIL224", f"{argument.name} {fault}", argument.value.span))
             seen.add(argument.name)
         return found

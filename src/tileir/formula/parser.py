@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -25,14 +25,12 @@ from tileir.formula.ir import (
 )
 from tileir.formula.lexer import COMMENT, END, LINE, NAME, Faults, Token, tokens
 from tileir.formula.reading import PREVIOUS, WORDS, AbandonError, Reader, T
+from tileir.formula.spelling import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.formula.ir import Condition, Value
-
-MAX_DEPTH: Final = 20
-"""How deep repeated groups may be nested."""
 
 
 def parse(text: str, name: str = "<formula>") -> Formula:

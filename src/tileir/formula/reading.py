@@ -34,6 +34,10 @@ MOST_DIGITS: Final = 15
 """A whole number of more characters is read as a float, as JSON readers do beyond what a double holds."""
 
 
+LARGEST: Final = 1e300
+"""Of numbers, in size."""
+
+
 class AbandonError(Exception):
     """A part of the text cannot be read; the fault is reported."""
 
@@ -115,7 +119,7 @@ class Reader:
         """Read a number."""
         token = self.expect(NUMBER)
         value = _number(token.text)
-        if abs(value) > 1e300:
+        if abs(value) > LARGEST:
             self.faults.add("TIL104", "this number is too large", token.start, token.stop)
             value = 0
         return Number(value, span=self.span(token.start))

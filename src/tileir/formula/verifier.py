@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.names import nearest
+from tileir.formula import spelling
 from tileir.formula.ir import Mask, Near, Number, Region, Repeat
 from tileir.formula.reading import PREVIOUS
 
@@ -36,6 +37,9 @@ def verify(formula: Formula, functions: Mapping[str, Function]) -> None:
 
 def faults_of(formula: Formula, functions: Mapping[str, Function]) -> list[Diagnostic]:
     """Return what is wrong with a formula."""
+    unspellable = list(spelling.faults_of(formula))
+    if unspellable:
+        return unspellable
     check = _Check(functions)
     for name in formula.inputs:
         check.define(name, formula.span)
@@ -52,7 +56,7 @@ class _Check:
     """What is known at a step, and what was found wrong before it."""
 
     functions: Mapping[str, Function]
-    names: list[str] = attrs.field(factory=list)
+    names: dict[str, None] = attrs.field(factory=dict)
     lines: int = 0  # steps and groups before it, at the top
     depth: int = 0
     found: list[Diagnostic] = attrs.field(factory=list)
@@ -63,7 +67,7 @@ class _Check:
     def define(self, name: str, span: Span | None) -> None:
         if name in self.names:
             self.fault("TIL202", f"{name!r} is defined before; choose a new name", span)
-        self.names.append(name)
+        self.names[name] = None
 
     def steps(self, steps: tuple[Step | Repeat, ...], top: bool = False) -> None:
         for step in steps:
@@ -84,7 +88,8 @@ class _Check:
         self.depth += 1
         self.steps(group.steps)
         self.depth -= 1
-        del self.names[outside:]
+        while len(self.names) > outside:
+            self.names.popitem()
 
     def step(self, step: Step) -> None:
         function = self.function(step.function, step.span)
@@ -119,7 +124,7 @@ class _Check:
     def source(self, source: Source) -> None:
         name = source.name
         if isinstance(name, int):
-            if name > self.lines:
+            if not 1 <= name <= self.lines:
                 message = f"there are {self.lines} lines before this one, so ${name} is nothing yet"
                 self.fault("TIL223", message, source.span)
         elif name == PREVIOUS:

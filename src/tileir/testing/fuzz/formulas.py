@@ -224,6 +224,12 @@ def check(case: Case) -> int:
     return 2
 
 
+def check_node(formula: Formula) -> None:
+    """Check that a formula that no text was read for is told to break rules, or has a text that reads as it."""
+    if not faults_of(formula, own_functions()):
+        assert parse(to_text(formula)) == formula, f"reads as something else after printing: {to_text(formula)}"
+
+
 def _check_places(error: TileError, text: str) -> None:
     for fault in error.diagnostics:
         assert fault.message, "an error without a message"

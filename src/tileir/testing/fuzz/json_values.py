@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.codec import from_json, to_json
 from tileir.core.errors import TileError
+from tileir.formula import ir as formula
 from tileir.semtree import ir as semtree
 from tileir.stripe import ir as stripe
-from tileir.testing.fuzz import texts
+from tileir.testing.fuzz import formulas, texts
 from tileir.testing.fuzz.area import Area, Refused
 from tileir.tile import ir as tile
 
@@ -27,6 +28,7 @@ KINDS: Final[Mapping[str, type[Any]]] = {
     "tile": tile.Function,
     "stripe": stripe.Program,
     "semtree": semtree.Program,
+    "formula": formula.Formula,
 }
 VALUES: Final[tuple[Any, ...]] = (
     None,
@@ -53,7 +55,12 @@ def make(choices: Choices) -> Case:
     """Take the JSON of a program, and change it in up to three places."""
     kind = choices.pick(tuple(KINDS))
     read, _ = texts.READERS[kind]
-    document = json.loads(to_json(read(texts.text(choices, kind))))
+    return {"kind": kind, "document": spoilt(choices, to_json(read(texts.text(choices, kind))))}
+
+
+def spoilt(choices: Choices, data: bytes) -> Any:
+    """Return a document that is changed in up to three places."""
+    document = json.loads(data)
     for _ in range(choices.integer(1, 3)):
         holder, key = _place(choices, document)
         match choices.integer(0, 3):
@@ -68,7 +75,7 @@ def make(choices: Choices) -> Case:
                 holder[key] = copy.deepcopy(choices.pick(VALUES))
         if not document:
             break
-    return {"kind": kind, "document": document}
+    return document
 
 
 def _place(choices: Choices, document: Any) -> tuple[Any, Any]:
@@ -88,6 +95,8 @@ def check(case: Case) -> int:
     except TileError as error:
         raise Refused(error.diagnostics[0].code) from error
     assert from_json(to_json(value), kind) == value, "reads as something else after writing"
+    if isinstance(value, formula.Formula):
+        formulas.check_node(value)
     return 1
 
 

@@ -11,13 +11,15 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.target import Target
 from tileir.driver.compiler import compile_stages
+from tileir.formula import parser as formula_parser
+from tileir.formula import printer as formula_printer
 from tileir.passes import pipeline
 from tileir.passes.catalog import PASSES
 from tileir.semtree import parser as semtree_parser
 from tileir.semtree import printer as semtree_printer
 from tileir.stripe import parser as stripe_parser
 from tileir.stripe import printer as stripe_printer
-from tileir.testing.fuzz import gradients, pipelines, siblings
+from tileir.testing.fuzz import formulas, gradients, pipelines, siblings
 from tileir.testing.fuzz.area import Area, Refused
 from tileir.tile import parser as tile_parser
 from tileir.tile import printer as tile_printer
@@ -83,6 +85,7 @@ READERS: Final[Mapping[str, tuple[Callable[[str], Any], Callable[[Any], str]]]] 
     "tile": (tile_parser.parse, tile_printer.to_text),
     "stripe": (stripe_parser.parse, stripe_printer.to_text),
     "semtree": (semtree_parser.parse_program, semtree_printer.to_text),
+    "formula": (formula_parser.parse, formula_printer.to_text),
     "pipeline": (lambda text: pipeline.parse(text, PASSES), pipeline.to_text),
 }
 """How each language is read and printed."""
@@ -111,6 +114,8 @@ def text(choices: Choices, language: str) -> str:
     """Choose a text of a language that breaks no rule."""
     if language == "pipeline":
         return ",".join(pipelines.step(choices) for _ in range(choices.integer(1, 4)))
+    if language == "formula":
+        return formulas.formula_text(choices)
     case = siblings.make(choices, sizes=(2, 3, 5))
     drawn = siblings.broadcasting(case) if choices.integer(0, 1) else gradients.text_of(gradients.make(choices))
     if language == "tile":
