@@ -93,3 +93,14 @@ def test_a_port_that_is_taken_is_told() -> None:
         done = subprocess.run([*LAUNCH, "--port", port], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert f"error[TIL902]: cannot listen on port {port}" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["starlette", "uvicorn"])
+def test_a_missing_package_is_told(name: str) -> None:
+    script = (
+        f"import sys; sys.modules[{name!r}] = None; sys.argv = ['tileir', 'studio'];"
+        "from tileir.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert f"error[TIL903]: the studio needs {name}: pip install 'tileir[studio]'" in done.stderr

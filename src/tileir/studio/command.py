@@ -54,7 +54,6 @@ def studio(file: Path | None, port: int, no_browser: bool, time_limit: float, me
     The page is served on this machine only, to those who know the address that is printed.
     """
     try:
-        import orjson  # noqa: F401
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as missing:

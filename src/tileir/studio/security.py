@@ -30,6 +30,8 @@ POLICY: Final = "; ".join(
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types lit-html",
     )
 )
 """What the page may load: nothing from elsewhere, and no script or style that stands in the page itself."""

@@ -544,12 +544,16 @@ var Fs=globalThis,Vs=Fs.ShadowRoot&&(Fs.ShadyCSS===void 0||Fs.ShadyCSS.nativeSha
           aria-label="Pipeline of passes instead"
           @change=${i=>this.set("passes",i)}
       /></label>
-    </div>`}view(){switch(this.tab){case"graph":return E`<tileir-graph class="view" .graph=${this.graph} .active=${this.active}></tileir-graph>`;case"costs":return E`<tileir-costs
+    </div>`}view(){switch(this.tab){case"graph":return E`<tileir-graph role="tabpanel" aria-label="Data flow" class="view" .graph=${this.graph} .active=${this.active}></tileir-graph>`;case"costs":return E`<tileir-costs
+          role="tabpanel"
+          aria-label="Costs"
           class="view"
           .costs=${this.costs}
           ?busy=${this.measuring}
           @measure-wanted=${()=>{this.measure()}}
         ></tileir-costs>`;case"results":return E`<tileir-results
+          role="tabpanel"
+          aria-label="Results"
           class="view"
           .run=${this.results}
           ?busy=${this.running}
@@ -558,6 +562,8 @@ var Fs=globalThis,Vs=Fs.ShadowRoot&&(Fs.ShadyCSS===void 0||Fs.ShadyCSS.nativeSha
           @stop-wanted=${()=>this.stopper.abort()}
           @run-wanted=${t=>{t.stopPropagation(),this.run()}}
         ></tileir-results>`;case"stages":return E`<tileir-stages
+          role="tabpanel"
+          aria-label="Stages"
           class="view"
           .stages=${this.stages}
           .chosen=${this.chosen}

@@ -279,9 +279,11 @@ export class Column extends LitElement {
   private view() {
     switch (this.tab) {
       case "graph":
-        return html`<tileir-graph class="view" .graph=${this.graph} .active=${this.active}></tileir-graph>`;
+        return html`<tileir-graph role="tabpanel" aria-label="Data flow" class="view" .graph=${this.graph} .active=${this.active}></tileir-graph>`;
       case "costs":
         return html`<tileir-costs
+          role="tabpanel"
+          aria-label="Costs"
           class="view"
           .costs=${this.costs}
           ?busy=${this.measuring}
@@ -289,6 +291,8 @@ export class Column extends LitElement {
         ></tileir-costs>`;
       case "results":
         return html`<tileir-results
+          role="tabpanel"
+          aria-label="Results"
           class="view"
           .run=${this.results}
           ?busy=${this.running}
@@ -302,6 +306,8 @@ export class Column extends LitElement {
         ></tileir-results>`;
       case "stages":
         return html`<tileir-stages
+          role="tabpanel"
+          aria-label="Stages"
           class="view"
           .stages=${this.stages}
           .chosen=${this.chosen}
