@@ -4,8 +4,8 @@
 
 Pictures are f32 with edges repeated. Each library gets a few calls in a row before the next one has its turn, since the
 threads of one that wait for more work disturb the first call of another. A row shows the number of kernels, the bytes
-that these move at least, the best time of all rounds, how many times as long the fastest library takes, and the greatest
-difference to it. Libraries that are not installed, or lack a filter, are left out.
+that these move at least, the best time of all rounds, how many times as long the fastest library takes, and the
+greatest difference to it. Libraries that are not installed, or lack a filter, are left out.
 """
 
 from __future__ import annotations

@@ -63,4 +63,11 @@ IN_STENCILS: Final = (
         "start + left // lanes * lanes, 0",
         "accumulate,vectorise{vector_bytes=64}",
     ),
+    Mutant(
+        "element of a window computed of its first",
+        "passes.inline_stencil",
+        "index = statement.index if moves else None",
+        "index = None",
+        "unroll_window,forward,dead_code,inline_stencil",
+    ),
 )

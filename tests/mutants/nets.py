@@ -69,6 +69,11 @@ PROGRAMS: Final = (
         {"A": (6, 18), "B": (6, 18)},
     ),
     (
+        "function (I[N]) -> (O) { S = I * 2; A[x + 1 : N + 2] = =(S[x]); B[0 - k : N + 2] = =(S[0]), k < 1 default A; "
+        "C[N + 1 + k : N + 2] = =(S[N - 1]), k < 1 default B; O[x : N] = +(C[x + i]), i < 3; }",
+        {"I": (21,)},
+    ),
+    (
         "function (I[H, W], K[P, Q]) -> (O) { A[y + 1, x : H + 2, W] = =(I[y, x]); "
         "B[0 - k, x : H + 2, W] = =(I[k + 1, x]), k < 1 default A; "
         "C[H + 1 + k, x : H + 2, W] = =(I[H - 2 - k, x]), k < 1 default B; "

@@ -27,6 +27,7 @@ from tileir.passes.group_rows import GroupRows
 from tileir.passes.group_transpose import GroupTranspose
 from tileir.passes.immediates import Immediates
 from tileir.passes.inline import Inline
+from tileir.passes.inline_stencil import InlineStencil
 from tileir.passes.join_border import JoinBorder
 from tileir.passes.localise import Localise
 from tileir.passes.locate import LocateBlock, LocateInnerBlock, LocateMemory, RewriteLocations
@@ -85,6 +86,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     GroupTranspose,
     Immediates,
     Inline,
+    InlineStencil,
     JoinBorder,
     Localise,
     LocateBlock,
