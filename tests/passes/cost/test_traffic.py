@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strategies.passes import program_of
+from tileir import explain
 from tileir.passes.cost.machine import Storage
 from tileir.passes.cost.scopes import Scope, scope_of
 from tileir.passes.cost.traffic import Traffic
@@ -102,3 +103,13 @@ def test_what_fits_is_loaded_once(name: str) -> None:
     kernel = scope(name)
     moved = Traffic(kernel, LINE).into(Storage("cache", 1 << 20, LINE, False, 1.0, 1.0))
     assert moved.read + moved.written == LINE * len(set(touched(kernel)))
+
+
+@pytest.mark.parametrize("rows", [100, 10_000])
+def test_chosen_elements_are_one_for_each_point(rows: int) -> None:
+    source = "function (A[N], I[M]) -> (B) { B = gather(A, I); }"
+    found = explain(source, {"A": "f32[10000000]", "I": f"i32[{rows}]"}, target="cpu")
+    (kernel,) = found.kernels
+    read = kernel.levels[-1].read_bytes
+    assert rows * 4 <= read <= rows * (2 * LINE + 8)
+    assert explain(source, {"A": "f32[64]", "I": f"i32[{rows}]"}, target="cpu").seconds <= found.seconds

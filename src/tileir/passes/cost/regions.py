@@ -40,6 +40,10 @@ class Region:
         """Addresses from the first to the last, both included."""
         return 1 + sum(stride * (count - 1) for stride, count in self.dims)
 
+    def limited(self, elements: int) -> Region:
+        """Return a region of so many of these addresses at most."""
+        return self if self.elements <= elements else attrs.evolve(self, elements=elements, exact=False)
+
 
 def region_of(offset: int, steps: Iterable[tuple[int, int]]) -> Region:
     """Return the region of an access that moves by each step so many times: (step, range) pairs."""
@@ -159,5 +163,5 @@ def lines_of(region: Region, itemsize: int, line_bytes: int) -> float:
             aligned = aligned and stride * itemsize % line_bytes == 0
     length = run * itemsize
     if aligned:
-        return runs * (-(-((region.offset * itemsize) % line_bytes + length) // line_bytes))
-    return runs * (1 + (length - itemsize) / line_bytes)
+        return min(region.elements, runs * (-(-((region.offset * itemsize) % line_bytes + length) // line_bytes)))
+    return min(region.elements, runs * (1 + (length - itemsize) / line_bytes))

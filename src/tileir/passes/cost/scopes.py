@@ -78,6 +78,7 @@ class Access:
         reads: Whether the block's own statements load through it.
         writes: Whether they store through it.
         merging: How stored values merge with what is there; None where they replace it.
+        chosen: The loops around a load or store of the one element that data choose; None for all other accesses.
 
     """
 
@@ -89,6 +90,7 @@ class Access:
     reads: bool = False
     writes: bool = False
     merging: Aggregation | None = None
+    chosen: tuple[int, ...] | None = None
 
     def step(self, loop: int) -> int:
         """Return how far the access moves when a loop goes on by one."""
@@ -169,7 +171,7 @@ class _Builder:
             block,
             tuple(own),
             tuple(Constraint(*_value(constraint, values)) for constraint in block.constraints),
-            _own_accesses(block, views),
+            _own_accesses(block, views, tuple(loop.number for loop in around)),
             tuple(self.scope(child, values, views, around) for child in block.blocks),
             loops,
         )
@@ -215,15 +217,17 @@ def _value(affine: Affine, values: Mapping[str, tuple[Terms, int]]) -> tuple[Ter
     return tuple((loop, step) for loop, step in steps.items() if step), offset
 
 
-def _own_accesses(block: stripe.Block, views: Mapping[str, Access]) -> dict[str, Access]:
-    """Return the views that the block's own statements touch, with what they do."""
+def _own_accesses(block: stripe.Block, views: Mapping[str, Access], around: tuple[int, ...]) -> dict[str, Access]:
+    """Return the views that the block's own statements touch, with what they do; ``around`` are the loops."""
     found: dict[str, Access] = {}
     for statement in block.statements:
         match statement:
             case stripe.Load(source=name, index=index):
-                found[name] = _touched(block, found.get(name, views[name]), name, reads=True, axis=index is not None)
+                chosen = None if index is None else around
+                found[name] = _touched(block, found.get(name, views[name]), name, reads=True, chosen=chosen)
             case stripe.Store(into=name, index=index):
-                found[name] = _touched(block, found.get(name, views[name]), name, reads=False, axis=index is not None)
+                chosen = None if index is None else around
+                found[name] = _touched(block, found.get(name, views[name]), name, reads=False, chosen=chosen)
             case stripe.Special(inputs=inputs, outputs=outputs):
                 for name in inputs:
                     found[name] = _whole(block, found.get(name, views[name]), name, reads=True)
@@ -234,10 +238,10 @@ def _own_accesses(block: stripe.Block, views: Mapping[str, Access]) -> dict[str,
     return found
 
 
-def _touched(block: stripe.Block, access: Access, name: str, *, reads: bool, axis: bool) -> Access:
-    """Return an access through which one element is loaded or stored; ``axis`` where data choose it along axis 0."""
+def _touched(block: stripe.Block, access: Access, name: str, *, reads: bool, chosen: tuple[int, ...] | None) -> Access:
+    """Return an access through which an element is loaded or stored; ``chosen`` where data choose it along axis 0."""
     refinement = block.refinement(name)
-    dims = refinement.shape.dims[:1] if axis else ()
+    dims = () if chosen is None else refinement.shape.dims[:1]
     aggregation = refinement.aggregation
     merging = None if reads or aggregation is None or aggregation.op is None else aggregation
     return attrs.evolve(
@@ -246,6 +250,7 @@ def _touched(block: stripe.Block, access: Access, name: str, *, reads: bool, axi
         reads=access.reads or reads,
         writes=access.writes or not reads,
         merging=access.merging or merging,
+        chosen=chosen if access.chosen is None else access.chosen,
     )
 
 

@@ -11,6 +11,7 @@ before left behind.
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -129,7 +130,11 @@ class Traffic:
             steps = [(step, ranges[loop]) for loop, step in access.terms if loop not in still]
             if root.number not in found:
                 found[root.number] = _Touched(root.number, root.elements, access.dtype.itemsize)
-            found[root.number].add(region_of(access.offset, (*steps, *access.sizes)), access)
+            region = region_of(access.offset, (*steps, *access.sizes))
+            if access.chosen is not None:
+                points = prod(ranges[loop] for loop in access.chosen if loop not in still)
+                region = region.limited(points)
+            found[root.number].add(region, access)
         return found.values()
 
     def _accesses(self, scope: Scope) -> tuple[Access, ...]:
