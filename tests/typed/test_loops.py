@@ -9,12 +9,13 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.loops import arguments, assert_same, functions
+from tileir.core.array_value import ArrayValue
 from tileir.core.codec import from_json, to_json
 from tileir.core.dtype import DType
 from tileir.core.errors import VerifyError
 from tileir.core.ops import Op
 from tileir.typed.interpreter import interpret
-from tileir.typed.ir import Elementwise, Function, Scan, ScanPart, ScanResult, Value
+from tileir.typed.ir import ArrayConstant, Elementwise, Function, Scan, ScanPart, ScanResult, Value
 from tileir.typed.loops import MAX_NESTING, loops_of
 from tileir.typed.printer import to_text
 from tileir.typed.simplifier import simplify
@@ -31,6 +32,7 @@ STEP = Function(
         Elementwise("y", Op.SUB, ("c2", "c"), F, (2,)),
     ),
 )
+TABLE = ArrayConstant("t", ArrayValue.of(np.zeros(2, np.float32)))
 INPUTS = (Value("c0", F, (2,)), Value("d0", F, ()), Value("xs", F, (3, 2)), Value("w", F, (2,)))
 
 
@@ -94,6 +96,7 @@ def test_equal_results_are_one() -> None:
         (attrs.evolve(C, shape=(3,)), "has type f32[3], not f32[2]"),
         (attrs.evolve(C, result=ScanResult(ScanPart.OUTPUT, 1)), "which the loop does not have"),
         (attrs.evolve(C, count=-1), "runs -1 steps"),
+        (attrs.evolve(C, body=attrs.evolve(STEP, operations=(TABLE, *STEP.operations))), "pass it to the loop"),
         (attrs.evolve(C, body=attrs.evolve(STEP, outputs=("d2", "c2"))), "is f32[2] before a step and f32[] after"),
         (attrs.evolve(C, body=attrs.evolve(STEP, outputs=("c2", "d2", "w"))), "is not defined by an operation"),
     ],

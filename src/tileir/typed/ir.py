@@ -67,7 +67,7 @@ class Constant:
 
 @attrs.frozen(cache_hash=True)
 class ArrayConstant:
-    """An array known when compiling."""
+    """An array known when compiling. It stands outside of loops, to which it is passed."""
 
     name: str
     value: ArrayValue

@@ -332,6 +332,9 @@ def _check_scan(operation: Scan, defined: Mapping[str, Value | Operation]) -> It
         if TensorType(given.dtype, given.shape) != wanted:
             actual = TensorType(given.dtype, given.shape)
             yield f"passes {name!r} for {value.name!r} of its step, which is {actual}, not {wanted}"
+    for inner in body.operations:
+        if isinstance(inner, ArrayConstant):
+            yield f"holds the constant {inner.name!r} in its step, which is the same in all: pass it to the loop"
     made = {inner.name: inner for inner in body.operations}
     if any(name not in made for name in body.outputs):
         return  # a fault of the body
