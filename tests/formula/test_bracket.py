@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 import attrs
@@ -11,11 +12,14 @@ from hypothesis import strategies as st
 
 from strategies.effort import examples
 from strategies.formulas import COMMENTS, FORMULAS, NAMES, STEPS
+from strategies.sources import ROOT
 from tileir.core.errors import Diagnostic, ParseError, VerifyError
 from tileir.formula import bracket
+from tileir.formula.catalogue import own_functions
 from tileir.formula.ir import Boundary, Formula, Mask, Repeat, Source, Step
 from tileir.formula.parser import parse
 from tileir.formula.printer import to_text
+from tileir.formula.verifier import faults_of
 
 TEXT = """\
 // Edges of a photograph
@@ -78,6 +82,14 @@ def test_formulas_are_held_or_refused_with_all_reasons(formula: Formula) -> None
         bracket.to_text(spoken)
     assert [fault.code for fault in caught.value.diagnostics] == ["TIL227"] * wanted
     assert all(fault.span is not None for fault in caught.value.diagnostics)
+
+
+def test_examples_of_the_manual_can_be_read() -> None:
+    page = (ROOT / "docs" / "formula.md").read_text(encoding="utf-8")
+    blocks = [block for block in re.findall(r"```text\n(.*?)```", page, re.DOTALL) if block.startswith("// Edges")]
+    line, brackets = sorted(blocks, key=lambda block: "\n[" in block)
+    assert faults_of(parse(line), own_functions()) == []
+    assert faults_of(bracket.parse(brackets), own_functions()) == []
 
 
 def test_inputs_are_the_original_unless_named() -> None:

@@ -19,6 +19,8 @@ from tileir.formula.bodies import keeps_size
 from tileir.formula.catalogue import own_functions
 from tileir.formula.control_tree import controls_of
 from tileir.formula.controls import ChoiceControl, StepControls, each_control
+from tileir.formula.diagram import diagram_of
+from tileir.formula.diagram_svg import to_svg
 from tileir.formula.function_file import read_functions
 from tileir.formula.ir import Source, Step
 from tileir.formula.lowering import craft
@@ -100,6 +102,20 @@ def test_functions_are_primary_or_merge_two() -> None:
     """Chapter 2: one input and one output, or two inputs and one output; conditions are a kind of their own."""
     counts = {len(function.pictures) for function in own_functions().values()}
     assert counts == {1, 2}
+
+
+def test_the_flexibility_diagram_lists_what_passes_are_made_of() -> None:
+    """Chapter 2: functions around the pass with their arguments and conditions, merges below it, and a legend."""
+    functions = own_functions()
+    diagram = diagram_of(functions)
+    drawn = to_svg(diagram)
+    assert {node.name for node in (*diagram.primaries, *diagram.merges)} == set(functions)
+    assert all(f">{name}<" in drawn for name in functions)
+    assert {letter for node in diagram.primaries for letter in node.conditions} == {
+        e.letter for e in diagram.conditions
+    }
+    (convolve,) = (node for node in diagram.primaries if node.name == "convolve")
+    assert [argument.split("=")[0] for argument in convolve.arguments] == ["weights"]
 
 
 def test_a_pass_computes_then_chooses_then_merges() -> None:
