@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy import special
 from skimage import color, exposure
 
 from strategies.photographs import Picture, filtered, photograph
@@ -230,6 +231,9 @@ def test_noise_is_what_its_name_says() -> None:
         alike = filtered(f"noise(kind={kind}, amount=0.2, coloured=no)", flat)
         assert np.ptp(alike[..., :3], axis=2).max() == 0
     assert np.abs(noise).max() <= 0.2
+    even, normal = (filtered(f"noise(kind={kind}, amount=1)", flat * 0)[..., :3] for kind in ("uniform", "normal"))
+    expected = special.erfinv(even.astype(np.float64) + 2.0**-24) * np.sqrt(2)
+    np.testing.assert_allclose(normal, expected, rtol=2e-6, atol=1e-6)
     pepper = filtered("noise(kind=salt, amount=0.1, coloured=no)", flat)[..., :3]
     for value in (0, 1):
         assert (pepper == value).mean() == pytest.approx(0.05, rel=0.1)
