@@ -47,6 +47,15 @@ def test_each_stage_knows_all_statements(tmp_path: Path, device: str) -> None:
         assert all(0 <= region.first < region.last <= lines for region in view.regions), name
 
 
+def test_comments_above_a_kernel_of_generated_code_belong_to_it(tmp_path: Path) -> None:
+    view = view_of(stages_of(snapshot(tmp_path, device="opencl.0"))["code.opencl"])
+    lines = view.text.split("\n")
+    assert view.regions
+    for region in view.regions:
+        assert lines[region.first].startswith("// ")
+        assert lines[region.last - 1] == "}"
+
+
 def test_a_line_of_the_typed_stage_leads_to_its_statement(tmp_path: Path) -> None:
     view = view_of(stages_of(snapshot(tmp_path))["typed"])
     lines = view.text.split("\n")

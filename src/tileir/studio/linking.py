@@ -150,20 +150,25 @@ def semtree_regions(text: str, kernels: Sequence[KernelFunction], found: Origins
 
 
 def listing_regions(text: str, kernels: Sequence[KernelFunction], found: Origins) -> tuple[Region, ...]:
-    """Return the lines of each function of generated code whose name is that of a kernel, or holds it."""
+    """Return the lines of each function of generated code whose name is that of a kernel, or holds it.
+
+    What stands right above it, such as comments, belongs to it.
+    """
     names = sorted(((kernel.name, kernel) for kernel in kernels), key=lambda pair: -len(pair[0]))
     regions = []
-    start, kernel = 0, None
+    head, start, kernel = 0, 0, None
     for line, content in enumerate(text.split("\n")):
         match = None if content[:1] in " \t.;#}" and ".entry" not in content else _DEFINITION.match(content)
         if match is not None:
             symbol = next(filter(None, match.groups()))
             known = next((each for name, each in names if name in symbol), None)
             if known is not None:
-                start, kernel = line, known
+                start, kernel = head if kernel is None else line, known
         elif kernel is not None and _END.match(content) is not None:
             regions.append(Region(start, line + 1, found.of_comments(kernel.comments)))
             kernel = None
+        if not content or _END.match(content) is not None:
+            head = line + 1
     return tuple(region for region in regions if region.statements)
 
 

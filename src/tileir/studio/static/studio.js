@@ -29,6 +29,9 @@ var Fs=globalThis,Vs=Fs.ShadowRoot&&(Fs.ShadyCSS===void 0||Fs.ShadyCSS.nativeSha
       min-height: 2em;
       max-width: 100%;
     }
+    select {
+      text-overflow: ellipsis;
+    }
     button {
       cursor: pointer;
     }

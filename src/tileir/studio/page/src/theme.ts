@@ -45,6 +45,9 @@ export const shared = [
       min-height: 2em;
       max-width: 100%;
     }
+    select {
+      text-overflow: ellipsis;
+    }
     button {
       cursor: pointer;
     }
