@@ -137,3 +137,15 @@ def test_edits_keep_all_other_characters(command: Command) -> None:
     ):
         assert command("edit", "f.formula", *arguments)[0] == 1
     assert Path("f.formula").read_text() == before
+
+
+def test_edits_write_what_controls_write(command: Command) -> None:
+    Path("g.formula").write_text("x = gaussian(sigma=1) // soft\nblend of x, image\n")
+    assert command("edit", "g.formula", "steps[0].function", "median")[0] == 0
+    assert Path("g.formula").read_text() == "x = median // soft\nblend of x, image\n"
+    assert command("edit", "g.formula", "steps[0].name", "calm")[0] == 0
+    assert Path("g.formula").read_text() == "calm = median // soft\nblend of calm, image\n"
+    for arguments in (("steps[0]", "--remove"), ("steps[0]", "median", "--insert", "--redirect")):
+        assert command("edit", "g.formula", *arguments)[0] == 1
+    assert command("edit", "g.formula", "steps[0]", "--remove", "--redirect")[0] == 0
+    assert Path("g.formula").read_text() == "blend of image, image\n"

@@ -161,6 +161,7 @@ def explain(
 @_functions
 @click.option("--insert", is_flag=True, help="Write VALUE, a step, before the one at PATH.")
 @click.option("--remove", is_flag=True, help="Take the step at PATH away.")
+@click.option("--redirect", is_flag=True, help="With --remove: let what reads the step read what that read.")
 @click.option("--duplicate", is_flag=True, help="Write the step at PATH twice.")
 @click.option("--move", is_flag=True, help="Move the step at PATH before the one at VALUE.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of FILE.")
@@ -171,6 +172,7 @@ def edit(
     libraries: tuple[Path, ...],
     insert: bool,
     remove: bool,
+    redirect: bool,
     duplicate: bool,
     move: bool,
     output: Path | None,
@@ -183,7 +185,9 @@ def edit(
     action = chosen[0] if chosen else "replace"
     if (value is None) != (action in ("remove", "duplicate")):
         raise fail("TIL902", f"--{action} takes a PATH only" if value is not None else "say which VALUE is to be there")
-    edited = crafted.with_text(_EDITS[action](crafted, path, value or ""))
+    if redirect and action != "remove":
+        raise fail("TIL902", "--redirect goes with --remove")
+    edited = crafted.with_text(_EDITS["redirect" if redirect else action](crafted, path, value or ""))
     target = output or file
     write_whole(target, edited.text.encode("utf-8"))
     click.echo(f"{target}: written")
@@ -197,6 +201,7 @@ _EDITS: dict[str, Callable[[CraftedFormula, str, str], str]] = {
     "replace": lambda crafted, path, value: crafted.with_value(path, value).text,
     "insert": lambda crafted, path, value: step_edits.inserted(crafted.text, path, value).text,
     "remove": lambda crafted, path, _: step_edits.removed(crafted.text, path).text,
+    "redirect": lambda crafted, path, _: step_edits.removed(crafted.text, path, redirect=True).text,
     "duplicate": lambda crafted, path, _: step_edits.duplicated(crafted.text, path).text,
     "move": lambda crafted, path, value: step_edits.moved(crafted.text, path, value).text,
 }

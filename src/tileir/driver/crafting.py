@@ -17,6 +17,7 @@ from tileir.driver.binding import bind
 from tileir.driver.jit import Jit, jit
 from tileir.driver.strips import MOST_PIXELS, STRIP_PIXELS, Rectangle, in_strips, part
 from tileir.formula import edits
+from tileir.formula.applying import apply
 from tileir.formula.catalogue import default_catalogue
 from tileir.formula.ir import Formula
 from tileir.formula.lowering import Crafted
@@ -194,6 +195,9 @@ class CraftedFormula:
     def with_value(self, path: str, value: str) -> CraftedFormula:
         """Return the formula with another value at a path, such as ``steps[0].arguments.sigma``, which is live then.
 
+        Paths and values are those of controls (:func:`tileir.formula.applying.apply`): another function keeps the
+        arguments that it takes.
+
         Raises:
             ParseError: The value is none.
             VerifyError: The value is out of bounds.
@@ -201,8 +205,9 @@ class CraftedFormula:
 
         """
         step, dot, name = path.rpartition(".arguments.")
-        edited = edits.with_argument(self.text, step, name, value) if dot else edits.replaced(self.text, path, value)
-        return self._as(edited.text, {*self.live, path})
+        if dot:
+            return self._as(edits.with_argument(self.text, step, name, value).text, {*self.live, path})
+        return self._as(apply(self.text, path, value, self.functions).edited.text, {*self.live, path})
 
     def with_text(self, text: str) -> CraftedFormula:
         """Return another formula that calls the same functions on the same device; raises what :func:`craft` raises."""
