@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import orjson
+from starlette.requests import ClientDisconnect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -23,20 +24,23 @@ class TooLargeError(Exception):
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """Return the body of a request; reading stops where it is longer than ``most`` bytes.
+    """Return the body of a request, or none of it where the page goes away; reading stops behind ``most`` bytes.
 
     Raises:
-        TooLargeError: It is.
+        TooLargeError: It is longer.
     """
     said = request.headers.get("content-length", "0")
     if not said.isdecimal() or len(said) > 18 or int(said) > most:
         raise TooLargeError
     parts, length = [], 0
-    async for part in request.stream():
-        length += len(part)
-        if length > most:
-            raise TooLargeError
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            length += len(part)
+            if length > most:
+                raise TooLargeError
+            parts.append(part)
+    except ClientDisconnect:
+        return b""
     return b"".join(parts)
 
 
