@@ -52,8 +52,8 @@ IN_STENCILS: Final = (
     Mutant(
         "weight of a window taken for the element",
         "passes.unroll_window",
-        "inputs = (fresh[self.factors[0]], fresh[self.factors[1]], before)",
-        "inputs = (fresh[self.factors[1]], fresh[self.factors[1]], before)",
+        "inputs = (fresh[self.factors[0]], fresh[self.factors[1]], self.total)",
+        "inputs = (fresh[self.factors[1]], fresh[self.factors[1]], self.total)",
         tests="passes/test_unroll_window.py",
     ),
     Mutant(

@@ -42,6 +42,14 @@ def test_maxima_need_no_weights() -> None:
     assert operations(after(text, I=(6, 8))) == 8 * [Op.MAX]
 
 
+def test_maxima_of_rows_are_shared_by_windows_below_each_other() -> None:
+    text = "function (I[H, W]) -> (O) { O[y, x : 4, 6] = >(I[y + j, x + i]), i < 3, j < 2; }"
+    (kernel,) = after(text, I=(6, 8)).main.blocks
+    maxima = [s.inputs for s in kernel.statements if isinstance(s, Intrinsic)]
+    loaded = {s.into for s in kernel.statements if isinstance(s, Load)}
+    assert [len(loaded & set(inputs)) for inputs in maxima] == [2, 1, 2, 1, 0]
+
+
 def test_elements_of_the_window_are_loaded_once() -> None:
     text = "function (I[H, W]) -> (O) { O[y, x : 6, 6] = +(I[y, x + j] * I[y, x + 2 - j]), j < 3; }"
     (kernel,) = after(text, I=(6, 8)).main.blocks

@@ -10,7 +10,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.names import NameScope
-from tileir.core.ops import Op
+from tileir.core.ops import Aggregation, Op
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels.reindex import moved, reindexed, renamed
@@ -20,7 +20,6 @@ from tileir.stripe.ir import Block, Direction, Intrinsic, Special, Store, scalar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.core.ops import Aggregation
     from tileir.stripe.ir import Index, Program, Refinement, Statement
 
 
@@ -95,7 +94,11 @@ def _written_out(kernel: Block, result: Refinement, window: Sequence[Index]) -> 
     names = NameScope.of(r.name for r in kernel.refinements)
     views: dict[Refinement, str] = {}
     chain = _Chain(result, store.source, _factors(kernel, result, store.source), scalars)
+    window = _rows_first(kernel, window)
+    by_rows = result.aggregation in (Aggregation.MAX, Aggregation.MIN) and len(window) > 1
     for point in product(*(range(i.range) for i in window)):
+        if by_rows and not any(point[1:]):
+            chain.begin_row()
         place = {i.name: Affine.constant(value) for i, value in zip(window, point, strict=True)}
         chosen: dict[str, str] = {}
         for view in kernel.refinements:
@@ -107,6 +110,7 @@ def _written_out(kernel: Block, result: Refinement, window: Sequence[Index]) -> 
         body = reindexed(attrs.evolve(kernel, refinements=()), (), place).statements
         fresh = {s: scalars.fresh(s) for s in filter(None, map(scalar_output, kernel.statements))}
         chain.add([renamed(s, fresh, chosen) for s in body if not isinstance(s, Store)], fresh)
+    chain.merge_rows()
     stored = attrs.evolve(result, aggregation=None)
     return attrs.evolve(
         kernel,
@@ -116,6 +120,12 @@ def _written_out(kernel: Block, result: Refinement, window: Sequence[Index]) -> 
         tags=kernel.tags.add("eltwise", "window"),
         deps=(),
     )
+
+
+def _rows_first(kernel: Block, window: Sequence[Index]) -> list[Index]:
+    """Return the indices of a window, that which moves furthest in memory first."""
+    inputs = [address(r) for r in kernel.refinements if r.direction is Direction.IN]
+    return sorted(window, key=lambda i: -max(abs(int(where.coefficient(i.name))) for where in inputs))
 
 
 def _factors(kernel: Block, result: Refinement, value: str) -> tuple[str, str] | None:
@@ -130,7 +140,10 @@ def _factors(kernel: Block, result: Refinement, value: str) -> tuple[str, str] |
 
 @attrs.define
 class _Chain:
-    """The aggregate over the points so far, as a chain of scalars."""
+    """The aggregate over the points so far, as a chain of scalars; or as a chain for each row, whose ends are merged.
+
+    The aggregate of a row of a window is one that other windows have as well, where these are computed together.
+    """
 
     result: Refinement
     value: str
@@ -138,6 +151,20 @@ class _Chain:
     scalars: NameScope
     statements: list[Statement] = attrs.field(factory=list)
     total: str = ""
+    rows: list[str] = attrs.field(factory=list)
+
+    def begin_row(self) -> None:
+        """Begin another chain."""
+        if self.total:
+            self.rows.append(self.total)
+        self.total = ""
+
+    def merge_rows(self) -> None:
+        """Merge the chains of all rows."""
+        last, self.rows = [*self.rows, self.total], []
+        self.total = last[0]
+        for row in last[1:]:
+            self._merge(row)
 
     def add(self, point: Sequence[Statement], fresh: dict[str, str]) -> None:
         """Add the statements of one point, whose scalars are called as ``fresh`` says."""
@@ -146,18 +173,21 @@ class _Chain:
             self.statements.extend(point)
             self.total = value
             return
-        dtype, before = self.result.shape.dtype, self.total
-        self.total = self.scalars.fresh(f"{self.result.name}_part")
         if self.factors is not None:
             self.statements.extend(s for s in point if scalar_output(s) != value)
-            inputs = (fresh[self.factors[0]], fresh[self.factors[1]], before)
-            self.statements.append(Intrinsic(Op.FMA, inputs, self.total, dtype))
+            inputs = (fresh[self.factors[0]], fresh[self.factors[1]], self.total)
+            self.total = self.scalars.fresh(f"{self.result.name}_part")
+            self.statements.append(Intrinsic(Op.FMA, inputs, self.total, self.result.shape.dtype))
             return
         self.statements.extend(point)
-        how: Aggregation | None = self.result.aggregation
+        self._merge(value)
+
+    def _merge(self, value: str) -> None:
+        how = self.result.aggregation
         assert how is not None
         assert how.op is not None
-        self.statements.append(Intrinsic(how.op, (before, value), self.total, dtype))
+        before, self.total = self.total, self.scalars.fresh(f"{self.result.name}_part")
+        self.statements.append(Intrinsic(how.op, (before, value), self.total, self.result.shape.dtype))
 
 
 def _once(statements: Sequence[Statement]) -> list[Statement]:
