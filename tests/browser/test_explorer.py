@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
 from PIL import Image
+
+from browser.visits import check_access, focused, replace_text, served, tab_to, visited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,6 @@ function (A[M, K], B[K, N]) -> (Y) {
     Y = tanh(C);
 }
 """
-WATCH: Final = "addEventListener('securitypolicyviolation', event => console.error('policy', event.violatedDirective))"
 
 
 @pytest.fixture(scope="module")
@@ -38,44 +37,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def served(file: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "tileir", "studio", "--no-browser", str(file)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().split()[-1]
-        finally:
-            process.terminate()
-
-
-@contextmanager
 def opened(browser: Browser, address: str, **options: Any) -> Iterator[Page]:
-    """Open the page where there is no network, and find that it missed none and complained of nothing."""
-    context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
-    complaints: list[str] = []
-    tried: list[str] = []
-    own = address.partition("#")[0]
-
-    def block(route: Any) -> None:
-        url = route.request.url
-        if url.startswith((own, "blob:")):
-            route.continue_()
-        else:
-            tried.append(url)
-            route.abort()
-
-    context.route("**/*", block)
-    page = context.new_page()
-    page.set_default_timeout(20_000)
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.add_init_script(WATCH)
-    page.goto(address)
-    page.get_by_role("option", name=re.compile(r"function \(")).wait_for()
-    yield page
-    assert complaints == []
-    assert tried == []
-    context.close()
+    """Open the explorer."""
+    with visited(browser, address, **options) as page:
+        page.get_by_role("tab", name="Explorer").click()
+        page.get_by_role("option", name=re.compile(r"function \(")).wait_for()
+        yield page
 
 
 def stage(page: Page, number: int = 0) -> Locator:
@@ -84,26 +51,6 @@ def stage(page: Page, number: int = 0) -> Locator:
 
 def listing(page: Page, number: int = 0) -> Locator:
     return page.get_by_role("listbox", name=re.compile("lines")).nth(number)
-
-
-def replace_text(page: Page, text: str) -> None:
-    page.get_by_role("textbox", name="Program").click()
-    page.keyboard.press("Control+a")
-    paste(page, text)
-
-
-def paste(page: Page, text: str) -> None:
-    """Paste into what has the focus; there is no clipboard here."""
-    page.evaluate(
-        """text => {
-            let element = document.activeElement;
-            while (element.shadowRoot?.activeElement) element = element.shadowRoot.activeElement;
-            const clipboardData = new DataTransfer();
-            clipboardData.setData('text/plain', text);
-            element.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true }));
-        }""",
-        text,
-    )
 
 
 def test_every_stage_is_shown(browser: Browser, address: str) -> None:
@@ -189,36 +136,19 @@ def test_characters_beyond_the_basic_plane_shift_no_place(browser: Browser, addr
 def test_by_keys_alone(browser: Browser, address: str) -> None:
     """From the first key: edit, choose a stage, walk its lines, go back to the statement, run."""
 
-    def focused() -> str:
-        return str(
-            page.evaluate("""() => {
-                let element = document.activeElement;
-                while (element?.shadowRoot?.activeElement) element = element.shadowRoot.activeElement;
-                return [element?.tagName, element?.getAttribute('role'), element?.getAttribute('aria-label'),
-                        element?.closest('label')?.innerText].join(' ');
-            }""")
-        )
-
-    def tab_to(pattern: str) -> None:
-        for _ in range(60):
-            page.keyboard.press("Tab")
-            if re.search(pattern, focused()):
-                return
-        pytest.fail(f"no {pattern} is reached by the tab key")
-
     with opened(browser, address) as page:
-        tab_to("Explorer|TAB|tab")
-        tab_to("textbox Program")
+        tab_to(page, "Explorer|TAB|tab")
+        tab_to(page, "textbox Program")
         page.keyboard.press("Control+Home")
         page.keyboard.type("// by keys")
         page.keyboard.press("Enter")
-        tab_to("File for A")
-        tab_to("Device")
-        tab_to("tab ")
-        tab_to("SELECT .*Stage")
+        tab_to(page, "File for A")
+        tab_to(page, "Device")
+        tab_to(page, "tab ")
+        tab_to(page, "SELECT .*Stage")
         page.keyboard.press("t")
         listing(page).get_by_text("C[i, j : M, N]").wait_for()
-        tab_to("listbox")
+        tab_to(page, "listbox")
         for _ in range(2):
             page.keyboard.press("ArrowDown")
         page.locator(".cm-line.active", has_text="tanh").wait_for()
@@ -230,7 +160,7 @@ def test_by_keys_alone(browser: Browser, address: str) -> None:
         for _ in range(5):
             page.keyboard.press("ArrowDown")
         page.keyboard.press("Enter")
-        assert "Program" in focused()
+        assert "Program" in focused(page)
         page.keyboard.press("Control+Enter")
         page.get_by_role("heading", name=re.compile("Y: f32")).wait_for()
 
@@ -341,17 +271,6 @@ def test_nothing_keeps_anybody_out(browser: Browser, address: str, page_folder: 
         replace_text(page, PROGRAM.replace("tanh", "tahn"))
         page.get_by_role("list", name="Faults").get_by_text("TIL206").wait_for()
         check_access(page, "faults")
-
-
-def check_access(page: Page, place: str) -> None:
-    found = page.evaluate("async () => (await axe.run(document, { resultTypes: ['violations'] })).violations")
-    serious = [
-        (rule["id"], node["target"], node.get("failureSummary"))
-        for rule in found
-        if rule["impact"] in ("serious", "critical")
-        for node in rule["nodes"]
-    ]
-    assert serious == [], place
 
 
 def test_the_page_works_at_twice_the_size(browser: Browser, address: str) -> None:

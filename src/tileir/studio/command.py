@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import click
 
 from tileir.core.errors import fail
@@ -38,6 +39,17 @@ function (Picture[H, W{channels}]) -> (Blurred) {{
 }}
 """
 """For pictures in grey and in colour."""
+
+FORMULA: Final = """\
+// Edges of a picture, softened
+across = convolve(weights=[-1 0 1; -2 0 2; -1 0 1]) of image
+down = convolve(weights=[-1 -2 -1; 0 0 0; 1 2 1]) of image
+edges = magnitude of across, down
+gaussian(sigma=1.2) of edges
+"""
+"""What the designer begins with."""
+
+FORMULA_SUFFIX: Final = ".formula"
 
 
 @click.command("studio")
@@ -69,25 +81,37 @@ def studio(file: Path | None, port: int, no_browser: bool, time_limit: float, me
 
 
 def start_of(file: Path | None, folder: Path) -> Start:
-    """Return what the page begins with: a program, a blur of a picture, or a blur of random numbers.
+    """Return what the page begins with: a program, or a formula, on a picture that was given or on a sample.
 
     Raises:
         TileError: TIL901, the file cannot be read; TIL912, it is too large.
     """
+    from tileir.studio.sample import sample_picture
     from tileir.studio.server import Start
     from tileir.studio.uploads import described, store
 
+    blank = Start(
+        "blur.tile",
+        example(coloured=False),
+        {"Picture": "f32[512, 512]"},
+        formula=FORMULA,
+        picture=store(folder, sample_picture()),
+    )
     if file is None:
-        return Start("blur.tile", example(coloured=False), {"Picture": "f32[512, 512]"})
+        return blank
     try:
+        content = file.read_bytes()
+        if file.suffix == FORMULA_SUFFIX:
+            return attrs.evolve(blank, formula=content.decode(), view="designer")
         if not is_picture(file):
-            return Start(file.name, file.read_text(encoding="utf-8"))
-        name = store(folder, file.read_bytes())
+            return attrs.evolve(blank, name=file.name, text=content.decode(), values={})
+        name = store(folder, content)
     except (OSError, UnicodeDecodeError) as error:
         raise fail("TIL901", f"cannot read {file}: {error}") from None
     kind = described(folder, name)
     text = example(coloured=kind.count(",") == 2)
-    return Start(f"{file.stem}.tile", text, {"Picture": f"upload:{name}"}, {name: f"{file.name}, {kind}"})
+    files = {name: f"{file.name}, {kind}"}
+    return Start(f"{file.stem}.tile", text, {"Picture": f"upload:{name}"}, files, FORMULA, name, "designer")
 
 
 def example(*, coloured: bool) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.errors import TileError, fail
 from tileir.core.span import Source
+from tileir.studio.designer import DESIGNER
 from tileir.studio.explorer import EXPLORER
 from tileir.studio.session import Event
 from tileir.studio.views import faults_of, plain
@@ -18,8 +19,14 @@ if TYPE_CHECKING:
 
     from tileir.studio.session import Job, Session
 
-JOBS: Final[Mapping[str, Job]] = MappingProxyType({**EXPLORER})
+JOBS: Final[Mapping[str, Job]] = MappingProxyType({**EXPLORER, **DESIGNER})
 """What can be asked for, by name; a further view of the page adds its own table."""
+
+SHORT: Final = frozenset({"check", "formula", "formula.edit", "functions"})
+"""Looks at texts, which run nothing."""
+
+PATIENT: Final = frozenset({"formula.steps", "formula.probe", "formula.export"})
+"""What nobody waits for who drags a control."""
 
 
 def answer(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:

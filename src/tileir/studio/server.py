@@ -17,9 +17,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tileir.core.errors import TileError, fail
+from tileir.studio import frames
 from tileir.studio.jobs import JOBS, faults_event
 from tileir.studio.security import Guard
-from tileir.studio.streams import EventStream, TooLargeError, as_event, body_of
+from tileir.studio.streams import FRAMES, EventStream, TooLargeError, as_event, body_of
 from tileir.studio.uploads import MOST_BYTES, store
 from tileir.studio.workshop import StaleError, Workshop
 
@@ -47,12 +48,26 @@ _TYPES: Final = {
 
 @attrs.frozen
 class Start:
-    """What the page begins with: a program and its name, values of inputs that were given, and names of their files."""
+    """What the page begins with.
+
+    Attributes:
+        name: Of the program.
+        text: The program.
+        values: Of inputs that were given.
+        files: The names of files among them, by those of their uploads.
+        formula: What the designer begins with.
+        picture: The upload that it is applied to.
+        view: What is shown first: ``explorer`` or ``designer``.
+
+    """
 
     name: str
     text: str
     values: Mapping[str, str] = attrs.field(factory=dict)
     files: Mapping[str, str] = attrs.field(factory=dict)
+    formula: str = ""
+    picture: str = ""
+    view: str = "explorer"
 
 
 @attrs.define(eq=False)
@@ -97,7 +112,7 @@ class Studio:
         return JSONResponse(attrs.asdict(self.start))
 
     async def job(self, request: Request) -> Any:
-        """Answer with the events of a job, one after the other."""
+        """Answer with the events of a job, one after the other: as text, or as frames where the page accepts these."""
         name = request.path_params["job"]
         try:
             document: object = orjson.loads(await body_of(request, MOST_REQUEST))
@@ -108,7 +123,19 @@ class Studio:
         if not isinstance(document, dict) or name not in JOBS:
             return _refused(400, "TIL913", "a request is a JSON object for one of the jobs " + ", ".join(JOBS))
         lane, turn = str(document.pop("lane", name))[:200], document.pop("turn", None)
-        return EventStream(self._events({**document, "job": name}, lane, turn if isinstance(turn, int) else None))
+        asked = {**document, "job": name}
+        number = turn if isinstance(turn, int) else None
+        if request.headers.get("accept") == FRAMES:
+            return EventStream(self._frames(asked, lane, number), FRAMES)
+        return EventStream(self._events(asked, lane, number))
+
+    async def _frames(self, request: Mapping[str, Any], lane: str, turn: int | None) -> AsyncGenerator[bytes, None]:
+        """Yield events with their pictures beside them, as they are: for what has to be quick."""
+        try:
+            async for event in self.workshop.ask(request, lane, turn):
+                yield frames.encoded({"event": event.name, "view": event.view}, event.pictures)
+        except StaleError:
+            yield frames.encoded({"event": "stale", "view": None})
 
     async def _events(self, request: Mapping[str, Any], lane: str, turn: int | None) -> AsyncGenerator[bytes, None]:
         try:

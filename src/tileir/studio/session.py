@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from tileir.studio.bench import Bench
 from tileir.studio.snapshot import Snapshot, snapshot_of
 from tileir.studio.subject import Subject
 
@@ -28,9 +29,10 @@ _SNAPSHOTS: Final = 4
 
 @attrs.define
 class Session:
-    """What a worker remembers: where uploads are, and the programs that it compiled last."""
+    """What a worker remembers: where uploads are, and the programs, pictures and formulas that it used last."""
 
     folder: Path
+    bench: Bench = attrs.field(factory=Bench, init=False)
     _snapshots: OrderedDict[Subject, Snapshot] = attrs.field(factory=OrderedDict, init=False)
 
     def snapshot(self, subject: Subject) -> Snapshot:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-_HEADERS: Final = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
+TEXTS: Final = "text/event-stream; charset=utf-8"
+FRAMES: Final = "application/octet-stream"
+"""The form of :mod:`tileir.studio.frames`, which pictures stand in as they are."""
 
 
 class TooLargeError(Exception):
@@ -55,10 +57,12 @@ class EventStream:
 
     Attributes:
         events: The events as bytes. It is closed in any case.
+        form: What they are.
 
     """
 
     events: AsyncGenerator[bytes, None]
+    form: str = TEXTS
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Send all events, or stop when the page goes away."""
@@ -77,7 +81,8 @@ class EventStream:
 
     async def _send(self, send: Send) -> None:
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            headers = [(b"content-type", self.form.encode()), (b"x-accel-buffering", b"no")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             async for event in self.events:
                 await send({"type": "http.response.body", "body": event, "more_body": True})
             await send({"type": "http.response.body", "body": b""})

@@ -43,16 +43,25 @@ def subject_of(request: Mapping[str, Any]) -> Subject:
     Raises:
         TileError: TIL913, the request is of another form.
     """
-    values = request.get("values", {})
-    if not isinstance(values, dict):
-        raise fail("TIL913", "`values` is an object with a text for each input")
     return Subject(
         text_of(request),
-        tuple((name, _word(f"values.{name}"[:64], value) or "") for name, value in values.items()),
-        _word("device", request.get("device")),
-        _word("target", request.get("target")),
-        _word("passes", request.get("passes")),
+        tuple(texts_of(request, "values").items()),
+        word_or_none(request, "device"),
+        word_or_none(request, "target"),
+        word_or_none(request, "passes"),
     )
+
+
+def texts_of(request: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Return an object of a request that has a text for each input.
+
+    Raises:
+        TileError: TIL913, it is something else.
+    """
+    values = request.get(name, {})
+    if not isinstance(values, dict):
+        raise fail("TIL913", f"`{name}` is an object with a text for each input")
+    return {key: _word(f"{name}.{key}"[:64], value) or "" for key, value in values.items()}
 
 
 def text_of(request: Mapping[str, Any]) -> str:
@@ -77,10 +86,19 @@ def word_of(request: Mapping[str, Any], name: str) -> str:
     Raises:
         TileError: TIL913, it is not.
     """
-    word = _word(name, request.get(name))
+    word = word_or_none(request, name)
     if word is None:
         raise fail("TIL913", f"`{name}` is missing")
     return word
+
+
+def word_or_none(request: Mapping[str, Any], name: str) -> str | None:
+    """Return a text that may be there; None where it is not, or is empty.
+
+    Raises:
+        TileError: TIL913, it is something else.
+    """
+    return _word(name, request.get(name))
 
 
 def _word(name: str, value: object) -> str | None:

@@ -18,7 +18,7 @@ import attrs
 
 from tileir.core.errors import fail
 from tileir.studio import frames
-from tileir.studio.jobs import faults_event
+from tileir.studio.jobs import PATIENT, SHORT, faults_event
 from tileir.studio.session import Event
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class _Lane:
 
 @attrs.define(eq=False)
 class Workshop:
-    """Two workers: one for looks at texts, which are short, and one for all else.
+    """Three workers: one for looks at texts, which are short, one for what may wait, and one for all else.
 
     Attributes:
         folder: Where uploads are.
@@ -188,11 +188,13 @@ class Workshop:
     folder: Path
     limits: Limits = Limits()
     _quick: _Worker = attrs.field(init=False)
+    _patient: _Worker = attrs.field(init=False)
     _thorough: _Worker = attrs.field(init=False)
     _lanes: OrderedDict[str, _Lane] = attrs.field(factory=OrderedDict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._quick = _Worker(self.folder, self.limits.memory_bytes)
+        self._patient = _Worker(self.folder, self.limits.memory_bytes)
         self._thorough = _Worker(self.folder, self.limits.memory_bytes)
 
     async def ask(self, request: Mapping[str, Any], lane: str, turn: int | None = None) -> AsyncIterator[Event]:
@@ -207,8 +209,8 @@ class Workshop:
             StaleError: There is a newer request of the lane.
         """
         replaced = self._enter(lane, turn)
-        short = request.get("job") == "check"
-        worker = self._quick if short else self._thorough
+        short = request.get("job") in SHORT
+        worker = self._quick if short else self._patient if request.get("job") in PATIENT else self._thorough
         seconds = min(QUICK_SECONDS, self.limits.seconds) if short else self.limits.seconds
         async with worker.lock:
             if replaced.is_set():
@@ -235,10 +237,10 @@ class Workshop:
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """The numbers of the processes that look at texts and that do all else; 0 for one that is not there."""
+        """The numbers of the processes that look at texts and that run programs; 0 for one that is not there."""
         return self._quick.number, self._thorough.number
 
     async def close(self) -> None:
         """End all processes."""
-        await self._quick.stop()
-        await self._thorough.stop()
+        for worker in (self._quick, self._patient, self._thorough):
+            await worker.stop()

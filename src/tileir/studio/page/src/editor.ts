@@ -4,13 +4,14 @@ import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { bracketMatching } from "@codemirror/language";
 import { type Diagnostic, lintGutter, setDiagnostics } from "@codemirror/lint";
 import { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
-import { EditorState, type Range, StateEffect, StateField } from "@codemirror/state";
+import { Annotation, EditorState, type Range, StateEffect, StateField } from "@codemirror/state";
 import {
   Decoration,
   type DecorationSet,
   drawSelection,
   EditorView,
   highlightSpecialChars,
+  type KeyBinding,
   keymap,
   lineNumbers,
 } from "@codemirror/view";
@@ -24,6 +25,9 @@ interface Marks {
   statements: readonly [number, number][];
   active: readonly number[];
 }
+
+/** Marks what came from elsewhere. */
+const given = Annotation.define<boolean>();
 
 const setMarks = StateEffect.define<Marks>();
 
@@ -57,6 +61,9 @@ function decorations(state: EditorState, { statements, active }: Marks): Decorat
 export class Editor extends LitElement {
   static override properties = {
     text: {},
+    label: {},
+    /** Whether its texts are kept elsewhere: undo and redo are asked for, and a new text moves the cursor with it. */
+    kept: { type: Boolean },
     faults: { attribute: false },
     statements: { attribute: false },
     active: { attribute: false },
@@ -64,6 +71,8 @@ export class Editor extends LitElement {
 
   /** The text to begin with; what somebody types comes by events. */
   declare text: string;
+  declare label: string;
+  declare kept: boolean;
   declare faults: Fault[];
   /** First and last character of each statement, as the server counts, in the text as it is. */
   declare statements: [number, number][];
@@ -143,6 +152,8 @@ export class Editor extends LitElement {
   constructor() {
     super();
     this.text = "";
+    this.label = "Program";
+    this.kept = false;
     this.faults = [];
     this.statements = [];
     this.active = [];
@@ -164,25 +175,44 @@ export class Editor extends LitElement {
         lineNumbers(),
         lintGutter(),
         highlightSpecialChars(),
-        history(),
+        this.kept ? [] : history(),
         drawSelection(),
         bracketMatching(),
         highlightSelectionMatches(),
         language,
         marks,
-        EditorView.contentAttributes.of({ "aria-label": "Program" }),
+        EditorView.contentAttributes.of({ "aria-label": this.label }),
         EditorView.updateListener.of((update) => {
-          if (update.docChanged) this.send("text-changed", update.state.doc.toString());
+          const own = update.transactions.some((transaction) => transaction.annotation(given) === true);
+          if (update.docChanged && !own) this.send("text-changed", update.state.doc.toString());
           if (update.selectionSet || update.focusChanged) this.sendStatement(update.state.selection.main.head);
         }),
         keymap.of([
           { key: "Mod-Enter", run: () => this.send("run-wanted", null) },
           ...defaultKeymap,
-          ...historyKeymap,
+          ...(this.kept ? this.historyKeys() : historyKeymap),
           ...searchKeymap,
         ]),
       ],
     });
+  }
+
+  private historyKeys(): KeyBinding[] {
+    return [
+      { key: "Mod-z", run: () => this.send("undo-wanted", null) },
+      { key: "Mod-y", mac: "Mod-Shift-z", run: () => this.send("redo-wanted", null) },
+      { key: "Mod-Shift-z", run: () => this.send("redo-wanted", null) },
+    ];
+  }
+
+  /** Writes a text that came from elsewhere; what it shares with the one before keeps its place. */
+  private replace(view: EditorView): void {
+    const old = view.state.doc.toString();
+    let from = 0;
+    while (from < Math.min(old.length, this.text.length) && old[from] === this.text[from]) from++;
+    let [to, end] = [old.length, this.text.length];
+    while (to > from && end > from && old[to - 1] === this.text[end - 1]) [to, end] = [to - 1, end - 1];
+    view.dispatch({ changes: { from, to, insert: this.text.slice(from, end) }, annotations: given.of(true) });
   }
 
   private send(name: string, detail: unknown): boolean {
@@ -207,7 +237,10 @@ export class Editor extends LitElement {
   protected override updated(changed: PropertyValues<this>): void {
     const { view } = this;
     if (view === null) return;
-    if (changed.has("text") && this.text !== view.state.doc.toString()) view.setState(this.state());
+    if (changed.has("text") && this.text !== view.state.doc.toString()) {
+      if (this.kept) this.replace(view);
+      else view.setState(this.state());
+    }
     if (changed.has("faults")) view.dispatch(setDiagnostics(view.state, this.diagnostics(view)));
     if (changed.has("statements") || changed.has("active") || changed.has("text")) {
       view.dispatch({ effects: setMarks.of({ statements: this.places(), active: this.active }) });

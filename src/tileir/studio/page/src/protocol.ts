@@ -125,6 +125,10 @@ export interface Start {
   values: Record<string, string>;
   /** What uploads among the values are called, by their names. */
   files: Record<string, string>;
+  /** What the designer begins with, and the upload that it is applied to. */
+  formula: string;
+  picture: string;
+  view: string;
 }
 
 export interface Upload {

@@ -1,5 +1,6 @@
 // The server, as the page talks to it: jobs whose events come one after the other, uploads and pictures.
 
+import type { FormulaEvents, FormulaHandlers, Parts } from "./formula-protocol.js";
 import type { Events, Fault, Handlers, Start, Upload } from "./protocol.js";
 
 /** The part of the address after `#` is never sent; the page alone knows it. */
@@ -35,17 +36,91 @@ export async function job(
   stop: AbortSignal | null = null,
 ): Promise<void> {
   try {
-    const body = JSON.stringify({ ...request, lane: `${page}:${lane}`, turn: ++turns });
-    const answer = await fetch(`/api/jobs/${name}`, { method: "POST", headers, body, signal: stop });
-    if (!answer.ok || answer.body === null) throw await refusal(answer);
+    const answer = await ask(name, request, lane, headers, stop);
     for await (const [event, view] of events(answer.body)) {
       (handlers[event] as ((view: unknown) => void) | undefined)?.(view);
     }
   } catch (error) {
-    if (stop?.aborted === true) return;
-    const faults = error instanceof Refused ? error.faults : [bare("the studio does not answer; is it still running?")];
-    handlers.faults?.(faults);
+    if (stop?.aborted !== true) handlers.faults?.(faultsOf(error));
   }
+}
+
+/** Runs a job whose events have bytes beside them, as src/tileir/studio/frames.py packs them. */
+export async function frameJob(name: string, request: object, lane: string, handlers: FormulaHandlers): Promise<void> {
+  try {
+    const answer = await ask(name, request, lane, { ...headers, accept: "application/octet-stream" });
+    for await (const [event, view, parts] of frames(answer.body)) {
+      (handlers[event] as ((view: unknown, parts: Parts) => void) | undefined)?.(view, parts);
+    }
+  } catch (error) {
+    handlers.faults?.(faultsOf(error), {});
+  }
+}
+
+type Answered = Response & { body: ReadableStream<Uint8Array> };
+
+async function ask(
+  name: string,
+  request: object,
+  lane: string,
+  asked: Record<string, string>,
+  stop: AbortSignal | null = null,
+): Promise<Answered> {
+  const body = JSON.stringify({ ...request, lane: `${page}:${lane}`, turn: ++turns });
+  const answer = await fetch(`/api/jobs/${name}`, { method: "POST", headers: asked, body, signal: stop });
+  if (!answer.ok || answer.body === null) throw await refusal(answer);
+  return answer as Answered;
+}
+
+function faultsOf(error: unknown): Fault[] {
+  return error instanceof Refused ? error.faults : [bare("the studio does not answer; is it still running?")];
+}
+
+async function* frames(body: ReadableStream<Uint8Array>): AsyncGenerator<[keyof FormulaEvents, unknown, Parts]> {
+  const reader = body.getReader();
+  let waiting: Uint8Array[] = [];
+  let length = 0;
+  let ended = false;
+
+  /** Returns so many bytes, of their own; null at the end. */
+  async function take(count: number): Promise<Uint8Array<ArrayBuffer> | null> {
+    while (length < count && !ended) {
+      const { done, value } = await reader.read();
+      ended = done;
+      if (value !== undefined) {
+        waiting.push(value);
+        length += value.length;
+      }
+    }
+    if (length < count) return null;
+    const taken = new Uint8Array(count);
+    let filled = 0;
+    while (filled < count) {
+      const first = waiting.shift() as Uint8Array;
+      const part = first.subarray(0, count - filled);
+      taken.set(part, filled);
+      filled += part.length;
+      if (part.length < first.length) waiting = [first.subarray(part.length), ...waiting];
+    }
+    length -= count;
+    return taken;
+  }
+
+  for (;;) {
+    const size = await take(4);
+    const header = size && (await take(new DataView(size.buffer).getUint32(0, true)));
+    if (header === null) return;
+    const message = JSON.parse(new TextDecoder().decode(header)) as Message;
+    const parts: Parts = {};
+    for (const [name, count] of Object.entries(message.pictures)) parts[name] = (await take(count)) ?? new Uint8Array();
+    yield [message.event, message.view, parts];
+  }
+}
+
+interface Message {
+  event: keyof FormulaEvents;
+  view: unknown;
+  pictures: Record<string, number>;
 }
 
 const page = crypto.randomUUID();

@@ -1,7 +1,9 @@
 // The page: its heading, and one view at a time. A further view is one more entry of VIEWS.
 
 import { css, html, LitElement, type TemplateResult } from "lit";
+import "./designer.js";
 import "./explorer.js";
+import { begin } from "./server.js";
 import "./tabs.js";
 import { shared } from "./theme.js";
 
@@ -12,13 +14,16 @@ interface View {
 }
 
 const VIEWS: readonly View[] = [
+  { name: "designer", title: "Designer", draw: () => html`<tileir-designer class="view"></tileir-designer>` },
   { name: "explorer", title: "Explorer", draw: () => html`<tileir-explorer class="view"></tileir-explorer>` },
 ];
 
 export class Studio extends LitElement {
-  static override properties = { chosen: { state: true } };
+  static override properties = { chosen: { state: true }, opened: { state: true } };
 
   declare chosen: string;
+  /** The views that were shown; they stay, with what was written into them. */
+  declare opened: ReadonlySet<string>;
 
   static override styles = [
     ...shared,
@@ -46,6 +51,14 @@ export class Studio extends LitElement {
         min-height: 0;
         display: flex;
       }
+      .place {
+        flex: 1;
+        min-width: 0;
+        display: flex;
+      }
+      .place[hidden] {
+        display: none;
+      }
       .view {
         flex: 1;
         min-width: 0;
@@ -60,21 +73,38 @@ export class Studio extends LitElement {
 
   constructor() {
     super();
-    this.chosen = "explorer";
+    this.chosen = "";
+    this.opened = new Set();
+  }
+
+  override async connectedCallback(): Promise<void> {
+    super.connectedCallback();
+    this.choose(await begin().then(
+      (start) => start.view,
+      () => "explorer",
+    ));
+  }
+
+  private choose(name: string): void {
+    this.chosen = name;
+    this.opened = new Set([...this.opened, name]);
   }
 
   protected override render() {
-    const view = VIEWS.find(({ name }) => name === this.chosen);
     return html`<header>
         <h1>tileir studio</h1>
         <tileir-tabs
           .tabs=${VIEWS}
           .chosen=${this.chosen}
           .label=${"Views"}
-          @tab-chosen=${(event: CustomEvent<string>) => (this.chosen = event.detail)}
+          @tab-chosen=${(event: CustomEvent<string>) => this.choose(event.detail)}
         ></tileir-tabs>
       </header>
-      <main>${view?.draw()}</main>`;
+      <main>
+        ${VIEWS.filter(({ name }) => this.opened.has(name)).map(
+          ({ name, draw }) => html`<div class="place" ?hidden=${name !== this.chosen}>${draw()}</div>`,
+        )}
+      </main>`;
   }
 }
 

@@ -1,0 +1,96 @@
+"""What a worker remembers of formulas: pictures as they were read, and formulas as they were crafted."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+
+from tileir.core.errors import fail
+from tileir.driver.crafting import CraftedFormula, craft
+from tileir.driver.pictures import as_levels
+from tileir.studio.subject import text_of, texts_of, word_or_none
+from tileir.studio.uploads import read
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+_PICTURES: Final = 6
+_FORMULAS: Final = 12
+_RANKS: Final = (2, 3)
+
+
+@attrs.frozen
+class Assignment:
+    """A formula, the pictures that it reads, and where it runs.
+
+    Attributes:
+        formula: Crafted; with one live parameter where a control is dragged.
+        pictures: Levels from 0 to 255, in u8, for each input.
+
+    """
+
+    formula: CraftedFormula
+    pictures: tuple[Array, ...]
+
+
+@attrs.define
+class Bench:
+    """The pictures and formulas that were used last."""
+
+    _pictures: OrderedDict[str, Array] = attrs.field(factory=OrderedDict, init=False)
+    _formulas: OrderedDict[tuple[str, str | None], CraftedFormula] = attrs.field(factory=OrderedDict, init=False)
+
+    def assignment(self, request: Mapping[str, Any], folder: Path) -> Assignment:
+        """Return what a request is about.
+
+        ``text`` is the formula, ``inputs`` names an upload for each input, ``device`` is the id of a device, and
+        ``path`` and ``value`` are of a control that is dragged, whose value is an argument then.
+
+        Raises:
+            TileError: TIL913, the request is of another form; TIL912, an input has no picture, or one that cannot be
+                read; or what crafting raises.
+        """
+        formula = self.crafted(text_of(request), word_or_none(request, "device"))
+        path = word_or_none(request, "path")
+        if path is not None:
+            formula = formula.with_value(path, word_or_none(request, "value") or "")
+        given = texts_of(request, "inputs")
+        missing = [name for name in formula.formula.inputs if name not in given]
+        if missing:
+            raise fail("TIL912", f"give a picture for each input; {', '.join(missing)} has none")
+        return Assignment(formula, tuple(self.picture(given[name], folder) for name in formula.formula.inputs))
+
+    def crafted(self, text: str, device: str | None) -> CraftedFormula:
+        """Return a formula, from memory where it is there; raises what :func:`tileir.craft` raises."""
+        key = (text, device)
+        found = self._formulas.pop(key, None)
+        self._formulas[key] = formula = craft(text, device=device) if found is None else found
+        while len(self._formulas) > _FORMULAS:
+            self._formulas.popitem(last=False)
+        return formula
+
+    def picture(self, name: str, folder: Path) -> Array:
+        """Return the levels of an upload, from memory where they are there.
+
+        Raises:
+            TileError: TIL912, there is no such upload, or it is no picture.
+        """
+        found = self._pictures.pop(name, None)
+        self._pictures[name] = picture = _levels(read(folder, name)) if found is None else found
+        while len(self._pictures) > _PICTURES:
+            self._pictures.popitem(last=False)
+        return picture
+
+
+def _levels(array: Array) -> Array:
+    if array.ndim not in _RANKS or not array.size:
+        raise fail("TIL912", f"an array of shape {list(array.shape)} is no picture; give one with two or three axes")
+    levels = as_levels(array)
+    levels.flags.writeable = False
+    return levels

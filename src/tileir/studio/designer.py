@@ -1,0 +1,175 @@
+"""The jobs of the designer: the text of a formula to controls and back, and to pictures.
+
+Nothing here knows of HTTP or processes.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+import orjson
+
+from tileir.core.errors import TileError, fail
+from tileir.driver.crafting import craft
+from tileir.driver.pictures import as_levels
+from tileir.formula.catalogue import default_catalogue
+from tileir.formula.ir import Source
+from tileir.studio.exports import SOURCES, script_of, source_of
+from tileir.studio.formula_edits import edited_view
+from tileir.studio.formula_views import as_event, formula_view
+from tileir.studio.session import Event
+from tileir.studio.subject import text_of, word_of
+from tileir.typed.footprint import footprint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.studio.bench import Array, Assignment
+    from tileir.studio.session import Job, Session
+
+_THUMBNAIL: Final = 96
+"""Pixels of the longer side of the picture of a step, at most."""
+
+_MOST_THUMBNAILS: Final = 24
+
+
+def _functions(_: Session, __: Mapping[str, Any]) -> Iterator[Event]:
+    functions = default_catalogue().functions.values()
+    yield Event(
+        "functions",
+        [{"name": each.name, "about": each.about, "pictures": len(each.pictures)} for each in functions],
+    )
+
+
+def _formula(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    yield Event("formula", as_event(formula_view(text_of(request), default_catalogue().functions)))
+
+
+def _edit(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    yield Event("formula", as_event(edited_view(request, default_catalogue().functions)))
+
+
+def _original(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield a picture as it was read."""
+    shown = _shown(session.bench.picture(word_of(request, "upload"), session.folder))
+    yield Event("original", {"size": shown.shape[:2]}, {"original": shown.tobytes()})
+
+
+def _preview(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield one result of a formula, as the colours of its pixels, row by row."""
+    assignment = session.bench.assignment(request, session.folder)
+    results, seconds = _run(assignment)
+    shown = _shown(as_levels(results[_chosen(request, len(results))]))
+    view = {"size": shown.shape[:2], "seconds": seconds, "results": len(results), "text": assignment.formula.text}
+    yield Event("preview", view, {"preview": shown.tobytes()})
+
+
+def _run(assignment: Assignment) -> tuple[tuple[Array, ...], float]:
+    begun = time.perf_counter()
+    results = assignment.formula(*assignment.pictures)
+    seconds = time.perf_counter() - begun
+    return results if isinstance(results, tuple) else (results,), seconds
+
+
+def _shown(levels: Array) -> Array:
+    """Return levels as red, green, blue and opacity, as a canvas takes them."""
+    from PIL import Image  # slow to import, and most jobs need none
+
+    return np.asarray(Image.fromarray(levels).convert("RGBA"))
+
+
+def _steps(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield what each step makes of a small version of the pictures, then what became of the steps."""
+    assignment = session.bench.assignment(request, session.folder)
+    yield from _thumbnails(assignment)
+    try:
+        found = assignment.formula.explain(*assignment.pictures, measure=True)
+    except TileError:  # loops are not measured
+        found = assignment.formula.explain(*assignment.pictures)
+    yield Event("explained", orjson.loads(found.to_json()))
+
+
+def _thumbnails(assignment: Assignment) -> Iterator[Event]:
+    formula = assignment.formula.formula
+    numbers = range(1, min(len(formula.steps), _MOST_THUMBNAILS) + 1)
+    if not numbers:
+        return
+    each_step = attrs.evolve(formula, results=tuple(Source(number) for number in numbers))
+    made = craft(each_step, device=assignment.formula.device)(*map(_small, assignment.pictures))
+    pictures, sizes = {}, {}
+    for number, picture in enumerate(made if isinstance(made, tuple) else (made,)):
+        try:
+            shown = _shown(as_levels(_small(picture)))
+        except TileError:  # of two channels, say
+            continue
+        pictures[f"steps[{number}]"] = shown.tobytes()
+        sizes[f"steps[{number}]"] = shown.shape[:2]
+    yield Event("thumbnails", {"sizes": sizes}, pictures)
+
+
+def _small(picture: Array) -> Array:
+    """Return every n-th pixel of a picture."""
+    step = max(1, -(-max(picture.shape[:2]) // _THUMBNAIL))
+    return np.ascontiguousarray(picture[::step, ::step])
+
+
+def _probe(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield which pixels of the inputs one pixel of a result reads, as boxes: rows, then columns."""
+    assignment = session.bench.assignment(request, session.folder)
+    function = assignment.formula.executable(*assignment.pictures).typed
+    row, column = request.get("row"), request.get("column")
+    if not isinstance(row, int) or not isinstance(column, int):
+        raise fail("TIL913", "`row` and `column` are whole numbers")
+    output = function.outputs[_chosen(request, len(function.outputs))]
+    channels = next(each for each in function.operations if each.name == output).shape[2]
+    found = footprint(function, output, ((row, row + 1), (column, column + 1), (0, channels)))
+    names = assignment.formula.formula.inputs
+    yield Event("probed", {name: [each[:2] for each in found.get(name, ())] for name in names})
+
+
+def _chosen(request: Mapping[str, Any], count: int) -> int:
+    """Return the number of the result that is looked at."""
+    number = request.get("result", 0)
+    return number if isinstance(number, int) and 0 <= number < count else 0
+
+
+def _export(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield a file: ``form`` is ``png``, ``python``, ``c`` or ``opencl``."""
+    form = word_of(request, "form")
+    assignment = session.bench.assignment(request, session.folder)
+    if form == "png":
+        from PIL import Image
+
+        results, _ = _run(assignment)
+        file = io.BytesIO()
+        Image.fromarray(as_levels(results[0])).save(file, format="PNG")
+        yield Event("file", {"name": "result.png", "type": "image/png"}, {"file": file.getvalue()})
+    elif form == "python":
+        script = script_of(assignment, "formula.py")
+        yield Event("file", {"name": "formula.py", "type": "text/x-python"}, {"file": script.encode()})
+    elif form in SOURCES:
+        source = source_of(assignment, form)
+        name = "formula.c" if form == "c" else "formula.cl"
+        yield Event("file", {"name": name, "type": "text/plain"}, {"file": source.encode()})
+    else:
+        raise fail("TIL913", f"there is no form {form[:64]!r}; they are png, python, {', '.join(SOURCES)}")
+
+
+DESIGNER: Final[Mapping[str, Job]] = MappingProxyType(
+    {
+        "functions": _functions,
+        "formula": _formula,
+        "formula.edit": _edit,
+        "formula.original": _original,
+        "formula.preview": _preview,
+        "formula.steps": _steps,
+        "formula.probe": _probe,
+        "formula.export": _export,
+    }
+)
+"""What the designer asks for."""

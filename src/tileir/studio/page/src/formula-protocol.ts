@@ -1,0 +1,162 @@
+// The views of formulas, as src/tileir/studio/formula_views.py and tileir.formula.controls declare them.
+
+import type { Fault, WireView } from "./protocol.js";
+
+interface Common {
+  path: string;
+  label: string;
+  value: string;
+  default: string | null;
+  given: boolean;
+  about: string;
+}
+
+export interface NumberControl extends Common {
+  $: "NumberControl";
+  low: number | null;
+  high: number | null;
+  step: number;
+  whole: boolean;
+}
+
+export interface ChoiceControl extends Common {
+  $: "ChoiceControl";
+  words: string[];
+}
+
+export interface WeightsControl extends Common {
+  $: "WeightsControl";
+  rows: number[][];
+  most: number;
+}
+
+export interface PlainControl extends Common {
+  $: "FlagControl" | "ColourControl" | "NameControl";
+}
+
+export type Control = NumberControl | ChoiceControl | WeightsControl | PlainControl;
+
+export interface StepControls {
+  $: "StepControls";
+  path: string;
+  number: number | null;
+  about: string;
+  name: PlainControl;
+  function: ChoiceControl;
+  sources: ChoiceControl[];
+  parameters: Control[];
+  boundary: ChoiceControl | null;
+  condition: { kind: ChoiceControl; parts: Control[] };
+  merge: { function: ChoiceControl; parts: Control[] };
+}
+
+export interface GroupControls {
+  $: "GroupControls";
+  path: string;
+  number: number | null;
+  count: NumberControl;
+  limit: NumberControl;
+  steps: Line[];
+}
+
+export type Line = StepControls | GroupControls;
+
+export interface FormulaControls {
+  inputs: string[];
+  steps: Line[];
+  results: ChoiceControl[];
+}
+
+export interface Place {
+  node: string;
+  layer: number;
+  slot: number;
+}
+
+export interface Described {
+  text: string;
+  broken: false;
+  controls: FormulaControls;
+  faults: Fault[];
+  places: Place[];
+  wires: WireView[];
+  layers: number;
+  slots: number;
+}
+
+export interface Broken {
+  text: string;
+  broken: true;
+  faults: Fault[];
+}
+
+export interface FunctionEntry {
+  name: string;
+  about: string;
+  pictures: number;
+}
+
+/** Height and width. */
+export type Size = [number, number];
+
+export interface Preview {
+  size: Size;
+  seconds: number;
+  results: number;
+  text: string;
+}
+
+export interface Kernel {
+  name: string;
+  steps: string[];
+  moved_bytes: number;
+  seconds: number | null;
+  measured: number | null;
+  runs: number;
+}
+
+export interface BufferLife {
+  name: string;
+  role: string;
+  dtype: string;
+  shape: number[];
+  nbytes: number;
+  first: number;
+  last: number;
+  block: number | null;
+  offset: number | null;
+}
+
+export interface Explanation {
+  steps: { path: string; text: string; kernels: number[] }[];
+  kernels: Kernel[];
+  dispatch: { buffers: BufferLife[]; temporary_bytes: number; peak_bytes: number };
+  device: string;
+}
+
+/** What a pixel reads: boxes of rows and columns, by the names of inputs. */
+export type Probed = Record<string, [[number, number], [number, number]][]>;
+
+/** The events of the jobs on formulas, by name, with the bytes that came beside them. */
+export interface FormulaEvents {
+  functions: FunctionEntry[];
+  formula: Described | Broken;
+  original: { size: Size };
+  preview: Preview;
+  thumbnails: { sizes: Record<string, Size> };
+  explained: Explanation;
+  probed: Probed;
+  file: { name: string; type: string };
+  faults: Fault[];
+  stale: null;
+}
+
+export type Parts = Record<string, Uint8Array<ArrayBuffer>>;
+
+export type FormulaHandlers = {
+  [Name in keyof FormulaEvents]?: (view: FormulaEvents[Name], parts: Parts) => void;
+};
+
+export function isStep(line: Line): line is StepControls {
+  return line.$ === "StepControls";
+}

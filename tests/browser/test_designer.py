@@ -1,0 +1,272 @@
+"""The designer as somebody uses it: by mouse, by keys alone, with a screen reader, without a network."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import tileir
+from browser.visits import check_access, replace_text, served, tab_to, visited
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Locator, Page
+
+pytestmark = pytest.mark.once
+
+LEVELS: Final = np.random.default_rng(0).integers(0, 256, (240, 320, 3), np.uint8)
+PIXELS: Final = """canvas => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]"""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    file = tmp_path_factory.mktemp("pictures") / "photo.png"
+    Image.fromarray(LEVELS).save(file)
+    with served(file) as found:
+        yield found
+
+
+@contextmanager
+def opened(browser: Browser, address: str, **options: Any) -> Iterator[Page]:
+    """Open the designer, and wait for its first picture and for what is found out about its steps."""
+    with visited(browser, address, **options) as page:
+        page.get_by_text(re.compile(r"^kernel \d")).first.wait_for()
+        yield page
+
+
+def lines(page: Page) -> list[str]:
+    """Return the lines of the text."""
+    return [line for line in page.locator("tileir-editor .cm-line").all_inner_texts() if line.strip()]
+
+
+def wait_for_line(page: Page, pattern: str) -> None:
+    for _ in range(200):
+        if any(re.search(pattern, line) for line in lines(page)):
+            return
+        page.wait_for_timeout(100)
+    pytest.fail(f"no line has {pattern}: {lines(page)}, {page.locator('tileir-faults').all_inner_texts()}")
+
+
+def picture(page: Page, name: str = "After") -> np.ndarray[Any, Any]:
+    canvas = page.get_by_role("img", name=name)
+    height, width = (int(str(canvas.get_attribute(side))) for side in ("height", "width"))
+    return np.asarray(canvas.evaluate(PIXELS), np.uint8).reshape(height, width, 4)[..., :3]
+
+
+def wait_for_picture(page: Page, text: str) -> None:
+    """Wait until the picture is the one of a formula, but for the last digit of what is an argument meanwhile."""
+    expected = tileir.craft(text)(LEVELS).astype(int)
+    for _ in range(100):
+        shown = picture(page)
+        if shown.shape == expected.shape and np.abs(shown - expected).max() <= 1:
+            return
+        page.wait_for_timeout(100)
+    pytest.fail("the picture does not come")
+
+
+def slider(page: Page, name: str = "sigma, step 4 gaussian") -> Locator:
+    return page.get_by_role("slider", name=name, exact=True)
+
+
+def test_a_slider_changes_the_picture_and_the_text(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        before = "\n".join(lines(page))
+        wait_for_picture(page, before)
+        np.testing.assert_array_equal(picture(page, "Before"), LEVELS)
+        box = slider(page).bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 8, box["y"] + box["height"] / 2)
+        page.mouse.down()
+        for share in (0.1, 0.2, 0.13):
+            page.mouse.move(box["x"] + box["width"] * share, box["y"] + box["height"] / 2)
+        page.mouse.up()
+        value = slider(page).input_value()
+        assert value != "1.2"
+        wait_for_line(page, rf"sigma={re.escape(value)}\)")
+        after = "\n".join(lines(page))
+        assert after == before.replace("sigma=1.2", f"sigma={value}")
+        wait_for_picture(page, after)
+        page.get_by_role("button", name="Undo").click()
+        wait_for_line(page, r"sigma=1\.2\)")
+        wait_for_picture(page, before)
+        assert slider(page).input_value() == "1.2"
+
+
+def test_the_text_changes_the_controls_and_faults_leave_them(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        replace_text(page, "gaussian(sigma=1 2)\n", "Formula")
+        page.get_by_role("list", name="Faults").get_by_role("listitem").first.wait_for()
+        page.locator(".cm-lintRange-error").first.wait_for()
+        assert slider(page).count() == 1
+        assert picture(page).any()
+        replace_text(page, "// new\nbox(size=5)\ngaussian(sigma=3)\n", "Formula")
+        wait_for_picture(page, "box(size=5)\ngaussian(sigma=3)\n")
+        assert slider(page, "sigma, step 2 gaussian").input_value() == "3"
+        page.keyboard.press("Control+z")
+        wait_for_line(page, "across")
+
+
+def test_by_keys_alone(browser: Browser, address: str) -> None:
+    """From the first key: add a step, connect it, change a number, and take all of that back and forth."""
+    with opened(browser, address) as page:
+        first = lines(page)
+        tab_to(page, "combobox Add a step")
+        page.keyboard.type("unsh")
+        page.keyboard.press("Enter")
+        wait_for_line(page, "^unsharp$")
+        tab_to(page, "SELECT .*image, step 5 unsharp")
+        page.keyboard.press("a")
+        wait_for_line(page, "^unsharp of across$")
+        tab_to(page, "INPUT .*amount, step 5 unsharp")
+        page.keyboard.press("ArrowRight")
+        wait_for_line(page, r"^unsharp\(amount=1\.1\) of across$")
+        wait_for_picture(page, "\n".join(lines(page)))
+        for pattern in ("^unsharp of across$", "^unsharp$"):
+            page.keyboard.press("Control+z")
+            wait_for_line(page, pattern)
+        page.keyboard.press("Control+z")
+        page.locator("tileir-step").nth(4).wait_for(state="detached")
+        assert lines(page) == first
+        for _ in range(3):
+            page.keyboard.press("Control+y")
+        wait_for_line(page, r"^unsharp\(amount=1\.1\) of across$")
+
+
+def test_steps_are_moved_copied_and_removed(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        replace_text(page, "box\ngaussian\n", "Formula")
+        page.get_by_role("button", name="Move down step 1 box").click()
+        page.get_by_role("button", name="Duplicate step 1 gaussian").click()
+        page.get_by_role("button", name="Remove step 3 box").click()
+        page.get_by_role("button", name="Add a step below step 1 gaussian").click()
+        page.keyboard.type("median")
+        page.get_by_role("listbox", name="Functions").get_by_role("option", name=re.compile("^median")).click()
+        wait_for_line(page, "median")
+        assert lines(page) == ["gaussian", "median", "gaussian"]
+
+
+def test_an_edit_that_cannot_be_is_told(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        page.get_by_role("button", name="Move down step 1 convolve").click()
+        page.get_by_role("button", name="Move down step 2 convolve").click()
+        page.get_by_role("list", name="Faults").get_by_text("TIL228").first.wait_for()
+
+
+def test_weights_conditions_and_merges_are_written(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        replace_text(page, "convolve\n", "Formula")
+        page.locator("tileir-step").nth(1).wait_for(state="detached")
+        page.get_by_role("spinbutton", name="row 2, column 3, weights, step 1 convolve").fill("-1")
+        page.keyboard.press("Enter")
+        wait_for_line(page, re.escape("convolve(weights=[0 0 0; 0 1 -1; 0 0 0])"))
+        page.get_by_text("where, with, name").click()
+        page.get_by_role("combobox", name="where, step 1 convolve").select_option("region")
+        wait_for_line(page, "where region")
+        page.get_by_role("combobox", name="with, step 1 convolve").select_option("magnitude")
+        wait_for_line(page, "with magnitude image")
+        wait_for_picture(page, "\n".join(lines(page)))
+
+
+def test_the_wipe_and_the_values_of_a_pixel(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        replace_text(page, "box\n", "Formula")
+        wait_for_picture(page, "box\n")
+        page.get_by_role("slider", name=re.compile("^Wipe")).press("End")
+        for name, value in (("Column", 7), ("Row", 3)):
+            page.get_by_role("spinbutton", name=re.compile(f"^{name}")).fill(str(value))
+        before, after = (" ".join(map(str, each[3, 7])) for each in (LEVELS, tileir.craft("box")(LEVELS)))
+        page.get_by_text(f"{before} → {after}").wait_for()
+        page.get_by_text("reads image 6–8, 2–4").wait_for()
+
+
+def test_what_is_taken_away(browser: Browser, address: str, tmp_path: Path) -> None:
+    with opened(browser, address) as page:
+        text = "\n".join(lines(page)) + "\n"
+        page.get_by_role("tab", name="Take away").click()
+        taken = {}
+        for name in ("Formula", "Picture (PNG)", "Python script", "OpenCL source"):
+            with page.expect_download() as download:
+                page.get_by_role("button", name=name).click()
+            taken[name] = Path(download.value.path()).read_bytes()
+        assert taken["Formula"].decode().strip() == text.strip()
+        made = np.asarray(Image.open(io.BytesIO(taken["Picture (PNG)"])))
+        np.testing.assert_array_equal(made, tileir.craft(text)(LEVELS))
+        assert b"FORMULA" in taken["Python script"]
+        assert b"__kernel" in taken["OpenCL source"]
+
+
+def test_another_picture(browser: Browser, address: str, tmp_path: Path) -> None:
+    file = tmp_path / "other.png"
+    Image.fromarray(LEVELS[:20, :30, 0]).save(file)
+    with opened(browser, address) as page:
+        with page.expect_file_chooser() as chooser:
+            page.get_by_role("button", name="Open a picture for image").click()
+        chooser.value.set_files(file)
+        page.get_by_text("30 × 20").wait_for()
+        assert picture(page).shape == (20, 30, 3)
+
+
+def test_the_kernels_and_buffers_are_shown(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        page.get_by_role("tab", name="Kernels").click()
+        tables = page.get_by_role("table")
+        assert tables.nth(0).get_by_role("row").count() >= 2
+        assert "image" in tables.nth(1).inner_text()
+
+
+def test_a_worker_that_is_killed_leaves_the_page_alive(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "photo.png"
+    Image.fromarray(LEVELS).save(file)
+    with served(file) as address, opened(browser, address) as page:
+        for number in workers(file):
+            os.kill(number, signal.SIGKILL)
+        replace_text(page, "box\n", "Formula")
+        for _ in range(20):
+            if page.get_by_role("list", name="Faults").count() == 0:
+                break
+            page.keyboard.type(" ")
+            page.wait_for_timeout(200)
+        wait_for_picture(page, "box\n")
+
+
+def workers(file: Path) -> list[int]:
+    """Return the processes that the studio of a file started."""
+    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
+    servers = {pid for pid, _, command in rows if str(file) in command}
+    return [int(pid) for pid, parent, command in rows if parent in servers and "tileir.studio.worker" in command]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_keeps_anybody_out(browser: Browser, address: str, page_folder: Path, scheme: str) -> None:
+    axe = page_folder / "node_modules/axe-core/axe.min.js"
+    with opened(browser, address, color_scheme=scheme, bypass_csp=True) as page:
+        page.add_script_tag(path=axe)
+        for tab in ("Text", "Kernels and buffers", "Take away"):
+            page.get_by_role("tab", name=tab).click()
+            check_access(page, tab)
+        page.get_by_role("tab", name="Text", exact=True).click()
+        page.get_by_text("where, with, name").first.click()
+        page.get_by_role("combobox", name=re.compile("^Add a step")).click()
+        check_access(page, "search")
+        replace_text(page, "gaussian(sigma=900)\n", "Formula")
+        page.get_by_role("list", name="Faults").first.wait_for()
+        check_access(page, "faults")
+
+
+def test_the_page_works_at_twice_the_size(browser: Browser, address: str) -> None:
+    with opened(browser, address, viewport={"width": 640, "height": 400}) as page:
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        slider(page).press("ArrowRight")
+        wait_for_line(page, r"sigma=1\.3\)")
