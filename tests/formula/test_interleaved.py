@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tileir.formula.changes import Edited
     from tileir.formula.controls import Control
 
+pytestmark = pytest.mark.once
+
 TEXT = """\
 // of a photograph
 inputs image,  paper

@@ -173,8 +173,8 @@ def _declared(inner: Recorder, name: str, sizes: Sizes | None, dims: dict[str, E
     for size in sizes:
         found = next((dim for dim, expr in dims.items() if expr == size.expr and size.value is None), None)
         if found is None:
-            is_named = isinstance(size.expr, ir.Name) and is_tensor_name(size.expr.name)
-            found = inner.names.fresh(size.expr.name if is_named else "D")
+            stem = size.expr.name if isinstance(size.expr, ir.Name) else "D"
+            found = inner.names.fresh(stem if is_tensor_name(stem) else "D")
             inner.dims[found] = None
             dims[found] = size.expr
         axes.append(ir.Name(found, span=span))
