@@ -53,6 +53,9 @@ def test_inside_rows_are_a_multiple_where_there_are_many() -> None:
     inside, _, rows = split("edge", 1, 101, 20, step=SplitBorder(points=0, share=0, rows=4)).main.blocks
     assert inside.ranges["i"] == 96
     assert rows.ranges == {"i_side": 2, "i_edge": 4, "j": 18}  # one inside is computed twice
+    # Columns are no rows, however many there are.
+    inside, *_ = split("edge", 1, 20, 101, step=SplitBorder(points=0, share=0, rows=4)).main.blocks
+    assert inside.ranges == {"i": 18, "j": 99}
 
 
 def test_only_what_has_an_inside_is_cut() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.ops import Aggregation
+from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.canonicalise import simplified
 from tileir.passes.kernels.decided import computed_tests, decided
@@ -14,11 +15,13 @@ from tileir.passes.kernels.inside import divided, inside
 from tileir.stripe.ir import Block, Special
 
 if TYPE_CHECKING:
-    from tileir.stripe.ir import Program, Statement
+    from tileir.stripe.ir import Index, Program, Statement
 
 
 _MANY: Final = 16
 """With so many times as many rows as are computed together, a few more at the border take no time beside them."""
+_ROW: Final = 16
+"""Places that are fewer elements apart are in one row."""
 
 
 @attrs.frozen
@@ -33,8 +36,8 @@ class SplitBorder:
         reqs: Tags that a kernel must carry.
         points: Kernels with fewer points stay as they are.
         share: Least share of an index, in percent, that must be inside for it to be cut.
-        rows: Inside there is a multiple of this many values of all indices but the last one that is cut, where that
-            leaves out few: as many as the pass vectorise computes together.
+        rows: Inside there is a multiple of this many rows, where that leaves out few: as many as the pass vectorise
+            computes together.
     """
 
     name: ClassVar[str] = "split_border"
@@ -63,7 +66,7 @@ class SplitBorder:
         interior, parts = kernel, list[Block]()
         for index in reversed(kernel.indices):
             low, high = inside(index, tests, kernel.ranges)
-            if parts and high - low > _MANY * self.rows and high - low < index.range:
+            if _MANY * self.rows < high - low < index.range and _is_row(kernel, index):
                 high -= (high - low) % self.rows
             if high - low < index.range and 100 * (high - low) >= max(1, self.share * index.range):
                 interior, outside = divided(interior, index, low, high)
@@ -71,3 +74,9 @@ class SplitBorder:
         if not parts:
             return (kernel,)
         return tuple(s for part in (interior, *parts) if (s := simplified(decided(part))) is not None)
+
+
+def _is_row(kernel: Block, index: Index) -> bool:
+    """Return whether values of an index lead to different rows of what a kernel writes."""
+    written = (address(r) for r in kernel.refinements if r.direction.writes)
+    return all(abs(int(where.coefficient(index.name))) >= _ROW for where in written)
