@@ -214,7 +214,7 @@ def test_a_picture_that_is_given_is_shown_and_changes(browser: Browser, tmp_path
     file = tmp_path / "photo.png"
     Image.fromarray((np.arange(64 * 48 * 3) % 251).astype(np.uint8).reshape(48, 64, 3)).save(file)
     with served(file) as address, opened(browser, address) as page:
-        page.get_by_text("photo.png, f32[48, 64, 3]").wait_for()
+        page.get_by_role("region", name="Program").get_by_text("photo.png, f32[48, 64, 3]").wait_for()
         page.get_by_role("tab", name="Results").click()
         page.get_by_role("checkbox", name="on each change").check()
         page.get_by_role("button", name="Run").click()
@@ -236,7 +236,7 @@ def test_a_picture_that_is_given_is_shown_and_changes(browser: Browser, tmp_path
         )
         page.get_by_role("button", name="Take back the file for Picture").click()
         page.get_by_label("File for Picture").set_input_files(file)
-        page.get_by_text("photo.png, f32[48, 64, 3]").wait_for()
+        page.get_by_role("region", name="Program").get_by_text("photo.png, f32[48, 64, 3]").wait_for()
 
 
 def test_long_texts_are_drawn_in_part(browser: Browser, address: str) -> None:
