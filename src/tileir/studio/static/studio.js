@@ -600,7 +600,6 @@ ${c}${"^".repeat(h)}`}var Fa=class extends L{static properties={text:{},faults:{
             max=${i}
             step=${n}
             .value=${ze(e.value)}
-            @focus=${()=>this.warm()}
             @input=${l=>this.wish(o(l),!0)}
             @change=${l=>this.wish(o(l))}
           />`:R}
@@ -614,7 +613,7 @@ ${c}${"^".repeat(h)}`}var Fa=class extends L{static properties={text:{},faults:{
         .value=${ze(e.value)}
         @change=${l=>this.wish(l.target.value||null)}
       />
-    </span>`}warm(){let e={path:this.control.path,value:this.control.value,dragged:!0};this.dispatchEvent(new CustomEvent("value-near",{detail:e,bubbles:!0,composed:!0}))}choice(e){let t=e.words.includes(e.value)?e.words:[e.value,...e.words],i=n=>{let{value:r}=n.target;this.wish(r===""||r===e.default&&!e.given?null:r)};return v`<select aria-label=${this.name} title=${e.about} @change=${i}>
+    </span>`}choice(e){let t=e.words.includes(e.value)?e.words:[e.value,...e.words],i=n=>{let{value:r}=n.target;this.wish(r===""||r===e.default&&!e.given?null:r)};return v`<select aria-label=${this.name} title=${e.about} @change=${i}>
       ${t.map(n=>v`<option value=${n} .selected=${ze(n===e.value)}>${n||"–"}</option>`)}
       ${e.default===""&&e.value!==""?v`<option value="">–</option>`:R}
     </select>`}weights(e){let t=(o,l,a)=>{let h=Number(a.target.value),c=e.rows.map(f=>[...f]),u=c[o];u!==void 0&&Number.isFinite(h)&&(u[l]=h),this.wish(`[${c.map(f=>f.join(" ")).join("; ")}]`)},i=o=>{let l=Number(o.target.value);this.wish(`[${$v(e.rows,l).map(a=>a.join(" ")).join("; ")}]`)},n=Math.max(e.rows.length,e.rows[0]?.length??0),r=[1,3,5,7,9,11,13,15].filter(o=>o<=e.most);return v`<select aria-label=${`size of ${this.name}`} @change=${i}>

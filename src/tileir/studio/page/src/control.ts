@@ -167,7 +167,6 @@ export class ControlField extends LitElement {
             max=${high}
             step=${step}
             .value=${live(control.value)}
-            @focus=${() => this.warm()}
             @input=${(event: Event) => this.wish(text(event), true)}
             @change=${(event: Event) => this.wish(text(event))}
           />`
@@ -183,12 +182,6 @@ export class ControlField extends LitElement {
         @change=${(event: Event) => this.wish((event.target as HTMLInputElement).value || null)}
       />
     </span>`;
-  }
-
-  /** Tells that values are to come soon. */
-  private warm(): void {
-    const detail: Wish = { path: this.control.path, value: this.control.value, dragged: true };
-    this.dispatchEvent(new CustomEvent("value-near", { detail, bubbles: true, composed: true }));
   }
 
   private choice(control: ChoiceControl): TemplateResult {
