@@ -2,13 +2,20 @@ from __future__ import annotations
 
 from hypothesis import given
 
+import tileir
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
+from tileir.core.dtype import DType
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.canonicalise import Canonicalise
+from tileir.passes.dead_code import DeadCode
+from tileir.passes.forward import Forward
 from tileir.stripe.ir import Block, Program
+from tileir.stripe.lowering import lower
 from tileir.stripe.printer import to_text
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
 
 
 def canonical(kernel: str, sizes: dict[str, tuple[int, ...]], *, merge: bool = True) -> Block:
@@ -145,3 +152,16 @@ def test_scheduled_kernels_keep_their_indices() -> None:
 def test_meaning_stays(program: Program) -> None:
     for passes in ((Canonicalise(),), (Accumulate(), Canonicalise()), (Canonicalise(merge=False), Accumulate())):
         assert_same_meaning(program, run(passes, program))
+
+
+def test_columns_and_channels_are_one_index_beside_computed_rows() -> None:
+    text = """function (I[H, W, C]) -> (O) {
+        A[y + 1, x, c : H + 1, W, C] = =(I[y, x, c]);
+        P[0 - k, x, c : H + 1, W, C] = =(I[0, x, c]), k < 1 default A;
+        O = P * 2;
+    }"""
+    program = lower(infer(tileir.parse(text), {"I": TensorType(DType.F32, (4, 5, 3))}))
+    before = run((Forward(), DeadCode()), program)
+    (kernel,) = run((Canonicalise(),), before).main.blocks
+    assert sorted(kernel.ranges.values()) == [5, 15]
+    assert_same_meaning(before, run((Canonicalise(),), before))

@@ -12,7 +12,7 @@ from tileir.passes.base import expand_kernels
 from tileir.passes.kernels.narrowing import narrowed
 from tileir.passes.kernels.reindex import reindexed
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Block, Dim, Direction, LoadIndex, TensorShape
+from tileir.stripe.ir import Block, Dim, Direction, LoadIndex, Special, TensorShape
 from tileir.stripe.verify_views import is_dense
 
 if TYPE_CHECKING:
@@ -185,7 +185,11 @@ def _is_linear(block: Block, outer: Index, inner: Index, dense: Mapping[str, int
     affines = (*block.constraints, *(s.affine for s in block.statements if isinstance(s, LoadIndex)))
     if any(pair.intersection(affine.indices) for affine in affines):
         return False
-    return all(_moves_linearly(view, outer, inner, dense) for view in block.refinements)
+    special = {name for s in block.statements if isinstance(s, Special) for name in (*s.inputs, *s.outputs)}
+    return all(
+        _moves_linearly(view, outer, inner, dense) and (is_element(view) or view.name not in special)
+        for view in block.refinements
+    )
 
 
 def _shares_rows(block: Block, outer: Index, inner: Index) -> bool:
@@ -215,9 +219,15 @@ def _moves_linearly(view: Refinement, outer: Index, inner: Index, dense: Mapping
     pair, where = {outer.name, inner.name}, address(view)
     if pair.isdisjoint(where.indices):
         return all(pair.isdisjoint(access.indices) for access in view.access)
-    if view.source not in dense or not is_element(view) or view.bank_dim is not None:
+    if view.source not in dense or not (is_element(view) or _is_column(view)) or view.bank_dim is not None:
         return False
     return where.coefficient(outer.name) == inner.range * where.coefficient(inner.name)
+
+
+def _is_column(view: Refinement) -> bool:
+    """Return whether a view shows an element and those behind it, of which data or coordinates choose one."""
+    first, *others = view.shape.dims
+    return first.stride == 1 and len(others) > 0 and all(dim.size == 1 for dim in others)
 
 
 def _with_linear(block: Block, outer: Index, inner: Index, dense: Mapping[str, int]) -> Block:
@@ -268,6 +278,10 @@ def _with_axes(view: Refinement, where: Affine, ranges: Mapping[str, int], rank:
     One that begins behind the start of its source gets an axis for that; and another one where it would then have the
     ``rank`` of the source, along whose axes it does not go.
     """
+    if not is_element(view):
+        column = (view.shape.dims[0], *[Dim(1, 1)] * (2 if rank == 2 else 1))
+        places = (Affine(), where, *[Affine()] * (len(column) - 2))
+        return attrs.evolve(view, access=places, shape=TensorShape(view.shape.dtype, column))
     if not _are_digits(where, ranges):
         return attrs.evolve(view, access=(where,), shape=TensorShape(view.shape.dtype, (Dim(1, 1),)))
     terms = sorted(((int(c), name) for name, c in where.terms), reverse=True)
