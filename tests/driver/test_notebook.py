@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
+
 import tileir
 from strategies.markup import read
 from tileir.driver.notebook import MOST_KERNELS, explanation_html
@@ -55,3 +59,19 @@ def test_of_many_kernels_the_first_are_shown() -> None:
     reader = read(explanation_html(many))
     assert reader.tags.count("tr") == MOST_KERNELS + 1
     assert f"the first {MOST_KERNELS} kernels" in reader.text
+
+
+def test_a_formula_shows_its_text_and_its_explanation_the_lives_of_buffers() -> None:
+    formula = tileir.craft("// <b>not bold</b>\ngaussian(sigma=1)\nmedian\n", device="llvm.0")
+    text = text_of(formula)
+    assert "// <b>not bold</b>" in text
+    assert "reads image; runs on llvm.0" in text
+    live = formula.with_value("steps[0].arguments.sigma", "1.5")
+    assert "passes steps[0].arguments.sigma" in text_of(live)
+    found = formula.explain(np.zeros((20, 30), np.uint8))
+    shown = text_of(found)
+    for kernel in found.kernels:
+        assert kernel.name in shown
+    bars = re.findall("[█·]+", shown)
+    assert [bar.count("█") for bar in bars] == [each.last - each.first + 1 for each in found.dispatch.buffers]
+    assert [bar.index("█") for bar in bars] == [each.first for each in found.dispatch.buffers]

@@ -232,6 +232,12 @@ class CraftedFormula:
         """Return the text."""
         return self.text
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from tileir.driver.notebook import formula_html
+
+        return formula_html(self)
+
     def _pictures(self, pictures: Sequence[Any]) -> tuple[list[Array], bool]:
         """Return pictures with channels, and whether the first one came without."""
         names = self.formula.inputs

@@ -114,6 +114,12 @@ class FormulaExplanation:
         """Return tables of steps, kernels and buffers."""
         return "\n".join(self._lines()) + "\n"
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from tileir.driver.notebook import formula_explanation_html
+
+        return formula_explanation_html(self)
+
     def to_json(self) -> str:
         """Return everything as JSON: bytes and seconds as numbers."""
         return json.dumps(attrs.asdict(self, value_serializer=_plain), indent=2)

@@ -1,4 +1,4 @@
-"""What notebooks show of executables and explanations."""
+"""What notebooks show of executables, formulas and explanations."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from tileir.tile.printer import to_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.driver.crafting import CraftedFormula
+    from tileir.driver.dispatch import BufferLife
     from tileir.driver.executable import Executable
     from tileir.driver.explanation import Explanation
+    from tileir.driver.formula_explanation import FormulaExplanation
     from tileir.typed.ir import TensorType
 
 MOST_KERNELS: Final = 50
@@ -47,6 +50,52 @@ def explanation_html(found: Explanation) -> str:
     said = f"{found.target}: {seconds_text(found.seconds)} predicted"
     said += "" if measured is None else f", {seconds_text(measured)} measured"
     return paragraph(_cut(said, len(found.kernels))) + table(heads, rows)
+
+
+def formula_html(formula: CraftedFormula) -> str:
+    """Return the text of a formula, and where it runs."""
+    live = f", passes {', '.join(sorted(formula.live))}" if formula.live else ""
+    where = formula.device if isinstance(formula.device, str | None) else formula.device.id
+    said = f"reads {', '.join(formula.formula.inputs)}; runs on {where or 'the default device'}{live}"
+    return preformatted(formula.text) + paragraph(said)
+
+
+def formula_explanation_html(found: FormulaExplanation) -> str:
+    """Return the kernels of the steps, the costs of the kernels, and a picture of the lives of the buffers."""
+    steps = [(each.path, each.text, ", ".join(map(str, each.kernels)) or "none") for each in found.steps]
+    kernels = [
+        (
+            str(number),
+            each.name,
+            ", ".join(each.steps),
+            size_text(each.moved_bytes),
+            *map(_time, (each.seconds, each.measured)),
+        )
+        for number, each in enumerate(found.kernels[:MOST_KERNELS])
+    ]
+    buffers = found.dispatch.buffers[:MOST_KERNELS]
+    width = max((len(each.name) for each in buffers), default=0)
+    lives = "\n".join(
+        f"{each.name.ljust(width)} {_bar(each, len(found.kernels))} {size_text(each.nbytes)}" for each in buffers
+    )
+    many = f"{found.device}: {len(found.kernels)} launches; temporaries take {size_text(found.dispatch.peak_bytes)}"
+    return (
+        paragraph(_cut(many, len(found.kernels)))
+        + table(("step", "", "kernels"), steps)
+        + table(("kernel", "", "steps", "moves", "predicted", "measured"), kernels)
+        + folded("buffers, from their first launch to their last", preformatted(lives))
+    )
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else seconds_text(seconds)
+
+
+def _bar(buffer: BufferLife, launches: int) -> str:
+    """Return a character for each launch, full where the buffer lives; neighbours share one where there are many."""
+    scale = max(1, -(-launches // MOST_KERNELS))
+    places = range(0, launches, scale)
+    return "".join("█" if buffer.first < place + scale and place <= buffer.last else "·" for place in places)
 
 
 def _cut(text: str, count: int) -> str:
