@@ -65,6 +65,26 @@ def test_live_values_change_without_compiling() -> None:
     assert str(third.with_value("steps[0].arguments.sigma", "4")) == "gaussian(sigma=4)"
 
 
+def test_dragging_makes_nothing_anew() -> None:
+    dragged = tileir.craft("gaussian(sigma=1)\nblend(amount=0.5) of $1, image where output within 5 of pixel")
+    for path, values in (
+        ("steps[0].arguments.sigma", ("1.01", "1.02", "1.03")),
+        ("steps[1].arguments.amount", ("0.25", "0.75")),
+        ("steps[1].condition.limit", ("0.01", "0.02")),
+    ):
+        dragged = dragged.with_value(path, values[0])
+        before, made = dragged(PHOTO), dragged._function([PHOTO])
+        for value in values[1:]:
+            dragged = dragged.with_value(path, value)
+            after = dragged(PHOTO)
+            np.testing.assert_allclose(after, tileir.craft(dragged.text)(PHOTO), rtol=1e-4, atol=1e-6)
+            assert np.abs(after - before).max() > 0
+            assert dragged._function([PHOTO]).call is made.call
+        assert path in dragged.live
+    wider = dragged.with_value("steps[0].arguments.sigma", "3")  # has another radius
+    np.testing.assert_allclose(wider(PHOTO), tileir.craft(wider.text)(PHOTO), rtol=1e-4, atol=1e-6)
+
+
 def test_what_is_derived_from_live_values_is_passed() -> None:
     (function,) = read_functions(
         """

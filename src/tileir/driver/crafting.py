@@ -19,6 +19,7 @@ from tileir.driver.strips import MOST_PIXELS, STRIP_PIXELS, Rectangle, in_strips
 from tileir.formula import edits
 from tileir.formula.applying import apply
 from tileir.formula.catalogue import default_catalogue
+from tileir.formula.inputs import inputs_of
 from tileir.formula.ir import Formula
 from tileir.formula.lowering import Crafted
 from tileir.formula.lowering import craft as lowered
@@ -206,8 +207,23 @@ class CraftedFormula:
         """
         step, dot, name = path.rpartition(".arguments.")
         if dot:
-            return self._as(edits.with_argument(self.text, step, name, value).text, {*self.live, path})
-        return self._as(apply(self.text, path, value, self.functions).edited.text, {*self.live, path})
+            changed = self._as(edits.with_argument(self.text, step, name, value).text, {*self.live, path})
+        else:
+            changed = self._as(apply(self.text, path, value, self.functions).edited.text, {*self.live, path})
+        if path in self.live:
+            changed._take_over(self, path)
+        return changed
+
+    def _take_over(self, other: CraftedFormula, path: str) -> None:
+        """Take what another formula became, where the two differ in what is passed for a path only."""
+        before, now = (inputs_of(each.formula, self.functions) for each in (other, self))
+        baked = {name for name, value in now.values.items() if not self._is_live(now.paths[name], value)}
+        same = before.paths == now.paths and before.fixed == now.fixed and path in now.paths.values()
+        if same and all(np.array_equal(before.values[name], now.values[name]) for name in baked):
+            passed = tuple(_as_passed(value) for name, value in now.values.items() if name not in baked)
+            for dtypes, made in other._crafted.items():
+                crafted = attrs.evolve(made.crafted, arguments=now.values)
+                self._crafted[dtypes] = attrs.evolve(made, crafted=crafted, passed=passed)
 
     def with_text(self, text: str) -> CraftedFormula:
         """Return another formula that calls the same functions on the same device; raises what :func:`craft` raises."""
