@@ -70,7 +70,7 @@ def test_dragging_makes_nothing_anew() -> None:
     for path, values in (
         ("steps[0].arguments.sigma", ("1.01", "1.02", "1.03")),
         ("steps[1].arguments.amount", ("0.25", "0.75")),
-        ("steps[1].condition.limit", ("0.01", "0.02")),
+        ("steps[1].condition.limit", ("0.1", "0.3")),
     ):
         dragged = dragged.with_value(path, values[0])
         before, made = dragged(PHOTO), dragged._function([PHOTO])
