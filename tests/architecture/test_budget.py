@@ -23,6 +23,14 @@ def test_files_are_short() -> None:
     assert {name: length for name, length in lengths.items() if length > FILE_LINES} == {}
 
 
+def test_files_of_the_page_and_of_formulas_are_short() -> None:
+    files = [path for kind in ("ts", "css", "tile") for path in (ROOT / "src").rglob(f"*.{kind}")]
+    ours = [path for path in files if not {"node_modules", "static"} & set(path.parts)]
+    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in ours}
+    assert {name: length for name, length in lengths.items() if length > FILE_LINES} == {}
+    assert {"designer.ts", "convolution.tile"} <= set(lengths)
+
+
 def test_functions_are_short() -> None:
     lengths = {
         (name_of(path), function.name): (function.end_lineno or 0) - function.lineno + 1

@@ -1,0 +1,10 @@
+// Files for whoever looks at the page.
+
+/** Gives a file to the browser to keep. */
+export function save(name: string, content: Blob): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
