@@ -112,7 +112,7 @@ def load(name: str, text: str) -> Value:
     """Return what VALUE means: a number, or the array of a ``.npy`` file or a picture."""
     if not text:
         raise fail("TIL902", f"input {name!r} has no value; write {name}=FILE or {name}=NUMBER")
-    number = _number(text)
+    number = number_of(text)
     if number is not None:
         return number
     if _resembles_type(text):
@@ -131,7 +131,8 @@ def load(name: str, text: str) -> Value:
     return array
 
 
-def _number(text: str) -> bool | int | float | None:
+def number_of(text: str) -> bool | int | float | None:
+    """Return the number or truth value that a text spells; None where it spells none."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):

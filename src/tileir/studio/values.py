@@ -10,6 +10,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, fail
 from tileir.driver.arguments import tensor_types, type_of_text
+from tileir.driver.cli_values import number_of
 from tileir.driver.measurement import random_array
 from tileir.driver.pictures import as_levels
 from tileir.studio.uploads import read
@@ -61,14 +62,14 @@ def arrays_of(types: Mapping[str, TensorType], subject: Subject, folder: Path) -
 def _value(text: str, kind: TensorType, folder: Path, rng: np.random.Generator) -> Any:
     if text.startswith(UPLOAD):
         return read(folder, text.removeprefix(UPLOAD))
-    number = _number(text)
+    number = number_of(text)
     return random_array(kind.dtype, kind.shape, rng) if number is None else number
 
 
 def _described(name: str, text: str, folder: Path) -> Any:
     if text.startswith(UPLOAD):
         return read(folder, text.removeprefix(UPLOAD))
-    number = _number(text)
+    number = number_of(text)
     if number is not None:
         return number
     try:
@@ -79,17 +80,6 @@ def _described(name: str, text: str, folder: Path) -> Any:
         forms = "a type such as f32[64, 64] for random numbers, a number, or give a file"
         raise fail("TIL702", f"input {name!r}: write {forms}; {text[:64]!r} is none of them")
     return described
-
-
-def _number(text: str) -> bool | int | float | None:
-    if text in ("true", "false"):
-        return text == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return None
 
 
 def result_view(name: str, array: Array) -> tuple[ResultView, bytes | None]:
