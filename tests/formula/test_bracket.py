@@ -21,6 +21,8 @@ from tileir.formula.parser import parse
 from tileir.formula.printer import to_text
 from tileir.formula.verifier import faults_of
 
+pytestmark = pytest.mark.once
+
 TEXT = """\
 // Edges of a photograph
 {photo,paper}

@@ -14,6 +14,8 @@ from tileir.formula.offers import MOST_SOURCES, offers
 from tileir.formula.parser import parse
 from tileir.formula.step_edits import inserted
 
+pytestmark = pytest.mark.once
+
 TEXT = """\
 // of a photograph
 inputs photo, paper

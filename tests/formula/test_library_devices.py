@@ -15,6 +15,8 @@ from tileir.formula.lowering import craft
 from tileir.formula.parameters import ChoiceParameter
 from tileir.formula.parser import parse
 
+pytestmark = pytest.mark.once
+
 
 def texts(name: str) -> list[str]:
     """Return steps that call a function: one for each word of its first choice."""
@@ -42,7 +44,6 @@ def test_functions_run_on_the_processor(name: str) -> None:
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5, err_msg=text)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("name", own_functions())
 def test_functions_run_on_opencl(name: str) -> None:
     crafted = craft(parse(texts(name)[0]), own_functions())

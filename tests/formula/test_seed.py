@@ -28,6 +28,8 @@ from tileir.formula.offers import offers
 from tileir.formula.parser import parse
 from tileir.formula.printer import to_text
 
+pytestmark = pytest.mark.once
+
 Picture = npt.NDArray[Any]
 
 PHOTO = np.random.default_rng(2).random((40, 52, 3)).astype(np.float32)

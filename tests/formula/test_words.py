@@ -15,6 +15,8 @@ from tileir.formula.function_file import read_functions
 from tileir.formula.lowering import craft
 from tileir.formula.parser import parse
 
+pytestmark = pytest.mark.once
+
 PHOTO = np.random.default_rng(5).random((7, 9, 3), np.float32)
 MODES = {"clamp": "nearest", "mirror": "mirror", "wrap": "grid-wrap", "constant": "grid-constant"}
 FILE = """\
