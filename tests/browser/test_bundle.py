@@ -14,7 +14,6 @@ from strategies.sources import ROOT
 pytestmark = pytest.mark.once
 
 STATIC: Final = ROOT / "src/tileir/studio/static"
-LINES: Final = 400
 IN_PLACE: Final = not any("/studio/" in str(path) for path in distribution("tileir").files or ())
 
 
@@ -38,11 +37,6 @@ def test_the_wheel_has_the_page_and_not_its_sources() -> None:
     names = {str(path) for path in distribution("tileir").files or () if "/studio/" in str(path)}
     assert {f"tileir/studio/static/{path.name}" for path in STATIC.iterdir()} <= names
     assert {name for name in names if not name.endswith((".py", ".pyc")) and "/static/" not in name} == set()
-
-
-def test_files_of_the_page_are_short() -> None:
-    lengths = {path.name: len(path.read_text("utf-8").splitlines()) for path in (PAGE / "src").iterdir()}
-    assert {name: length for name, length in lengths.items() if length > LINES} == {}
 
 
 def test_the_page_asks_nobody_else() -> None:
