@@ -1,9 +1,10 @@
 """Functions of the catalogue of formulas on a photograph, beside OpenCV, SciPy or scikit-image, whichever is faster.
 
-    python benchmarks/catalogue.py [--threads 2] [--only REGEX] [--rounds 5]
+    python benchmarks/catalogue.py [--threads 2] [--only REGEX] [--rounds 5] [--size 512x512]
 
-The photograph has 512 by 512 pixels in colour, f32. Each row has the best times of all rounds, in which both sides take
-turns, the time of the first call, which compiles, and how many times as long the peer takes.
+The photograph is in colour, f32, of 512 by 512 pixels, or resampled to what --size says. Parameters are constants, as
+``tileir.craft`` has them while no control is dragged. Each row has the best times of all rounds, in which both sides
+take turns, the time of the first call, which compiles, and how many times as long the peer takes.
 """
 
 from __future__ import annotations
@@ -90,22 +91,23 @@ def points(cv: Any, exposure: Any) -> Mapping[str, Filter]:
     }
 
 
-def places(cv: Any) -> Mapping[str, Filter]:
+def places(cv: Any, columns: int, rows: int) -> Mapping[str, Filter]:
     """Return the peers of functions that move pixels."""
-    middle = cv.getRotationMatrix2D((255.5, 255.5), 30, 1)
+    middle = cv.getRotationMatrix2D(((columns - 1) / 2, (rows - 1) / 2), 30, 1)
     shear = np.array([[1, 0.2, 0], [0, 1, 0], [0, 0, 1]])
-    down, across = np.indices((512, 512), np.float32)
+    down, across = np.indices((rows, columns), np.float32)
 
-    def resized(size: int, how: int) -> Filter:
-        return lambda x: cv.resize(x, (size, size), interpolation=how)
+    def resized(percent: int, how: int) -> Filter:
+        size = (columns * percent // 100, rows * percent // 100)
+        return lambda x: cv.resize(x, size, interpolation=how)
 
     return {
-        "resize": resized(256, cv.INTER_LINEAR),
-        "resize(percent=200)": resized(1024, cv.INTER_LINEAR),
-        "resize(percent=200, method=cubic)": resized(1024, cv.INTER_CUBIC),
-        "pool(kind=mean)": resized(256, cv.INTER_AREA),
-        "rotate": lambda x: cv.warpAffine(x, middle, (512, 512)),
-        "warp": lambda x: cv.warpPerspective(x, shear, (512, 512)),
+        "resize": resized(50, cv.INTER_LINEAR),
+        "resize(percent=200)": resized(200, cv.INTER_LINEAR),
+        "resize(percent=200, method=cubic)": resized(200, cv.INTER_CUBIC),
+        "pool(kind=mean)": resized(50, cv.INTER_AREA),
+        "rotate": lambda x: cv.warpAffine(x, middle, (columns, rows)),
+        "warp": lambda x: cv.warpPerspective(x, shear, (columns, rows)),
         "lens": lambda x: cv.remap(x, across, down, cv.INTER_LINEAR),
         "flip": lambda x: cv.flip(x, 1),
         "transpose": cv.transpose,
@@ -118,20 +120,23 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", default="")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--size", default="512x512", help="columns by rows")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
     cv, nd, exposure, data = map(importlib.import_module, ("cv2", "scipy.ndimage", "skimage.exposure", "skimage.data"))
     cv.setNumThreads(options.threads)
+    columns, rows = map(int, options.size.split("x"))
     photograph = np.asarray(data.astronaut(), np.float32) / np.float32(255)
+    photograph = cv.resize(photograph, (columns, rows), interpolation=cv.INTER_CUBIC) if columns != 512 else photograph
+    peers = {**windows(cv, nd), **points(cv, exposure), **places(cv, columns, rows)}
     print("| function | first call, s | tileir, ms | peer, ms | peer / tileir |\n|---|---:|---:|---:|---:|")
-    peers = {**windows(cv, nd), **points(cv, exposure), **places(cv)}
     for text in (text for text in peers if re.search(options.only, text)):
         crafted = craft(parse(text), own_functions())
-        run, arguments = tileir.jit(crafted.function), crafted.arguments.values()
+        run = tileir.jit(tileir.bind(crafted.function, crafted.arguments))
         start = time.perf_counter()
-        run(photograph, *arguments)
+        run(photograph)
         first = time.perf_counter() - start
-        calls: dict[str, Any] = {"tileir": lambda x: run(x, *arguments), "peer": peers[text]}  # noqa: B023 (called now)
+        calls: dict[str, Any] = {"tileir": run, "peer": peers[text]}
         times = measured(calls, photograph, options.rounds)
         ours, theirs = times["tileir"] * 1e3, times["peer"] * 1e3
         print(f"| {text} | {first:.2f} | {ours:.3f} | {theirs:.3f} | {theirs / ours:.2f} |", flush=True)
