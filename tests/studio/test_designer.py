@@ -200,7 +200,10 @@ def test_one_of_several_results_is_shown(client: TestClient, pictures: dict[str,
     text = FORMULA + "results a, b\n"
     view, content = frame(client, "formula.preview", text=text, inputs=pictures, result=1)
     assert view["results"] == 2
-    np.testing.assert_array_equal(pixels(view, content)[..., :3], tileir.craft("gaussian(sigma=1)")(LEVELS))
+    expected = tileir.craft("gaussian(sigma=1)")(LEVELS)
+    np.testing.assert_array_equal(pixels(view, content)[..., :3], expected)
+    _, file = frame(client, "formula.export", text=text, inputs=pictures, result=1, form="png")
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(file))), expected)
 
 
 def test_a_picture_in_grey_is_shown_and_wrong_pictures_are_told(client: TestClient, pictures: dict[str, str]) -> None:
@@ -258,8 +261,8 @@ def test_source_code_says_how_it_is_called(client: TestClient, pictures: dict[st
     header, _, code = source.decode().partition("\n*/\n")
     assert view["name"] == "formula.cl"
     assert "* / ends no comment" in header
-    assert "k0_…(" in header
-    assert "image: input, u8[24, 32, 3]" in header
+    assert '"kernel": "k0_' in header
+    assert '"name": "image", "role": "input", "bytes": 2304, "dtype": "u8", "shape": [24, 32, 3]' in header
     assert "__kernel" in code
     assert codes(events(client, "formula.export", text=text, inputs=pictures, form="cobol")) == ["TIL913"]
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.runtime.interface import DeviceInfo, Options
+    from tileir.semtree.ir import Program
     from tileir_opencl.compiler import OpenCLCompiler
     from tileir_opencl.executor import OpenCLExecutor
     from tileir_opencl.library import OpenCLLibrary
@@ -48,7 +49,13 @@ def _notes() -> Sequence[str]:
     return scan().notes
 
 
+def _source(program: Program, device: DeviceInfo, text: str) -> str:
+    from tileir_opencl.whole import whole
+
+    return whole(program, device, text)
+
+
 BACKEND: Final[Backend[OpenCLLibrary]] = Backend(
-    "opencl", _devices, _compiler, _executor, forms=("opencl", "ptx"), notes=_notes
+    "opencl", _devices, _compiler, _executor, forms=("opencl", "ptx"), notes=_notes, source=_source
 )
 """What the entry point of the group ``tileir.backends`` names."""

@@ -73,13 +73,7 @@ class OpenCLCompiler:
     @property
     def build_options(self) -> tuple[str, ...]:
         """What the driver's compiler is told."""
-        able = self._entry.capabilities
-        standard = "CL1.2" if able.features.version >= (1, 2) else "CL1.1"  # what the source is written in
-        exact = ("-cl-fp32-correctly-rounded-divide-sqrt",) if able.correct_division else ()
-        fast = ("-cl-mad-enable", "-cl-no-signed-zeros")  # no others: infinities and NaN keep their meaning
-        # Oclgrind crashes on shuffled vectors while it looks for undefined values, and only optimisers shuffle.
-        plain = ("-cl-opt-disable",) if self._entry.found.simulated else ()
-        return (f"-cl-std={standard}", *plain, *(fast if self.options.fast_math else exact))
+        return build_options(self._entry, fast_math=self.options.fast_math)
 
     def build(self, kernels: Sequence[KernelFunction]) -> OpenCLLibrary:
         """Verify and emit kernels, and start to build them; the library waits for the driver when it is used.
@@ -127,6 +121,17 @@ class OpenCLCompiler:
         with _one_at_a_time if self._entry.found.simulated else nullcontext():
             saved = loaded(self._context, binary, self.build_options) if binary else None
             return built(self._context, source, self.build_options) if saved is None else saved
+
+
+def build_options(entry: Device, *, fast_math: bool = False) -> tuple[str, ...]:
+    """Return what the driver's compiler of a device is told."""
+    able = entry.capabilities
+    standard = "CL1.2" if able.features.version >= (1, 2) else "CL1.1"  # what the source is written in
+    exact = ("-cl-fp32-correctly-rounded-divide-sqrt",) if able.correct_division else ()
+    fast = ("-cl-mad-enable", "-cl-no-signed-zeros")  # no others: infinities and NaN keep their meaning
+    # Oclgrind crashes on shuffled vectors while it looks for undefined values, and only optimisers shuffle.
+    plain = ("-cl-opt-disable",) if entry.found.simulated else ()
+    return (f"-cl-std={standard}", *plain, *(fast if fast_math else exact))
 
 
 _one_at_a_time: Final = threading.Lock()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tileir.semtree.ir import KernelFunction
+    from tileir.semtree.ir import KernelFunction, Program
 
 API_VERSION: Final = 1
 """Version of this interface; a backend states the one that it was written for."""
@@ -315,6 +315,8 @@ class Backend(Generic[L]):
         rank: Which back end provides the device that nobody names: the one of the highest rank that has a device, the
             first by name among equals. At most :data:`TOP_RANK`. With a negative rank a back end has to be named.
         notes: Says what else there could be beside the devices that it lists, and what to do about it.
+        source: Writes a program that was compiled for a device as one text, which says how it is run without tileir and
+            begins with a comment of some lines; None where the back end has no such text.
 
     """
 
@@ -326,3 +328,4 @@ class Backend(Generic[L]):
     api_version: int = API_VERSION
     rank: int = 0
     notes: Callable[[], Sequence[str]] = tuple
+    source: Callable[[Program, DeviceInfo, str], str] | None = None

@@ -147,7 +147,7 @@ def _export(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
 
         results, _ = _run(assignment)
         file = io.BytesIO()
-        Image.fromarray(as_levels(results[0])).save(file, format="PNG")
+        Image.fromarray(as_levels(results[_chosen(request, len(results))])).save(file, format="PNG")
         yield Event("file", {"name": "result.png", "type": "image/png"}, {"file": file.getvalue()})
     elif form == "python":
         script = script_of(assignment, "formula.py")

@@ -1,18 +1,14 @@
-"""What a formula is taken away as: a Python script that makes the same bytes again, or the source of its kernels."""
+"""What a formula is taken away as: a Python script that makes the same bytes again, or its source in C or OpenCL C."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import fail
+from tileir.driver.crafting import craft
 from tileir.runtime.context import default_context
-from tileir.semtree.ir import Repeat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tileir.driver.executable import Executable
-    from tileir.semtree.ir import Program, Work
     from tileir.studio.bench import Assignment
 
 _SCRIPT: Final = '''\
@@ -21,6 +17,7 @@ _SCRIPT: Final = '''\
 import sys
 from pathlib import Path
 
+import numpy as np
 import tileir
 from tileir.driver.pictures import as_levels, read_picture, write_picture
 
@@ -31,13 +28,14 @@ formula = tileir.craft(FORMULA, device={device!r})
 paths = [Path(each) for each in sys.argv[1:]]
 if len(paths) != {count}:
     sys.exit(__doc__)
-results = formula(*[as_levels(read_picture(path)) for path in paths[:{read}]])
+pictures = [np.load(path) if path.suffix == ".npy" else read_picture(path) for path in paths[:{read}]]
+results = formula(*map(as_levels, pictures))
 for path, result in zip(paths[{read}:], results if isinstance(results, tuple) else (results,), strict=True):
     path.write_bytes(write_picture(path, result))
 '''
 
 SOURCES: Final = {"c": "c", "opencl": "opencl"}
-"""The forms of code that are given away, by the back end that makes it."""
+"""The back end that writes each form of code that is given away."""
 
 
 def script_of(assignment: Assignment, file: str) -> str:
@@ -64,45 +62,17 @@ def _quoted(text: str) -> str:
 
 
 def source_of(assignment: Assignment, form: str) -> str:
-    """Return the source of the kernels, below a comment that says in which order they are launched, on what.
+    """Return the source of the whole formula, which begins with a comment that says how it is run without tileir.
 
     Raises:
-        TileError: TIL801, no device of the back end that makes it is there; or what crafting raises.
+        TileError: TIL801, no device of the back end that writes it is there; or what crafting raises.
     """
-    backend = SOURCES.get(form)
-    device = next((each for each in default_context().devices() if each.backend == backend), None)
-    if device is None:
+    context = default_context()
+    own = context.device(assignment.formula.device)
+    devices = [each for each in (own, *context.devices()) if each.backend == SOURCES[form]]
+    write = context.registry.backend(SOURCES[form]).source if devices else None
+    if write is None:
         known = "pip install tileir-c, which needs a C compiler" if form == "c" else "install an OpenCL driver"
         raise fail("TIL801", f"no device here makes {form}; {known}")
-    from tileir.driver.crafting import craft
-
-    executable = craft(assignment.formula.text, device=device.id).executable(*assignment.pictures)
-    return "\n".join(("/*", *_header(assignment, executable), "*/", executable.listing(form)))
-
-
-def _header(assignment: Assignment, executable: Executable) -> Iterator[str]:
-    """Yield the lines of the comment; what somebody wrote must not end it."""
-    program = executable.sem
-    yield "Kernels of a formula, by tileir, for pictures of these sizes alone:"
-    yield ""
-    yield from (f"    {line}".rstrip().replace("*/", "* /") for line in assignment.formula.text.splitlines())
-    yield ""
-    yield "Buffers, dense, rows first:"
-    yield from (
-        f"    {each.name}: {each.role.value}, {each.dtype.value}{list(each.shape)}"
-        + (f", which holds the bytes {each.data.hex()}" if each.data else "")
-        for each in program.buffers
-    )
-    yield ""
-    yield "Launch the kernels in this order, each on its grid of groups; the arguments are buffers:"
-    yield from _launches(program, program.launches, "    ")
-
-
-def _launches(program: Program, works: Iterable[Work], margin: str) -> Iterator[str]:
-    for work in works:
-        if isinstance(work, Repeat):
-            yield f"{margin}{work.count} times:"
-            yield from _launches(program, work.launches, f"{margin}    ")
-        else:
-            kernel = program.kernels[work.kernel]
-            yield f"{margin}k{work.kernel}_…({', '.join(work.arguments)}) on {kernel.grid}, groups of {kernel.group}"
+    executable = craft(assignment.formula.text, device=devices[0]).executable(*assignment.pictures)
+    return write(executable.sem, devices[0], assignment.formula.text)

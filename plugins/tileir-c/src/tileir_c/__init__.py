@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.runtime.interface import DeviceInfo, Options
+    from tileir.semtree.ir import Program
     from tileir_c.compiler import CCompiler
     from tileir_c.executor import CExecutor
     from tileir_c.library import CLibrary
@@ -41,5 +42,11 @@ def _executor(device: DeviceInfo, options: Options) -> CExecutor:
     return CExecutor(min(options.threads or available, available))
 
 
-BACKEND: Final[Backend[CLibrary]] = Backend("c", _devices, _compiler, _executor, forms=("c",))
+def _source(program: Program, _: DeviceInfo, text: str) -> str:
+    from tileir_c.aot.program import ahead
+
+    return ahead(program, "formula", text).whole
+
+
+BACKEND: Final[Backend[CLibrary]] = Backend("c", _devices, _compiler, _executor, forms=("c",), source=_source)
 """What the entry point of the group ``tileir.backends`` names."""

@@ -1044,8 +1044,8 @@ ${c}${"^".repeat(h)}`}var qa=class extends L{static properties={text:{},faults:{
           </button>
           ${Bv.map(({form:e,title:t})=>v`<button type="button" @click=${()=>{this.take(e)}}>${t}</button>`)}
           <p class="quiet">
-            The script makes the same picture bit for bit. C and OpenCL come with a comment that says in which order the
-            kernels are launched, for pictures of this size.
+            The script makes the same picture bit for bit. C and OpenCL are for pictures of this size, need no tileir, and
+            begin with a comment that says how they are called.
           </p>
         </div>
       </div>

@@ -72,13 +72,28 @@ class Ahead:
     Attributes:
         interface: Its public function.
         header: The text of ``NAME.h``.
-        source: The text of ``NAME.c``.
+        definitions: The text of ``NAME.c`` below its includes.
 
     """
 
     interface: Interface
     header: str
-    source: str
+    definitions: str
+
+    @property
+    def source(self) -> str:
+        """The text of ``NAME.c``."""
+        name = self.interface.name
+        return f'{_compiled_by(name)}#include "{name}.h"\n\n{self.definitions}'
+
+    @property
+    def whole(self) -> str:
+        """Header and source as one file."""
+        return f"{_compiled_by(self.interface.name)}{self.header}\n{self.definitions}"
+
+
+def _compiled_by(name: str) -> str:
+    return f"// Compile with: cc {FLAGS} -march=native -c {name}.c\n"
 
 
 def ahead(program: Program, name: str, text: str = "") -> Ahead:
@@ -102,7 +117,7 @@ def ahead(program: Program, name: str, text: str = "") -> Ahead:
     )
     offsets = {temporary: found.offset for temporary, found in placement.places.items()}
     body = _Body(program, emitted, interface, offsets, temporaries, scope)
-    return Ahead(interface, _header(interface, text), body.source())
+    return Ahead(interface, _header(interface, text), body.definitions())
 
 
 def _header(interface: Interface, text: str) -> str:
@@ -153,7 +168,7 @@ class _Body:
     temporaries: int
     scope: NameScope
 
-    def source(self) -> str:
+    def definitions(self) -> str:
         name = self.interface.name
         constants = {buffer.name: buffer for buffer in self.program.buffers if buffer.role is BufferRole.CONSTANT}
         spelt = identifiers((f"constant {constant}" for constant in constants), self.scope)
@@ -170,8 +185,7 @@ class _Body:
             arrays = dict(zip(constants, spelt.values(), strict=True)) | dict(self.interface.parameters)
             self._launches(out, self.program.launches, arrays)
         out.line("}")
-        intro = f'// Compile with: cc {FLAGS} -march=native -c {name}.c\n#include "{name}.h"\n\n'
-        parts = (intro, HEADER, self.emitted.prelude, *(f"{text}\n" for text in self.emitted.functions), out.text())
+        parts = (HEADER, self.emitted.prelude, *(f"{text}\n" for text in self.emitted.functions), out.text())
         return "".join(parts)
 
     def _memory(self, out: Writer) -> None:

@@ -239,8 +239,8 @@ export class Designer extends Design {
             ({ form, title }) => html`<button type="button" @click=${() => void this.take(form)}>${title}</button>`,
           )}
           <p class="quiet">
-            The script makes the same picture bit for bit. C and OpenCL come with a comment that says in which order the
-            kernels are launched, for pictures of this size.
+            The script makes the same picture bit for bit. C and OpenCL are for pictures of this size, need no tileir, and
+            begin with a comment that says how they are called.
           </p>
         </div>
       </div>

@@ -1,0 +1,101 @@
+"""What is taken away makes the same pictures: scripts bit for bit, source by a stranger's program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+import pyopencl
+import pytest
+from PIL import Image
+
+import tileir
+from studio.strangers import by_opencl
+from studio.taken import COLOUR, DEEP, FLOATS, FORMULAS, GREY, PICTURES, assignment, check_equal, check_near, results_of
+from tileir.core.errors import TileError
+from tileir.driver.pictures import as_levels
+from tileir.studio.bench import Assignment, Bench
+from tileir.studio.exports import script_of, source_of
+from tileir.studio.uploads import store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.once
+
+CASES: Final = (
+    *((name, "colour") for name in FORMULAS),
+    ("several", "grey"),
+    ("conditioned", "deep"),
+    ("two", "grey"),
+    ("edges", "deep"),
+    ("merged", "floats"),
+    ("repeated", "floats"),
+)
+
+
+def platform() -> str:
+    names = [each.name for each in pyopencl.get_platforms()]
+    return next((name for name in names if "Portable" in name), names[0])
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_opencl_source_runs_without_tileir(name: str, kind: str, tmp_path: Path) -> None:
+    given = assignment(FORMULAS[name], PICTURES[kind])
+    found = by_opencl(source_of(given, "opencl"), given.pictures, platform(), tmp_path)
+    check_equal(found, results_of(given, "opencl.0"))
+    check_near(found, results_of(given))
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_the_script_makes_the_same_bytes(name: str, tmp_path: Path) -> None:
+    given = assignment(FORMULAS[name], GREY if name == "two" else COLOUR)
+    inputs = [f"{each}.png" for each in given.formula.formula.inputs]
+    for file, picture in zip(inputs, given.pictures, strict=True):
+        Image.fromarray(picture).save(tmp_path / file)
+    expected = results_of(given)
+    outputs = [f"result{number}.png" for number in range(len(expected))]
+    (tmp_path / "formula.py").write_text(script_of(given, "formula.py"), "utf-8")
+    command = [sys.executable, "formula.py", *inputs, *outputs]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    for file, result in zip(outputs, expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / file)), as_levels(result))
+
+
+def test_a_parameter_that_is_dragged_is_written_with_its_value(tmp_path: Path) -> None:
+    formula = tileir.craft("gaussian(sigma=1)\n").with_value("steps[0].arguments.sigma", "2.5")
+    given = attrs.evolve(assignment(FORMULAS["one"], COLOUR), formula=formula)
+    found = by_opencl(source_of(given, "opencl"), given.pictures, platform(), tmp_path)
+    check_equal(found, [tileir.craft("gaussian(sigma=2.5)\n", device="opencl.0")(COLOUR)])
+    assert "sigma=2.5" in script_of(given, "formula.py")
+
+
+def test_pictures_of_16_bits_and_arrays_reach_the_script_as_they_reached_the_page(tmp_path: Path) -> None:
+    """What the page was given is what the script is called with."""
+    Image.fromarray(DEEP[..., 0]).save(tmp_path / "deep.png")
+    np.save(tmp_path / "array.npy", FLOATS)
+    (tmp_path / "uploads").mkdir()
+    bench = Bench()
+    for file in ("deep.png", "array.npy"):
+        name = store(tmp_path / "uploads", (tmp_path / file).read_bytes())
+        formula = tileir.craft("gaussian\n")
+        given = Assignment(formula, (bench.picture(name, tmp_path / "uploads"),))
+        (tmp_path / "formula.py").write_text(script_of(given, "formula.py"), "utf-8")
+        command = [sys.executable, "formula.py", file, "result.png"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "result.png")), formula(*given.pictures))
+
+
+def test_c_needs_its_back_end() -> None:
+    if any(device.backend == "c" for device in tileir.devices()):
+        assert "void formula(" in source_of(assignment(FORMULAS["one"], COLOUR), "c")
+        return
+    with pytest.raises(TileError) as caught:
+        source_of(assignment(FORMULAS["one"], COLOUR), "c")
+    assert caught.value.diagnostics[0].code == "TIL801"
+    assert "tileir-c" in str(caught.value)
