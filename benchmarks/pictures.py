@@ -2,10 +2,10 @@
 
     python benchmarks/pictures.py [--threads 2] [--only REGEX] [--sizes 512x512,2560x1600] [--channels 1,3] [--rounds 7]
 
-Pictures are f32 with edges repeated. Each library gets a few calls in a row before the next one has its turn, since the
-threads of one that wait for more work disturb the first call of another. A row shows the number of kernels, the bytes
-that these move at least, the best time of all rounds, how many times as long the fastest library takes, and the
-greatest difference to it. Libraries that are not installed, or lack a filter, are left out.
+Pictures are f32 with edges repeated, weights are constants. Each library gets a few calls in a row before the next one
+has its turn, since the threads of one that wait for more work disturb the first call of another. A row shows the number
+of kernels, the bytes that these move at least, the best time of all rounds, how many times as long the fastest library
+takes, and the greatest difference to it. Libraries that are not installed, or lack a filter, are left out.
 """
 
 from __future__ import annotations
@@ -245,9 +245,9 @@ def compiled(name: str, picture: Array) -> tuple[tileir.Executable, Filter]:
     """Return a filter as tileir compiles it."""
     recorder = Recorder(1 if picture.ndim == 2 else picture.shape[2])
     function = recorder.function.build(O=FILTERS[name](recorder, recorder.picture))
-    weights = [WEIGHTS[window] for window in recorder.windows]
-    executable = tileir.compile(function, [picture, *weights])
-    return executable, lambda x: np.asarray(executable(x, *weights))
+    bound = tileir.bind(function, {window: WEIGHTS[window] for window in recorder.windows})
+    executable = tileir.compile(bound, [picture])
+    return executable, lambda x: np.asarray(executable(x))
 
 
 def traffic(executable: tileir.Executable) -> int:

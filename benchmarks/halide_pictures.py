@@ -1,0 +1,191 @@
+"""Pipelines of pictures on tileir and on Halide with its autoschedulers, in one process and in turns.
+
+    pip install halide
+    python benchmarks/halide_pictures.py [--threads 2] [--only REGEX] [--sizes 512x512,2560x1600] [--channels 1,3]
+
+The pipelines are those of ``pictures.py``, with the edges of each intermediate picture repeated, and weights that both
+compilers know. Halide's schedules come from Adams2019 and Mullapudi2016 (Adams et al., "Learning to optimize Halide
+with tree search and random programs", 2019; Mullapudi et al., "Automatically scheduling Halide image processing
+pipelines", 2016), told of the number of threads and the size of the picture. Halide gets the channels of colour
+pictures one after the other, which its schedulers are made for; tileir has them interleaved. A row has the least times
+of all rounds, how many times as long the better schedule of Halide takes, and the greatest difference between the
+outputs; that of ``chain`` is large where a value lies next to its threshold. A schedule that stops with an error, as
+some do that read beyond the picture, has no time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from pictures import FILTERS, WEIGHTS, compiled, measured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Array: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
+    Filter: TypeAlias = Callable[[Array], Array]
+
+SCHEDULERS: Final = ("Adams2019", "Mullapudi2016")
+
+
+@attrs.frozen
+class Halide:
+    """The pipelines in Halide's language, for pictures of one shape.
+
+    Attributes:
+        api: The module ``halide``.
+        shape: [rows, columns], or [channels, rows, columns].
+
+    """
+
+    api: Any
+    shape: tuple[int, ...]
+
+    def variables(self) -> tuple[Any, ...]:
+        """Return the variables of a picture, innermost first: column, row, and channel if there is one."""
+        return tuple(self.api.Var(name) for name in ("x", "y", "c")[: len(self.shape)])
+
+    def padded(self, source: Any) -> Any:
+        """Return a picture whose edges are repeated."""
+        return self.api.BoundaryConditions.repeat_edge(source, [(0, size) for size in reversed(self.shape)])
+
+    def point(self, name: str, expression: Callable[..., Any], *sources: Any) -> Any:
+        """Return the picture of an expression of the elements of others."""
+        result, place = self.api.Func(name), self.variables()
+        result[place] = expression(*(source[place] for source in sources))
+        return result
+
+    def window(self, source: Any, weights: str) -> Any:
+        """Return the sums over a window of weights, 0 left out."""
+        kernel, picture = WEIGHTS[weights], self.padded(source)
+        x, y, *channel = self.variables()
+        down, across = (size // 2 for size in kernel.shape)
+        terms = [
+            picture[(x + (j - across), y + (i - down), *channel)] * self.api.f32(float(weight))
+            for (i, j), weight in np.ndenumerate(kernel)
+            if weight
+        ]
+        result = self.api.Func(f"window_{weights}")
+        result[(x, y, *channel)] = sum(terms[1:], terms[0])
+        return result
+
+    def gauss(self, x: Any) -> Any:
+        return self.window(self.window(x, "GV"), "GH")
+
+    def unsharp(self, x: Any) -> Any:
+        return self.point("unsharp", lambda a, b: a + (a - b) * 1.5, x, self.gauss(x))
+
+    def harris(self, x: Any) -> Any:
+        a, b = self.window(x, "SX"), self.window(x, "SY")
+        products = [self.point("product", lambda p, q: p * q, *pair) for pair in ((a, a), (a, b), (b, b))]
+        sums = [self.window(product, "BOX") for product in products]
+        return self.point("harris", lambda p, q, r: p * r - q * q - self.api.f32(0.04) * (p + r) * (p + r), *sums)
+
+    def diffusion(self, x: Any) -> Any:
+        for _ in range(10):
+            x = self.point("diffused", lambda a, b: a + self.api.f32(0.2) * b, x, self.window(x, "LAPLACE"))
+        return x
+
+    def sobel(self, x: Any) -> Any:
+        slopes = (self.window(x, "SX"), self.window(x, "SY"))
+        return self.point("sobel", lambda a, b: self.api.sqrt(a * a + b * b), *slopes)
+
+    def chain(self, x: Any) -> Any:
+        x = self.window(self.point("first", lambda a: a * self.api.f32(1.1) - self.api.f32(0.05), x), "K3")
+        x = self.window(self.point("second", lambda a: a * a * 0.5 + a * 0.5, x), "K3")
+        x = self.window(self.point("third", lambda a: a * 2.0 - 1.0, x), "SX")
+        return self.point("last", lambda a: self.api.select(a > self.api.f32(0.1), a, 0.0), x)
+
+    def scheduled(self, name: str, scheduler: str, threads: int, picture: Array) -> Filter:
+        """Return a pipeline, scheduled and compiled, that filters ``picture`` whatever it is called with."""
+        api = self.api
+        source = api.ImageParam(api.Float(32), len(self.shape), "I")
+        result = getattr(self, name)(source)
+        estimates = [(0, size) for size in reversed(self.shape)]
+        source.set_estimates(estimates)
+        result.set_estimates(estimates)
+        _bound(source, self.shape)
+        _bound(result.output_buffer(), self.shape)
+        target = api.get_host_target().with_feature(api.TargetFeature.NoAsserts)
+        options = {"parallelism": str(threads)}
+        if scheduler == "Mullapudi2016":
+            options |= {"last_level_cache_size": str(1 << 20), "balance": "40"}
+        pipeline = api.Pipeline(result)
+        pipeline.apply_autoscheduler(target, api.AutoschedulerParams(scheduler, options))
+        call = pipeline.compile_to_callable([source], target)
+        out = np.full(self.shape, np.nan, np.float32)
+        read, written = api.Buffer(picture), api.Buffer(out)
+
+        def run(_: Array) -> Array:
+            call(read, written)
+            return out
+
+        return run
+
+
+def _bound(buffer: Any, shape: tuple[int, ...]) -> None:
+    stride = 1
+    for axis, size in enumerate(reversed(shape)):
+        buffer.dim(axis).set_bounds(0, size).set_stride(stride)
+        stride *= size
+
+
+def loaded(threads: int) -> Any:
+    """Return Halide with its autoschedulers."""
+    os.environ["HL_NUM_THREADS"] = str(threads)
+    api: Any = importlib.import_module("halide")
+    for scheduler in SCHEDULERS:
+        api.load_plugin(str(Path(api.__file__).parent / "lib64" / f"libautoschedule_{scheduler.lower()}.so"))
+    return api
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--sizes", default="512x512,2560x1600", help="widths and heights")
+    parser.add_argument("--channels", default="1,3")
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
+    api = loaded(options.threads)
+    print("| pipeline | picture | tileir, ms | " + ", ms | ".join(SCHEDULERS) + ", ms | better / tileir | difference |")
+    print("|---|---|---:|" + "---:|" * (len(SCHEDULERS) + 2))
+    for name in (name for name in FILTERS if hasattr(Halide, name) and re.search(options.only, name)):
+        for channels in map(int, options.channels.split(",")):
+            for size in options.sizes.split(","):
+                width, height = map(int, size.split("x"))
+                shape = (height, width) if channels == 1 else (height, width, channels)
+                picture = np.random.default_rng(1).random(shape, np.float32)
+                print(row(api, name, picture, options.threads, options.rounds), flush=True)
+
+
+def row(api: Any, name: str, picture: Array, threads: int, rounds: int) -> str:
+    """Return one row of the table."""
+    planes = np.ascontiguousarray(np.moveaxis(picture, 2, 0)) if picture.ndim == 3 else picture
+    pipelines, (_, own) = Halide(api, planes.shape), compiled(name, picture)
+    theirs = {scheduler: pipelines.scheduled(name, scheduler, threads, planes) for scheduler in SCHEDULERS}
+    filters: Mapping[str, Filter] = {"tileir": own, **theirs}
+    times = measured(filters, picture, rounds)
+    result = own(picture)
+    expected = np.moveaxis(result, 2, 0) if picture.ndim == 3 else result
+    differences = {scheduler: float(np.abs(call(picture) - expected).max()) for scheduler, call in theirs.items()}
+    works = [scheduler for scheduler in SCHEDULERS if not np.isnan(differences[scheduler])]
+    shape = "x".join(map(str, (picture.shape[1], picture.shape[0], *picture.shape[2:])))
+    cells = " | ".join(f"{times[name] * 1e3:.3f}" if name in ("tileir", *works) else "" for name in filters)
+    ratio = f"{min(times[scheduler] for scheduler in works) / times['tileir']:.2f}" if works else ""
+    difference = f"{max(differences[scheduler] for scheduler in works):.1e}" if works else ""
+    return f"| {name} | {shape} | {cells} | {ratio} | {difference} |"
+
+
+if __name__ == "__main__":
+    main()
