@@ -13,6 +13,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import at_least, map_kernels
+from tileir.passes.kernels.jam import MERGES
 from tileir.passes.kernels.reindex import moved, reindexed, renamed
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Intrinsic, Special, Store, scalar_inputs, scalar_output
@@ -187,7 +188,7 @@ class _Chain:
         assert how is not None
         assert how.op is not None
         before, self.total = self.total, self.scalars.fresh(f"{self.result.name}_part")
-        self.statements.append(Intrinsic(how.op, (before, value), self.total, self.result.shape.dtype))
+        self.statements.append(Intrinsic(how.op, (before, value), self.total, self.result.shape.dtype, MERGES))
 
 
 def _once(statements: Sequence[Statement]) -> list[Statement]:

@@ -9,6 +9,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.jam import jammed, merges
 from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
@@ -16,7 +17,7 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.passes.kernels.nest import Use
+    from tileir.passes.kernels.nest import Segment, Use
 
 
 @attrs.frozen
@@ -29,6 +30,7 @@ class Vectorise:
         chunk: About how many points one group of the grid takes.
         rows: At most so many rows are computed at the same time where they read some of the same elements, as those of
             stencils do.
+        terms: Twice as many where each element is an aggregate of at least so many terms, most of which rows share.
     """
 
     name: ClassVar[str] = "vectorise"
@@ -36,6 +38,7 @@ class Vectorise:
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
     chunk: int = attrs.field(default=16 * 1024, validator=at_least(1))
     rows: int = attrs.field(default=4, validator=at_least(1))
+    terms: int = attrs.field(default=20, validator=at_least(2))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with its elementwise kernels vectorised."""
@@ -57,9 +60,11 @@ class Vectorise:
         points = product(i.range for i in nest.indices)
         if row is None or points < 2 * self.chunk:
             return [(nest, 1)]
-        whole, left = divmod(row.range, self.rows)
-        parts = [(_rows_of(nest, row, 0, whole * self.rows), self.rows)]
-        return [*parts, (_rows_of(nest, row, whole * self.rows, left), 1)] if left else parts
+        merged = sum(map(merges, nest.segments[0].statements))
+        rows = 2 * self.rows if merged + 1 >= self.terms and row.range >= 4 * self.rows else self.rows
+        whole, left = divmod(row.range, rows)
+        parts = [(_rows_of(nest, row, 0, whole * rows), rows)]
+        return [*parts, (_rows_of(nest, row, whole * rows, left), 1)] if left else parts
 
     def _vector_index(self, nest: Nest) -> stripe.Index | None:
         constrained = sch.constrained_indices(nest)
@@ -90,7 +95,7 @@ class Vectorise:
         crossed = _crossed_index(nest, vector)
         row = _shared_index(nest, vector, rows) if rows > 1 else None
         if row is not None:
-            others, shape = self._jammed(others, row, rows, shape)
+            others, shape = self._jammed(others, nest, row, rows, shape)
             per_group = vectors
         elif crossed is not None:
             others, shape = self._blocked(others, crossed, shape)
@@ -129,14 +134,18 @@ class Vectorise:
         return list(sch.present(others)), attrs.evolve(shape, inner=(inner,), mapping={index.name: value})
 
     def _jammed(
-        self, others: list[stripe.Index], row: stripe.Index, rows: int, shape: _Shape
+        self, others: list[stripe.Index], nest: Nest, row: stripe.Index, rows: int, shape: _Shape
     ) -> tuple[list[stripe.Index], _Shape]:
         """Let each vector of a row stand beside those of the rows after it."""
         block = sch.index(shape.names.fresh(f"{row.name}_block"), row.range // rows)
         inner = sch.index(shape.names.fresh(f"{row.name}_in"), rows, sch.UNROLL)
         others = [block if i.name == row.name else i for i in others]
         mapping = {row.name: sch.part(block, rows) + sch.part(inner)}
-        return list(sch.present(others)), attrs.evolve(shape, beside=(inner,), mapping=mapping)
+        sources = {r.name: r.source for r in nest.kernel.refinements}
+        values = [sch.part(block, rows) + number for number in range(rows)]
+        together = jammed(nest.segments[0], row.name, values, sources)
+        shape = attrs.evolve(shape, beside=(inner,), mapping=mapping, together=together)
+        return list(sch.present(others)), shape
 
     def _grid_of_rows(self, others: list[stripe.Index], row: int) -> list[stripe.Index]:
         """Mark outer indices as grid axes until a group has about ``chunk`` points; at most two of them."""
@@ -232,7 +241,10 @@ _CROSSED_BLOCK = 32
 
 @attrs.frozen
 class _Shape:
-    """How the loops below the grid look: ``inner`` loops around the vectors of one run, ``beside`` for each of them."""
+    """How the loops below the grid look: ``inner`` loops around the vectors of one run, ``beside`` for each of them.
+
+    Where the points of ``beside`` have something in common, ``together`` does for all of them what each one would do.
+    """
 
     vector: stripe.Index
     lanes: int
@@ -240,6 +252,7 @@ class _Shape:
     inner: tuple[stripe.Index, ...] = ()
     beside: tuple[stripe.Index, ...] = ()
     mapping: Mapping[str, Affine] = attrs.field(factory=dict)
+    together: Segment | None = None
 
     def node(self, nest: Nest, run: _Run, base: Affine) -> Node:
         """Return the loops over one run of vectors from ``base`` on, with the leaf that they repeat."""
@@ -249,6 +262,9 @@ class _Shape:
         whole = run.lanes == self.lanes
         # The ends of rows are one after the other: they are not worth a copy for each row.
         beside = self.beside if whole else tuple(attrs.evolve(i, tags=stripe.Tags()) for i in self.beside)
-        inside = leaf(nest.segments[0], {**self.mapping, self.vector.name: value}, (*beside, *sch.present((lane,))))
+        segment, tile = nest.segments[0], (*beside, *sch.present((lane,)))
+        if whole and self.together is not None:
+            segment, tile = self.together, sch.present((lane,))
+        inside = leaf(segment, {**self.mapping, self.vector.name: value}, tile)
         loops = (*self.inner, *sch.present((step,)))
         return Node(loops, children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints)

@@ -1,0 +1,214 @@
+"""Several values of an index as one body, in which equal loads and partial aggregates are computed once.
+
+Windows that lie beside each other overlap: the aggregate of W rows and that of the W rows one further have most of
+their terms in common. What several windows need is merged once, as van Herk (1992), and Gil and Werman (1993), do it
+over blocks as wide as the window; here it happens in registers, over the windows that one body computes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.names import NameScope
+from tileir.passes.kernels.nest import Segment, leaf
+from tileir.passes.kernels.reindex import renamed
+from tileir.poly.affine import total
+from tileir.stripe.ir import Intrinsic, Store, Tags, scalar_inputs, scalar_output
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+
+    from tileir.passes.kernels.nest import Use
+    from tileir.poly.affine import Affine
+    from tileir.stripe.ir import Statement
+
+MERGES = Tags.of("merges")
+"""Marks operations that merge the terms of an aggregate, whose order is free."""
+
+
+def jammed(segment: Segment, index: str, values: Sequence[Affine], sources: Mapping[str, str]) -> Segment | None:
+    """Return a segment that does for all ``values`` of an index what ``segment`` does for one of them.
+
+    ``sources`` holds the tensor that each root of a use shows. None where no two of their aggregates have several terms
+    in common, and where a segment may load what it stores.
+    """
+    written = {use.root for use in segment.uses if use.direction.writes}
+    if segment.has_indirect_store or any(use.root in written and use.direction.reads for use in segment.uses):
+        return None
+    if not any(merges(statement) for statement in segment.statements):
+        return None
+    body = _Body(sources, NameScope.of(use.name for use in segment.uses))
+    for value in values:
+        body.add(segment, {index: value})
+    return attrs.evolve(segment, uses=tuple(body.views), statements=body.statements()) if body.share() else None
+
+
+def merges(statement: Statement) -> bool:
+    """Return whether a statement merges terms of an aggregate."""
+    return isinstance(statement, Intrinsic) and "merges" in statement.tags and len(statement.inputs) == 2
+
+
+@attrs.define
+class _Body:
+    """The scalars and stores of all copies, each scalar once.
+
+    Attributes:
+        sources: The tensor that each root shows.
+        names: The names of views.
+        views: The views, each once, under names of their own.
+        definitions: The statement that defines each scalar.
+        stores: The stores, in order.
+
+    """
+
+    sources: Mapping[str, str]
+    names: NameScope
+    views: dict[Use, None] = attrs.field(factory=dict, init=False)
+    definitions: dict[str, Statement] = attrs.field(factory=dict, init=False)
+    stores: list[Store] = attrs.field(factory=list, init=False)
+    _named: dict[object, str] = attrs.field(factory=dict, init=False)
+    _known: dict[Statement, str] = attrs.field(factory=dict, init=False)
+    _scalars: NameScope = attrs.field(factory=NameScope, init=False)
+
+    def add(self, segment: Segment, values: Mapping[str, Affine]) -> None:
+        """Add a copy of a segment, whose indices have some values."""
+        copy = leaf(segment, values, ())
+        views = {use.name: self._view(use) for use in copy.uses}
+        scalars: dict[str, str] = {}
+        for old in copy.statements:
+            into = scalar_output(old)
+            if into is None:
+                store = renamed(old, scalars, views)
+                assert isinstance(store, Store)  # a segment has scalar statements only
+                self.stores.append(store)
+                continue
+            scalars[into] = ""
+            key = renamed(old, scalars, views)
+            name = self._known.get(key)
+            if name is None:
+                name = self._known[key] = self._scalars.fresh(into)
+                self.definitions[name] = renamed(key, {"": name}, {})
+            scalars[into] = name
+
+    def _view(self, use: Use) -> str:
+        key: object = attrs.evolve(use, name="")
+        if not use.direction.writes and all(size == 1 for size in use.sizes):
+            place = total(access * stride for access, stride in zip(use.access, use.strides, strict=True))
+            key = (self.sources[use.root], place)
+        if key not in self._named:
+            self._named[key] = name = self.names.fresh(use.name) if use.name in self._named.values() else use.name
+            self.views[attrs.evolve(use, name=name)] = None
+        return self._named[key]
+
+    def share(self) -> bool:
+        """Merge once what several aggregates have in common; return whether some do."""
+        users = Counter(name for s in (*self.definitions.values(), *self.stores) for name in scalar_inputs(s))
+        inner = {
+            name
+            for statement in self.definitions.values()
+            for name in scalar_inputs(statement)
+            if merges(statement) and users[name] == 1 and _alike(statement, self.definitions[name])
+        }
+        together: dict[tuple[object, ...], list[str]] = {}
+        depths: dict[str, int] = {}
+        for name, statement in self.definitions.items():
+            depths[name] = max((depths[each] for each in scalar_inputs(statement)), default=0)
+            if isinstance(statement, Intrinsic) and merges(statement) and name not in inner:
+                # Aggregates of aggregates have nothing in common with these.
+                together.setdefault((statement.op, statement.dtype, depths[name]), []).append(name)
+                depths[name] += 1
+        terms = [{root: self._terms(root, inner) for root in roots} for roots in together.values()]
+        return sum(map(self._share, terms)) > 0
+
+    def _terms(self, root: str, inner: Container[str]) -> list[str]:
+        """Return the terms of an aggregate, in order."""
+        pending, terms = [root], list[str]()
+        while pending:
+            name = pending.pop()
+            if name == root or name in inner:
+                pending.extend(reversed(scalar_inputs(self.definitions[name])))
+            else:
+                terms.append(name)
+        return terms
+
+    def _share(self, terms: Mapping[str, Sequence[str]]) -> bool:
+        """Define aggregates anew by what they have in common; return whether that is less work."""
+        users: dict[str, list[str]] = {}
+        for root, own_terms in terms.items():
+            for term in own_terms:
+                users.setdefault(term, []).append(root)
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for term, roots in users.items():
+            groups.setdefault(tuple(roots), []).append(term)
+        common = any(len(roots) > 1 and len(group) > 1 for roots, group in groups.items())
+        if not common and _most_common_pair(terms.values()) is None:
+            return False
+        if any(len(set(roots)) < len(roots) for roots in groups):
+            return False  # some term counts twice
+        parts: dict[str, list[str]] = {root: [] for root in terms}
+        for sharing, group in groups.items():
+            together = self._merged(group, sharing[0])
+            for root in sharing:
+                parts[root].append(together)
+        while (pair := _most_common_pair(parts.values())) is not None:
+            both = self._merged(pair, next(iter(terms)))
+            for root, own in parts.items():
+                if own.count(pair[0]) and own.count(pair[1]):
+                    parts[root] = [both, *(part for part in own if part not in pair)]
+        for root, own in parts.items():
+            last = self.definitions[self._merged(own, root)]
+            self.definitions[root] = renamed(last, {str(scalar_output(last)): root}, {})
+        return True
+
+    def _merged(self, values: Sequence[str], like: str) -> str:
+        """Return a scalar that merges others, neighbours first, by the operation that defines ``like``."""
+        definition = self.definitions[like]
+        assert isinstance(definition, Intrinsic)  # it merges
+        level = list(values)
+        while len(level) > 1:
+            after = []
+            for first, second in zip(level[::2], level[1::2], strict=False):
+                into = self._scalars.fresh(like)
+                self.definitions[into] = attrs.evolve(definition, inputs=(first, second), into=into)
+                after.append(into)
+            level = [*after, *level[len(level) // 2 * 2 :]]
+        return level[0]
+
+    def statements(self) -> tuple[Statement, ...]:
+        """Return the scalars that the stores need, each after what it is made of, and the stores in order."""
+        result: list[Statement] = []
+        done: set[str] = set()
+        for store in self.stores:
+            pending = list(reversed(scalar_inputs(store)))
+            while pending:
+                name = pending[-1]
+                needed = [each for each in scalar_inputs(self.definitions[name]) if each not in done]
+                if name not in done and needed:
+                    pending.extend(reversed(needed))
+                    continue
+                pending.pop()
+                if name not in done:
+                    done.add(name)
+                    result.append(self.definitions[name])
+            result.append(store)
+        return tuple(result)
+
+
+def _alike(statement: Statement, other: Statement) -> bool:
+    """Return whether two statements merge terms by the same operation."""
+    match statement, other:
+        case Intrinsic(op=op, dtype=dtype), Intrinsic(op=same, dtype=alike):
+            return merges(other) and (op, dtype) == (same, alike)
+        case _:
+            return False
+
+
+def _most_common_pair(lists: Iterable[Sequence[str]]) -> tuple[str, str] | None:
+    """Return the pair that most lists have, of at least two; None where there is none."""
+    counts = Counter(pair for each in lists for pair in combinations(sorted(each), 2))
+    pair = max(counts, key=counts.__getitem__, default=None)
+    return pair if pair is not None and counts[pair] > 1 else None

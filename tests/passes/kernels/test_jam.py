@@ -1,0 +1,122 @@
+"""Windows beside each other, which merge once what they have in common."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.fuse import Fuse
+from tileir.passes.localise import Localise
+from tileir.passes.scalarise import Scalarise
+from tileir.passes.unroll_window import UnrollWindow
+from tileir.passes.vectorise import Vectorise
+from tileir.stripe.interpreter import interpret
+from tileir.stripe.ir import Block, Intrinsic, Load, Program
+from tileir.stripe.lowering import lower
+from tileir.stripe.verifier import verify
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
+
+AGGREGATIONS = {"+": Op.ADD, "*": Op.MUL, ">": Op.MAX, "<": Op.MIN}
+
+
+def windows(text: str, shape: tuple[int, ...], dtype: DType, rows: int) -> tuple[Program, Program]:
+    """Return a program of windows before and after its rows were put together."""
+    graph = infer(parse(text), {"X": TensorType(dtype, shape)})
+    before = run((UnrollWindow(), Accumulate(), Fuse(), Localise(), Scalarise()), lower(graph))
+    after = run((Vectorise(vector_bytes=16, chunk=8, rows=rows, terms=99),), before)
+    verify(after)
+    return before, after
+
+
+def column(aggregation: str, height: int, rows: int) -> str:
+    return f"function (X[M, N]) -> (O) {{ O[i, j : {rows}, N] = {aggregation}(X[i + k, j]), k < {height}; }}"
+
+
+def merged(block: Block, op: Op) -> int:
+    own = sum(isinstance(s, Intrinsic) and s.op is op for s in block.statements)
+    return own + sum(merged(inner, op) for inner in block.blocks)
+
+
+def loads(block: Block) -> int:
+    return sum(isinstance(s, Load) for s in block.statements) + sum(map(loads, block.blocks))
+
+
+def element(dtype: DType, shape: tuple[int, ...], seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+    """Return elements among which floats are not finite here and there, and integers wrap when they are added up."""
+    random = np.random.default_rng(seed)
+    if dtype.is_float:
+        values = random.choice([0.0, -0.0, 1.0, 2.0, 0.5, -3.0], shape)
+        values[random.random(shape) < 0.05] = random.choice([np.nan, np.inf, -np.inf])
+        return values.astype(dtype.numpy)
+    return random.integers(0, 256, shape).astype(dtype.numpy)
+
+
+@examples(60)
+@given(
+    aggregation=st.sampled_from(sorted(AGGREGATIONS)),
+    dtype=st.sampled_from([DType.F32, DType.F64, DType.F16, DType.U8, DType.I32]),
+    height=st.integers(2, 12),
+    rows=st.sampled_from([2, 3, 4, 8]),
+    width=st.sampled_from([8, 9, 17]),
+    seed=st.integers(0, 99),
+)
+def test_windows_keep_their_meaning(
+    aggregation: str, dtype: DType, height: int, rows: int, width: int, seed: int
+) -> None:
+    # Sums and products of these floats are exact, so that no order of them makes a difference.
+    count = 4 * rows + 1
+    shape = (count + height - 1, width)
+    before, after = windows(column(aggregation, height, count), shape, dtype, rows)
+    picture = {"X": element(dtype, shape, seed)}
+    for name, result in interpret(before, picture).items():
+        np.testing.assert_array_equal(interpret(after, picture)[name], result)
+
+
+@pytest.mark.parametrize(("aggregation", "op"), sorted(AGGREGATIONS.items()))
+def test_what_windows_share_is_merged_once(aggregation: str, op: Op) -> None:
+    before, after = windows(column(aggregation, 12, 32), (43, 8), DType.F32, 8)
+    (plain,), (together,) = before.main.blocks, after.main.blocks
+    assert (merged(plain, op), loads(plain)) == (11, 12)
+    assert loads(together) == 12 + 7  # for eight windows
+    assert merged(together, op) <= 4 + 6 + 6 + 8 * 2  # the rows of all, those above and below, and three parts each
+
+
+def test_sums_that_were_written_down_keep_their_order() -> None:
+    text = """function (X[M, N]) -> (O) {
+        A[i, j : 32, N] = =(X[i, j]);
+        B[i, j : 32, N] = =(X[i + 1, j]);
+        C[i, j : 32, N] = =(X[i + 2, j]);
+        O = A + B + C;
+    }"""
+    before, after = windows(text, (34, 8), DType.F32, 4)
+    picture = {"X": np.random.default_rng(0).standard_normal((34, 8)).astype(np.float32) * np.float32(1e8)}
+    np.testing.assert_array_equal(interpret(before, picture)["O"], interpret(after, picture)["O"])
+
+
+def test_what_is_not_finite_stays_in_its_windows() -> None:
+    height, rows = 5, 16
+    before, after = windows(column("+", height, rows), (rows + height - 1, 8), DType.F32, 4)
+    picture = np.full((rows + height - 1, 8), 1e-3, np.float32)
+    picture[4], picture[9], picture[15] = np.inf, np.nan, 1e30
+    result = interpret(after, {"X": picture})["O"]
+    expected = interpret(before, {"X": picture})["O"]
+    np.testing.assert_array_equal(np.isfinite(result), np.isfinite(expected))
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
+def test_windows_of_several_rows_share_the_aggregates_of_rows() -> None:
+    text = "function (X[M, N]) -> (O) { O[i, j : 32, 8] = >(X[i + k, j + l]), k < 3, l < 3; }"
+    before, after = windows(text, (34, 10), DType.F32, 4)
+    (together,) = after.main.blocks
+    assert merged(together, Op.MAX) < 4 * merged(before.main.blocks[0], Op.MAX)
+    picture = {"X": element(DType.F32, (34, 10), 3)}
+    np.testing.assert_array_equal(interpret(before, picture)["O"], interpret(after, picture)["O"])
