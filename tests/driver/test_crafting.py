@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ import tileir
 from tileir.core.errors import ArgumentError, TileError
 from tileir.driver.crafting import craft_file
 from tileir.formula.function_file import read_functions
+
+if TYPE_CHECKING:
+    from tileir.formula.given_values import GivenValue
 
 PHOTO = np.random.default_rng(5).random((20, 31, 3), np.float32)
 SOBEL = """\
@@ -85,6 +89,19 @@ def test_dragging_makes_nothing_anew() -> None:
     np.testing.assert_allclose(wider(PHOTO), tileir.craft(wider.text)(PHOTO), rtol=1e-4, atol=1e-6)
 
 
+def test_values_of_python_are_written() -> None:
+    crafted = tileir.craft("convolve(weights=[1])\nnoise(coloured=no)\ngaussian", live="steps[2].arguments.sigma")
+    values: tuple[tuple[str, GivenValue], ...] = (
+        ("steps[0].arguments.weights", np.array([[0, 1], [0.5, -2]], np.float32)),
+        ("steps[1].arguments.coloured", np.True_),
+        ("steps[2].arguments.sigma", 2),
+        ("steps[1].arguments.amount", 0.25),
+    )
+    for path, value in values:
+        crafted = crafted.with_value(path, value)
+    assert crafted.text == ("convolve(weights=[0 1; 0.5 -2])\nnoise(coloured=yes, amount=0.25)\ngaussian(sigma=2)")
+
+
 def test_what_is_derived_from_live_values_is_passed() -> None:
     (function,) = read_functions(
         """
@@ -126,6 +143,10 @@ def test_faults_of_formulas_are_told_at_once() -> None:
         tileir.craft("gaussian").with_value("steps[0].arguments.sigma", "1000")
     with pytest.raises(TileError, match="no parameter"):
         tileir.craft("gaussian").with_value("steps[0].arguments.sgma", "1")
+    with pytest.raises(ArgumentError, match=r"TIL221.*no parameter 'steps.0..arguments.sgma'"):
+        tileir.craft("gaussian", live="steps[0].arguments.sgma")
+    with pytest.raises(ArgumentError, match=r"TIL707.*a tolerance is a share"):
+        tileir.craft("gaussian", tolerance="little")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="cannot read"):
         craft_file(Path("nowhere.formula"))
 

@@ -12,13 +12,17 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.driver.arguments import tensor_types
+from tileir.core.names import nearest
+from tileir.driver.arguments import is_number, tensor_types
 from tileir.driver.binding import bind
 from tileir.driver.jit import Jit, jit
 from tileir.driver.strips import MOST_PIXELS, STRIP_PIXELS, Rectangle, in_strips, part
 from tileir.formula import edits
 from tileir.formula.applying import apply
 from tileir.formula.catalogue import default_catalogue
+from tileir.formula.control_tree import controls_of
+from tileir.formula.controls import each_control
+from tileir.formula.given_values import given_text
 from tileir.formula.inputs import inputs_of
 from tileir.formula.ir import Formula
 from tileir.formula.lowering import Crafted
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from tileir.driver.executable import Executable
     from tileir.driver.formula_explanation import FormulaExplanation
     from tileir.formula.functions import Function
+    from tileir.formula.given_values import GivenValue
     from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo
 
@@ -52,7 +57,7 @@ def craft(
     *,
     device: str | DeviceInfo | None = None,
     context: Context | None = None,
-    live: Iterable[str] = (),
+    live: str | Iterable[str] = (),
     tolerance: float = 0.0,
     name: str = "<formula>",
 ) -> CraftedFormula:
@@ -63,8 +68,8 @@ def craft(
         functions: What its steps may call, by name; by default tileir's functions and those of installed distributions.
         device: A device or its id; by default what the context chooses.
         context: Owner of devices and caches; by default the process-wide one.
-        live: The paths of parameters that are passed at each call, as while a control is dragged: another value of them
-            compiles nothing. All others are constants of the kernels, which makes these faster.
+        live: The path of a parameter, or several, that are passed at each call, as while a control is dragged: another
+            value of them compiles nothing. All others are constants of the kernels, which makes these faster.
         tolerance: How far windows of weights may be from sums of such of rank one, which are faster: the sum of the
             absolute differences, as a share of the sum of the absolute weights. :meth:`CraftedFormula.explain` tells.
         name: What errors call the text.
@@ -72,19 +77,31 @@ def craft(
     Raises:
         ParseError: The text is no formula; all faults.
         VerifyError: The formula breaks rules; all of them.
+        ArgumentError: TIL221, a path of ``live`` leads to no parameter; TIL707, the tolerance is none.
 
     """
     text = source if isinstance(source, str) else to_text(source)
     known = default_catalogue().functions if functions is None else functions
-    crafted = CraftedFormula(text, MappingProxyType(dict(known)), device, context, frozenset(live), tolerance, name)
+    paths = frozenset((live,) if isinstance(live, str) else live)
+    crafted = CraftedFormula(text, MappingProxyType(dict(known)), device, context, paths, tolerance, name)
     verify(crafted.formula, known)
+    if crafted.live:
+        _check_live(crafted)
     return crafted
 
 
-def _check_tolerance(_: object, __: object, value: float) -> None:
-    if not 0 <= value < 1:
+def _check_live(crafted: CraftedFormula) -> None:
+    """Check that paths lead to parameters, or to numbers of conditions."""
+    known = [control.path for control in each_control(controls_of(crafted.formula, crafted.functions))]
+    for path in crafted.live.difference(known):
+        message = f"live: the formula has no parameter {path!r:.80}{nearest(path, known)}"
+        raise ArgumentError((Diagnostic("TIL221", message),))
+
+
+def _check_tolerance(_: object, __: object, value: object) -> None:
+    if not is_number(value) or not 0 <= value < 1:
         raise ArgumentError(
-            (Diagnostic("TIL707", f"a tolerance is a share from 0 to 1, and less than 1; it was {value}"),)
+            (Diagnostic("TIL707", f"a tolerance is a share from 0 to 1, and less than 1; it was {value!r:.80}"),)
         )
 
 
@@ -193,8 +210,10 @@ class CraftedFormula:
         function = self._function(arrays)
         return explained(self, function, [*arrays, *function.passed], measure)
 
-    def with_value(self, path: str, value: str) -> CraftedFormula:
+    def with_value(self, path: str, value: GivenValue) -> CraftedFormula:
         """Return the formula with another value at a path, such as ``steps[0].arguments.sigma``, which is live then.
+
+        The value is text, as in a formula, or a bool, a number, or rows of weights.
 
         Paths and values are those of controls (:func:`tileir.formula.applying.apply`): another function keeps the
         arguments that it takes.
@@ -202,14 +221,16 @@ class CraftedFormula:
         Raises:
             ParseError: The value is none.
             VerifyError: The value is out of bounds.
-            ArgumentError: TIL221, there is no such element or parameter.
+            ArgumentError: TIL221, there is no such element or parameter; TIL707, the value is nothing that a formula
+                can say.
 
         """
         step, dot, name = path.rpartition(".arguments.")
         if dot:
-            changed = self._as(edits.with_argument(self.text, step, name, value).text, {*self.live, path})
+            edited = edits.with_argument(self.text, step, name, given_text(path, value))
         else:
-            changed = self._as(apply(self.text, path, value, self.functions).edited.text, {*self.live, path})
+            edited = apply(self.text, path, value, self.functions).edited
+        changed = self._as(edited.text, {*self.live, path})
         if path in self.live:
             changed._take_over(self, path)
         return changed
@@ -234,15 +255,9 @@ class CraftedFormula:
         return self._as(self.text, ()) if self.live else self
 
     def _as(self, text: str, live: Iterable[str]) -> CraftedFormula:
-        return craft(
-            text,
-            self.functions,
-            device=self.device,
-            context=self.context,
-            live=live,
-            tolerance=self.tolerance,
-            name=self.name,
-        )
+        changed = attrs.evolve(self, text=text, live=frozenset(live))
+        verify(changed.formula, self.functions)
+        return changed
 
     def __str__(self) -> str:
         """Return the text."""

@@ -13,6 +13,7 @@ from tileir.formula.control_edits import ControlEdits
 from tileir.formula.control_tree import controls_of
 from tileir.formula.controls import each_control
 from tileir.formula.edits import elements
+from tileir.formula.given_values import given_text
 from tileir.formula.ir import Repeat, Step
 from tileir.formula.parser import parse
 from tileir.formula.step_edits import moved_path, removed
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from tileir.formula.controls import Control, FormulaControls
     from tileir.formula.functions import Function
+    from tileir.formula.given_values import GivenValue
     from tileir.formula.ir import Formula
 
 
@@ -43,7 +45,7 @@ class Applied:
     changed: tuple[tuple[str | None, str | None], ...]
 
 
-def apply(text: str, path: str | Sequence[str], value: str | None, functions: Mapping[str, Function]) -> Applied:
+def apply(text: str, path: str | Sequence[str], value: GivenValue | None, functions: Mapping[str, Function]) -> Applied:
     """Do what a control asks for: write a value at its path, and change nothing else.
 
     ``None`` takes away what stands there, so that the default holds: an argument, source, boundary, condition, merge,
@@ -53,23 +55,26 @@ def apply(text: str, path: str | Sequence[str], value: str | None, functions: Ma
     Args:
         text: The formula.
         path: Of a control; or of several, which all get the value, as where one slider stands for several steps.
-        value: As controls have them.
+        value: As controls have them: text; or a bool, a number, or rows of weights, which are written so.
         functions: What steps may call.
 
     Raises:
         ParseError: The text is no formula, or the value is none of that kind.
         VerifyError: The formula would break a rule that it does not break.
-        ArgumentError: TIL221, there is no such element; TIL228, others read the step that is taken away.
+        ArgumentError: TIL221, there is no such element; TIL228, others read the step that is taken away; TIL707, the
+            value is nothing that a formula can say.
 
     """
     formula = parse(text)
+    paths = (path,) if isinstance(path, str) else tuple(path)
+    written = None if value is None else given_text(", ".join(paths), value)
     if isinstance(path, str) and value is None and isinstance(dict(elements(formula)).get(path), Step | Repeat):
         made = removed(text, path)
     else:
         made = edited(text, ())
-        for each in (path,) if isinstance(path, str) else path:
+        for each in paths:
             now = ControlEdits.of(made.text, made.formula, functions)
-            then = edited(made.text, now.changes(each, value))
+            then = edited(made.text, now.changes(each, written))
             made = edited(text, composed(text, made.changes, then.changes))
     _check(formula, made.formula, functions)
     return following(formula, made, functions)
