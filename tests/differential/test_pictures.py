@@ -27,7 +27,7 @@ def as_dtype(case: Written, dtype: type[np.generic]) -> dict[str, np.ndarray[Any
 
 
 @given(
-    case=written("pictures"),
+    case=written("pictures", "channels"),
     dtype=st.sampled_from(DTYPES),
     target=st.sampled_from(sorted(means.TARGETS)),
     passes=st.sampled_from(("cpu", "small", "gpu")),
@@ -44,7 +44,7 @@ def test_every_dtype_agrees(case: Written, dtype: type[np.generic], target: str,
         np.testing.assert_allclose(found, expected[name], rtol=close, atol=close * scale)
 
 
-@given(case=written("pictures"))
+@given(case=written("pictures", "channels"))
 @examples(20)
 def test_opencl_agrees(case: Written) -> None:
     inputs = case.arrays()

@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import reject
 from hypothesis import strategies as st
 
+from strategies.interleaved import interleaved
 from strategies.pictures import picture
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
@@ -217,6 +218,11 @@ def pictures(draw: st.DrawFn) -> Written:
     return Written(*picture(draw))
 
 
+def channels(draw: st.DrawFn) -> Written:
+    """Steps that mix the channels of a picture."""
+    return Written(*interleaved(draw))
+
+
 FAMILIES: Mapping[str, Family] = {
     "siblings": siblings,
     "rows": _over_matrix(ROWS),
@@ -226,6 +232,7 @@ FAMILIES: Mapping[str, Family] = {
     "diagonals": diagonals,
     "loops": loops,
     "pictures": pictures,
+    "channels": channels,
 }
 
 

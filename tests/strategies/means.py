@@ -19,6 +19,7 @@ from tileir.passes.base import map_kernels
 from tileir.passes.block_sums import BlockSums
 from tileir.passes.cache import Cache
 from tileir.passes.canonicalise import Canonicalise
+from tileir.passes.deinterleave import Deinterleave
 from tileir.passes.distribute import Distribute
 from tileir.passes.fuse import Fuse
 from tileir.passes.inline import Inline
@@ -58,6 +59,7 @@ def small_work(target: Target) -> tuple[Pass, ...]:
         StreamReduction: {"stretch_bytes": 64, "unroll": 2},
         RegisterTile: {"cache_bytes": 64},
         SplitBorder: {"points": 1, "share": 0},
+        Deinterleave: {"pixels": 2},
         Vectorise: {"chunk": 32},
         Thread: {"groups": 6},
     }

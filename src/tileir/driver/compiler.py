@@ -12,6 +12,7 @@ from tileir.core.errors import ArgumentError, Diagnostic, SkippedPassWarning
 from tileir.passes.base import run, run_at_once
 from tileir.passes.recovery import run_without_failing
 from tileir.semtree.in_place import reuse_in_place
+from tileir.semtree.interleaving import interleave
 from tileir.semtree.lowering import lower as lower_to_semtree
 from tileir.semtree.sharing import share_kernels
 from tileir.semtree.simplifier import simplify as simplify_kernel
@@ -137,4 +138,5 @@ def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pa
 def _finished(program: sem.Program) -> sem.Program:
     """Return the program with as few and as simple kernels, and as few temporaries, as can be."""
     simple = attrs.evolve(program, kernels=tuple(simplify_kernel(kernel) for kernel in program.kernels))
-    return share_kernels(reuse_in_place(simple))
+    small = share_kernels(reuse_in_place(simple))
+    return attrs.evolve(small, kernels=tuple(interleave(kernel) for kernel in small.kernels))

@@ -17,6 +17,7 @@ from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.compute_deps import ComputeDeps
 from tileir.passes.constant_propagate import ConstantPropagate
 from tileir.passes.dead_code import DeadCode
+from tileir.passes.deinterleave import Deinterleave
 from tileir.passes.distribute import Distribute
 from tileir.passes.forward import Forward
 from tileir.passes.fuse import Fuse, Fusion
@@ -75,6 +76,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     ComputeDeps,
     ConstantPropagate,
     DeadCode,
+    Deinterleave,
     Distribute,
     Forward,
     Fuse,

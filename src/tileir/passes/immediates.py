@@ -7,7 +7,6 @@ from math import prod
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
-import numpy as np
 
 from tileir.core import arithmetic
 from tileir.core.names import NameScope
@@ -15,7 +14,7 @@ from tileir.core.ops import Aggregation
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, selected, with_kernels
 from tileir.passes.kernels.reindex import moved
-from tileir.passes.kernels.terms import Terms
+from tileir.passes.kernels.terms import Terms, elements_of
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
     Block,
@@ -34,7 +33,6 @@ from tileir.stripe.ir import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.core.dtype import DType
     from tileir.stripe.ir import Buffer, Index, Program, Refinement, Statement
 
 _AGGREGATIONS: Final = (Aggregation.SUM, Aggregation.PROD, Aggregation.MAX, Aggregation.MIN)
@@ -153,7 +151,7 @@ class _Window:
             or any(r.direction is not Direction.IN for r in kernel.refinements if r is not result)
         ):
             return None
-        loaded = {view.name: _elements(contents[view.name], view.shape.dtype) for view in weights}
+        loaded = {view.name: elements_of(contents[view.name], view.shape.dtype) for view in weights}
         return cls(kernel, store, result, tuple(inside.values()), loaded)
 
     def points(self) -> Iterator[dict[str, Affine]]:
@@ -187,13 +185,13 @@ class _Window:
     def written_out(self, terms: Terms) -> Block:
         """Return the kernel with its terms in place of the window."""
         kernel, gone = self.kernel, {index.name for index in self.indices}
+        count, points = len(terms.values), prod(index.range for index in self.indices)
         statements = terms.merged(self.result.shape.dtype)
         total = scalar_output(statements[-1])
         assert total is not None  # it is the last thing that is computed
         read = {name for statement in statements for name in views_read(statement)}
         result = attrs.evolve(self.result, aggregation=None)
         reduces = [name for name, _ in kernel.tags.items if name.startswith(_REDUCES)]
-        count, points = len(terms.values), prod(index.range for index in self.indices)
         return attrs.evolve(
             kernel,
             indices=tuple(index for index in kernel.indices if index.name not in gone),
@@ -203,8 +201,3 @@ class _Window:
             tags=kernel.tags.remove(*reduces).add("eltwise"),
             deps=(),
         )
-
-
-def _elements(buffer: Buffer, dtype: DType) -> arithmetic.Array:
-    stored = np.frombuffer(buffer.data, dtype.numpy.newbyteorder("<"))
-    return stored.astype(dtype.numpy, copy=False)

@@ -71,17 +71,18 @@ class Vectorise:
         if any(sch.scatters(nest.segments[0], i.name) for i in nest.indices) or not sch.written_uses(nest):
             return None
         candidates = [
-            i
+            (i, steps)
             for i in nest.indices
-            if i.range >= 4 and i.name not in constrained and all(u.stride(i.name) == 1 for u in sch.written_uses(nest))
+            if i.range >= 4 and i.name not in constrained and (steps := _whole_steps(nest, i.name)) is not None
         ]
-        # Among candidates prefer the one along which most inputs are contiguous or constant, then the longest.
+        # Among candidates prefer the one along which most outputs, then most inputs are contiguous or constant, then
+        # the longest.
         reads = sch.read_uses(nest)
         return max(
             candidates,
-            key=lambda i: (sum(u.stride(i.name) in (0, 1) for u in reads), i.range),
-            default=None,
-        )
+            key=lambda c: (-max(c[1]), sum(u.stride(c[0].name) in (0, 1) for u in reads), c[0].range),
+            default=(None,),
+        )[0]
 
     def _nodes(self, nest: Nest, vector: stripe.Index, rows: int) -> list[Node]:
         lanes = min(
@@ -198,6 +199,26 @@ def _crossed_index(nest: Nest, vector: stripe.Index) -> _Crossed | None:
                 sizes = [d for d in range(8, 65) if index.range % d == 0]
                 return _Crossed(index, min(sizes, key=lambda d: abs(d - _CROSSED_BLOCK))) if sizes else None
     return None
+
+
+def _whole_steps(nest: Nest, index: str) -> set[int] | None:
+    """Return by how many elements an index moves outputs of which it then writes all; None where it leaves gaps.
+
+    It leaves none where it moves one element, or as many as there are channels, all of which are written.
+    """
+    sources = {r.name: r.source for r in nest.kernel.refinements}
+    channels: dict[tuple[str, int, tuple[int, ...]], set[int]] = {}
+    for use in sch.written_uses(nest):
+        step = use.stride(index)
+        if not 1 <= step <= _MOST_CHANNELS:
+            return None
+        strides = tuple(use.stride(other.name) for other in nest.indices)
+        channels.setdefault((sources[use.root], step, strides), set()).add(_offset(use) % step)
+    return {step for _, step, _ in channels} if all(len(c) == step for (_, step, _), c in channels.items()) else None
+
+
+_MOST_CHANNELS = 4
+"""Up to so many interleaved channels are written by whole vectors."""
 
 
 def _shared_index(nest: Nest, vector: stripe.Index, rows: int) -> stripe.Index | None:

@@ -8,6 +8,7 @@ elements; a match of *shared* indices for a part of the indices and what the res
 from __future__ import annotations
 
 from itertools import combinations, product
+from math import gcd
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -19,7 +20,7 @@ from tileir.poly.affine import Affine
 from tileir.stripe.ir import Direction, Index
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tileir.passes.fusion.group import FusionGroup, Place
     from tileir.stripe.ir import Refinement
@@ -54,8 +55,9 @@ def meet(
 ) -> bool:
     """Return whether one point of the joined box may run both bodies.
 
-    All tensors that one writes and the other touches must be touched at the same element by corresponding points,
-    and the statements that cannot be moved must not need those that come to stand after them.
+    All tensors that one writes and the other touches must be touched at the same elements by corresponding points, or
+    at elements that no other point touches, and the statements that cannot be moved must not need those that come to
+    stand after them.
     """
     values = (match.first, match.second) if base is first else (match.second, match.first)
     if _substituted(first, values[0]) != _substituted(second, values[1]):
@@ -69,9 +71,23 @@ def meet(
     for root in sorted(touched):
         places = {_moved(place, values[0]) for place in first.places(root)}
         places.update(_moved(place, values[1]) for place in second.places(root))
-        if len(places) != 1 or None in places:
+        if None in places or not _apart([place for place in places if place is not None]):
             return False
     return not sibling or same_layout(first, second, values)
+
+
+def _apart(places: Sequence[Place]) -> bool:
+    """Return whether no point reaches by one of several places what another point reaches by another one.
+
+    So it is where they are some elements apart, as the channels of a pixel are, and the steps of all indices are
+    multiples of more than these.
+    """
+    moves = [Affine(place.terms) for _, place in places]
+    if not places or any(move != moves[0] for move in moves) or any(source != places[0][0] for source, _ in places):
+        return False
+    step = gcd(*(int(c) for _, c in moves[0].terms))
+    offsets = [int(place.offset) for _, place in places]
+    return len(places) == 1 or max(offsets) - min(offsets) < step
 
 
 def _substituted(group: FusionGroup, values: Mapping[str, Affine]) -> set[Affine]:
@@ -88,7 +104,7 @@ def same_layout(
 ) -> bool:
     """Return whether both write their results in the same order of elements; sums of the whole box have none."""
     written = {
-        None if layout is None else layout.substitute(value)
+        None if layout is None else Affine(layout.substitute(value).terms)
         for group, value in zip((first, second), values, strict=True)
         for layout in group.layouts
     }

@@ -16,7 +16,7 @@ from tileir.stripe.ir import Constant, Convert, Intrinsic, Load, LoadIndex, Refi
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tileir.stripe.ir import Statement
+    from tileir.stripe.ir import Buffer, Statement
 
 Known: TypeAlias = np.generic | np.ndarray[Any, Any]
 """A scalar known when compiling, of the NumPy dtype of its dtype."""
@@ -81,6 +81,8 @@ class Terms:
             result = arithmetic.constant(statement.value, statement.dtype)
         elif isinstance(statement, LoadIndex) and statement.affine.is_constant:
             result = arithmetic.constant(int(statement.affine.offset), statement.dtype)
+        elif isinstance(statement, Intrinsic) and statement.op is Op.COND and not isinstance(read[0], str):
+            result = read[1] if bool(read[0]) else read[2]
         elif isinstance(statement, LoadIndex) or len(known) < len(read):
             result = self._emitted(self._reading(statement, read))
         elif isinstance(statement, Convert):
@@ -95,17 +97,24 @@ class Terms:
         if not self._is_neutral(value):
             self.values.append(value)
 
+    def value(self, name: str) -> str:
+        """Return the name of what a scalar of the term is called among the statements."""
+        return self.scalar(self._local[name])
+
     def merged(self, dtype: DType) -> tuple[Statement, ...]:
         """Return statements that compute the aggregate of all terms, in order; the last one defines it."""
-        values = list(self.values)
+        return self.alive((self.total(dtype),))
+
+    def total(self, dtype: DType) -> str:
+        """Return the name of the aggregate of all terms, in order; terms that follow are those of another one."""
+        values, self.values = self.values, []
         if self.aggregation is Aggregation.SUM or not values:
             total: Value = arithmetic.constant(_NEUTRAL[self.aggregation], dtype)
         else:
             total = values.pop(0)
         for value in values:
             total = self._emitted(self._merged(total, value, dtype))
-        self.scalar(total)
-        return self._alive(self.scalar(total))
+        return self.scalar(total)
 
     def scalar(self, value: Value) -> str:
         """Return the name of a scalar that has a value."""
@@ -200,9 +209,9 @@ class Terms:
             case _:
                 raise TypeError("only scalars have dtypes")  # a defect of this module
 
-    def _alive(self, result: str) -> tuple[Statement, ...]:
-        """Return the statements that a scalar needs, in order."""
-        needed, kept = {result}, []
+    def alive(self, results: Iterable[str]) -> tuple[Statement, ...]:
+        """Return the statements that scalars need, in order."""
+        needed, kept = set(results), []
         for statement in reversed(self.statements):
             if scalar_output(statement) in needed:
                 kept.append(statement)
@@ -213,3 +222,9 @@ class Terms:
 def _into(statement: Statement, name: str) -> Statement:
     assert isinstance(statement, Load | LoadIndex | Constant | Convert | Intrinsic)
     return attrs.evolve(statement, into=name)
+
+
+def elements_of(buffer: Buffer, dtype: DType) -> arithmetic.Array:
+    """Return the elements of a constant, from which terms are made."""
+    stored = np.frombuffer(buffer.data, dtype.numpy.newbyteorder("<"))
+    return stored.astype(dtype.numpy, copy=False)

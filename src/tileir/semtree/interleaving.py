@@ -1,0 +1,215 @@
+"""Vectors of which neighbouring lanes lie two to four elements apart, as whole vectors of memory and shuffles.
+
+Such are the channels of pictures whose channels are interleaved. The loads of all channels become loads of all that
+lies from the first element of the first lane to the last one of the last lane, and stores of all channels stores of
+whole vectors. Nothing is touched that was not touched before, but for elements between those that are read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from tileir.core.names import NameScope
+from tileir.core.ops import Op
+from tileir.semtree.ir import Apply, Assign, Const, Declare, Ramp, Shuffle, Subscript, Type, Var
+from tileir.semtree.rewrite import (
+    expressions,
+    kernel_names,
+    map_bodies,
+    variables_of,
+    walk,
+    with_body,
+)
+from tileir.semtree.simplifier import simplify_expr
+
+if TYPE_CHECKING:
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+
+_STRIDES: Final = range(2, 5)
+_LEAST_LANES: Final = 4
+
+_Key: TypeAlias = tuple[str, "Expr", int, Type]
+
+
+def interleave(kernel: KernelFunction) -> KernelFunction:
+    """Return the kernel with interleaved vectors read and written as whole ones; itself where there are none."""
+    shared = frozenset(param.name for param in kernel.params if not param.no_alias)
+    body = _Bodies(NameScope.of(kernel_names(kernel)), shared).rewritten(kernel.body)
+    return with_body(kernel, body)
+
+
+@attrs.frozen
+class _Access:
+    """An access to an array: the place of a statement, and the distance of its first element from others."""
+
+    position: int
+    distance: int
+
+
+@attrs.frozen
+class _Group:
+    """Accesses to one array whose first elements are known distances apart.
+
+    Attributes:
+        key: The array, what the offsets have in common, their stride, and the type of each access.
+        stores: Whether they write.
+        accesses: What they are.
+
+    """
+
+    key: _Key
+    stores: bool
+    accesses: list[_Access] = attrs.field(factory=list)
+
+    @property
+    def first(self) -> int:
+        """The least distance."""
+        return min(access.distance for access in self.accesses)
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether whole vectors can stand for the accesses: stores must leave no gaps."""
+        return not self.stores or {a.distance - self.first for a in self.accesses} == set(range(self.key[2]))
+
+    def takes(self, key: _Key, distance: int, *, stores: bool) -> bool:
+        """Return whether an access belongs to the group, and lies within the same elements."""
+        if (key, stores) != (self.key, self.stores):
+            return False
+        others = [access.distance for access in self.accesses]
+        again = stores and distance in others
+        return not again and max(*others, distance) - min(*others, distance) < key[2]
+
+
+@attrs.frozen
+class _Bodies:
+    """Rewrites the bodies of one kernel; ``shared`` are the arrays that may overlap each other."""
+
+    names: NameScope
+    shared: frozenset[str]
+
+    def rewritten(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """Return statements with interleaved vectors as whole ones, those inside of others included."""
+        stmts = tuple([map_bodies(self.rewritten, stmt) for stmt in stmts])
+        made: dict[int, tuple[Stmt, ...]] = {}
+        for group in self._groups(stmts):
+            if group.is_worthwhile:
+                (self._stores if group.stores else self._loads)(group, stmts, made)
+        if not made:
+            return stmts
+        return tuple(new for position, stmt in enumerate(stmts) for new in made.get(position, (stmt,)))
+
+    def _groups(self, stmts: tuple[Stmt, ...]) -> list[_Group]:
+        """Return groups of accesses between which nothing stands that they could not be moved past."""
+        done: list[_Group] = []
+        waiting: list[_Group] = []
+        for position, stmt in enumerate(stmts):
+            stays = [group for group in waiting if not self._separates(stmt, group)]
+            done += [group for group in waiting if group not in stays]
+            waiting = stays
+            found = _strided(stmt)
+            if found is not None:
+                key, distance = found
+                stores = isinstance(stmt, Assign)
+                group = next((g for g in waiting if g.takes(key, distance, stores=stores)), None)
+                if group is None:
+                    group = _Group(key, stores)
+                    waiting.append(group)
+                group.accesses.append(_Access(position, distance))
+        return [*done, *waiting]
+
+    def _separates(self, stmt: Stmt, group: _Group) -> bool:
+        """Return whether accesses of a group before a statement and after it cannot be moved past it."""
+        array, base = group.key[:2]
+        if isinstance(stmt, Declare):
+            written: set[str] = set()
+        elif isinstance(stmt, Assign) and isinstance(stmt.target, Var):
+            if stmt.target.name in variables_of(base):
+                return True
+            written = set()
+        elif isinstance(stmt, Assign) and isinstance(stmt.target, Subscript):
+            found = _strided(stmt)
+            joins = group.stores and found is not None and group.takes(*found, stores=True)
+            written = set() if joins else {stmt.target.array}
+        else:
+            return True
+        read = {node.array for root in expressions(stmt) for node in walk(root) if isinstance(node, Subscript)}
+        if isinstance(stmt, Assign) and isinstance(stmt.target, Subscript) and not written:
+            read = {node.array for node in walk(stmt.value) if isinstance(node, Subscript)}
+        touched = written | read if group.stores else written
+        return any(self._may_meet(array, other) for other in touched)
+
+    def _may_meet(self, one: str, other: str) -> bool:
+        return one == other or {one, other} <= self.shared
+
+    def _loads(self, group: _Group, stmts: tuple[Stmt, ...], made: dict[int, tuple[Stmt, ...]]) -> None:
+        """Load whole vectors where the first of the group is loaded, and shuffle what each one reads."""
+        array, base, stride, kind = group.key
+        distances = [access.distance for access in group.accesses]
+        count = max(distances) - group.first + stride * (kind.lanes - 1) + 1
+        starts = [min(start, count - kind.lanes) for start in range(0, count, kind.lanes)]
+        vectors = [Var(self.names.fresh(f"{array}_run"), kind) for _ in starts]
+        loads = [
+            Declare(vector, Subscript(array, _moved(base, group.first + start), kind))
+            for vector, start in zip(vectors, starts, strict=True)
+        ]
+        for number, access in enumerate(group.accesses):
+            stmt = stmts[access.position]
+            assert isinstance(stmt, Declare)  # that is where loads are
+            places = [access.distance - group.first + stride * lane for lane in range(kind.lanes)]
+            lanes = tuple(_lane(place, starts, kind.lanes) for place in places)
+            picked = Declare(stmt.variable, Shuffle(tuple(vectors), lanes))
+            made[access.position] = (picked,) if number else (*loads, picked)
+
+    def _stores(self, group: _Group, stmts: tuple[Stmt, ...], made: dict[int, tuple[Stmt, ...]]) -> None:
+        """Store whole vectors where the last of the group is stored."""
+        array, base, stride, kind = group.key
+        channels: dict[int, Var] = {}
+        for access in group.accesses:
+            stmt = stmts[access.position]
+            assert isinstance(stmt, Assign)  # that is where stores are
+            channels[access.distance - group.first] = channel = Var(self.names.fresh(f"{array}_channel"), kind)
+            made[access.position] = (Declare(channel, stmt.value),)
+        operands = tuple(channels[number] for number in range(stride))
+        stores = [
+            Assign(
+                Subscript(array, _moved(base, group.first + start), kind),
+                Shuffle(
+                    operands,
+                    tuple(place % stride * kind.lanes + place // stride for place in range(start, start + kind.lanes)),
+                ),
+            )
+            for start in range(0, stride * kind.lanes, kind.lanes)
+        ]
+        last = group.accesses[-1].position
+        made[last] = (*made[last], *stores)
+
+
+def _strided(stmt: Stmt) -> tuple[_Key, int] | None:
+    """Return what a load or store of lanes that are apart accesses, and its distance; None of other statements."""
+    access = stmt.value if isinstance(stmt, Declare) else stmt.target if isinstance(stmt, Assign) else None
+    if not isinstance(access, Subscript) or not isinstance(access.offset, Ramp):
+        return None
+    ramp, kind = access.offset, access.type
+    if ramp.stride not in _STRIDES or kind.lanes < _LEAST_LANES or kind.dtype.is_bool:
+        return None
+    match ramp.base:
+        case Apply(op=Op.ADD, args=(base, Const(value=distance))):
+            return (access.array, base, ramp.stride, kind), int(distance)
+        case Apply(op=Op.SUB, args=(base, Const(value=distance))):
+            return (access.array, base, ramp.stride, kind), -int(distance)
+        case Const(value=distance):
+            return (access.array, Const(0, ramp.base.type), ramp.stride, kind), int(distance)
+        case base:
+            return (access.array, base, ramp.stride, kind), 0
+
+
+def _moved(base: Expr, distance: int) -> Expr:
+    return simplify_expr(Apply(Op.ADD, (base, Const.of(distance, base.type))))
+
+
+def _lane(place: int, starts: list[int], lanes: int) -> int:
+    """Return which lane of all vectors holds an element; ``starts`` are the elements that they begin with."""
+    number = next(n for n, start in enumerate(starts) if start <= place < start + lanes)
+    return number * lanes + place - starts[number]
