@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strategies.devices import buffers, compiler, executor
-from strategies.exhaustive import constants_only, every_half, integers_at_ties, pairs_of_bytes, wrapped_and_compared
+from strategies.exhaustive import (
+    constants_only,
+    every_half,
+    floats_at_the_ends,
+    integers_at_ties,
+    pairs_of_bytes,
+    wrapped_and_compared,
+)
 from tileir.core.dtype import DType
 
 if TYPE_CHECKING:
@@ -51,3 +58,8 @@ def test_operations_on_constants(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_sums_that_wrap_are_compared_as_they_are(dtype: DType) -> None:
     check(wrapped_and_compared(dtype))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_floats_beyond_an_integer_type_become_its_ends(dtype: DType) -> None:
+    check(floats_at_the_ends(dtype))

@@ -170,6 +170,21 @@ def integers_at_ties(source: DType) -> Iterator[Known]:
         )
 
 
+def floats_at_the_ends(target: DType) -> Iterator[Known]:
+    """Yield conversions to an integer type of floats around its ends, around 0, and beyond all ends."""
+    ends = [float(target.minimum), float(target.maximum) + 1, 0.0, 1.0, -1.0, 2.0**100, -(2.0**100), np.inf, -np.inf]
+    for source in (DType.F16, DType.BF16, DType.F32, DType.F64):
+        with np.errstate(over="ignore"):
+            near = np.array(ends).astype(source.numpy)
+        steps = [near, np.nextafter(near, near.dtype.type(np.inf)), np.nextafter(near, near.dtype.type(-np.inf))]
+        halves = near.dtype.type(0.5)
+        with np.errstate(invalid="ignore", over="ignore"):
+            given = _padded(np.concatenate([*steps, near + halves, near - halves, np.array([np.nan], near.dtype)]))
+        for lanes in (1, 4, 16):
+            value = Cast(Subscript("given", COUNTER, Type(source, lanes)), Type(target, lanes))
+            yield mapped({"given": given}, {"to": (value, arithmetic.cast(given, target))})
+
+
 def constants_only(dtype: DType) -> Known:
     """Return a kernel of operations on integer constants, which an emitter may compute itself."""
     low, high = int(dtype.minimum), int(dtype.maximum)

@@ -91,8 +91,24 @@ def _to_bool(out: FunctionText, value: Value) -> Value:
 def _float_to_integer(out: FunctionText, value: Value, dtype: DType) -> Value:
     kind = value.type.with_dtype(dtype)
     sign = "s" if dtype.is_signed else "u"
+    if value.type.lanes > 1:
+        return _saturated_lanes(out, value, kind, f"fpto{sign}i")
     name = f"llvm.fpto{sign}i.sat.{suffix(kind)}.{suffix(value.type)}"
     return Value(out.call(register(kind), name, (register(value.type), value.text)), kind)
+
+
+def _saturated_lanes(out: FunctionText, value: Value, kind: Type, instruction: str) -> Value:
+    """Return integers nearest to floats towards zero, the ends of the range beyond it, and 0 for NaN.
+
+    LLVM has an intrinsic that says so, but takes vectors apart for it.
+    """
+    low, high = int(kind.dtype.minimum), int(kind.dtype.maximum)
+    first, behind = constant(float(low), value.type), constant(float(high + 1), value.type)
+    fits = _binary(out, "and", _test(out, "fcmp oge", value, first), _test(out, "fcmp olt", value, behind))
+    zero = Value(constant(0.0, value.type), value.type)
+    found = convert(out, instruction, _select(out, fits, value, zero), kind)
+    least = _select(out, _test(out, "fcmp olt", value, first), integer(low, kind), found)
+    return _select(out, _test(out, "fcmp oge", value, behind), integer(high, kind), least)
 
 
 def _float_to_float(out: FunctionText, value: Value, dtype: DType) -> Value:
