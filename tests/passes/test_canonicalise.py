@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 
 import tileir
@@ -165,3 +166,35 @@ def test_columns_and_channels_are_one_index_beside_computed_rows() -> None:
     (kernel,) = run((Canonicalise(),), before).main.blocks
     assert sorted(kernel.ranges.values()) == [5, 15]
     assert_same_meaning(before, run((Canonicalise(),), before))
+
+
+def test_axes_of_one_element_that_a_reshape_adds_are_not_looked_at() -> None:
+    text = """function (X[H, W, C], M[H, W]) -> (Y) {
+        Weight = M * 2;
+        Column = reshape(Weight, H, W, 1);
+        Y = X * Column;
+    }"""
+    types = {"X": TensorType(DType.F32, (4, 5, 3)), "M": TensorType(DType.F32, (4, 5))}
+    program = lower(infer(tileir.parse(text), types))
+    after = run((Canonicalise(merge=False),), program)
+    shapes = {r.name: len(r.access) for r in program.main.refinements}
+    ranks = [(len(r.access), shapes[r.source]) for kernel in after.main.blocks for r in kernel.refinements]
+    assert all(seen == own for seen, own in ranks)
+    assert_same_meaning(program, after)
+
+
+def test_axes_of_one_element_stay_where_data_choose_along_the_first() -> None:
+    text = "function (X[N], I[M]) -> (Y) { Y = gather(reshape(X, 1, N), I); }"
+    types = {"X": TensorType(DType.F32, (6,)), "I": TensorType(DType.I32, (5,))}
+    program = lower(infer(tileir.parse(text), types))
+    after = run((Canonicalise(),), program)
+    assert_same_meaning(program, after, {"X": np.arange(6, dtype=np.float32), "I": np.arange(5, dtype=np.int32)})
+
+
+def test_columns_and_channels_are_one_index_where_data_choose_rows() -> None:
+    types = {"X": TensorType(DType.F32, (6, 5, 3)), "I": TensorType(DType.I32, (4,))}
+    program = lower(infer(tileir.parse("function (X[H, W, C], I[N]) -> (Y) { Y = gather(X, I); }"), types))
+    (kernel,) = run((Canonicalise(),), program).main.blocks
+    assert sorted(kernel.ranges.values()) == [4, 15]
+    arrays = {"X": np.arange(90, dtype=np.float32).reshape(6, 5, 3), "I": np.array([5, -1, 9, 2], np.int32)}
+    assert_same_meaning(program, run((Canonicalise(),), program), arrays)

@@ -10,6 +10,7 @@ import attrs
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import expand_kernels
 from tileir.passes.kernels.narrowing import narrowed
+from tileir.passes.kernels.own_axes import with_own_axes
 from tileir.passes.kernels.reindex import reindexed
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, LoadIndex, Special, TensorShape
@@ -46,14 +47,15 @@ class Canonicalise:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with all kernels simplified."""
-        dense = {r.name: len(r.access) for r in program.main.refinements if is_dense(r.shape)}
+        shapes = {r.name: r.shape for r in program.main.refinements if is_dense(r.shape)}
+        dense = {name: len(shape.dims) for name, shape in shapes.items()}
 
         def canonical(kernel: Block) -> tuple[Block, ...]:
             block = simplified(kernel)
             if block is None:
                 return ()
             if not _is_scheduled(block):
-                block = _in_memory_order(_without_repetition(block))
+                block = with_own_axes(_in_memory_order(_without_repetition(block)), shapes)
                 if self.merge and not block.blocks:
                     block = _merged(block, dense)
                 block = _with_single_axes(block, dense)
@@ -226,8 +228,8 @@ def _moves_linearly(view: Refinement, outer: Index, inner: Index, dense: Mapping
 
 def _is_column(view: Refinement) -> bool:
     """Return whether a view shows an element and those behind it, of which data or coordinates choose one."""
-    first, *others = view.shape.dims
-    return first.stride == 1 and len(others) > 0 and all(dim.size == 1 for dim in others)
+    others = view.shape.dims[1:]
+    return len(others) > 0 and all(dim.size == 1 for dim in others)
 
 
 def _with_linear(block: Block, outer: Index, inner: Index, dense: Mapping[str, int]) -> Block:

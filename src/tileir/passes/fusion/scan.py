@@ -12,6 +12,7 @@ from tileir.passes.analysis.dependences import DependenceScan
 from tileir.passes.base import selected
 from tileir.passes.fusion.group import FusionGroup
 from tileir.passes.fusion.match import (
+    Shared,
     has_outer_product,
     meet,
     perfect_match,
@@ -239,9 +240,9 @@ class FusionScan:
             return None
         if options.perfect and not len(shared.pairs) == len(first.indices) == len(second.indices):
             return None
-        names = frozenset(index.name for index in shared.first)
-        sides = ((first, names), (second, shared.second))
-        if options.rows and not all(self._is_row(group, own) for group, own in sides):
+        if options.rows:
+            shared = self._with_long_rows(first, second, shared)
+        if shared is None:
             return None
         if not read_as_written(first, second, shared, self._fresh(first, second)):
             return None
@@ -254,6 +255,18 @@ class FusionScan:
         first.sink(shared.first, outer, options.a_inner_set, options.inner_remove_set)
         second.sink(second_own, outer, options.b_inner_set, options.inner_remove_set)
         return self._absorbed(first, second, before=False)
+
+    def _with_long_rows(self, first: FusionGroup, second: FusionGroup, shared: Shared) -> Shared | None:
+        """Return as many of the shared indices, outermost first, as leave a row to each group; None where none do.
+
+        Pixels and their channels share rows and columns, but beside columns only channels are left.
+        """
+        while shared.pairs and shared.points >= self.options.least_points:
+            names = frozenset(index.name for index in shared.first)
+            if self._is_row(first, names) and self._is_row(second, shared.second):
+                return shared
+            shared = Shared(shared.pairs[:-1])
+        return None
 
     def _is_row(self, group: FusionGroup, shared: frozenset[str]) -> bool:
         """Return whether what is not shared is a stretch of memory of some length, with no block inside."""

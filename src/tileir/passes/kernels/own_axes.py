@@ -1,0 +1,54 @@
+"""Views that have the axes of their tensor, but for axes of one place: the same elements by the axes of the tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.passes.kernels.nest import chosen_by_data
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import Block, Dim, Direction, Special, TensorShape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.stripe.ir import Refinement
+
+
+def with_own_axes(kernel: Block, shapes: Mapping[str, TensorShape]) -> Block:
+    """Return a kernel that sees reshaped tensors as these are, where reshaping only added or dropped axes of size 1.
+
+    What compares accesses of several kernels then finds them alike. Kernels with blocks inside stay as they are.
+
+    Args:
+        kernel: The kernel.
+        shapes: The shape of each tensor that it may view.
+
+    """
+    if any(isinstance(s, Block | Special) for s in kernel.statements):
+        return kernel
+    fixed = chosen_by_data(kernel.statements)
+    ranges = kernel.ranges
+    views = tuple(
+        view if view.name in fixed or view.source not in shapes else _with_axes_of(view, shapes[view.source], ranges)
+        for view in kernel.refinements
+    )
+    return kernel if views == kernel.refinements else attrs.evolve(kernel, refinements=views)
+
+
+def _with_axes_of(view: Refinement, whole: TensorShape, ranges: Mapping[str, int]) -> Refinement:
+    """Return a view by the axes of what it views; itself where its axes are others."""
+    if view.direction is Direction.NONE or view.bank_dim is not None or len(view.access) == len(whole.dims):
+        return view
+    moving = [(a, d) for a, d in zip(view.access, view.shape.dims, strict=True) if d.size > 1 or a != Affine()]
+    axes = [number for number, dim in enumerate(whole.dims) if dim.size > 1]
+    if len(moving) != len(axes):
+        return view
+    access, dims = [Affine()] * len(whole.dims), [Dim(1, dim.stride) for dim in whole.dims]
+    for number, (place, dim) in zip(axes, moving, strict=True):
+        low, high = place.bounds(ranges)
+        if dim.stride != whole.dims[number].stride or low < 0 or high + dim.size > whole.dims[number].size:
+            return view
+        access[number], dims[number] = place, dim
+    return attrs.evolve(view, access=tuple(access), shape=TensorShape(view.shape.dtype, tuple(dims)))
