@@ -38,3 +38,9 @@ def test_shared_arrays_follow_each_other_aligned(region: Region) -> None:
 def test_equal_declarations_share_their_place() -> None:
     twice = array("a", 64, Region.SCRATCH)
     assert layout(kernel(twice, twice)).scratch_bytes == 64
+
+
+def test_arrays_as_long_as_a_way_of_a_cache_begin_in_different_sets() -> None:
+    arrays = [array(f"a{number}", 4096, Region.SCRATCH) for number in range(12)]
+    offsets = layout(kernel(*arrays)).offsets
+    assert len({offsets[each] % 4096 // 64 for each in arrays}) == 12

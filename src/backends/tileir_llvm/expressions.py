@@ -122,15 +122,30 @@ def _apply(env: Environment, expr: Apply, *, index: bool) -> Value:
     if index and op in _SUMS and expr.type == _OFFSET:
         return _total(env, *_sum(env, expr))
     index = index and op in _EXACT
-    args = tuple([evaluate(env, arg, index=index) for arg in expr.args])
     if op is Op.COND:
-        return select(env.out, *args)
+        return _choice(env, expr.args, index=index)
+    args = tuple([evaluate(env, arg, index=index) for arg in expr.args])
     if not args[0].type.dtype.is_float:
         return apply_integer(env.out, op, args, index=index)
     if op not in NATIVE:
         message = f"the LLVM back end has no {op.value}; expand it before"
         raise BackendError((Diagnostic("TIL804", message),))
     return apply_float(env.out, op, args)
+
+
+def _choice(env: Environment, args: tuple[Expr, ...], *, index: bool) -> Value:
+    """Write a choice between values.
+
+    Where a scalar decides for a few lanes, LLVM makes a branch of it, which costs less than a mask of them.
+    """
+    condition, *values = args
+    if isinstance(condition, Broadcast) and condition.lanes <= _FEW_LANES:
+        condition = condition.operand
+    decision = evaluate(env, condition, index=index)
+    return select(env.out, decision, *(evaluate(env, value, index=index) for value in values))
+
+
+_FEW_LANES: Final = 4
 
 
 def _sum(env: Environment, expr: Expr) -> tuple[Value | None, int]:

@@ -21,7 +21,7 @@ from tileir.semtree.ir import (
     Prefetch,
     Var,
 )
-from tileir.semtree.layout import ALIGNMENT
+from tileir.semtree.layout import ALIGNMENT, apart
 from tileir.semtree.rewrite import expressions, statements, walk
 from tileir_llvm.conversions import integer
 from tileir_llvm.expressions import Cell, Environment, evaluate
@@ -104,7 +104,8 @@ class Statements:
             pointer = out.pure(f"getelementptr inbounds i8, ptr %scratch, i64 {offset}") if offset else "%scratch"
             return Place(pointer, array.dtype, ALIGNMENT)
         alignment = max(array.dtype.itemsize, min(array.alignment, ALIGNMENT))
-        kind = f"[{array.size} x {memory_element(array.dtype)}]"
+        elements = apart(array.size * array.dtype.itemsize) // array.dtype.itemsize
+        kind = f"[{elements} x {memory_element(array.dtype)}]"
         place = Place(out.alloca(kind, alignment), array.dtype, alignment)
         self._places[array] = place
         return place

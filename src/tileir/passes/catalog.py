@@ -12,6 +12,7 @@ from tileir.passes import pipeline
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.autotile import Autotile
 from tileir.passes.block_sums import BlockSums
+from tileir.passes.bound_places import BoundPlaces
 from tileir.passes.cache import Cache
 from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.compute_deps import ComputeDeps
@@ -62,6 +63,7 @@ from tileir.passes.unroll_window import UnrollWindow
 from tileir.passes.vectorise import Vectorise
 from tileir.passes.vectorise_inner import VectoriseInner
 from tileir.passes.vectorise_reduction import VectoriseReduction
+from tileir.passes.vectorise_short import VectoriseShort
 from tileir.passes.window import Window
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Accumulate,
     Autotile,
     BlockSums,
+    BoundPlaces,
     Cache,
     Canonicalise,
     ComputeDeps,
@@ -124,6 +127,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Vectorise,
     VectoriseInner,
     VectoriseReduction,
+    VectoriseShort,
     Window,
 )
 """The catalogue, by name."""

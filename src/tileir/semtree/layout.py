@@ -66,8 +66,22 @@ def layout(
             on_stack.add(stmt)
         elif stmt.region is Region.PRIVATE or stmt.region in in_scratch:
             offsets[stmt] = scratch
-            scratch += aligned(nbytes, alignment)
+            scratch += aligned(apart(nbytes), alignment)
     return Layout(MappingProxyType(offsets), scratch)
+
+
+def apart(nbytes: int) -> int:
+    """Return how many bytes to set aside for an array, so that one behind it lies in other sets of a cache.
+
+    Walks over arrays whose sizes are powers of two, all at the same place at a time, would throw each other out.
+    """
+    return nbytes + _STAGGER if nbytes >= _WAY // 4 and nbytes % (_WAY // 4) == 0 else nbytes
+
+
+_WAY: Final = 4096
+"""Bytes between addresses that share a set of a first-level cache."""
+_STAGGER: Final = 5 * 64
+"""Five lines, so that a dozen arrays have sets of their own, and prefetched lines do not meet either."""
 
 
 def aligned(nbytes: int, alignment: int = ALIGNMENT) -> int:

@@ -272,13 +272,19 @@ class BlockLowering:
         scope.scalars[into] = variable
 
     def _loaded(self, scope: _Scope, statement: stripe.Load) -> sem.Expr:
-        element = self._element(scope, statement.source, statement.index, writes=False)
+        inside = stripe.INSIDE in statement.tags
+        element = self._element(scope, statement.source, statement.index, writes=False, inside=inside)
         if scope.running is not None:
             element = scope.running.found_in(element)
         return reversed_lanes(run) if (run := backward_run(element)) is not None else element
 
-    def _element(self, scope: _Scope, name: str, index: str | None, *, writes: bool) -> sem.Var | sem.Subscript:
-        """Return the element of a view at the current point: as many lanes as the access really has."""
+    def _element(
+        self, scope: _Scope, name: str, index: str | None, *, writes: bool, inside: bool = False
+    ) -> sem.Var | sem.Subscript:
+        """Return the element of a view at the current point: as many lanes as the access really has.
+
+        A place that data choose is clamped unless it is ``inside`` of the view.
+        """
         view = scope.views[name]
         if view.variable is not None:
             self.offsets.mark_mutable(view.variable)
@@ -287,7 +293,10 @@ class BlockLowering:
         stride = view.offset.coefficient(LANE)
         self.touch(view, writes=writes, lanes=None if index is not None else scope.lanes)
         if index is not None:
-            return self._indirect(scope, view, scope.scalars[index])
+            place = scope.scalars[index]
+            size = view.shape.dims[0].size
+            place = cast(place, self.target.index_dtype) if inside else self._clamped(place, size)
+            return self._indirect(scope, view, place)
         if stride == 0 or scope.lanes == 1:
             return sem.Subscript(view.array, self.offsets.swizzled(view.offset, *view.swizzle), sem.Type(dtype))
         base = view.offset.substitute({LANE: 0})
@@ -307,16 +316,18 @@ class BlockLowering:
         local = view.region is sem.Region.LOCAL
         self._touches.append(Touch(view.array, writes, merges, team.threads, own, fixed, local))
 
-    def _indirect(self, scope: _Scope, view: View, index: sem.Expr) -> sem.Subscript:
-        dim = view.shape.dims[0]
+    def _clamped(self, index: sem.Expr, size: int) -> sem.Expr:
+        """Return a place that is inside of an axis, or the nearest one that is."""
         own, counting = index.type.dtype, self.target.index_dtype
         # Clamped as what it is where offsets cannot hold it: narrowing first would wrap it into bounds.
         clamping = own if own.is_integer and own.maximum > counting.maximum else counting
-        low, high = (sem.Const(bound, sem.Type(clamping)) for bound in (0, dim.size - 1))
+        low, high = (sem.Const(bound, sem.Type(clamping)) for bound in (0, size - 1))
         positive = sem.Apply(Op.MAX, uniform((cast(index, clamping), low)))
-        place = cast(sem.Apply(Op.MIN, uniform((positive, high))), counting)
+        return cast(sem.Apply(Op.MIN, uniform((positive, high))), counting)
+
+    def _indirect(self, scope: _Scope, view: View, place: sem.Expr) -> sem.Subscript:
         base = self.offsets.lanes(view.offset, scope.lanes)
-        scaled = sem.Apply(Op.MUL, uniform((place, self.offsets.constant(dim.stride))))
+        scaled = sem.Apply(Op.MUL, uniform((place, self.offsets.constant(view.shape.dims[0].stride))))
         if place.type.lanes == 1 < scope.lanes and view.offset.coefficient(LANE) == 1 and view.swizzle == (0, 0):
             first = self.offsets.scalar(view.offset.substitute({LANE: 0}))
             wide = sem.Type(view.shape.dtype, scope.lanes)

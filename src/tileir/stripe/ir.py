@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import enum
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TagValue: TypeAlias = bool | int | float | str | None
+INSIDE: Final = "inside"
 
 
 @attrs.frozen(cache_hash=True)
@@ -189,7 +190,7 @@ class Load:
     """``$into = load(source)``: read one element.
 
     With ``index``, an integer scalar, the element is displaced along axis 0 of the view by that value clamped to
-    ``[0, size - 1]``, where size is that axis' extent: ``$into = load(source[$index])``.
+    ``[0, size - 1]``, where size is that axis' extent (``INSIDE``: it is there): ``$into = load(source[$index])``.
     """
 
     source: str
@@ -274,10 +275,7 @@ class Special:
 
 @attrs.frozen(cache_hash=True)
 class Block:
-    """Statements under indices, constraints and refinements; see the module text.
-
-    Each constraint is an integral affine in this block's indices that must be >= 0.
-    """
+    """Statements under indices, refinements, and constraints, affines in the indices that must be >= 0; see above."""
 
     name: str = ""
     indices: tuple[Index, ...] = ()

@@ -11,7 +11,7 @@ from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from tileir.passes.kernels.nest import Nest, Segment, Use
 
@@ -129,15 +129,20 @@ def scatters(segment: Segment, index: str) -> bool:
     """Return whether some element is written at a place that data decide, and that may differ along ``index``."""
     if not segment.has_indirect_store:
         return False
-    moved = {use.name for use in segment.uses if use.stride(index)}
+    varying = varying_scalars(segment.statements, {use.name for use in segment.uses if use.stride(index)}, index)
+    return any(isinstance(s, stripe.Store) and s.index in varying for s in segment.statements)
+
+
+def varying_scalars(statements: Iterable[stripe.Statement], moved: Collection[str], index: str) -> set[str]:
+    """Return the scalars that may differ along ``index``, which moves the views ``moved``."""
     varying: set[str] = set()
-    for statement in segment.statements:
+    for statement in statements:
         into = stripe.scalar_output(statement)
         moves = isinstance(statement, stripe.Load) and statement.source in moved
         moves |= isinstance(statement, stripe.LoadIndex) and index in statement.affine.indices
         if into is not None and (moves or not varying.isdisjoint(stripe.scalar_inputs(statement))):
             varying.add(into)
-    return any(isinstance(s, stripe.Store) and s.index in varying for s in segment.statements)
+    return varying
 
 
 def owns_its_elements(use: Use, index: str) -> bool:
