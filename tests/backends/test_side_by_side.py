@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -17,6 +17,9 @@ from tileir_llvm import side_by_side
 from tileir_llvm.modules import object_code
 from tileir_llvm.side_by_side import object_codes
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 KERNELS = [
     parse_kernel(
         f"kernel add{number}(out f32 O[8] align(4) noalias, in f32 A[8] align(4) noalias) grid(1) operations(8) "
@@ -29,7 +32,8 @@ FEATURES = compiler().device.features
 
 @pytest.fixture(autouse=True)
 def short_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llvm_compiler, "MODULE_LENGTH", 1)
+    for name in ("OPTIMISED_LENGTH", "SCHEDULED_LENGTH"):
+        monkeypatch.setattr(llvm_compiler, name, 1)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 16])
@@ -106,15 +110,26 @@ class Tangled:
         self.context = llvm.create_context()
 
 
-def test_threads_that_collect_garbage_of_llvmlite_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_collect_garbage_of_llvmlite_wait_for_nobody() -> None:
     expected = compiler().build(KERNELS).codes
-    following = side_by_side._next
-
-    def collecting(todo: SimpleQueue[int]) -> int | None:
-        Tangled()
-        gc.collect()
-        return following(todo)
-
-    monkeypatch.setattr(side_by_side, "_next", collecting)
     texts = compiler().build(KERNELS).texts
-    assert object_codes(texts, FEATURES, 3) == expected
+
+    def collecting() -> Iterator[str]:
+        for text in texts:
+            Tangled()
+            gc.collect()
+            yield text
+
+    assert object_codes(collecting(), FEATURES, 3) == expected
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_writing_a_text_raises_ends_the_compilation(threads: int) -> None:
+    texts = compiler().build(KERNELS).texts
+
+    def failing() -> Iterator[str]:
+        yield from texts
+        raise KeyError("the seventh")
+
+    with pytest.raises(KeyError, match="the seventh"):
+        object_codes(failing(), FEATURES, threads)

@@ -1,11 +1,16 @@
-"""Loops as LLVM gets them: unrolled, left to its vectoriser, or not."""
+"""Loops as LLVM gets them: unrolled, without what they do not change, left to its vectoriser, or not."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from strategies.devices import compiler
+from strategies.devices import compiler, launch
+from tileir.runtime.interface import Options
+from tileir.semtree import interpreter
 from tileir.semtree.parser import parse_kernel
+from tileir_llvm.compiler import LLVMCompiler
+from tileir_llvm.text import SCHEDULED
 
 HEADER = "kernel k(out f32 O[64] align(4) noalias, in f32 A[64] align(4) noalias) grid(1) operations(64)"
 SERIAL = "for (i64 i = 0; i < 64; i += 1) { O[i] = A[i]; }"
@@ -56,3 +61,66 @@ def test_unrolled_accesses_share_what_they_compute() -> None:
 )
 def test_what_nobody_writes_is_read_once(header: str, loads: int) -> None:
     assert instructions(header, "load float,") == loads
+
+
+NESTED = "kernel k(out i32 O[64] align(4) noalias, in i32 N[2] align(4) noalias) grid(2) operations(64)"
+LOOPS = "for (i64 i = 0; i < 4; i += 1) {{ for (i64 j = 0; j < 8; j += 1) {{ {body} }} }}"
+
+
+def block_of(text: str, instruction: str) -> str:
+    """Return the label of the block that an instruction is in; it is the only one of its kind."""
+    label, found = "", []
+    for line in text.splitlines():
+        if line.endswith(":"):
+            label = line[:-1]
+        if f"= {instruction}" in line:
+            found.append(label)
+    (block,) = found
+    return block
+
+
+@pytest.mark.parametrize(
+    ("body", "instruction", "block"),
+    [
+        ("O[j] = ~N[1];", "xor i32", "first"),
+        ("O[j] = ~cast<i32>(group_id(0));", "xor i32", "group"),
+        ("O[j] = ~cast<i32>(i);", "xor i32", "loop1"),
+        ("O[j] = ~cast<i32>(j);", "xor i32", "loop3"),
+        ("O[j] = N[1];", "load i32", "first"),
+        ("if (j < 2) { O[j] = ~N[1]; }", "load i32", "then5"),
+        ("for (i64 k = 0; k < cast<i64>(N[0]); k += 1) { O[k] = ~cast<i32>(i); }", "xor i32", "enter7"),
+        ("if (j < 2) { for (i64 k = 0; k < 2; k += 1) { O[k] = N[1]; } }", "load i32", "then5"),
+    ],
+    ids=["everywhere", "group", "outer", "inner", "read", "guarded", "loop that may not run", "guarded loop"],
+)
+def test_what_a_loop_does_not_change_stands_in_front_of_it(body: str, instruction: str, block: str) -> None:
+    kernel = parse_kernel(f"{NESTED} {{ {LOOPS.format(body=body)} }}")
+    assert block_of(compiler().build([kernel]).listing("llvm"), instruction) == block
+    numbers = np.array([2, 5], np.int32)
+    expected, actual = np.zeros(64, np.int32), np.zeros(64, np.int32)
+    interpreter.run(kernel, [expected, numbers])
+    launch(kernel, [actual, numbers])
+    assert actual.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("body", "scheduled"),
+    [
+        (SERIAL, False),
+        (BY_HAND, True),
+        (BY_HAND + SERIAL, True),
+        (BY_HAND + SERIAL.replace("{ O", "vector { O"), False),
+    ],
+    ids=["serial", "by hand", "both", "a loop for LLVM's vectoriser"],
+)
+def test_kernels_that_are_scheduled_have_modules_of_their_own(body: str, scheduled: bool) -> None:
+    kernel, other = parse_kernel(f"{HEADER} {{ {body} }}"), parse_kernel(f"{HEADER} {{ {SERIAL} }}")
+    library = compiler().build([kernel, other])
+    assert [text.startswith(SCHEDULED) for text in library.texts] == ([False, True] if scheduled else [False])
+    assert library.symbols == ("k0_k", "k1_k")
+    assert all(symbol in library.listing("asm") for symbol in library.symbols)
+
+
+def test_fast_mathematics_leaves_instructions_to_llvm() -> None:
+    fast = LLVMCompiler(compiler().device, Options(fast_math=True))
+    assert not fast.build([parse_kernel(f"{HEADER} {{ {BY_HAND} }}")]).listing("llvm").startswith(SCHEDULED)

@@ -19,16 +19,20 @@ from tileir_llvm.floats import NATIVE
 from tileir_llvm.library import LLVMLibrary, part_names
 from tileir_llvm.modules import assembly
 from tileir_llvm.side_by_side import object_codes
+from tileir_llvm.statements import is_scheduled
 from tileir_llvm.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tileir.runtime.interface import DeviceInfo, Options
     from tileir.semtree.ir import KernelFunction
 
-MODULE_LENGTH: Final = 1 << 16
-"""Modules are compiled side by side; one with so many characters, a twentieth of a second's work, is long enough."""
+OPTIMISED_LENGTH: Final = 1 << 12
+"""Modules are compiled side by side; one with so many characters, a hundredth of a second's work, is long enough."""
+
+SCHEDULED_LENGTH: Final = 1 << 14
+"""The same for modules that LLVM has little to do with."""
 
 
 @attrs.frozen
@@ -63,17 +67,34 @@ class LLVMCompiler:
             BackendError: TIL804, a kernel needs what processors lack; TIL805, LLVM refused the code.
 
         """
-        for kernel in kernels:
-            verify(kernel)
-        target = self.device.target
-        dots = native_dots(self.device.features, fast_math=self.options.fast_math)
-        expanded = [expand_kernel(kernel, NATIVE, dots) for kernel in kernels]
-        texts = emit(
-            expanded, vector_bits=target.vector_bytes * 8, fast_math=self.options.fast_math, length=MODULE_LENGTH
-        )
-        threads = min(self.options.threads or target.threads, target.threads)
-        codes = object_codes(texts, self.device.features, threads)
-        return LLVMLibrary(tuple(kernels), texts, codes, self._assembly)
+        texts: list[str] = []
+
+        def written() -> Iterator[str]:
+            for text in self._modules(kernels):
+                texts.append(text)
+                yield text
+
+        available = self.device.target.threads
+        threads = min(self.options.threads or available, available, max(1, len(kernels)))
+        codes = object_codes(written(), self.device.features, threads)
+        return LLVMLibrary(tuple(kernels), tuple(texts), codes, self._assembly)
+
+    def _modules(self, kernels: Sequence[KernelFunction]) -> Iterator[str]:
+        """Write modules one after the other, those first that take LLVM longest."""
+        fast_math, bits = self.options.fast_math, self.device.target.vector_bytes * 8
+        dots = native_dots(self.device.features, fast_math=fast_math)
+
+        def expanded(numbers: Iterable[int]) -> Iterator[tuple[int, KernelFunction]]:
+            for number in numbers:
+                verify(kernels[number])
+                yield number, expand_kernel(kernels[number], NATIVE, dots)
+
+        scheduled = [number for number, kernel in enumerate(kernels) if not fast_math and is_scheduled(kernel)]
+        others = sorted({*range(len(kernels))}.difference(scheduled))
+        if others or not scheduled:
+            yield from emit(expanded(others), vector_bits=bits, fast_math=fast_math, length=OPTIMISED_LENGTH)
+        if scheduled:
+            yield from emit(expanded(scheduled), vector_bits=bits, scheduled=True, length=SCHEDULED_LENGTH)
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> LLVMLibrary:
         """Undo :meth:`LLVMLibrary.save`.

@@ -22,7 +22,7 @@ from tileir_llvm.statements import Statements, assigned_variables, has_vectors
 from tileir_llvm.text import FunctionText, ModuleText, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator
 
     from tileir.semtree.ir import KernelFunction, Param
 
@@ -34,14 +34,21 @@ _INDEX: Final = Type(DType.I64)
 
 
 def emit(
-    kernels: Sequence[KernelFunction], *, vector_bits: int = 256, fast_math: bool = False, length: int | None = None
-) -> tuple[str, ...]:
-    """Return modules with a function for each kernel, under the names of :func:`symbol`; at least one.
+    kernels: Iterable[tuple[int, KernelFunction]],
+    *,
+    vector_bits: int = 256,
+    fast_math: bool = False,
+    scheduled: bool = False,
+    length: int | None = None,
+) -> Iterator[str]:
+    """Write modules with a function for each kernel, under the names of :func:`symbol`; at least one.
 
     Args:
-        kernels: Verified kernels whose float operations are all in :data:`tileir_llvm.floats.NATIVE`.
+        kernels: Kernels with their numbers, verified, whose float operations are all in
+            :data:`tileir_llvm.floats.NATIVE`. Each is asked for when the modules before it are done.
         vector_bits: Width of the vector registers that LLVM shall prefer.
         fast_math: Whether to add :data:`FAST_MATH`.
+        scheduled: Whether the kernels are all like :func:`tileir_llvm.statements.is_scheduled` tells.
         length: A module with so many characters gets no further kernel; None for one module.
 
     Raises:
@@ -49,18 +56,15 @@ def emit(
 
     """
     flags = FAST_MATH if fast_math else ""
-    modules = [ModuleText(flags)]
-    written = 0
-    for number, kernel in enumerate(kernels):
-        if length is not None and written >= length:
-            modules.append(ModuleText(flags))
-            written = 0
-        _kernel(modules[-1], one_thread(kernel), symbol(number, kernel))
-        written += len(modules[-1].functions[-1])
     attributes = f'nounwind willreturn mustprogress norecurse "prefer-vector-width"="{vector_bits}"'
-    for module in modules:
-        module.functions.append(f"attributes #0 = {{ {attributes} }}")
-    return tuple(module.text() for module in modules)
+    last = f"attributes #0 = {{ {attributes} }}"
+    module = ModuleText(flags, scheduled)
+    for number, kernel in kernels:
+        if length is not None and module.length >= length:
+            yield module.text(last)
+            module = ModuleText(flags, scheduled)
+        _kernel(module, one_thread(kernel), symbol(number, kernel))
+    yield module.text(last)
 
 
 def symbol(number: int, kernel: KernelFunction) -> str:
@@ -96,25 +100,25 @@ def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     out.branch_if(out.pure("icmp slt i64 %begin, %end"), "first", "finished")
     out.start("first")
     starts = coordinates(out, kernel.grid, Value("%begin", _INDEX))
-    out.branch("group")
-    out.start("group")
-    position = len(out.lines)
     varying = [axis for axis, start in enumerate(starts) if start.known is None]
-    for axis, start in enumerate(starts):
-        env.coordinates[GridLevel.GROUP, axis] = Value(f"%g{axis}", _INDEX) if axis in varying else start
-    for axis in range(len(kernel.group)):
-        env.coordinates[GridLevel.LOCAL, axis] = integer(0, _INDEX)
-    with out.scope():
+    with out.loop("group"):
+        position = len(out.lines)
+        out.belongs_here("%number")
+        for axis, start in enumerate(starts):
+            moving = axis in varying
+            env.coordinates[GridLevel.GROUP, axis] = Value(out.belongs_here(f"%g{axis}"), _INDEX) if moving else start
+        for axis in range(len(kernel.group)):
+            env.coordinates[GridLevel.LOCAL, axis] = integer(0, _INDEX)
         writer.write(kernel.body)
         following = out.pure("add nsw i64 %number, 1")
         nexts = _advanced(out, kernel.grid, varying, following)
         again = out.pure(f"icmp slt i64 {following}, %end")
         # LLVM's vectoriser takes exponential time where nothing depends on the group.
         out.loop_back(again, "group", "finished", vectorise=False, unroll=False)
-    phis = [f"  %number = phi i64 [ %begin, %first ], [ {following}, %{out.block} ]"]
-    for axis, after in zip(varying, nexts, strict=True):
-        phis.append(f"  %g{axis} = phi i64 [ {starts[axis].text}, %first ], [ {after}, %{out.block} ]")
-    out.lines[position:position] = phis
+        phis = [f"  %number = phi i64 [ %begin, %first ], [ {following}, %{out.block} ]"]
+        for axis, after in zip(varying, nexts, strict=True):
+            phis.append(f"  %g{axis} = phi i64 [ {starts[axis].text}, %first ], [ {after}, %{out.block} ]")
+        out.lines[position:position] = phis
     out.start("finished")
     out.effect("ret void")
     params = "".join(f"ptr {_promises(param)}%a{number}, " for number, param in enumerate(kernel.params))

@@ -18,6 +18,7 @@ from llvmlite.binding import ffi
 from tileir.core.errors import BackendError, Diagnostic
 from tileir_llvm.forking import guard_forks
 from tileir_llvm.processor import processor
+from tileir_llvm.text import SCHEDULED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,14 +28,14 @@ OPTIMISATION: Final = 3
 
 
 class _Passes(llvm.ModulePassManager):
-    """The pipeline of a builder, for one module: LLVM uses it up.
+    """Passes for one module: LLVM uses them up.
 
-    llvmlite 0.50 never frees one, as its class finds the empty ``_dispose`` of ``ObjectRef`` before that of pass
+    llvmlite 0.50 never frees them, as its class finds the empty ``_dispose`` of ``ObjectRef`` before that of pass
     managers: some 50 KiB for each module.
     """
 
-    def __init__(self, builder: llvm.PassBuilder) -> None:
-        super().__init__(ffi.lib.LLVMPY_buildPerModuleDefaultPipeline(builder, OPTIMISATION))
+    def __init__(self, builder: llvm.PassBuilder, pointer: Any = None) -> None:
+        super().__init__(pointer)
         self.builder = builder  # goes after the passes
 
     def _dispose(self) -> None:
@@ -63,7 +64,7 @@ def object_code(text: str, features: tuple[str, ...], *, optimise: bool = True, 
     with _refusals(), _spare_machine(features) as machine:
         module = _parsed(text, machine)
         if optimise:
-            passes = _Passes(_pass_builder(machine))
+            passes = _passes(text, machine)
             run = _optimise()._cfn if past_the_lock else _optimise()
             run(passes, module, passes.builder)
         return _emitted(module, machine, past_the_lock)
@@ -73,7 +74,7 @@ def assembly(text: str, features: tuple[str, ...]) -> str:
     """Return the assembly of an optimised module; arguments and errors are those of :func:`object_code`."""
     with _refusals(), _spare_machine(features) as machine:
         module = _parsed(text, machine)
-        passes = _Passes(_pass_builder(machine))
+        passes = _passes(text, machine)
         passes.run(module, passes.builder)
         return machine.emit_assembly(module)
 
@@ -137,6 +138,23 @@ def _pass_builder(machine: llvm.TargetMachine) -> llvm.PassBuilder:
     tuning.loop_vectorization = True
     tuning.slp_vectorization = True
     return llvm.create_pass_builder(machine, tuning)
+
+
+def _passes(text: str, machine: llvm.TargetMachine) -> _Passes:
+    """Return LLVM's whole pipeline; for a scheduled module only what puts variables into registers.
+
+    Such a module has nothing that the other passes would improve: instructions are numbered as they are written, those
+    that no loop changes stand in front of it, and what is computed side by side is in vectors. The pipeline takes
+    between half and four fifths of the time of a compilation, most of it for InstCombine, which looks at all
+    instructions some eight times.
+    """
+    builder = _pass_builder(machine)
+    if not text.startswith(SCHEDULED):
+        return _Passes(builder, ffi.lib.LLVMPY_buildPerModuleDefaultPipeline(builder, OPTIMISATION))
+    passes = _Passes(builder)
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    return passes
 
 
 def _emitted(module: llvm.ModuleRef, machine: llvm.TargetMachine, past_the_lock: bool) -> bytes:

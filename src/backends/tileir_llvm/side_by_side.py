@@ -1,4 +1,4 @@
-"""Several modules compiled at the same time.
+"""Several modules compiled at the same time, while those after them are written.
 
 llvmlite lets one thread at a time into LLVM. LLVM itself works on modules side by side that share no context and no
 target machine, and does so when it links programs. Here the two calls that take nearly all the time go past llvmlite's
@@ -11,60 +11,74 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
+
+import attrs
 
 from tileir_llvm.forking import PAST_THE_LOCK
 from tileir_llvm.modules import can_pass_the_lock, object_code
 from tileir_llvm.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
 
-def object_codes(texts: Sequence[str], features: tuple[str, ...], threads: int) -> tuple[bytes, ...]:
+def object_codes(texts: Iterable[str], features: tuple[str, ...], threads: int) -> tuple[bytes, ...]:
     """Return what :func:`tileir_llvm.modules.object_code` makes of each module, with so many threads at most.
 
-    An interrupt lets the modules end that are being compiled, and drops the others.
+    Each text is asked for when a thread is free, in that thread. An interrupt lets the modules end that are being
+    compiled, and drops the others.
 
     Raises:
         BackendError: TIL805, LLVM refused the code.
+        Exception: What asking for a text raises.
 
     """
-    if len(texts) == 1 or threads == 1 or not can_pass_the_lock():
+    if threads == 1 or not can_pass_the_lock():
         return tuple(uninterrupted(partial(object_code, text, features)) for text in texts)
-    todo: SimpleQueue[int] = SimpleQueue()
-    for number in range(len(texts)):
-        todo.put(number)
+    todo = _Numbered(iter(texts))
     made: dict[int, bytes] = {}
-    failed: dict[int, BaseException] = {}
+    failed: list[BaseException] = []
 
     def work() -> None:
-        while (number := _next(todo)) is not None:
-            try:
-                made[number] = object_code(texts[number], features, past_the_lock=True)
-            except BaseException as error:  # the first of them is raised when all threads have ended
-                failed[number] = error
-
-    def stop() -> None:
-        while _next(todo) is not None:
-            pass
+        try:
+            while (following := todo.take()) is not None:
+                number, text = following
+                made[number] = object_code(text, features, past_the_lock=True)
+        except BaseException as error:  # the first of them is raised when all threads have ended
+            failed.append(error)
+            todo.stop()
 
     def all_of_them() -> None:
         with PAST_THE_LOCK:
-            _in_threads(work, min(threads, len(texts)))
+            _in_threads(work, threads)
 
-    uninterrupted(all_of_them, stop)
+    uninterrupted(all_of_them, todo.stop)
     if failed:
-        raise failed[min(failed)]
-    return tuple(made[number] for number in range(len(texts)))
+        raise failed[0]
+    return tuple(made[number] for number in range(len(made)))
 
 
-def _next(todo: SimpleQueue[int]) -> int | None:
-    try:
-        return todo.get_nowait()
-    except Empty:
-        return None
+@attrs.define
+class _Numbered:
+    """Texts with their numbers, for several threads."""
+
+    source: Iterator[str]
+    taken: int = 0
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+
+    def take(self) -> tuple[int, str] | None:
+        """Return the next one; None where there is none."""
+        with self._lock:
+            text = next(self.source, None)
+            if text is None:
+                return None
+            self.taken += 1
+            return self.taken - 1, text
+
+    def stop(self) -> None:
+        """Leave nothing to take; for a signal's handler too, so that it waits for no lock."""
+        self.source = iter(())
 
 
 def _in_threads(work: Callable[[], None], count: int) -> None:

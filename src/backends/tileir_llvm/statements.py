@@ -139,14 +139,23 @@ class Statements:
         body, done = out.fresh_label("loop"), out.fresh_label("done")
         signed = "s" if begin.type.dtype.is_signed else "u"
         if begin.known is not None and end.known is not None:
-            out.branch(body)
+            self._iterations(loop, begin, end, body, done)
         else:
-            out.branch_if(out.pure(f"icmp {signed}lt {kind} {begin.text}, {end.text}"), body, done)
+            enter = out.fresh_label("enter")
+            out.branch_if(out.pure(f"icmp {signed}lt {kind} {begin.text}, {end.text}"), enter, done)
+            out.start(enter)
+            with out.scope():
+                self._iterations(loop, begin, end, body, done)
+        out.start(done)
+
+    def _iterations(self, loop: For, begin: Value, end: Value, body: str, done: str) -> None:
+        """Write the blocks from ``body`` to the jump to ``done`` of a loop that runs at least once."""
+        out, kind = self.env.out, register(begin.type)
+        signed = "s" if begin.type.dtype.is_signed else "u"
         entered_from = out.block
-        out.start(body)
-        counter, following = out.register(), out.register()
-        position = len(out.lines)
-        with out.scope():
+        with out.loop(body):
+            counter, following = out.register(), out.register()
+            position = len(out.lines)
             self.env.variables[loop.counter.name] = Value(counter, loop.counter.type)
             self.write(loop.body)
             out.lines.append(f"  {following} = add {'nsw' if signed == 's' else 'nuw'} {kind} {counter}, {loop.step}")
@@ -160,9 +169,8 @@ class Statements:
                 vectorise=True if loop.kind is LoopKind.VECTOR else leave,
                 unroll=innermost or not self.by_hand,
             )
-        phi = f"  {counter} = phi {kind} [ {begin.text}, %{entered_from} ], [ {following}, %{out.block} ]"
-        out.lines.insert(position, phi)
-        out.start(done)
+            phi = f"  {counter} = phi {kind} [ {begin.text}, %{entered_from} ], [ {following}, %{out.block} ]"
+            out.lines.insert(position, phi)
 
     def _branch(self, stmt: If) -> None:
         condition = evaluate(self.env, stmt.condition)
@@ -183,6 +191,13 @@ class Statements:
                 self.write(stmt.otherwise)
             out.branch(done)
         out.start(done)
+
+
+def is_scheduled(kernel: KernelFunction) -> bool:
+    """Return whether a kernel says itself what is computed side by side, and leaves none of that to LLVM."""
+    return has_vectors(kernel) and not any(
+        isinstance(stmt, For) and stmt.kind is LoopKind.VECTOR for stmt in statements(kernel.body)
+    )
 
 
 def has_vectors(kernel: KernelFunction) -> bool:

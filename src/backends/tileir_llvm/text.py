@@ -1,13 +1,15 @@
 """The text of one LLVM function under construction.
 
 Pure instructions are numbered by their text: one that was written before, where it dominates, is not written
-again. This keeps unrolled kernels small, which is most of their compile time.
+again. One whose operands do not change inside a loop goes in front of that loop. Both keep unrolled kernels small, and
+are cheaper here than as passes of LLVM, which for most kernels need not run at all.
 """
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -35,22 +37,58 @@ class Value:
     ramp: tuple[Value, int] | None = None
 
 
+SCHEDULED: Final = "; scheduled"
+"""The first line of modules of which LLVM shall only select instructions and registers."""
+
+
 @attrs.define
 class ModuleText:
     """What the functions of a module share, and the finished functions.
 
-    ``float_flags`` are the fast-math flags of float operations, each followed by a blank.
+    Attributes:
+        float_flags: The fast-math flags of float operations, each followed by a blank.
+        scheduled: Whether the kernels say themselves what is computed side by side, and in which order.
+        declarations: The functions that are called.
+        functions: The texts of the functions.
+        metadata: The nodes that loops refer to.
+
     """
 
     float_flags: str = ""
+    scheduled: bool = False
     declarations: dict[str, None] = attrs.field(factory=dict, init=False)
     functions: list[str] = attrs.field(factory=list, init=False)
     metadata: list[str] = attrs.field(factory=list, init=False)
 
-    def text(self) -> str:
-        """Return the whole module."""
+    @property
+    def length(self) -> int:
+        """Characters of its functions."""
+        return sum(map(len, self.functions))
+
+    def text(self, attributes: str = "") -> str:
+        """Return the whole module, with a line about the attributes that functions share."""
+        first = (SCHEDULED,) if self.scheduled else ()
         numbered = (f"!{number} = {node}" for number, node in enumerate(self.metadata))
-        return "\n".join((*self.functions, *self.declarations, *numbered, ""))
+        return "\n".join((*first, *self.functions, attributes, *self.declarations, *numbered, ""))
+
+
+_REGISTER: Final = re.compile(r"%\w+")
+
+
+@attrs.define
+class _Scope:
+    """A part of a function whose instructions do not dominate what follows it: an iteration of a loop, or a branch.
+
+    Attributes:
+        lines: Where its instructions are written.
+        repeated: Whether it is an iteration of a loop.
+        written: The pure instructions that were written into it.
+
+    """
+
+    lines: list[str]
+    repeated: bool = False
+    written: list[str] = attrs.field(factory=list)
 
 
 @attrs.define
@@ -58,28 +96,58 @@ class FunctionText:
     """Lines of one function of ``module``."""
 
     module: ModuleText
-    lines: list[str] = attrs.field(factory=list, init=False)
     block: str = attrs.field(default="entry", init=False)
     _entry: list[str] = attrs.field(factory=list, init=False)
+    _scopes: list[_Scope] = attrs.field(factory=lambda: [_Scope([])], init=False)
+    _depths: dict[str, int] = attrs.field(factory=dict, init=False)
     _numbered: dict[str, str] = attrs.field(factory=dict, init=False)
-    _written: list[str] = attrs.field(factory=list, init=False)
     _registers: int = attrs.field(default=0, init=False)
     _labels: int = attrs.field(default=0, init=False)
 
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the scope that is being written."""
+        return self._scopes[-1].lines
+
     def register(self) -> str:
-        """Return a fresh register."""
+        """Return a fresh register, which belongs to the scope that is being written."""
         self._registers += 1
-        return f"%v{self._registers}"
+        return self.belongs_here(f"%v{self._registers}")
+
+    def belongs_here(self, register: str) -> str:
+        """Return a register whose value may be another one each time that the scope which is being written begins."""
+        self._depths[register] = len(self._scopes) - 1
+        return register
 
     def pure(self, instruction: str) -> str:
         """Return the register that holds the result of an instruction without effects."""
         found = self._numbered.get(instruction)
         if found is not None:
             return found
-        result = self.result(instruction)
+        depth = self._depth_of(instruction)
+        scope = self._scopes[depth]
+        self._registers += 1
+        result = f"%v{self._registers}"
+        self._depths[result] = depth
+        scope.lines.append(f"  {result} = {instruction}")
+        scope.written.append(instruction)
         self._numbered[instruction] = result
-        self._written.append(instruction)
         return result
+
+    def _depth_of(self, instruction: str) -> int:
+        """Return the outermost scope in which an instruction may stand: no loop around it changes its operands.
+
+        It stays in its branch, since it may be a read that only holds there.
+        """
+        scopes = self._scopes
+        depth = len(scopes) - 1
+        if not scopes[depth].repeated:
+            return depth
+        depths = self._depths
+        needed = max([depths.get(register, 0) for register in _REGISTER.findall(instruction)], default=0)
+        while depth > needed and scopes[depth].repeated:
+            depth -= 1
+        return depth
 
     def result(self, instruction: str) -> str:
         """Write an instruction and return the register with its result."""
@@ -140,14 +208,29 @@ class FunctionText:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Forget, at the end, the instructions numbered inside: they do not dominate what follows."""
-        mark = len(self._written)
+        """Forget, at the end, the instructions that are numbered inside: they do not dominate what follows."""
+        with self._inside(_Scope(self.lines)):
+            yield
+
+    @contextmanager
+    def loop(self, body: str) -> Iterator[None]:
+        """Write an iteration of a loop, which starts with the block ``body``, and the jump to it from here."""
+        scope = _Scope([], repeated=True)
+        with self._inside(scope):
+            self.start(body)
+            yield
+        self.branch(body)
+        self.lines.extend(scope.lines)
+
+    @contextmanager
+    def _inside(self, scope: _Scope) -> Iterator[None]:
+        self._scopes.append(scope)
         try:
             yield
         finally:
-            for instruction in self._written[mark:]:
+            self._scopes.pop()
+            for instruction in scope.written:
                 del self._numbered[instruction]
-            del self._written[mark:]
 
     def text(self, header: str) -> str:
         """Return the whole function under the line ``header``."""
