@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -11,12 +12,14 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError, Diagnostic, TileError
 from tileir.core.names import nearest
-from tileir.driver.arguments import is_number, tensor_types
+from tileir.driver.arguments import is_number
 from tileir.driver.binding import bind
-from tileir.driver.jit import Jit, jit
-from tileir.driver.strips import MOST_PIXELS, STRIP_PIXELS, Rectangle, in_strips, part
+from tileir.driver.formula_faults import Trial
+from tileir.driver.formula_function import FormulaFunction
+from tileir.driver.jit import jit
+from tileir.driver.strips import MOST_PIXELS, Rectangle, part
 from tileir.formula import edits
 from tileir.formula.applying import apply
 from tileir.formula.catalogue import default_catalogue
@@ -25,23 +28,21 @@ from tileir.formula.controls import each_control
 from tileir.formula.given_values import given_text
 from tileir.formula.inputs import inputs_of
 from tileir.formula.ir import Formula
-from tileir.formula.lowering import Crafted
 from tileir.formula.lowering import craft as lowered
 from tileir.formula.parser import parse
 from tileir.formula.printer import to_text
 from tileir.formula.verifier import verify
 from tileir.runtime.arrays import to_array
-from tileir.tile.low_rank import Approximation, with_low_rank
-from tileir.typed.inference import infer
-from tileir.typed.reach import Reach, reach_of
+from tileir.tile.low_rank import with_low_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tileir.driver.executable import Executable
     from tileir.driver.formula_explanation import FormulaExplanation
     from tileir.formula.functions import Function
     from tileir.formula.given_values import GivenValue
+    from tileir.formula.lowering import Crafted
     from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo
 
@@ -152,10 +153,11 @@ class CraftedFormula:
 
         """
         arrays, flat = self._pictures(pictures)
-        function = self._function(arrays)
         target = out if out is None or not flat or out.ndim != 2 else out[..., None]
-        reach = function.reach(arrays) if arrays[0][..., 0].size > MOST_PIXELS and out is None else None
-        results = function.on(arrays, target) if reach is None else _strips(function, arrays, reach)
+        with self._faults_located(arrays):
+            function = self._function(arrays)
+            reach = function.reach(arrays) if arrays[0][..., 0].size > MOST_PIXELS and out is None else None
+            results = function.on(arrays, target) if reach is None else function.in_strips(arrays, reach)
         return out if out is not None else _shown(results, flat)
 
     def region(self, rectangle: tuple[int, int, int, int], *pictures: Any) -> Any:
@@ -173,9 +175,10 @@ class CraftedFormula:
 
         """
         arrays, flat = self._pictures(pictures)
-        function = self._function(arrays)
         wanted = Rectangle(*rectangle)
-        reach = function.reach(arrays)
+        with self._faults_located(arrays):
+            function = self._function(arrays)
+            reach = function.reach(arrays)
         if reach is not None:
             _check_inside(wanted, arrays[0].shape)
             return _shown(part(function.on, arrays, reach, wanted), flat)
@@ -186,8 +189,9 @@ class CraftedFormula:
     def executable(self, *pictures: Any) -> Executable:
         """Return what runs for such pictures; raises what a call raises."""
         arrays, _ = self._pictures(pictures)
-        function = self._function(arrays)
-        return function.call.specialise(*arrays, *function.passed)
+        with self._faults_located(arrays):
+            function = self._function(arrays)
+            return function.call.specialise(*arrays, *function.passed)
 
     def tile(self, pixels: str | Sequence[str] = "f32") -> Crafted:
         """Return the formula as a Tile function for pictures of some dtype, or of one each."""
@@ -207,8 +211,9 @@ class CraftedFormula:
         from tileir.driver.formula_explanation import explained
 
         arrays, _ = self._pictures(pictures)
-        function = self._function(arrays)
-        return explained(self, function, [*arrays, *function.passed], measure)
+        with self._faults_located(arrays):
+            function = self._function(arrays)
+            return explained(self, function, [*arrays, *function.passed], measure)
 
     def with_value(self, path: str, value: GivenValue) -> CraftedFormula:
         """Return the formula with another value at a path, such as ``steps[0].arguments.sigma``, which is live then.
@@ -284,6 +289,18 @@ class CraftedFormula:
             RANKS
         )
 
+    @contextmanager
+    def _faults_located(self, arrays: Sequence[Array]) -> Iterator[None]:
+        """Let errors of sizes, which depend on the pictures, name the step."""
+        try:
+            yield
+        except TileError as error:
+            dtypes = tuple(map(_dtype_of, self.formula.inputs, arrays))
+            located = Trial(self.formula, self.functions, arrays, dtypes).located(error)
+            if located is error:
+                raise
+            raise located from error
+
     def _function(self, arrays: Sequence[Array]) -> FormulaFunction:
         dtypes = tuple(map(_dtype_of, self.formula.inputs, arrays))
         if dtypes not in self._crafted:
@@ -306,28 +323,6 @@ class CraftedFormula:
         call, dot, name = path.rpartition(".arguments.")
         is_derived = bool(dot) and name[:1].isupper() and isinstance(value, float)
         return is_derived and any(each.rpartition(".arguments.")[0] == call for each in self.live)
-
-
-@attrs.frozen(eq=False)
-class FormulaFunction:
-    """A formula for pictures of some dtypes: as Tile, as what is called, and what is passed to that after pictures."""
-
-    crafted: Crafted
-    call: Jit
-    passed: tuple[Any, ...]
-    approximations: tuple[Approximation, ...]
-
-    def on(self, arrays: Sequence[Array], out: Any = None) -> tuple[Array, ...]:
-        """Return the results for pictures with channels."""
-        results = self.call(*arrays, *self.passed, out=out)
-        return results if isinstance(results, tuple) else (results,)
-
-    def reach(self, arrays: Sequence[Array]) -> Reach | None:
-        """Return how far results look around their places in such pictures; None where they depend on these."""
-        function = self.call.function
-        names = [each.name for each in function.inputs]
-        types = tensor_types(function, dict(zip(names, (*arrays, *self.passed), strict=True)))
-        return reach_of(infer(function, types), names[: len(arrays)])
 
 
 def craft_file(path: Path, **options: Any) -> CraftedFormula:
@@ -355,17 +350,6 @@ def _dtype_of(name: str, array: Array) -> DType:
 def _as_passed(value: Any) -> Any:
     """Return the value of a parameter as a call takes it fastest: as an array, but for integers, which make sizes."""
     return np.asarray(value, np.float32) if isinstance(value, float) else value
-
-
-def _strips(function: FormulaFunction, arrays: Sequence[Array], reach: Reach) -> tuple[Array, ...]:
-    """Return whole results, computed strip after strip."""
-    rows, columns = arrays[0].shape[:2]
-    whole: list[Array] = []
-    for place, parts in in_strips(function.on, arrays, reach, max(1, STRIP_PIXELS // columns)):
-        whole = whole or [np.empty((rows, columns, each.shape[2]), each.dtype) for each in parts]
-        for result, each in zip(whole, parts, strict=True):
-            result[place.slices] = each
-    return tuple(whole)
 
 
 def _check_inside(wanted: Rectangle, shape: tuple[int, ...]) -> None:

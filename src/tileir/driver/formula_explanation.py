@@ -19,8 +19,9 @@ from tileir.typed.ir import Scan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tileir.driver.crafting import CraftedFormula, FormulaFunction
+    from tileir.driver.crafting import CraftedFormula
     from tileir.driver.dispatch import Dispatch, Dispatched
+    from tileir.driver.formula_function import FormulaFunction
     from tileir.formula.lowering import Crafted
     from tileir.typed.ir import Function
 

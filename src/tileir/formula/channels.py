@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from tileir.ops.foundation import Dim
 
 
-def channel(picture: Tensor, number: Dim) -> Tensor:
+def channel(picture: Tensor, number: Dim | int) -> Tensor:
     """Return ``[rows, columns, 1]``, one channel, counted from 0, or the last one where there are not so many."""
     row, column, _ = indices_of(picture)
     height, width, channels = dims_of(picture)
-    place = number.min(channels - 1)
+    place = (channels - 1).min(number)
     return aggregate(Aggregation.ASSIGN, picture[row, column, place], [row, column, 0], [height, width, 1])
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Final
 
 from tileir.core.ops import Aggregation
+from tileir.formula.channels import channel
 from tileir.formula.ir import Mask, Near, Region, Subject
 from tileir.ops.foundation import aggregate, call, dims_of, indices_of
 
@@ -17,9 +19,12 @@ if TYPE_CHECKING:
     Lookup = Callable[[str], Operand]
     """From the name of a number of a condition to what computes with it."""
 
+COLOURS: Final = 3
+"""Channels of a colour: red, green and blue."""
+
 
 def chosen_by(
-    condition: Condition, subjects: Mapping[Subject, Tensor], mask: Tensor | None, colour: Operand, number: Lookup
+    condition: Condition, subjects: Mapping[Subject, Tensor], mask: Tensor | None, colour: Tensor | None, number: Lookup
 ) -> Tensor:
     """Return where a condition holds.
 
@@ -43,13 +48,22 @@ def chosen_by(
     return call("logical_not", holds) if condition.negated else holds
 
 
-def _near(condition: Near, subject: Tensor, pixel: Tensor, colour: Operand, number: Lookup) -> Tensor:
-    """Return where all channels of the subject are near enough."""
-    reference = pixel if condition.reference is None else colour
-    limit = number("limit")
-    if condition.relative:
-        limit = call("mul", call("abs", pixel), call("mul", limit, 0.01))
-    return _over_channels(call("as_int", call("cmp_le", call("abs", subject - reference), limit), 32)) > 0
+def _near(condition: Near, subject: Tensor, pixel: Tensor, colour: Tensor | None, number: Lookup) -> Tensor:
+    """Return where all channels of the subject are near enough; beside a colour the first three, without alpha."""
+    given = number("limit")
+    share = call("mul", given, 0.01) if condition.relative else None
+
+    def near(subject: Tensor, pixel: Tensor, reference: Tensor) -> Tensor:
+        limit = given if share is None else call("mul", call("abs", pixel), share)
+        return call("cmp_le", call("abs", subject - reference), limit)
+
+    if colour is None:
+        return _over_channels(call("as_int", near(subject, pixel, pixel), 32)) > 0
+    planes = (
+        near(channel(subject, place), channel(pixel, place), aggregate(Aggregation.ASSIGN, colour[place], [], []))
+        for place in range(COLOURS)
+    )
+    return reduce(partial(call, "logical_and"), planes)
 
 
 def _over_channels(holds: Tensor) -> Tensor:

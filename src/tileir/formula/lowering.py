@@ -15,7 +15,7 @@ from tileir.formula.inputs import inputs_of
 from tileir.formula.ir import Formula, Mask, Near, Repeat, Source, Subject
 from tileir.formula.reading import PREVIOUS
 from tileir.formula.verifier import verify
-from tileir.ops.foundation import Aggregation, aggregate, call, cast_to, indices_of
+from tileir.ops.foundation import Aggregation, Tensor, aggregate, call, cast_to, indices_of
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.building.scans import scan
 from tileir.tile.ir import Attribute
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tileir.formula.functions import Function
     from tileir.formula.ir import Boundary, Step
     from tileir.formula.parameters import Operand as Value
-    from tileir.tile.builder import Operand, Tensor
+    from tileir.tile.builder import Operand
     from tileir.tile.ir import Function as TileFunction
 
 MOST_UNROLLED: Final = 32
@@ -206,9 +206,11 @@ class _Crafting:
         assert condition is not None
         subjects = {Subject.INPUT: source, Subject.OUTPUT: result, Subject.ORIGINAL: scope.original}
         mask = scope.picture(condition.source) if isinstance(condition, Mask) else None
-        colour: Operand = 0
+        colour = None
         if isinstance(condition, Near) and condition.reference is not None:
-            colour = scope.operands[f"{path}.condition.reference"]
+            reference = scope.operands[f"{path}.condition.reference"]
+            assert isinstance(reference, Tensor)
+            colour = reference
 
         def number(name: str) -> Operand:
             return scope.operands[f"{path}.condition.{name}"]

@@ -1,0 +1,53 @@
+"""A formula for pictures of some dtypes, as what is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from tileir.driver.arguments import tensor_types
+from tileir.driver.strips import STRIP_PIXELS, in_strips
+from tileir.typed.inference import infer
+from tileir.typed.reach import Reach, reach_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.driver.jit import Jit
+    from tileir.driver.strips import Array
+    from tileir.formula.lowering import Crafted
+    from tileir.tile.low_rank import Approximation
+
+
+@attrs.frozen(eq=False)
+class FormulaFunction:
+    """A formula for pictures of some dtypes: as Tile, as what is called, and what is passed to that after pictures."""
+
+    crafted: Crafted
+    call: Jit
+    passed: tuple[Any, ...]
+    approximations: tuple[Approximation, ...]
+
+    def on(self, arrays: Sequence[Array], out: Any = None) -> tuple[Array, ...]:
+        """Return the results for pictures with channels."""
+        results = self.call(*arrays, *self.passed, out=out)
+        return results if isinstance(results, tuple) else (results,)
+
+    def reach(self, arrays: Sequence[Array]) -> Reach | None:
+        """Return how far results look around their places in such pictures; None where they depend on these."""
+        function = self.call.function
+        names = [each.name for each in function.inputs]
+        types = tensor_types(function, dict(zip(names, (*arrays, *self.passed), strict=True)))
+        return reach_of(infer(function, types), names[: len(arrays)])
+
+    def in_strips(self, arrays: Sequence[Array], reach: Reach) -> tuple[Array, ...]:
+        """Return the results, computed strip after strip."""
+        rows, columns = arrays[0].shape[:2]
+        whole: list[Array] = []
+        for place, parts in in_strips(self.on, arrays, reach, max(1, STRIP_PIXELS // columns)):
+            whole = whole or [np.empty((rows, columns, each.shape[2]), each.dtype) for each in parts]
+            for result, each in zip(whole, parts, strict=True):
+                result[place.slices] = each
+        return tuple(whole)
