@@ -7,7 +7,6 @@ several times, and copies of copies.
 
 from __future__ import annotations
 
-from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 1 << 20
 """Axes with more elements, and groups of indices with more values, are not looked at."""
+
+_Integers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
 Table: TypeAlias = "tuple[tuple[int | None, ...], ...]"
 """For each axis how many elements each of its places adds to a place in the source; None: not a part of it."""
@@ -121,11 +122,13 @@ class _Move:
     stride: int
     table: tuple[int | None, ...] | None
 
-    def at(self, place: int) -> int | None:
-        """Return the distance for a place along the axis."""
+    def at(self, places: _Integers) -> _Integers | None:
+        """Return the distances for places along the axis; None where a table does not have them all."""
         if self.table is None:
-            return place * self.stride
-        return self.table[place] if 0 <= place < len(self.table) else None
+            return places * self.stride
+        if places.size and (places.min() < 0 or places.max() >= len(self.table)):
+            return None
+        return np.array(self.table, np.int64)[places]  # tables of tensors that are read through are whole
 
 
 def _tables(
@@ -158,28 +161,32 @@ def _axis(
     size: int,
 ) -> tuple[int | None, ...] | None:
     """Return the table of an axis; None where one of its places gets two elements, or lies outside."""
-    points = list(product(*(range(ranges[name]) for name in names)))
-    grid = np.array(points, np.int64).reshape(len(points), len(names))
+    extents = [ranges[name] for name in names]
+    grid = np.indices(extents, np.int64).reshape(len(extents), prod(extents))
 
-    def values(affine: Affine) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def values(affine: Affine) -> _Integers:
         coefficients = np.array([int(affine.coefficient(name)) for name in names], np.int64)
-        return np.asarray(grid @ coefficients + int(affine.offset), np.int64)
+        return np.asarray(coefficients @ grid + int(affine.offset), np.int64)
 
-    runs = np.ones(len(points), np.bool_)
+    runs = np.ones(prod(extents), np.bool_)
     for constraint in constraints:
         runs &= values(constraint) >= 0
-    places = values(access)[runs].tolist()
-    table: list[int | None] = [None] * size
-    parts = [values(move.access)[runs].tolist() for move in moves]
-    for position, place in enumerate(places):
-        distances = [move.at(part[position]) for move, part in zip(moves, parts, strict=True)]
-        if None in distances or not 0 <= place < size:
+    places = values(access)[runs]
+    if places.size and (places.min() < 0 or places.max() >= size):
+        return None
+    distances = np.zeros(len(places), np.int64)
+    for move in moves:
+        added = move.at(values(move.access)[runs])
+        if added is None:
             return None
-        distance = sum(d for d in distances if d is not None)
-        if table[place] not in (None, distance):
-            return None
-        table[place] = distance
-    return tuple(table)
+        distances += added
+    table, known = np.zeros(size, np.int64), np.zeros(size, np.bool_)
+    table[places], known[places] = distances, True
+    if not np.array_equal(table[places], distances):
+        return None
+    if known.all():
+        return tuple(table.tolist())
+    return tuple(distance if there else None for distance, there in zip(table.tolist(), known.tolist(), strict=True))
 
 
 def _over(below: Pieces, above: Pieces) -> Pieces | None:
