@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import numpy as np
@@ -8,18 +8,21 @@ import pytest
 
 import tileir
 from tileir.core.dtype import DType
-from tileir.core.errors import ParseError, TileError
+from tileir.core.errors import ParseError, TileError, VerifyError
 from tileir.core.target import Target
+from tileir.driver import compiler
 from tileir.driver.compiler import compile_stages
 from tileir.passes import pipeline, resolution
 from tileir.passes.catalog import parse_pipeline
 from tileir.runtime.interface import Options
+from tileir.semtree import lowering
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tileir.stripe.ir import Program
+    from tileir.semtree.ir import KernelFunction, Program
+    from tileir.stripe.ir import Program as StripeProgram
 
 TOTAL = "function (A[N]) -> (O) { O[] = +(A[i]); }"
 TYPES = {"A": TensorType(DType.F32, (1 << 20,))}
@@ -30,6 +33,26 @@ def test_a_pipeline_is_passes_or_text_or_json_or_a_name() -> None:
     expected = compile_stages(TOTAL, TYPES, Target(), passes=steps)
     for passes in ("accumulate", "plain", pipeline.to_json(steps)):
         assert compile_stages(TOTAL, TYPES, Target(), passes=passes) == expected
+
+
+def test_kernels_are_checked_as_they_leave_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "interleave", lambda kernel: attrs.evolve(kernel, operations=-1))
+    with pytest.raises(VerifyError, match="number of operations"):
+        compile_stages(TOTAL, TYPES, Target())
+
+
+def test_an_illegal_lowering_is_told_where_simplifying_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: Any) -> Program:
+        program = lowering.lower(*arguments)
+        return attrs.evolve(program, kernels=tuple(attrs.evolve(each, operations=-1) for each in program.kernels))
+
+    def refuse(_: KernelFunction) -> KernelFunction:
+        raise AssertionError
+
+    monkeypatch.setattr(compiler, "lower_to_semtree", broken)
+    monkeypatch.setattr(compiler, "simplify_kernel", refuse)
+    with pytest.raises(VerifyError, match="number of operations"):
+        compile_stages(TOTAL, TYPES, Target())
 
 
 def test_a_wrong_pipeline_is_underlined() -> None:
@@ -56,7 +79,7 @@ class _Fail:
 
     name: ClassVar[str] = "fail"
 
-    def __call__(self, program: Program) -> Program:
+    def __call__(self, program: StripeProgram) -> StripeProgram:
         raise KeyError(program.inputs[0])
 
 

@@ -13,6 +13,7 @@ from strategies.semtree import kernel_cases
 from tileir.core.dtype import DType
 from tileir.core.errors import VerifyError
 from tileir.core.ops import Op
+from tileir.semtree import verifier
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -113,6 +114,25 @@ def nested(count: int) -> Stmt:
 
 def test_a_legal_kernel_passes() -> None:
     verify(kernel(Declare(X, load()), loop(store(X, COUNTER)), store(deep(127)), nested(64)))
+
+
+def test_a_kernel_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[KernelFunction] = []
+
+    def note(each: KernelFunction) -> tuple[()]:
+        checked.append(each)
+        return ()
+
+    monkeypatch.setattr(verifier, "_STAGES", ((note,),))
+    first, equal = kernel(store(ONE)), kernel(store(ONE))
+    for each in (first, first, equal):
+        verify(each)
+    assert [id(each) for each in checked] == [id(first), id(equal)], "by identity, as to compare costs as much"
+
+
+def test_an_illegal_kernel_is_told_each_time() -> None:
+    broken = kernel(store(X))
+    assert faults(broken) == faults(broken) != []
 
 
 @examples(50)

@@ -103,9 +103,8 @@ def compile_stages(
             scheduled = run_at_once(steps, program)
         if skipped:
             _warn(skipped, arguments, target)
-        kernels = share_kernels(lower_to_semtree(scheduled, target))
-        verify_program(kernels)
-        return Stages(function, graph, program, scheduled, _finished(kernels), skipped)
+        kernels = _finished(share_kernels(lower_to_semtree(scheduled, target)))
+        return Stages(function, graph, program, scheduled, kernels, skipped)
 
 
 def _warn(skipped: tuple[Skipped, ...], arguments: Mapping[str, typed.TensorType], target: Target) -> None:
@@ -136,7 +135,16 @@ def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pa
 
 
 def _finished(program: sem.Program) -> sem.Program:
-    """Return the program with as few and as simple kernels, and as few temporaries, as can be."""
-    simple = attrs.evolve(program, kernels=tuple(simplify_kernel(kernel) for kernel in program.kernels))
-    small = share_kernels(reuse_in_place(simple))
-    return attrs.evolve(small, kernels=tuple(interleave(kernel) for kernel in small.kernels))
+    """Return the program with as few and as simple kernels, and as few temporaries, as can be.
+
+    It is checked at the end; and where that fails as it came, to tell whose fault it is.
+    """
+    try:
+        simple = attrs.evolve(program, kernels=tuple(simplify_kernel(kernel) for kernel in program.kernels))
+        small = share_kernels(reuse_in_place(simple))
+        finished = attrs.evolve(small, kernels=tuple(interleave(kernel) for kernel in small.kernels))
+        verify_program(finished)
+    except Exception:
+        verify_program(program)
+        raise
+    return finished

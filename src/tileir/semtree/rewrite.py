@@ -50,21 +50,23 @@ _NO_ARRAYS: Final[Mapping[str, str]] = MappingProxyType({})
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the direct operands of an expression; the offset for a subscript."""
-    match expr:
-        case Const() | Var() | GridIndex():
+    match expr:  # the most frequent ones first: this is the innermost step of every walk
+        case Apply():
+            return expr.args
+        case Var() | Const():
             return ()
-        case Apply(args=args):
-            return args
+        case Subscript():
+            return (expr.offset,)
         case Cast() | Bitcast() | Broadcast() | Reduce():
             return (expr.operand,)
-        case Shuffle(operands=operands):
-            return operands
+        case Shuffle():
+            return expr.operands
+        case GridIndex():
+            return ()
+        case Ramp():
+            return (expr.base,)
         case Dot(left=left, right=right, total=total):
             return (left, right, total)
-        case Ramp(base=base):
-            return (base,)
-        case Subscript(offset=offset):
-            return (offset,)
         case _:
             assert_never(expr)
 
@@ -145,12 +147,12 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
 def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
     """Return the lists of statements inside a statement."""
     match stmt:
+        case Declare() | DeclareArray() | Assign() | Barrier():
+            return ()
         case For(body=body):
             return (body,)
         case If(then=then, otherwise=otherwise):
             return (then, otherwise)
-        case Declare() | DeclareArray() | Assign() | Barrier():
-            return ()
         case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
             return ()
         case _:
@@ -161,12 +163,13 @@ def statements(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
     """Yield all statements, nested ones after the one that holds them, in the order of the text."""
     stack = [iter(stmts)]
     while stack:
-        stmt = next(stack[-1], None)
-        if stmt is None:
+        for stmt in stack[-1]:
+            yield stmt
+            if isinstance(stmt, For | If):
+                stack.extend(iter(body) for body in reversed(bodies(stmt)))
+                break
+        else:
             stack.pop()
-            continue
-        yield stmt
-        stack.extend(iter(body) for body in reversed(bodies(stmt)))
 
 
 def map_stmts(function: Callable[[Expr], Expr], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

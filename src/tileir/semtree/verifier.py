@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 import attrs
 
@@ -77,13 +78,20 @@ def _raise(faults: Iterable[Diagnostic]) -> None:
         raise VerifyError(found)
 
 
+_legal: Final[WeakValueDictionary[int, KernelFunction]] = WeakValueDictionary()
+"""Kernels that were checked, by identity: they are values, so they stay legal."""
+
+
 def kernel_faults(kernel: KernelFunction) -> tuple[Diagnostic, ...]:
     """Return everything that is wrong with a kernel; checks that need what is broken are left out."""
+    if _legal.get(id(kernel)) is kernel:
+        return ()
     for stage in _STAGES:
         faults = tuple(fault for check in stage for fault in check(kernel))
         if faults:
             named = f"kernel {kernel.name!r}: "
             return tuple(attrs.evolve(fault, message=named + fault.message) for fault in faults)
+    _legal[id(kernel)] = kernel
     return ()
 
 
