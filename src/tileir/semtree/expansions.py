@@ -101,9 +101,16 @@ def expand(op: Op, args: tuple[Expr, ...], names: NameScope) -> tuple[tuple[Stmt
     terms = [Term(arg) for arg in args]
     dtype = terms[0].type.dtype
     if dtype.bits == 16:
-        terms = [draft.let("wide", term.cast(DType.F32)) for term in terms]
+        terms = [_widened(draft, term) for term in terms]
     result = power(draft, *terms) if op is Op.POW else _UNARY[op](draft, *terms)
     return tuple(draft.statements), (result if dtype.bits > 16 else result.cast(dtype)).expr
+
+
+def _widened(draft: Draft, term: Term) -> Term:
+    """Return a term in f32; constants stay constants."""
+    if isinstance(term.expr, Const):
+        return Term(Const.of(term.expr.value, term.type.with_dtype(DType.F32)))
+    return draft.let("wide", term.cast(DType.F32))
 
 
 def expand_kernel(kernel: KernelFunction, native: frozenset[Op], dots: frozenset[str] = frozenset()) -> KernelFunction:

@@ -43,7 +43,7 @@ FUNCTION_WEIGHTS: Final[Mapping[Op, tuple[int, int]]] = MappingProxyType(
         Op.ERF: (40, 65),
         Op.EXP: (24, 29),
         Op.LOG: (33, 37),
-        Op.POW: (95, 154),
+        Op.POW: (92, 154),
         Op.RSQRT: (2, 2),
         Op.SIGMOID: (28, 33),
         Op.SIN: (29, 35),

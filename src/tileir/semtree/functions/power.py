@@ -1,23 +1,28 @@
 """pow, by a logarithm of more precision than the result has.
 
-In f32 all of it is done in f64. In f64 the logarithm is the unevaluated sum of two numbers, after Dekker ("A
-floating-point technique for extending the available precision", 1971) with fused products: its relative error
-stays below 2**-65, so that multiplied by an exponent of the result, at most 2**10, it is far below the last bit.
+In f32 the logarithm to base 2 and its power are polynomials in f64, without a division. In f64 the logarithm is the
+unevaluated sum of two numbers, after Dekker ("A floating-point technique for extending the available precision", 1971)
+with fused products: its relative error stays below 2**-65, so that multiplied by an exponent of the result, at most
+2**10, it is far below the last bit.
 """
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
-from tileir.semtree.functions.draft import Term, at_least, at_most, fma, horner, where
-from tileir.semtree.functions.exponential import exp_narrow, exp_wide
-from tileir.semtree.functions.formats import LN_2, format_of
-from tileir.semtree.functions.logarithm import log, scaled
+from tileir.semtree.functions.draft import Term, at_least, at_most, fma, horner, two_chains, where
+from tileir.semtree.functions.exponential import exp_wide
+from tileir.semtree.functions.formats import FORMATS, LN_2, format_of
+from tileir.semtree.functions.logarithm import scaled
+from tileir.semtree.functions.roots import cube_root
+from tileir.semtree.ir import Const
 
 if TYPE_CHECKING:
     from tileir.semtree.functions.draft import Draft
@@ -26,15 +31,56 @@ Pair: TypeAlias = tuple[Term, Term]
 """An unevaluated sum, the greater part first."""
 
 
+_FEW: Final = 4.0
+"""Up to this exponent in size, what is not known of a logarithm matters less than the rounding of the result."""
+
+_THIRD: Final = float(np.float32(1 / 3))
+"""The exponent by which cube roots are written."""
+
+
 def power(draft: Draft, x: Term, y: Term) -> Term:
     """Return ``x ** y`` with the special values of C's ``pow``."""
     size = draft.let("pow_size", abs(x))
-    if x.type.dtype is DType.F32:
-        product = draft.let("pow_log", log(draft, size.cast(DType.F64)) * y.cast(DType.F64))
-        value = exp_narrow(draft, at_least(at_most(product, 100.0), -120.0)).cast(DType.F32)
-    else:
-        value = _double(draft, size, y)
+    value = (_single if x.type.dtype is DType.F32 else _double)(draft, size, y)
+    known = y.expr.value if isinstance(y.expr, Const) else None
+    if isinstance(known, float) and math.isfinite(known) and known != 0.0:
+        return _signed_by_constant(x, known, draft.let("pow_value", value))
     return _signed(draft, x, y, draft.let("pow_value", value))
+
+
+def _single(draft: Draft, size: Term, y: Term) -> Term:
+    """Return ``size ** y`` in f32 for ``size >= 0``.
+
+    Of ``size = 2**k m`` the polynomial for ``log2 m`` has a relative error of 2**-33, and so one of 2**-25 in the power
+    of two where the result is not yet infinite or zero. Known exponents of at most 4 need less.
+    """
+    if isinstance(y.expr, Const) and y.expr.value == _THIRD:
+        return cube_root(draft, size, _THIRD)
+    form = FORMATS[DType.F64]
+    count, mantissa = scaled(draft, size)
+    fraction = draft.let("pow_f", (mantissa - 1.0).cast(DType.F64))  # exact
+    few = isinstance(y.expr, Const) and abs(y.expr.value) <= _FEW
+    slope = two_chains(draft, fraction, coefficients.LOG2_SHORT if few else coefficients.LOG2)
+    product = fma(fraction, slope, count.cast(DType.F64)) * y.cast(DType.F64)
+    if not few:
+        product = at_least(at_most(draft.let("pow_log", product), 200.0), -200.0)
+    product = draft.let("pow_product", product)
+    # The sum has the biased exponent of the result in its lowest bits.
+    rounder = form.magic + form.bias
+    exponent = draft.let("pow_n", product + rounder)
+    rest = draft.let("pow_r", product - (exponent - rounder))
+    scale = (exponent.bits << form.digits).real
+    value = (horner(rest, coefficients.EXP2) * scale).cast(DType.F32)
+    far = where(y < 0.0, where(size.equals(math.inf), 0.0, size), y * size)
+    value = where(size < math.inf, value, where(y > 0.0, size, far))
+    return where(size.equals(0.0), where(y > 0.0, 0.0, where(y < 0.0, math.inf, y)), value)
+
+
+def _signed_by_constant(x: Term, y: float, value: Term) -> Term:
+    """Give ``|x| ** y`` the sign that an odd ``y`` asks for; NaN for negative numbers where ``y`` is not whole."""
+    if y != math.floor(y):
+        return where((x < 0.0) & (x > -math.inf), math.nan, value)
+    return format_of(x).copysign(value, x) if y % 2.0 else value
 
 
 def _signed(draft: Draft, x: Term, y: Term, value: Term) -> Term:
