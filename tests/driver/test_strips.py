@@ -7,7 +7,8 @@ import pytest
 
 import tileir
 from tileir.core.errors import ArgumentError
-from tileir.driver import crafting
+from tileir.driver import crafting, formula_function
+from tileir.driver.strips import Rectangle
 from tileir.formula.catalogue import own_functions
 from tileir.formula.function_file import read_functions
 
@@ -63,6 +64,17 @@ def test_formulas_that_need_all(text: str) -> None:
     assert tileir.craft(text)._function([PHOTO]).reach([PHOTO]) is None
 
 
+@pytest.mark.parametrize("name", ["doubled", "pixelate(size=8)"])
+@pytest.mark.parametrize("around", ["box(size=31) of image", "gaussian(sigma=6) of image"])
+def test_places_that_count_are_noticed_among_what_lies_around(name: str, around: str) -> None:
+    """Both read the same rows and columns, all in all, at every place."""
+    functions = {**own_functions(), **{each.name: each for each in read_functions(PLACES)}}
+    formula = tileir.craft(f"a = {name} of image\nb = {around}\nadd of a, b\n", functions)
+    whole = formula(PHOTO)
+    for top in (41, 42, 45):
+        np.testing.assert_allclose(formula.region((top, 33, 9, 8), PHOTO), whole[top : top + 9, 33:41], rtol=1e-5)
+
+
 def test_large_pictures_go_in_strips(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "inputs a, b\ngaussian(sigma=1)\nblend of $1, b\nresults $1, $2"
     mask = np.random.default_rng(7).random((120, 90, 1), np.float32)
@@ -70,11 +82,30 @@ def test_large_pictures_go_in_strips(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = formula(PHOTO, mask)
     monkeypatch.setattr(crafting, "MOST_PIXELS", 1000)
     for pixels in (90 * 25, 90 * 119, 1):
-        monkeypatch.setattr(crafting, "STRIP_PIXELS", pixels)
+        monkeypatch.setattr(formula_function, "STRIP_PIXELS", pixels)
         for one, other in zip(formula(PHOTO, mask), whole, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     grey = tileir.craft("gaussian(sigma=1)")
     assert grey(PHOTO[..., 0]).shape == (120, 90)
+
+
+def test_parts_share_one_size_and_cover_the_whole() -> None:
+    formula = tileir.craft("gaussian(sigma=1)\nresults image, $1")
+    whole = formula(PHOTO)
+    found = np.full_like(whole[1], -1)
+    places = []
+    for place, (_, part) in formula.parts((40, 30, 50, 32), PHOTO):
+        places.append(place)
+        found[place.slices] = part
+    assert places[0] == Rectangle(40, 30, 50, 32)
+    assert {(place.height, place.width) for place in places} == {(50, 32)}
+    np.testing.assert_allclose(found, whole[1], rtol=1e-5)
+    ((place, part),) = tileir.craft("flip").parts((1, 2, 3, 4), PHOTO)
+    assert place == Rectangle(0, 0, *PHOTO.shape[:2])
+    assert part.shape == PHOTO.shape
+    with pytest.raises(ArgumentError) as caught:
+        next(formula.parts((0, 0, 500, 1), PHOTO))
+    assert caught.value.diagnostics[0].code == "TIL314"
 
 
 def test_rectangles_outside_are_refused() -> None:

@@ -19,7 +19,7 @@ from tileir.driver.binding import bind
 from tileir.driver.formula_faults import Trial
 from tileir.driver.formula_function import FormulaFunction
 from tileir.driver.jit import jit
-from tileir.driver.strips import MOST_PIXELS, Rectangle, part
+from tileir.driver.strips import MOST_PIXELS, Rectangle, check_inside, in_tiles, part
 from tileir.formula import edits
 from tileir.formula.applying import apply
 from tileir.formula.catalogue import default_catalogue
@@ -180,11 +180,39 @@ class CraftedFormula:
             function = self._function(arrays)
             reach = function.reach(arrays)
         if reach is not None:
-            _check_inside(wanted, arrays[0].shape)
+            check_inside(wanted, arrays[0].shape)
             return _shown(part(function.on, arrays, reach, wanted), flat)
         results = function.on(arrays)
-        _check_inside(wanted, results[0].shape)
+        check_inside(wanted, results[0].shape)
         return _shown(tuple(result[wanted.slices] for result in results), flat)
+
+    def parts(self, first: tuple[int, int, int, int], *pictures: Any) -> Iterator[tuple[Rectangle, Any]]:
+        """Yield the results in parts, so that what somebody looks at is there before the rest.
+
+        Where steps depend on places, there is one part, which is the whole.
+
+        Args:
+            first: Top, left, height and width of what comes first; the others have its size.
+            pictures: As for a call.
+
+        Yields:
+            Where a part is, and what a call returns, of these rows and columns.
+
+        Raises:
+            ArgumentError: TIL314, results have no such rows or columns; or what a call raises.
+
+        """
+        arrays, flat = self._pictures(pictures)
+        with self._faults_located(arrays):
+            function = self._function(arrays)
+            reach = function.reach(arrays)
+        if reach is None:
+            whole = function.on(arrays)
+            yield Rectangle(0, 0, *whole[0].shape[:2]), _shown(whole, flat)
+            return
+        check_inside(Rectangle(*first), arrays[0].shape)
+        for place, results in in_tiles(function.on, arrays, reach, Rectangle(*first)):
+            yield place, _shown(results, flat)
 
     def executable(self, *pictures: Any) -> Executable:
         """Return what runs for such pictures; raises what a call raises."""
@@ -350,13 +378,6 @@ def _dtype_of(name: str, array: Array) -> DType:
 def _as_passed(value: Any) -> Any:
     """Return the value of a parameter as a call takes it fastest: as an array, but for integers, which make sizes."""
     return np.asarray(value, np.float32) if isinstance(value, float) else value
-
-
-def _check_inside(wanted: Rectangle, shape: tuple[int, ...]) -> None:
-    rows = 0 <= wanted.top < wanted.top + wanted.height <= shape[0]
-    if not rows or not 0 <= wanted.left < wanted.left + wanted.width <= shape[1]:
-        message = f"a result of {shape[0]} rows and {shape[1]} columns has no {wanted}"
-        raise ArgumentError((Diagnostic("TIL314", message),))
 
 
 def _shown(results: tuple[Array, ...], flat: bool) -> Any:

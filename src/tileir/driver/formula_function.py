@@ -29,6 +29,7 @@ class FormulaFunction:
     call: Jit
     passed: tuple[Any, ...]
     approximations: tuple[Approximation, ...]
+    _reaches: dict[tuple[tuple[int, ...], ...], Reach | None] = attrs.field(factory=dict, repr=False)
 
     def on(self, arrays: Sequence[Array], out: Any = None) -> tuple[Array, ...]:
         """Return the results for pictures with channels."""
@@ -37,10 +38,13 @@ class FormulaFunction:
 
     def reach(self, arrays: Sequence[Array]) -> Reach | None:
         """Return how far results look around their places in such pictures; None where they depend on these."""
-        function = self.call.function
-        names = [each.name for each in function.inputs]
-        types = tensor_types(function, dict(zip(names, (*arrays, *self.passed), strict=True)))
-        return reach_of(infer(function, types), names[: len(arrays)])
+        shapes = tuple(array.shape for array in arrays)
+        if shapes not in self._reaches:
+            function = self.call.function
+            names = [each.name for each in function.inputs]
+            types = tensor_types(function, dict(zip(names, (*arrays, *self.passed), strict=True)))
+            self._reaches[shapes] = reach_of(infer(function, types), names[: len(arrays)])
+        return self._reaches[shapes]
 
     def in_strips(self, arrays: Sequence[Array], reach: Reach) -> tuple[Array, ...]:
         """Return the results, computed strip after strip."""

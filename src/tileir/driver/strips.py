@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import numpy as np
 
+from tileir.core.errors import ArgumentError, Diagnostic
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -41,6 +43,14 @@ class Rectangle:
         return slice(self.top, self.top + self.height), slice(self.left, self.left + self.width)
 
 
+def check_inside(wanted: Rectangle, shape: tuple[int, ...]) -> None:
+    """Raise ArgumentError, TIL314, unless results of a shape have these rows and columns."""
+    rows = 0 <= wanted.top < wanted.top + wanted.height <= shape[0]
+    if not rows or not 0 <= wanted.left < wanted.left + wanted.width <= shape[1]:
+        message = f"a result of {shape[0]} rows and {shape[1]} columns has no {wanted}"
+        raise ArgumentError((Diagnostic("TIL314", message),))
+
+
 def part(compute: Compute, pictures: Sequence[Array], reach: Reach, wanted: Rectangle) -> tuple[Array, ...]:
     """Return a rectangle of each result."""
     rows, columns = pictures[0].shape[:2]
@@ -55,11 +65,26 @@ def part(compute: Compute, pictures: Sequence[Array], reach: Reach, wanted: Rect
 def in_strips(
     compute: Compute, pictures: Sequence[Array], reach: Reach, rows_at_once: int
 ) -> Iterator[tuple[Rectangle, tuple[Array, ...]]]:
-    """Yield strips of all results, from the top to the bottom, and where they are."""
+    """Yield strips of all results, from the top to the bottom, and where they are; the last may overlap another."""
     rows, columns = pictures[0].shape[:2]
-    for top in range(0, rows, rows_at_once):
-        wanted = Rectangle(top, 0, min(rows_at_once, rows - top), columns)
-        yield wanted, part(compute, pictures, reach, wanted)
+    yield from in_tiles(compute, pictures, reach, Rectangle(0, 0, min(rows_at_once, rows), columns))
+
+
+def in_tiles(
+    compute: Compute, pictures: Sequence[Array], reach: Reach, first: Rectangle
+) -> Iterator[tuple[Rectangle, tuple[Array, ...]]]:
+    """Yield a part of all results, then others of its size until there is all, and where they are.
+
+    They share the kernels of the first part. Tiles at the ends overlap others.
+    """
+    yield first, part(compute, pictures, reach, first)
+    rows, columns = pictures[0].shape[:2]
+    for top in range(0, rows, first.height):
+        for left in range(0, columns, first.width):
+            place = (min(top, rows - first.height), min(left, columns - first.width))
+            wanted = Rectangle(*place, first.height, first.width)
+            if wanted != first:
+                yield wanted, part(compute, pictures, reach, wanted)
 
 
 def _start_and_size(start: int, size: int, before: int, after: int, whole: int) -> tuple[int, int]:

@@ -43,13 +43,18 @@ MOST_KNOWN: Final = 1 << 20
 """Elements of a value that is computed to find out which elements it chooses."""
 
 
-def footprint(function: Function, output: str, box: Box) -> dict[str, tuple[Box, ...]]:
+Steps: TypeAlias = "list[tuple[str, Box]]"
+"""What operations read, one after the other: the names of their operands, and one box of each."""
+
+
+def footprint(function: Function, output: str, box: Box, steps: Steps | None = None) -> dict[str, tuple[Box, ...]]:
     """Return which elements of the inputs are read for a box of elements of a result.
 
     Args:
         function: Prepared or not.
         output: The name of a result.
         box: Elements of it; not empty.
+        steps: Where to note what each operation reads. There is one box of each value then, which is found faster.
 
     Returns:
         Boxes by the names of inputs; inputs of which nothing is read are left out.
@@ -64,7 +69,7 @@ def footprint(function: Function, output: str, box: Box) -> dict[str, tuple[Box,
     shape = shapes[output]
     if len(box) != len(shape) or not all(0 <= low < high <= size for (low, high), size in zip(box, shape, strict=True)):
         raise fail("TIL314", f"{output} has the shape {list(shape)}, and no elements {list(box)}")
-    needed = _read(function, {output: (box,)})
+    needed = _read(function, {output: (box,)}, steps)
     return {value.name: needed[value.name] for value in function.inputs if needed.get(value.name)}
 
 
@@ -72,24 +77,32 @@ def _shapes(function: Function) -> dict[str, Shape]:
     return {each.name: each.shape for each in (*function.inputs, *function.operations)}
 
 
-def _read(function: Function, wanted: Mapping[str, tuple[Box, ...]]) -> dict[str, tuple[Box, ...]]:
+def _read(function: Function, wanted: Mapping[str, tuple[Box, ...]], steps: Steps | None) -> dict[str, tuple[Box, ...]]:
     """Return the boxes of every value that is read for those of some."""
     shapes = _shapes(function)
     known = _Known(function)
     found: dict[str, tuple[Box, ...]] = dict(wanted)
     for operation in reversed(function.operations):
         boxes = found.get(operation.name, ())
-        for name, box in _of_operation(operation, boxes, shapes, known):
-            found[name] = _joined((*found.get(name, ()), box))
+        for name, box in _of_operation(operation, boxes, shapes, known, steps):
+            if steps is None:
+                found[name] = _joined((*found.get(name, ()), box))
+            else:
+                steps.append((name, box))
+                found[name] = (hull((*found.get(name, ()), box)),)
     return found
 
 
 def _of_operation(
-    operation: Operation, boxes: tuple[Box, ...], shapes: Mapping[str, Shape], known: _Known
+    operation: Operation,
+    boxes: tuple[Box, ...],
+    shapes: Mapping[str, Shape],
+    known: _Known,
+    steps: Steps | None,
 ) -> Iterator[tuple[str, Box]]:
     """Yield which boxes of its operands an operation reads for those of its value."""
     if isinstance(operation, Scan):
-        yield from _of_loop(operation, boxes, shapes)
+        yield from _of_loop(operation, boxes, shapes, steps)
         return
     for box in boxes:
         match operation:
@@ -206,7 +219,9 @@ class _Known:
         return np.asarray(interpret(Function((), (name,), part), {})[name])
 
 
-def _of_loop(loop: Scan, boxes: tuple[Box, ...], shapes: Mapping[str, Shape]) -> Iterator[tuple[str, Box]]:
+def _of_loop(
+    loop: Scan, boxes: tuple[Box, ...], shapes: Mapping[str, Shape], steps: Steps | None
+) -> Iterator[tuple[str, Box]]:
     """Yield what a loop reads: step by step from the last one, where only its last values are wanted."""
     if not boxes:
         return
@@ -219,7 +234,7 @@ def _of_loop(loop: Scan, boxes: tuple[Box, ...], shapes: Mapping[str, Shape]) ->
     wanted: list[tuple[Box, ...]] = [boxes if number == loop.result.number else () for number in range(carries)]
     for _ in range(loop.count):
         outputs = dict(zip(loop.body.outputs, wanted, strict=False))
-        read = _read(loop.body, {name: each for name, each in outputs.items() if each})
+        read = _read(loop.body, {name: each for name, each in outputs.items() if each}, steps)
         for name, parameter in zip(loop.constants, parameters[carries:], strict=True):
             yield from ((name, box) for box in read.get(parameter, ()))
         before = wanted

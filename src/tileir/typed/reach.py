@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from tileir.typed.footprint import Box, footprint
+from tileir.typed.footprint import Box, Steps, footprint
 from tileir.typed.ir import Coordinate, Scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from tileir.typed.ir import Function
 
@@ -19,8 +19,8 @@ Pair: TypeAlias = tuple[int, int]
 _SPARE: Final = 16
 """What reaches over all rows or columns but so many needs all of them."""
 
-_SHIFTS: Final = ((1, 0), (0, 1), (2, 3), (7, 5))
-"""By which rows and columns places are compared that have to look alike."""
+_SHIFTS: Final = ((1, 2), (7, 5))
+"""By which rows and columns places are compared that have to look alike: no period divides all of either's."""
 
 
 @attrs.frozen
@@ -53,19 +53,17 @@ def reach_of(function: Function, pictures: Sequence[str]) -> Reach | None:
     if _knows_places(function, min(rows, columns)):
         return None
     middle = (rows // 2, columns // 2)
-    alike = _around(function, pictures, middle)
-    if any(_around(function, pictures, _shifted(middle, shift)) != alike for shift in _SHIFTS):
-        return None
-    ends = ((0, 0), (0, columns - 1), (rows - 1, 0), (rows - 1, columns - 1))
-    spans = [box for place in (middle, *ends) for boxes in _around(function, pictures, place).values() for box in boxes]
+    here, spans = _around(function, pictures, middle)
+    for shift in _SHIFTS:
+        there, spans_there = _around(function, pictures, (middle[0] + shift[0], middle[1] + shift[1]))
+        if spans_there != spans or not _alike(here, there, shift, pictures):
+            return None
+    for end in ((0, 0), (rows - 1, columns - 1)):
+        spans = spans | _around(function, pictures, end)[1]
     above, left = (max(0, -min((box[axis][0] for box in spans), default=0)) for axis in range(2))
     below, right = (max(0, max((box[axis][1] for box in spans), default=1) - 1) for axis in range(2))
     whole = above + below + _SPARE > rows or left + right + _SPARE > columns
     return None if whole else Reach(above, below, left, right)
-
-
-def _shifted(place: Pair, shift: Pair) -> Pair:
-    return place[0] + shift[0], place[1] + shift[1]
 
 
 def _knows_places(function: Function, size: int) -> bool:
@@ -78,19 +76,34 @@ def _knows_places(function: Function, size: int) -> bool:
     return False
 
 
-def _around(function: Function, pictures: Sequence[str], place: Pair) -> dict[str, tuple[Box, ...]]:
-    """Return the rows and columns that are read for all channels of an element, counted from its place."""
+def _around(function: Function, pictures: Sequence[str], place: Pair) -> tuple[Steps, frozenset[Box]]:
+    """Return what all operations read for all channels of a place, and the rows and columns that are read around it."""
     row, column = place
     shapes = {each.name: each.shape for each in function.operations}
-    found: dict[str, set[Box]] = {}
+    steps: Steps = []
+    spans: set[Box] = set()
     for output in function.outputs:
         box = ((row, row + 1), (column, column + 1), (0, shapes[output][2]))
-        for name, boxes in footprint(function, output, box).items():
+        for name, boxes in footprint(function, output, box, steps).items():
             if name in pictures:
-                found.setdefault(name, set()).update(_relative(boxes, place))
-    return {name: tuple(sorted(boxes)) for name, boxes in found.items()}
+                spans.update(
+                    tuple((low - start, high - start) for (low, high), start in zip(each, place, strict=False))
+                    for each in boxes
+                )
+    return steps, frozenset(spans)
 
 
-def _relative(boxes: Sequence[Box], place: Pair) -> Iterator[Box]:
-    for box in boxes:
-        yield tuple((low - start, high - start) for (low, high), start in zip(box, place, strict=False))
+def _alike(here: Steps, there: Steps, shift: Pair, pictures: Sequence[str]) -> bool:
+    """Return whether each operation reads the same, moved by a shift, or what does not move at all.
+
+    Steps are compared, not what they read in the end: what depends on the place would be lost among what lies around.
+    """
+    if [name for name, _ in here] != [name for name, _ in there]:
+        return False
+    for (name, box), (_, moved) in zip(here, there, strict=True):
+        by = [now[0] - before[0] for before, now in zip(box, moved, strict=True)]
+        if by != [now[1] - before[1] for before, now in zip(box, moved, strict=True)]:
+            return False
+        if not set(by) <= {0, *shift} or (name in pictures and tuple(by[:2]) != shift):
+            return False
+    return True
