@@ -7,26 +7,25 @@ import os
 import re
 import signal
 import subprocess
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import tileir
-from browser.visits import check_access, replace_text, served, tab_to, visited
+from browser.designs import lines, opened, picture, slider, wait_for_line
+from browser.visits import check_access, replace_text, served, tab_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.once
 
 LEVELS: Final = np.random.default_rng(0).integers(0, 256, (240, 320, 3), np.uint8)
-PIXELS: Final = """canvas => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]"""
 
 
 @pytest.fixture(scope="module")
@@ -35,33 +34,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     Image.fromarray(LEVELS).save(file)
     with served(file) as found:
         yield found
-
-
-@contextmanager
-def opened(browser: Browser, address: str, **options: Any) -> Iterator[Page]:
-    """Open the designer, and wait for its first picture and for what is found out about its steps."""
-    with visited(browser, address, **options) as page:
-        page.get_by_text(re.compile(r"^kernel \d")).first.wait_for()
-        yield page
-
-
-def lines(page: Page) -> list[str]:
-    """Return the lines of the text."""
-    return [line for line in page.locator("tileir-editor .cm-line").all_inner_texts() if line.strip()]
-
-
-def wait_for_line(page: Page, pattern: str) -> None:
-    for _ in range(200):
-        if any(re.search(pattern, line) for line in lines(page)):
-            return
-        page.wait_for_timeout(100)
-    pytest.fail(f"no line has {pattern}: {lines(page)}, {page.locator('tileir-faults').all_inner_texts()}")
-
-
-def picture(page: Page, name: str = "After") -> np.ndarray[Any, Any]:
-    canvas = page.get_by_role("img", name=name)
-    height, width = (int(str(canvas.get_attribute(side))) for side in ("height", "width"))
-    return np.asarray(canvas.evaluate(PIXELS), np.uint8).reshape(height, width, 4)[..., :3]
 
 
 def wait_for_picture(page: Page, text: str) -> None:
@@ -73,10 +45,6 @@ def wait_for_picture(page: Page, text: str) -> None:
             return
         page.wait_for_timeout(100)
     pytest.fail("the picture does not come")
-
-
-def slider(page: Page, name: str = "sigma, step 4 gaussian") -> Locator:
-    return page.get_by_role("slider", name=name, exact=True)
 
 
 def test_a_slider_changes_the_picture_and_the_text(browser: Browser, address: str) -> None:

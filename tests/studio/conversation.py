@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import orjson
 from starlette.testclient import TestClient
 
@@ -56,3 +58,23 @@ def codes(found: list[tuple[str, Any]]) -> list[str]:
     name, view = found[-1]
     assert name == "faults", found
     return [fault["code"] for fault in view]
+
+
+def frames(client: TestClient, job: str, **request: Any) -> list[tuple[str, Any, dict[str, bytes]]]:
+    """Return the events of a job with the bytes of their pictures."""
+    answer = client.post(f"/api/jobs/{job}", json=request, headers={"accept": "application/octet-stream"})
+    assert answer.status_code == 200, answer.text
+    content, found = answer.content, []
+    while content:
+        (length,) = struct.unpack_from("<I", content)
+        message = orjson.loads(content[4 : 4 + length])
+        content = content[4 + length :]
+        parts = {}
+        for name, size in message["pictures"].items():
+            parts[name], content = content[:size], content[size:]
+        found.append((message["event"], message["view"], parts))
+    return found
+
+
+def pixels(view: Any, content: bytes) -> np.ndarray[Any, Any]:
+    return np.frombuffer(content, np.uint8).reshape(*view["size"], 4)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import io
-import struct
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import orjson
 import pytest
 from PIL import Image
 
 import tileir
-from studio.conversation import codes, events, studio
+from studio.conversation import codes, events, frames, pixels, studio
 from tileir.driver.pictures import as_levels
 
 if TYPE_CHECKING:
@@ -51,31 +49,11 @@ def pictures(client: TestClient) -> dict[str, str]:
     return {"image": client.post("/api/uploads", content=png(LEVELS)).json()["name"]}
 
 
-def frames(client: TestClient, job: str, **request: Any) -> list[tuple[str, Any, dict[str, bytes]]]:
-    """Return the events of a job with the bytes of their pictures."""
-    answer = client.post(f"/api/jobs/{job}", json=request, headers={"accept": "application/octet-stream"})
-    assert answer.status_code == 200, answer.text
-    content, found = answer.content, []
-    while content:
-        (length,) = struct.unpack_from("<I", content)
-        message = orjson.loads(content[4 : 4 + length])
-        content = content[4 + length :]
-        parts = {}
-        for name, size in message["pictures"].items():
-            parts[name], content = content[:size], content[size:]
-        found.append((message["event"], message["view"], parts))
-    return found
-
-
 def frame(client: TestClient, job: str, **request: Any) -> tuple[Any, bytes]:
     """Return the view and the one picture of a job that answers once."""
     ((name, view, parts),) = frames(client, job, **request)
     assert name != "faults", view
     return view, next(iter(parts.values()))
-
-
-def pixels(view: Any, content: bytes) -> np.ndarray[Any, Any]:
-    return np.frombuffer(content, np.uint8).reshape(*view["size"], 4)
 
 
 def test_a_text_has_controls_and_a_drawing(client: TestClient) -> None:

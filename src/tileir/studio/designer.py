@@ -6,7 +6,6 @@ Nothing here knows of HTTP or processes.
 from __future__ import annotations
 
 import io
-import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +21,7 @@ from tileir.formula.ir import Source
 from tileir.studio.exports import SOURCES, script_of, source_of
 from tileir.studio.formula_edits import edited_view
 from tileir.studio.formula_views import as_event, formula_view
+from tileir.studio.previews import chosen, preview, run, shown_pixels
 from tileir.studio.session import Event
 from tileir.studio.subject import text_of, word_of
 from tileir.typed.footprint import footprint
@@ -56,31 +56,8 @@ def _edit(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
 
 def _original(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
     """Yield a picture as it was read."""
-    shown = _shown(session.bench.picture(word_of(request, "upload"), session.folder))
+    shown = shown_pixels(session.bench.picture(word_of(request, "upload"), session.folder))
     yield Event("original", {"size": shown.shape[:2]}, {"original": shown.tobytes()})
-
-
-def _preview(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield one result of a formula, as the colours of its pixels, row by row."""
-    assignment = session.bench.assignment(request, session.folder)
-    results, seconds = _run(assignment)
-    shown = _shown(as_levels(results[_chosen(request, len(results))]))
-    view = {"size": shown.shape[:2], "seconds": seconds, "results": len(results), "text": assignment.formula.text}
-    yield Event("preview", view, {"preview": shown.tobytes()})
-
-
-def _run(assignment: Assignment) -> tuple[tuple[Array, ...], float]:
-    begun = time.perf_counter()
-    results = assignment.formula(*assignment.pictures)
-    seconds = time.perf_counter() - begun
-    return results if isinstance(results, tuple) else (results,), seconds
-
-
-def _shown(levels: Array) -> Array:
-    """Return levels as red, green, blue and opacity, as a canvas takes them."""
-    from PIL import Image  # slow to import, and most jobs need none
-
-    return np.asarray(Image.fromarray(levels).convert("RGBA"))
 
 
 def _steps(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
@@ -104,7 +81,7 @@ def _thumbnails(assignment: Assignment) -> Iterator[Event]:
     pictures, sizes = {}, {}
     for number, picture in enumerate(made if isinstance(made, tuple) else (made,)):
         try:
-            shown = _shown(as_levels(_small(picture)))
+            shown = shown_pixels(as_levels(_small(picture)))
         except TileError:  # of two channels, say
             continue
         pictures[f"steps[{number}]"] = shown.tobytes()
@@ -125,17 +102,11 @@ def _probe(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
     row, column = request.get("row"), request.get("column")
     if not isinstance(row, int) or not isinstance(column, int):
         raise fail("TIL913", "`row` and `column` are whole numbers")
-    output = function.outputs[_chosen(request, len(function.outputs))]
+    output = function.outputs[chosen(request, len(function.outputs))]
     channels = next(each for each in function.operations if each.name == output).shape[2]
     found = footprint(function, output, ((row, row + 1), (column, column + 1), (0, channels)))
     names = assignment.formula.formula.inputs
     yield Event("probed", {name: [each[:2] for each in found.get(name, ())] for name in names})
-
-
-def _chosen(request: Mapping[str, Any], count: int) -> int:
-    """Return the number of the result that is looked at."""
-    number = request.get("result", 0)
-    return number if isinstance(number, int) and 0 <= number < count else 0
 
 
 def _export(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
@@ -145,9 +116,9 @@ def _export(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
     if form == "png":
         from PIL import Image
 
-        results, _ = _run(assignment)
+        results, _ = run(assignment)
         file = io.BytesIO()
-        Image.fromarray(as_levels(results[_chosen(request, len(results))])).save(file, format="PNG")
+        Image.fromarray(as_levels(results[chosen(request, len(results))])).save(file, format="PNG")
         yield Event("file", {"name": "result.png", "type": "image/png"}, {"file": file.getvalue()})
     elif form == "python":
         script = script_of(assignment, "formula.py")
@@ -166,7 +137,7 @@ DESIGNER: Final[Mapping[str, Job]] = MappingProxyType(
         "formula": _formula,
         "formula.edit": _edit,
         "formula.original": _original,
-        "formula.preview": _preview,
+        "formula.preview": preview,
         "formula.steps": _steps,
         "formula.probe": _probe,
         "formula.export": _export,

@@ -16,6 +16,12 @@ READY: Final = "ready"
 DONE: Final = "done"
 """What a worker says behind the last event of each request."""
 
+NUMBER: Final = "number"
+"""What each request has, one more than the one before."""
+
+GIVEN_UP: Final = "given_up"
+"""What a worker is told with the number of a request that nobody waits for any more."""
+
 _LENGTH: Final = struct.Struct("<I")
 
 

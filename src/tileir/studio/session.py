@@ -23,17 +23,34 @@ class Event:
     pictures: Mapping[str, bytes] = attrs.field(factory=dict)
 
 
+STALE: Final = "stale"
+"""The event of a job that was given up."""
+
 _SNAPSHOTS: Final = 4
 """Compiled programs that are kept: those of two columns, before and after an edit."""
 
 
 @attrs.define
 class Session:
-    """What a worker remembers: where uploads are, and the programs, pictures and formulas that it used last."""
+    """What a worker remembers: where uploads are, and the programs, pictures and formulas that it used last.
+
+    Attributes:
+        folder: Where uploads are.
+        request: The number of the request that is answered.
+        given_up: The number of the last request that nobody waits for any more; another thread may set it.
+
+    """
 
     folder: Path
+    request: int = attrs.field(default=0, init=False)
+    given_up: int = attrs.field(default=-1, init=False)
     bench: Bench = attrs.field(factory=Bench, init=False)
     _snapshots: OrderedDict[Subject, Snapshot] = attrs.field(factory=OrderedDict, init=False)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether nobody waits for the answer any more: what has parts looks here between them."""
+        return self.given_up >= self.request
 
     def snapshot(self, subject: Subject) -> Snapshot:
         """Return a compiled program, from memory where it is there.

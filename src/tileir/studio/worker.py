@@ -34,11 +34,12 @@ def main(folder: str, memory_bytes: int) -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what drivers print would get between the replies
     limit_memory(memory_bytes)
     requests: Requests = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
     session = Session(Path(folder))
+    threading.Thread(target=_read, args=(sys.stdin.buffer, requests, session), daemon=True).start()
     _tell(replies, frames.READY)
     while True:
         request = requests.get()
+        session.request = request.pop(frames.NUMBER)
         for event in answer(session, request):
             _tell(replies, event.name, event.view, event.pictures)
         _tell(replies, frames.DONE)
@@ -49,10 +50,13 @@ def _tell(replies: BinaryIO, name: str, view: object = None, pictures: Mapping[s
     replies.flush()
 
 
-def _read(stream: BinaryIO, requests: Requests) -> None:
-    """Pass requests on; where there will be none any more, end the process, whatever it is doing."""
+def _read(stream: BinaryIO, requests: Requests, session: Session) -> None:
+    """Pass requests on, and which are given up; where none will come any more, end the process, whatever it does."""
     while (request := frames.read(stream)) is not None:
-        requests.put(request)
+        if frames.GIVEN_UP in request:
+            session.given_up = request[frames.GIVEN_UP]
+        else:
+            requests.put(request)
     os._exit(0)
 
 

@@ -12,6 +12,7 @@ import signal
 import sys
 from collections import OrderedDict
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -19,10 +20,10 @@ import attrs
 from tileir.core.errors import fail
 from tileir.studio import frames
 from tileir.studio.jobs import PATIENT, SHORT, faults_event
-from tileir.studio.session import Event
+from tileir.studio.session import STALE, Event
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
 GRACE: Final = 1.0
@@ -55,6 +56,7 @@ class _Worker:
     memory_bytes: int
     lock: asyncio.Lock = attrs.field(factory=asyncio.Lock, init=False)
     _process: asyncio.subprocess.Process | None = attrs.field(default=None, init=False)
+    _number: int = attrs.field(default=0, init=False)
 
     async def answers(
         self, request: Mapping[str, Any], replaced: asyncio.Event, seconds: float
@@ -70,13 +72,19 @@ class _Worker:
             assert process.stdin is not None
             assert process.stdout is not None
             deadline = asyncio.get_running_loop().time() + seconds
-            process.stdin.write(frames.encoded(request))
+            self._number += 1
+            process.stdin.write(frames.encoded({**request, frames.NUMBER: self._number}))
+            given_up = partial(process.stdin.write, frames.encoded({frames.GIVEN_UP: self._number}))
             while True:
                 left = deadline - asyncio.get_running_loop().time()
-                message, pictures = await _next(process.stdout, replaced, left)
+                message, pictures = await _next(process.stdout, replaced, left, given_up)
                 if message["event"] == frames.DONE:
                     finished = True
                     return
+                if message["event"] == STALE and replaced.is_set():
+                    finished = True
+                    await frames.received(process.stdout)  # what says that it is done
+                    raise StaleError
                 yield Event(message["event"], message["view"], pictures)
         except TimeoutError:
             yield faults_event(fail("TIL911", f"this took more than {seconds:g} s and was stopped; {_SMALLER}"))
@@ -133,9 +141,9 @@ _SMALLER: Final = "make the program or its arrays smaller, or give it more with 
 
 
 async def _next(
-    reader: asyncio.StreamReader, replaced: asyncio.Event, seconds: float
+    reader: asyncio.StreamReader, replaced: asyncio.Event, seconds: float, given_up: Callable[[], object]
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the next message.
+    """Return the next message; where a newer request comes first, tell the worker, and give it some time.
 
     Raises:
         TimeoutError: None came in time.
@@ -146,6 +154,7 @@ async def _next(
     try:
         await asyncio.wait((reading, waiting), timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
         if waiting.done() and not reading.done():
+            given_up()
             await asyncio.wait((reading,), timeout=GRACE)
             if not reading.done():
                 raise StaleError

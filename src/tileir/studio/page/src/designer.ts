@@ -11,6 +11,7 @@ import "./faults.js";
 import type { Preview } from "./formula-protocol.js";
 import "./lives.js";
 import "./picture.js";
+import type { Visible } from "./pixels.js";
 import { save } from "./save.js";
 import type { Action } from "./step-card.js";
 import "./steps.js";
@@ -193,6 +194,7 @@ export class Designer extends Design {
       <tileir-faults .text=${this.text} .faults=${this.trouble}></tileir-faults>
       <tileir-picture
         @pixel-chosen=${(event: CustomEvent<[number, number]>) => this.probe(event.detail)}
+        @visible-changed=${(event: CustomEvent<Visible | null>) => (this.visible = event.detail)}
         .reads=${this.reads}
         .original=${this.original} .made=${this.made} ?stale=${this.faults.length > 0}></tileir-picture>
     </section>`;

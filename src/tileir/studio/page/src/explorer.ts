@@ -8,7 +8,8 @@ import "./inputs.js";
 import type { Column, Program } from "./column.js";
 import type { Editor } from "./editor.js";
 import type { Checked, Devices, Fault, Start } from "./protocol.js";
-import { begin, job, Refused, remember, remembered, save } from "./server.js";
+import { Refused } from "./connection.js";
+import { begin, job, remember, remembered, save } from "./server.js";
 import { shared } from "./theme.js";
 
 /** Milliseconds after the last letter. */

@@ -1,6 +1,6 @@
 // The views of formulas, as src/tileir/studio/formula_views.py and tileir.formula.controls declare them.
 
-import type { Fault, WireView } from "./protocol.js";
+import type { Devices, Fault, WireView } from "./protocol.js";
 
 interface Common {
   path: string;
@@ -106,6 +106,14 @@ export interface Preview {
   text: string;
 }
 
+/** A part of a large picture, which comes before the rest. */
+export interface PreviewPart {
+  /** Top, left, height and width. */
+  place: [number, number, number, number];
+  size: Size;
+  text: string;
+}
+
 export interface Kernel {
   name: string;
   steps: string[];
@@ -140,9 +148,11 @@ export type Probed = Record<string, [[number, number], [number, number]][]>;
 /** The events of the jobs on formulas, by name, with the bytes that came beside them. */
 export interface FormulaEvents {
   functions: FunctionEntry[];
+  devices: Devices;
   formula: Described | Broken;
   original: { size: Size };
   preview: Preview;
+  part: PreviewPart;
   thumbnails: { sizes: Record<string, Size> };
   explained: Explanation;
   probed: Probed;

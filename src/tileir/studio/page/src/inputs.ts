@@ -2,7 +2,8 @@
 
 import { css, html, LitElement, nothing } from "lit";
 import type { Fault, InputView } from "./protocol.js";
-import { Refused, upload } from "./server.js";
+import { Refused } from "./connection.js";
+import { upload } from "./server.js";
 import { shared } from "./theme.js";
 
 const UPLOAD = "upload:";

@@ -1,7 +1,10 @@
 // Work of which the newest matters: while one is under way the next one waits, and one that comes later replaces it.
 
+/** Work that may say, by the function it is given, that what comes next need not wait for its end. */
+export type Work = (overtake: () => void) => Promise<void>;
+
 export class Newest {
-  private waiting: (() => Promise<void>) | null = null;
+  private waiting: Work | null = null;
   private busy = false;
 
   constructor(private readonly changed: () => void = () => undefined) {}
@@ -10,16 +13,16 @@ export class Newest {
     return this.busy;
   }
 
-  async run(work: () => Promise<void>): Promise<void> {
+  async run(work: Work): Promise<void> {
     this.waiting = work;
     if (this.busy) return;
     this.busy = true;
     this.changed();
     try {
       while (this.waiting !== null) {
-        const next: () => Promise<void> = this.waiting;
+        const next: Work = this.waiting;
         this.waiting = null;
-        await next();
+        await new Promise<void>((resolve, reject) => void next(resolve).then(resolve, reject));
       }
     } finally {
       this.busy = false;

@@ -1,7 +1,18 @@
 // A picture before and after a formula, one of them wiped off the other, and the values of one pixel in both.
 
 import { css, html, LitElement, nothing, type PropertyValues } from "lit";
+import { visibleOf } from "./pixels.js";
 import { shared } from "./theme.js";
+
+/** Screen pixels for a pixel of the picture; 0 for as many as fit. */
+const ZOOMS = [0, 0.5, 1, 2, 4, 8];
+
+interface Box {
+  left: number;
+  top: number;
+  width: number;
+  height: number;
+}
 
 export class Picture extends LitElement {
   static override properties = {
@@ -9,6 +20,7 @@ export class Picture extends LitElement {
     made: { attribute: false },
     reads: { attribute: false },
     wipe: { state: true },
+    zoom: { state: true },
     pixel: { state: true },
     stale: { type: Boolean, reflect: true },
   };
@@ -19,6 +31,7 @@ export class Picture extends LitElement {
   declare reads: { rows: [number, number]; columns: [number, number]; words: string } | null;
   /** Percent of the width that shows the picture before. */
   declare wipe: number;
+  declare zoom: number;
   /** Column and row of the pixel that is looked at. */
   declare pixel: [number, number] | null;
   declare stale: boolean;
@@ -35,9 +48,17 @@ export class Picture extends LitElement {
       .stage {
         flex: 1;
         min-height: 0;
+        overflow: auto;
+        margin: 0.6em;
+      }
+      .sheet {
         position: relative;
         overflow: hidden;
-        margin: 0.6em;
+        width: 100%;
+        height: 100%;
+      }
+      .near canvas {
+        image-rendering: pixelated;
       }
       canvas {
         position: absolute;
@@ -111,6 +132,7 @@ export class Picture extends LitElement {
     this.made = null;
     this.reads = null;
     this.wipe = 0;
+    this.zoom = 0;
     this.pixel = null;
     this.stale = false;
   }
@@ -121,8 +143,7 @@ export class Picture extends LitElement {
   }
 
   protected override firstUpdated(): void {
-    const stage = this.renderRoot.querySelector(".stage");
-    if (stage !== null) this.watch.observe(stage);
+    if (this.stage !== null) this.watch.observe(this.stage);
   }
 
   protected override updated(changed: PropertyValues<this>): void {
@@ -138,35 +159,59 @@ export class Picture extends LitElement {
     if (changed.has("made") && this.made !== null) this.dispatchEvent(new CustomEvent("picture-shown"));
   }
 
-  /** Where the picture after lies in the stage: as large as it fits. */
-  private get box(): { left: number; top: number; width: number; height: number } | null {
-    const stage = this.renderRoot.querySelector(".stage")?.getBoundingClientRect();
-    const picture = this.made ?? this.original;
-    if (stage === undefined || picture === null) return null;
-    const scale = Math.min(stage.width / picture.width, stage.height / picture.height);
-    const [width, height] = [picture.width * scale, picture.height * scale];
-    return { left: (stage.width - width) / 2, top: (stage.height - height) / 2, width, height };
+  private get shown(): ImageData | null {
+    return this.made ?? this.original;
+  }
+
+  private get stage(): HTMLElement | null {
+    return this.renderRoot.querySelector<HTMLElement>(".stage");
+  }
+
+  /** Where the picture after lies in the sheet: as large as it fits, or as large as the zoom says. */
+  private get box(): Box | null {
+    const { shown, stage, zoom } = this;
+    if (stage === null || shown === null) return null;
+    if (zoom > 0) return { left: 0, top: 0, width: shown.width * zoom, height: shown.height * zoom };
+    const scale = Math.min(stage.clientWidth / shown.width, stage.clientHeight / shown.height);
+    const [width, height] = [shown.width * scale, shown.height * scale];
+    return { left: (stage.clientWidth - width) / 2, top: (stage.clientHeight - height) / 2, width, height };
   }
 
   /** Shows the picture before on the left of the wipe, with a line between. */
   private place(): void {
-    const { box } = this;
+    const sheet = this.renderRoot.querySelector<HTMLElement>(".sheet");
     const before = this.renderRoot.querySelector<HTMLElement>("canvas.original");
     const line = this.renderRoot.querySelector<HTMLElement>(".line");
-    if (box === null || before === null || line === null) return;
+    const { shown } = this;
+    if (shown === null || sheet === null || before === null || line === null) return;
+    sheet.style.setProperty("width", this.zoom > 0 ? `${shown.width * this.zoom}px` : "100%");
+    sheet.style.setProperty("height", this.zoom > 0 ? `${shown.height * this.zoom}px` : "100%");
+    sheet.classList.toggle("near", this.zoom > 1);
+    const { box } = this;
+    if (box === null) return;
     const edge = box.left + (box.width * this.wipe) / 100;
-    const stage = this.renderRoot.querySelector(".stage")?.clientWidth ?? 0;
-    before.style.setProperty("clip-path", `inset(0 ${stage - edge}px 0 0)`);
+    before.style.setProperty("clip-path", `inset(0 ${sheet.clientWidth - edge}px 0 0)`);
     line.style.setProperty("left", `${edge}px`);
     line.style.setProperty("top", `${box.top}px`);
     line.style.setProperty("height", `${box.height}px`);
     before.style.setProperty("opacity", this.wipe === 0 ? "0" : "1");
     this.placeReads(box);
     line.hidden = this.wipe === 0 || this.wipe === 100;
+    this.tellVisible();
+  }
+
+  /** Says which part of the picture after is seen, so that it can be computed before the rest. */
+  private tellVisible(): void {
+    const { box, shown, stage } = this;
+    if (box === null || shown === null || stage === null) return;
+    const { clientWidth: width, clientHeight: height, scrollLeft, scrollTop } = stage;
+    const window = { left: scrollLeft - box.left, top: scrollTop - box.top, width, height };
+    const detail = visibleOf(shown, box.width / shown.width, window, this.wipe);
+    this.dispatchEvent(new CustomEvent("visible-changed", { detail }));
   }
 
   /** Draws a frame around what the chosen pixel reads. */
-  private placeReads(box: { left: number; top: number; width: number; height: number }): void {
+  private placeReads(box: Box): void {
     const frame = this.renderRoot.querySelector<HTMLElement>(".reads");
     if (frame === null || this.reads === null || this.original === null) return;
     const { rows, columns } = this.reads;
@@ -183,12 +228,11 @@ export class Picture extends LitElement {
   }
 
   private point(event: PointerEvent): void {
-    const stage = this.renderRoot.querySelector(".stage")?.getBoundingClientRect();
-    const { box } = this;
-    const picture = this.made ?? this.original;
-    if (stage === undefined || box === null || picture === null) return;
-    const x = Math.floor(((event.clientX - stage.left - box.left) / box.width) * picture.width);
-    const y = Math.floor(((event.clientY - stage.top - box.top) / box.height) * picture.height);
+    const sheet = this.renderRoot.querySelector(".sheet")?.getBoundingClientRect();
+    const { box, shown: picture } = this;
+    if (sheet === undefined || box === null || picture === null) return;
+    const x = Math.floor(((event.clientX - sheet.left - box.left) / box.width) * picture.width);
+    const y = Math.floor(((event.clientY - sheet.top - box.top) / box.height) * picture.height);
     if (x >= 0 && y >= 0 && x < picture.width && y < picture.height) this.pixel = [x, y];
   }
 
@@ -211,14 +255,26 @@ export class Picture extends LitElement {
 
   protected override render() {
     const { made } = this;
-    return html`<div class="stage" @pointermove=${this.point} @pointerdown=${(event: PointerEvent) => {
-        this.point(event);
-        this.choose();
-      }}>
-        <canvas class="made" role="img" aria-label="After"></canvas>
-        <canvas class="original" role="img" aria-label="Before"></canvas>
-        <span class="line" hidden></span>
-        <span class="reads" ?hidden=${this.reads === null}></span>
+    return html`<div
+        class="stage"
+        role="region"
+        aria-label="Pictures"
+        tabindex=${this.zoom > 0 ? 0 : nothing}
+        @scroll=${() => this.tellVisible()}
+      >
+        <div
+          class="sheet"
+          @pointermove=${this.point}
+          @pointerdown=${(event: PointerEvent) => {
+            this.point(event);
+            this.choose();
+          }}
+        >
+          <canvas class="made" role="img" aria-label="After"></canvas>
+          <canvas class="original" role="img" aria-label="Before"></canvas>
+          <span class="line" hidden></span>
+          <span class="reads" ?hidden=${this.reads === null}></span>
+        </div>
       </div>
       <div class="bar">
         <label
@@ -231,6 +287,12 @@ export class Picture extends LitElement {
             aria-label="Wipe: percent that shows the picture before"
             @input=${(event: Event) => (this.wipe = Number((event.target as HTMLInputElement).value))}
           /><span>After</span></label
+        >
+        <label
+          >Zoom
+          <select @change=${(event: Event) => (this.zoom = Number((event.target as HTMLSelectElement).value))}>
+            ${ZOOMS.map((zoom) => html`<option value=${zoom}>${zoom === 0 ? "fit" : `${zoom * 100} %`}</option>`)}
+          </select></label
         >
         ${made === null
           ? nothing

@@ -1,22 +1,12 @@
 // The server, as the page talks to it: jobs whose events come one after the other, uploads and pictures.
 
 import type { FormulaEvents, FormulaHandlers, Parts } from "./formula-protocol.js";
+import { bare, type Connection, Refused } from "./connection.js";
 import type { Events, Fault, Handlers, Start, Upload } from "./protocol.js";
 
 /** The part of the address after `#` is never sent; the page alone knows it. */
 const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
 const headers = { "x-tileir-token": token };
-
-/** Something that the server refused; what is wrong is in `faults`. */
-export class Refused extends Error {
-  constructor(readonly faults: Fault[]) {
-    super(faults.map((fault) => fault.message).join("; "));
-  }
-}
-
-function bare(message: string): Fault {
-  return { code: "TIL911", message, notes: [], start: null, stop: null, line: null, column: null };
-}
 
 async function refusal(answer: Response): Promise<Refused> {
   const text = await answer.text();
@@ -46,7 +36,7 @@ export async function job(
 }
 
 /** Runs a job whose events have bytes beside them, as src/tileir/studio/frames.py packs them. */
-export async function frameJob(name: string, request: object, lane: string, handlers: FormulaHandlers): Promise<void> {
+async function frameJob(name: string, request: object, lane: string, handlers: FormulaHandlers): Promise<void> {
   try {
     const answer = await ask(name, request, lane, { ...headers, accept: "application/octet-stream" });
     for await (const [event, view, parts] of frames(answer.body)) {
@@ -184,3 +174,6 @@ export function remembered(): Partial<Start> {
 export function remember(state: Partial<Start>): void {
   sessionStorage.setItem(token, JSON.stringify(state));
 }
+
+/** The server that this page came from. */
+export const http: Connection = { begin, run: frameJob, upload };
