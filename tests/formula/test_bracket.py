@@ -76,7 +76,9 @@ def test_formulas_are_held_or_refused_with_all_reasons(formula: Formula) -> None
     groups = [step for step in spoken.steps if isinstance(step, Repeat)]
     steps = [step for step in spoken.steps if isinstance(step, Step)]
     commented = [step for step in steps if step.comments or step.remark is not None]
-    wanted = len(groups) + len(commented) + len(spoken.results) + bool(spoken.last_comments)
+    beside = spoken.last_comments or spoken.result_comments
+    remarked = spoken.input_remark is not None or spoken.result_remark is not None
+    wanted = len(groups) + len(commented) + len(spoken.results) + bool(beside or remarked)
     if not wanted:
         assert bracket.parse(bracket.to_text(spoken)) == spoken
         return

@@ -199,7 +199,15 @@ def skeleton(steps: tuple[StepControls | GroupControls, ...], indent: str) -> It
 
 def without_comments(formula: Formula) -> Formula:
     steps = tuple(map(bare, formula.steps))
-    return attrs.evolve(formula, steps=steps, comments=(), last_comments=())
+    return attrs.evolve(
+        formula,
+        steps=steps,
+        comments=(),
+        input_remark=None,
+        result_comments=(),
+        result_remark=None,
+        last_comments=(),
+    )
 
 
 def bare(step: Step | Repeat) -> Step | Repeat:

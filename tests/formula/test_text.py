@@ -120,3 +120,14 @@ def test_groups_hold_steps() -> None:
     group = parse("repeat 2 {\n  blur\n}\n").steps[0]
     assert isinstance(group, Repeat)
     assert (group.count, group.limit, group.steps) == (Number(2), None, (Step("blur"),))
+
+
+def test_comments_beside_inputs_and_results_stay() -> None:
+    text = "// above\ninputs a, b // inputs\n// step\nx = blur of a // made\n// results\nresults x, b // both\n// end\n"
+    assert to_text(parse(text)) == text
+
+
+def test_results_are_named_last() -> None:
+    with pytest.raises(ParseError, match="results are named last, behind all steps") as caught:
+        parse("blur\nresults $1\nblur // one\nrepeat 2 {\n  blur\n}\n// end")
+    assert [fault.underlined for fault in caught.value.diagnostics] == ["blur", "repeat"]

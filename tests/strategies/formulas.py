@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 from hypothesis import strategies as st
 
 from tileir.formula.function_file import read_functions
@@ -127,11 +128,24 @@ GROUPS = st.recursive(
     ),
     max_leaves=6,
 )
+
+
+def _commented(formula: Formula, above: tuple[str, ...], remark: str | None) -> Formula:
+    """Return a formula with comments beside its results, if it has any."""
+    return attrs.evolve(formula, result_comments=above, result_remark=remark) if formula.results else formula
+
+
 FORMULAS = st.builds(
-    Formula,
-    st.lists(GROUPS, max_size=4).map(tuple),
-    st.lists(NAMES, min_size=1, max_size=3).map(tuple),
-    st.lists(SOURCES, max_size=2).map(tuple),
+    _commented,
+    st.builds(
+        Formula,
+        st.lists(GROUPS, max_size=4).map(tuple),
+        st.lists(NAMES, min_size=1, max_size=3).map(tuple),
+        st.lists(SOURCES, max_size=2).map(tuple),
+        comments=st.lists(COMMENTS, max_size=1).map(tuple),
+        input_remark=st.none() | COMMENTS,
+        last_comments=st.lists(COMMENTS, max_size=1).map(tuple),
+    ),
     st.lists(COMMENTS, max_size=1).map(tuple),
-    st.lists(COMMENTS, max_size=1).map(tuple),
+    st.none() | COMMENTS,
 )

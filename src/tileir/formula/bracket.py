@@ -215,7 +215,8 @@ def _faults(formula: Formula) -> Iterator[Diagnostic]:
     for source in formula.results:
         message = "the bracket form returns what its last pass makes; let that be the result"
         yield Diagnostic("TIL227", message, source.span)
-    if formula.last_comments:
+    remarked = formula.input_remark is not None or formula.result_remark is not None
+    if formula.last_comments or formula.result_comments or remarked:
         message = "the bracket form has comments above the first pass only"
         yield Diagnostic("TIL227", message, formula.span)
 

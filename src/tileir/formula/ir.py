@@ -201,7 +201,10 @@ class Formula:
         inputs: Names of the originals.
         results: What it returns; empty for what the last step made.
         comments: The lines above its inputs.
-        last_comments: The lines after its steps.
+        input_remark: What stands behind its inputs.
+        result_comments: The lines above its results.
+        result_remark: What stands behind its results.
+        last_comments: The lines at its end.
 
     """
 
@@ -209,5 +212,8 @@ class Formula:
     inputs: tuple[str, ...] = ("image",)
     results: tuple[Source, ...] = ()
     comments: tuple[str, ...] = ()
+    input_remark: str | None = None
+    result_comments: tuple[str, ...] = ()
+    result_remark: str | None = None
     last_comments: tuple[str, ...] = ()
     span: Span | None = _span()

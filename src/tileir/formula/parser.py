@@ -106,29 +106,44 @@ class _Parser(Reader):
     def formula(self) -> Formula:
         inputs: tuple[str, ...] | None = None
         results: tuple[Source, ...] | None = None
+        input_remark = result_remark = None
         steps: list[Step | Repeat] = []
         comments: list[str] = []
         first: tuple[str, ...] = ()
+        above_results: tuple[str, ...] = ()
         while self.token.kind != END:
             start = self.token
             try:
                 if self.at_word("inputs"):
                     if inputs is not None or steps:
                         self.faults.add("TIL102", "inputs are named once, before all steps", start.start, start.stop)
-                    inputs = self.names()
+                    inputs, input_remark = self.names()
                     first, comments = tuple(comments), []
                 elif self.at_word("results"):
                     if results is not None:
                         self.faults.add("TIL102", "results are named once", start.start, start.stop)
-                    results = self.results()
+                    results, result_remark = self.results()
+                    above_results, comments = tuple(comments), []
                 elif self.token.kind == "}":
                     raise self.unexpected("a step")
                 else:
+                    count = len(steps)
                     self.item(steps, comments)
+                    if results is not None and len(steps) > count:
+                        self.faults.add("TIL102", "results are named last, behind all steps", start.start, start.stop)
             except AbandonError:
                 self.recover()
-        whole = Span(self.text, 0, len(self.text.text))
-        return Formula(tuple(steps), inputs or ("image",), results or (), first, tuple(comments), span=whole)
+        return Formula(
+            tuple(steps),
+            inputs or ("image",),
+            results or (),
+            comments=first,
+            input_remark=input_remark,
+            result_comments=above_results,
+            result_remark=result_remark,
+            last_comments=tuple(comments),
+            span=Span(self.text, 0, len(self.text.text)),
+        )
 
     def item(self, steps: list[Step | Repeat], comments: list[str]) -> None:
         """Read a line, and add what it is to the steps, or to the comments of the next one."""
@@ -153,17 +168,13 @@ class _Parser(Reader):
             self.expect(LINE, "the end of the line")
         return remark
 
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[tuple[str, ...], str | None]:
         self.take()
-        found = self.list(self.new_name)
-        self.line_end()
-        return found
+        return self.list(self.new_name), self.line_end()
 
-    def results(self) -> tuple[Source, ...]:
+    def results(self) -> tuple[tuple[Source, ...], str | None]:
         self.take()
-        found = self.list(self.source)
-        self.line_end()
-        return found
+        return self.list(self.source), self.line_end()
 
     def repeat(self, comments: tuple[str, ...]) -> Repeat:
         start = self.take().start

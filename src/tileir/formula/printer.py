@@ -20,20 +20,21 @@ WHOLE: Final = 1e9
 def to_text(formula: Formula) -> str:
     """Return the text of a formula, a line for each step."""
     lines = [*_comments(formula.comments, "")]
-    if formula.comments or formula.inputs != ("image",):
-        lines.append(f"inputs {', '.join(formula.inputs)}")
+    if formula.comments or formula.inputs != ("image",) or formula.input_remark is not None:
+        lines.append(f"inputs {', '.join(formula.inputs)}{_remark(formula.input_remark)}")
     for step in formula.steps:
         lines.extend(step_lines(step))
-    lines.extend(_comments(formula.last_comments, ""))
+    lines.extend(_comments(formula.result_comments, ""))
     if formula.results:
-        lines.append(f"results {', '.join(map(source_text, formula.results))}")
+        lines.append(f"results {', '.join(map(source_text, formula.results))}{_remark(formula.result_remark)}")
+    lines.extend(_comments(formula.last_comments, ""))
     return "".join(f"{line}\n" for line in lines)
 
 
 def step_lines(step: Step | Repeat, indent: str = "") -> Iterator[str]:
     """Yield the lines of a step, its comments first."""
     yield from _comments(step.comments, indent)
-    remark = "" if step.remark is None else f" // {step.remark}".rstrip()
+    remark = _remark(step.remark)
     if not isinstance(step, Repeat):
         yield f"{indent}{step_text(step)}{remark}"
         return
@@ -43,6 +44,10 @@ def step_lines(step: Step | Repeat, indent: str = "") -> Iterator[str]:
         yield from step_lines(inner, indent + INDENT)
     yield from _comments(step.last_comments, indent + INDENT)
     yield f"{indent}}}"
+
+
+def _remark(remark: str | None) -> str:
+    return "" if remark is None else f" // {remark}".rstrip()
 
 
 def step_text(step: Step) -> str:

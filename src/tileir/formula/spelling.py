@@ -27,7 +27,10 @@ def faults_of(formula: Formula) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL211", _NO_NAME.format(name), formula.span)
     if not formula.inputs:
         yield Diagnostic("TIL213", "a formula has an input", formula.span)
-    yield from _of_comments(formula, (*formula.comments, *formula.last_comments))
+    remarks = tuple(each for each in (formula.input_remark, formula.result_remark) if each is not None)
+    yield from _of_comments(formula, (*formula.comments, *remarks, *formula.result_comments, *formula.last_comments))
+    if not formula.results and (formula.result_comments or formula.result_remark is not None):
+        yield Diagnostic("TIL211", "there are no results that comments could stand beside", formula.span)
     yield from _of_steps(formula.steps, 0)
 
 
