@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
 
-from tileir.core.errors import fail
+from tileir.core.errors import TileError, fail
 from tileir.driver.crafting import CraftedFormula, craft
 from tileir.driver.pictures import as_levels
 from tileir.studio.subject import text_of, texts_of, word_or_none
@@ -45,6 +46,7 @@ class Bench:
 
     _pictures: OrderedDict[str, Array] = attrs.field(factory=OrderedDict, init=False)
     _formulas: OrderedDict[tuple[str, str | None], CraftedFormula] = attrs.field(factory=OrderedDict, init=False)
+    _dragged: CraftedFormula | None = attrs.field(default=None, init=False)
 
     def assignment(self, request: Mapping[str, Any], folder: Path) -> Assignment:
         """Return what a request is about.
@@ -59,12 +61,26 @@ class Bench:
         formula = self.crafted(text_of(request), word_or_none(request, "device"))
         path = word_or_none(request, "path")
         if path is not None:
-            formula = formula.with_value(path, word_or_none(request, "value") or "")
+            formula = self._dragged = self._moved(formula, path, word_or_none(request, "value") or "")
         given = texts_of(request, "inputs")
         missing = [name for name in formula.formula.inputs if name not in given]
         if missing:
             raise fail("TIL912", f"give a picture for each input; {', '.join(missing)} has none")
         return Assignment(formula, tuple(self.picture(given[name], folder) for name in formula.formula.inputs))
+
+    def _moved(self, formula: CraftedFormula, path: str, value: str) -> CraftedFormula:
+        """Return a formula with the value of a control that is dragged, and what it was crafted to at the last move.
+
+        The page sends a text for each move, in which the value is already another one: only what the last move made
+        can tell that nothing else is.
+        """
+        moved, last = formula.with_value(path, value), self._dragged
+        if last is None or last.device != moved.device or last.live != moved.live:
+            return moved
+        with suppress(TileError):
+            continued = last.with_value(path, value)
+            return continued if continued.text == moved.text else moved
+        return moved
 
     def crafted(self, text: str, device: str | None) -> CraftedFormula:
         """Return a formula, from memory where it is there; raises what :func:`tileir.craft` raises."""
