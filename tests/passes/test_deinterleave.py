@@ -138,3 +138,21 @@ def _all(block: Block) -> list[Block]:
 def test_without_accumulators_there_is_nothing_to_accumulate() -> None:
     before = run((Canonicalise(merge=False), Deinterleave()), program_of(MIXED, {"A": (4, 9, 3), "K": (2, 3)}))
     assert run((Accumulate(),), before).main.blocks[0].statements == before.main.blocks[0].statements
+
+
+def gathered(body: str) -> Program:
+    text = f"function (X[N, C], K[H, W], I[H, W]) -> (O) {{ G = gather(X, I) * reshape(K, H, W, 1) + 1; {body} }}"
+    shapes = {"X": (50, 3), "K": (4, 32)}
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+    return lower(infer(tileir.parse(text), {**types, "I": TensorType(DType.I32, (4, 32))}))
+
+
+def test_pixels_that_data_choose_keep_their_channels_together() -> None:
+    program = run((Canonicalise(merge=False),), gathered("O = G * 2;"))
+    assert Deinterleave()(program) is program
+
+
+def test_channels_that_are_mixed_after_pixels_were_chosen_are_written_out() -> None:
+    before = run((Canonicalise(merge=False),), gathered("O[y, x : H, W] = >(G[y, x, c]);"))
+    kernels = Deinterleave()(before).main.blocks
+    assert [sorted(kernel.ranges.values()) for kernel in kernels] == [[3, 4, 32], [3, 4, 32], [3, 4, 32], [4, 32]]

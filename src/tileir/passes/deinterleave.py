@@ -76,6 +76,8 @@ class Deinterleave:
             if (pixels := _Pixels.of(kernel, self)) is not None
         }
         temporaries = set(behind.values()) - {*program.inputs, *program.outputs, *(b.name for b in program.buffers)}
+        for number in _beside_gathers(program, candidates, behind, temporaries):
+            del candidates[number]
         chosen = _chosen(candidates, behind, temporaries)
         if not chosen:
             return program
@@ -88,6 +90,30 @@ class Deinterleave:
                 kernel = pixels.written_out({name: known[root] for name, root in read.items() if root in known})
             statements.append(kernel)
         return without_channels(with_kernels(program, tuple(statements)), temporaries)
+
+
+def _beside_gathers(
+    program: Program, candidates: Mapping[int, _Pixels], behind: Mapping[str, str], temporaries: set[str]
+) -> list[int]:
+    """Return the candidates that read pixels at places that data choose, or what becomes of these channel by channel.
+
+    All channels of such a pixel are neighbours in memory; those of one channel of several pixels are anywhere.
+    """
+    gathered: set[str] = set()
+    found = []
+    for number, kernel in enumerate(program.main.statements):
+        if not isinstance(kernel, Block):
+            continue
+        roots_of = {r.name: behind[r.source] for r in kernel.refinements if r.direction is not Direction.NONE}
+        gathers = any(isinstance(s, Load) and s.index is not None for s in kernel.statements)
+        pixels = candidates.get(number)
+        alike = pixels is not None and pixels.channel is not None and not pixels.reduced
+        if gathers or (alike and not gathered.isdisjoint(roots_of.values())):
+            gathered.update(roots_of[r.name] for r in kernel.refinements if r.direction.writes)
+            gathered &= temporaries
+            if pixels is not None:
+                found.append(number)
+    return found
 
 
 def _chosen(candidates: Mapping[int, _Pixels], behind: Mapping[str, str], temporaries: set[str]) -> set[int]:
