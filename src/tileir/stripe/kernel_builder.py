@@ -73,9 +73,11 @@ class KernelBuilder:
         self._read[value] = None
         return self._loaded[key]
 
-    def load_at(self, value: str, tensor: Tensor, index: Scalar, access: tuple[Affine, ...]) -> Scalar:
-        """Load an element displaced by ``index`` along axis 0, where ``access`` must be 0."""
-        name = self._add_view(value, tensor, Direction.IN, access, tensor.column_shape())
+    def load_at(
+        self, value: str, tensor: Tensor, index: Scalar, access: tuple[Affine, ...], size: int | None = None
+    ) -> Scalar:
+        """Load an element displaced by ``index`` along axis 0, where ``access`` leads to the first of ``size``."""
+        name = self._add_view(value, tensor, Direction.IN, access, tensor.column_shape(size))
         self._read[value] = None
         return self._define(value, tensor.dtype, lambda into: Load(name, into, index.name))
 

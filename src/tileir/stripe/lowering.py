@@ -17,6 +17,7 @@ from tileir.stripe.ir import Tags
 from tileir.stripe.kernel_builder import KernelBuilder, axis_index, element
 from tileir.stripe.lower_contraction import lower_contraction
 from tileir.stripe.lower_scan import lower_scan
+from tileir.stripe.places import Places
 from tileir.stripe.program_builder import ProgramBuilder
 from tileir.stripe.storage import ZERO, Storage
 from tileir.typed.ir import (
@@ -39,6 +40,7 @@ from tileir.typed.preparation import unmarked
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program
     from tileir.stripe.kernel_builder import Scalar
+    from tileir.stripe.places import Place
     from tileir.typed.ir import Computation, Function, Shape
 
 
@@ -152,11 +154,28 @@ def _gather(builder: ProgramBuilder, operation: Gather) -> None:
         return
     kernel = KernelBuilder.over(shape)
     leading = len(shape) - len(data.sizes) + 1
-    index = _index(builder, kernel, operation.indices, shape[:leading])
     row = element(data.sizes[1:], shape)
-    value = kernel.load_at(operation.data, data, index, (ZERO, *row))
+    place = _place(builder, operation, shape[:leading], data.sizes[0])
+    if place is None:
+        index = _index(builder, kernel, operation.indices, shape[:leading])
+        value = kernel.load_at(operation.data, data, index, (ZERO, *row))
+    else:
+        index = builder.operand(kernel, place.rest, shape[:leading])
+        value = kernel.load_at(operation.data, data, index, (place.affine, *row), place.high + 1)
     kernel.store(operation.name, value, target, element(shape, shape))
     builder.add(kernel, operation, Tags.of("gather"))
+
+
+def _place(builder: ProgramBuilder, operation: Gather, leading: Shape, size: int) -> Place | None:
+    """Return the places of a gather in parts, if those of data are beside coordinates and all of them are inside."""
+    if operation.indices in builder.storage.constants:
+        return None
+    places = Places.of(builder.function, leading)
+    place = places.place(operation.indices)
+    if place is None or place.low < 0 or place.rest in builder.storage.constants:
+        return None
+    low, high = places.bounds(place.affine)
+    return place if low >= 0 and high + place.high < size else None
 
 
 def _scatter(builder: ProgramBuilder, operation: Scatter) -> None:

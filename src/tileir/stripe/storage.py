@@ -55,9 +55,10 @@ class Tensor:
         """Return the shape of one element."""
         return TensorShape(self.dtype, tuple(Dim(1, dim.stride) for dim in self.shape.dims))
 
-    def column_shape(self) -> TensorShape:
-        """Return the shape of one element, extended along the whole of axis 0."""
+    def column_shape(self, size: int | None = None) -> TensorShape:
+        """Return the shape of ``size`` elements along axis 0, or of all that there are."""
         first, *others = self.shape.dims
+        first = first if size is None else Dim(size, first.stride)
         return TensorShape(self.dtype, (first, *(Dim(1, dim.stride) for dim in others)))
 
 
