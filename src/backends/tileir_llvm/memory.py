@@ -23,12 +23,14 @@ class Place:
     """An array in memory: the pointer to its first element, and the alignment in bytes of that.
 
     Where nothing writes it while the kernel runs, it is ``constant``, and what was read before need not be read again.
+    An array on the stack has ``elements``, and is in registers where it is as long as the vectors that are moved.
     """
 
     pointer: str
     dtype: DType
     alignment: int
     constant: bool = False
+    elements: int | None = None
 
 
 def load(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
@@ -37,7 +39,9 @@ def load(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
         return _load_run(out, place, offset, kind)
     ramp = as_ramp(offset)
     if ramp is None:
-        return _gather(out, place, offset, kind)
+        return (
+            _permuted(out, place, offset, kind) if place.elements == kind.lanes else _gather(out, place, offset, kind)
+        )
     base, step = ramp
     if step == 1:
         return _load_run(out, place, base, kind)
@@ -102,6 +106,19 @@ def joined(out: FunctionText, elements: list[Value]) -> Value:
         operand = f"{register(element.type)} {element.text}"
         text = out.pure(f"insertelement {register(kind)} {text}, {operand}, i64 {lane}")
     return Value(text, kind)
+
+
+def _permuted(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
+    """Read the lanes of a vector in another order: LLVM finds the instruction for it, where the processor has one."""
+    whole = _load_run(out, place, integer(0, Type(DType.I64)), kind)
+    chosen = cast(out, offset, DType.I32)
+    vector = register(kind)
+    elements = []
+    for lane in range(kind.lanes):
+        number = lane_of(out, chosen, lane)
+        text = out.pure(f"extractelement {vector} {whole.text}, i32 {number.text}")
+        elements.append(Value(text, Type(kind.dtype)))
+    return joined(out, elements)
 
 
 def _moved(out: FunctionText, base: Value, distance: int) -> Value:

@@ -106,7 +106,7 @@ class Statements:
         alignment = max(array.dtype.itemsize, min(array.alignment, ALIGNMENT))
         elements = apart(array.size * array.dtype.itemsize) // array.dtype.itemsize
         kind = f"[{elements} x {memory_element(array.dtype)}]"
-        place = Place(out.alloca(kind, alignment), array.dtype, alignment)
+        place = Place(out.alloca(kind, alignment), array.dtype, alignment, elements=array.size)
         self._places[array] = place
         return place
 
