@@ -38,6 +38,7 @@ from tileir.passes.memory_placement import MemoryPlacement
 from tileir.passes.order_loops import OrderLoops
 from tileir.passes.pad import Pad
 from tileir.passes.partition import PartitionCompute, PartitionMemory
+from tileir.passes.permute_gather import PermuteGather
 from tileir.passes.prefetch import Prefetch
 from tileir.passes.reduce_constraints import ReduceConstraints
 from tileir.passes.register_tile import RegisterTile
@@ -103,6 +104,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Pad,
     PartitionCompute,
     PartitionMemory,
+    PermuteGather,
     Prefetch,
     ReduceConstraints,
     RegisterTile,

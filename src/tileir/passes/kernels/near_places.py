@@ -1,0 +1,217 @@
+"""Kernels over pixels at constant places, and vectors of neighbours in which these places are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from tileir.core.ops import Aggregation
+from tileir.passes.analysis.accesses import address, is_element
+from tileir.stripe.ir import Block, Direction, Load, LoadIndex, Special, Store, scalar_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.core.arithmetic import Array
+    from tileir.stripe.ir import Index, Refinement
+
+
+@attrs.frozen(eq=False)
+class Neighbours:
+    """What some gathers of one view read, by vectors of neighbours.
+
+    Attributes:
+        view: What they read from.
+        extent: How many elements that shows, from its first one on.
+        starts: Which element each vector begins with, one for each vector of results.
+        lanes: For each gather, by what it defines, the lane in which each element of the results is.
+    """
+
+    view: Refinement
+    extent: int
+    starts: Array
+    lanes: Mapping[str, Array]
+
+
+@attrs.frozen(eq=False)
+class NearPlaces:
+    """An elementwise kernel whose points, along its last one or two indices, are a line of results.
+
+    Attributes:
+        kernel: The kernel.
+        line: The indices along which the line runs: that of pixels, and that of channels if there are several.
+        count: Elements of a line.
+        width: Lanes of a vector.
+        firsts: The elements of the line with which vectors of results begin; the last two may overlap.
+        neighbours: What gathers read.
+        places: What tells places: scalars that only gathers use, which are gone.
+        tables: Constants along the line, for each element of each vector, by the scalar that they are loaded to.
+    """
+
+    kernel: Block
+    line: tuple[Index, ...]
+    count: int
+    width: int
+    firsts: Array
+    neighbours: tuple[Neighbours, ...]
+    places: frozenset[str]
+    tables: Mapping[str, Array]
+
+    @classmethod
+    def of(cls, kernel: Block, known: Mapping[str, Array], width: int) -> NearPlaces | None:
+        """Return what is near in a kernel, given the elements of constant tensors; None where something is not."""
+        line = _line(kernel)
+        if line is None:
+            return None
+        pixels, channels = line[0], line[1].range if len(line) > 1 else 1
+        count = pixels.range * channels
+        if count < width:
+            return None
+        reader = _Reader(kernel, line, channels, known)
+        if not reader.reads():
+            return None
+        firsts = np.arange(0, count - width + 1, width)
+        if count % width:
+            firsts = np.append(firsts, count - width)
+        elements = firsts[:, None] + np.arange(width)
+        neighbours = reader.neighbours(elements, width)
+        if not neighbours:
+            return None
+        tables = {into: np.repeat(values, channels)[elements].reshape(-1) for into, values in reader.values.items()}
+        return cls(kernel, line, count, width, firsts, neighbours, frozenset(reader.places), tables)
+
+
+def _line(kernel: Block) -> tuple[Index, ...] | None:
+    """Return the indices of the line along which all results run without gaps; None where there is none."""
+    plain = not kernel.constraints and not any(i.affine is not None or i.tags.items for i in kernel.indices)
+    if not plain or not kernel.indices or any(isinstance(s, Block | Special) for s in kernel.statements):
+        return None
+    stored = [kernel.refinement(s.into) for s in kernel.statements if isinstance(s, Store)]
+    if not stored or any(isinstance(s, Store) and s.index is not None for s in kernel.statements):
+        return None
+    for view in kernel.refinements:
+        if view.direction not in (Direction.IN, Direction.OUT) or view.aggregation not in (None, Aggregation.ASSIGN):
+            return None
+    *others, last = kernel.indices
+    line = (others[-1], last) if others and last.range <= _MOST_CHANNELS else (last,)
+    steps = (last.range, 1) if len(line) > 1 else (1,)
+    for view in stored:
+        where = address(view)
+        if any(where.coefficient(index.name) != step for index, step in zip(line, steps, strict=True)):
+            return None
+    written = {view.source for view in stored}
+    return None if any(r.direction is Direction.IN and r.source in written for r in kernel.refinements) else line
+
+
+_MOST_CHANNELS = 4
+
+
+@attrs.define(eq=False)
+class _Reader:
+    """What the loads of a kernel read along a line.
+
+    Attributes:
+        kernel: The kernel.
+        line: The indices of the line.
+        channels: How many channels each pixel has.
+        known: The elements of constant tensors.
+        values: Constants that the pixels have, by the scalar that they are loaded to.
+        places: Those that are places.
+        gathers: Gathers, with the numbers of pixels' places.
+    """
+
+    kernel: Block
+    line: tuple[Index, ...]
+    channels: int
+    known: Mapping[str, Array]
+    values: dict[str, Array] = attrs.field(factory=dict, init=False)
+    places: dict[str, Array] = attrs.field(factory=dict, init=False)
+    gathers: list[tuple[str, Refinement, Array]] = attrs.field(factory=list, init=False)
+
+    def reads(self) -> bool:
+        """Return whether all loads are known: constants of pixels, what no pixel moves, and gathers at such places."""
+        names = {index.name for index in self.line}
+        used_at = {s.index for s in self.kernel.statements if isinstance(s, Load) and s.index is not None}
+        other_uses = {
+            name
+            for s in self.kernel.statements
+            for name in scalar_inputs(s)
+            if not (isinstance(s, Load) and s.index == name)
+        }
+        for statement in self.kernel.statements:
+            if isinstance(statement, LoadIndex) and not names.isdisjoint(statement.affine.indices):
+                return False
+            if not isinstance(statement, Load):
+                continue
+            view = self.kernel.refinement(statement.source)
+            if statement.index in self.places:
+                if not self._gathers(statement, view):
+                    return False
+            elif statement.index is not None or not names.isdisjoint(address(view).indices):
+                values = None if statement.index is not None else self._values(view)
+                if values is None:
+                    return False
+                is_place = statement.into in used_at and statement.into not in other_uses
+                (self.places if is_place else self.values)[statement.into] = values
+        return bool(self.gathers)
+
+    def _values(self, view: Refinement) -> Array | None:
+        """Return the constants that a view shows along the pixels of a line; None for other views."""
+        where, pixels = address(view), self.line[0]
+        if view.source not in self.known or where.indices != (pixels.name,) or not is_element(view):
+            return None
+        step, first = int(where.coefficient(pixels.name)), int(where.offset)
+        return self.known[view.source][first + step * np.arange(pixels.range)]
+
+    def _gathers(self, load: Load, view: Refinement) -> bool:
+        """Note a gather; return whether channels are neighbours there, and pixels anywhere."""
+        assert load.index is not None
+        where, names = address(view), [index.name for index in self.line]
+        wanted = [0, 1] if len(names) > 1 else [0]
+        if [int(where.coefficient(name)) for name in names] != wanted or view.shape.dtype.itemsize != 4:
+            return False
+        if any(dim.size > 1 for dim in view.shape.dims[1:]) or view.shape.dims[0].stride < 0:
+            return False
+        first = view.shape.dims[0]
+        places = np.clip(self.places[load.index].astype(np.int64), 0, first.size - 1) * first.stride
+        self.gathers.append((load.into, view, places))
+        return True
+
+    def neighbours(self, elements: Array, width: int) -> tuple[Neighbours, ...]:
+        """Return vectors in which all that is gathered is, as few as possible; none where some do not reach."""
+        channel = np.arange(elements.max() + 1) % self.channels
+        found: list[Neighbours] = []
+        views = dict.fromkeys(view.name for _, view, _ in self.gathers)
+        for name in views:
+            mine = [gather for gather in self.gathers if gather[1].name == name]
+            together = [mine, *([gather] for gather in mine)] if len(mine) > 1 else [mine]
+            made = [_window(group, self.channels, channel, elements, width) for group in together]
+            if made[0] is not None:
+                found.append(made[0])
+                continue
+            for each in made[1:] or made:
+                if each is None:
+                    return ()
+                found.append(each)
+        return tuple(found)
+
+
+def _window(
+    group: Sequence[tuple[str, Refinement, Array]], channels: int, channel: Array, elements: Array, width: int
+) -> Neighbours | None:
+    """Return vectors that hold what a group of gathers reads; None where some places are too far apart."""
+    view = group[0][1]
+    first = view.shape.dims[0]
+    extent = first.stride * (first.size - 1) + channels
+    if extent < width:
+        return None
+    chosen = [(np.repeat(places, channels) + channel)[elements] for _, _, places in group]
+    low = np.minimum.reduce([each.min(axis=1) for each in chosen])
+    high = np.maximum.reduce([each.max(axis=1) for each in chosen])
+    starts = np.minimum(low, extent - width)
+    if (high - starts).max() >= width:
+        return None
+    lanes = {into: (each - starts[:, None]).reshape(-1) for (into, _, _), each in zip(group, chosen, strict=True)}
+    return Neighbours(view, extent, starts, lanes)

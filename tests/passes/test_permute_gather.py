@@ -1,0 +1,146 @@
+"""Elements at constant places near each other, as vectors whose lanes are put in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tileir
+from strategies.effort import examples
+from tileir.core.dtype import DType
+from tileir.core.target import Target
+from tileir.passes.base import run
+from tileir.passes.catalog import parse_pipeline
+from tileir.passes.permute_gather import PermuteGather
+from tileir.semtree.interpreter import run_program
+from tileir.semtree.lowering import lower as lower_to_kernels
+from tileir.stripe.interpreter import interpret
+from tileir.stripe.ir import Direction
+from tileir.stripe.lowering import lower
+from tileir.stripe.verifier import verify
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Program
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+BEFORE = "canonicalise{merge=false},fuse,localise,scalarise,dead_code,constant_propagate,canonicalise"
+PIXELS = """function (X[H, W, C], P[N], Q[N], K[N]) -> (Y) {
+    Flat = reshape(X, H * W, C);
+    Zero = 0;
+    Shape[y, n : H, N] = =(Zero[]);
+    Row = index(Shape, 0) * W;
+    A = gather(Flat, Row + max(min(P, W - 1), 0));
+    B = gather(Flat, Row + max(min(Q, W - 1), 0));
+    Y = A + (B - A) * reshape(K, N, 1);
+}"""
+
+
+def program_of(picture: Array, first: Array, second: Array, weights: Array, text: str = PIXELS) -> Program:
+    bound = tileir.bind(text, P=first.astype(np.int32), Q=second.astype(np.int32), K=weights)
+    dtype = DType.F32 if picture.dtype == np.float32 else DType.I32
+    return run(parse_pipeline(BEFORE), lower(infer(bound, {"X": TensorType(dtype, picture.shape)})))
+
+
+def held(program: Program) -> int:
+    """Return how many vectors of neighbours the kernels of a program keep in registers at once."""
+    found = 0
+    for kernel in program.main.blocks:
+        for block in kernel.blocks[:1]:
+            found += sum(r.direction is Direction.NONE for r in block.refinements)
+    return found
+
+
+def check(program: Program, picture: Array, lanes: int = 8) -> Program:
+    """Return the program after the pass; its meaning stays, on the way down too."""
+    after = PermuteGather(vector_bytes=4 * lanes)(program)
+    verify(after)
+    wanted = interpret(program, {"X": picture})["Y"]
+    np.testing.assert_array_equal(interpret(after, {"X": picture})["Y"], wanted)
+    kernels = lower_to_kernels(run(parse_pipeline("bound_places,thread"), after), Target())
+    np.testing.assert_array_equal(run_program(kernels, {"X": picture})["Y"], wanted)
+    return after
+
+
+def picture_of(rows: int, columns: int, channels: int) -> Array:
+    return np.random.default_rng(1).random((rows, columns, channels)).astype(np.float32)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("columns", [16, 21, 37])
+def test_pixels_between_others_take_one_vector_for_two_neighbours(channels: int, columns: int) -> None:
+    picture, places = picture_of(3, columns, channels), (np.arange(2 * columns) - 1) // 2
+    program = program_of(picture, places, places + 1, np.full(2 * columns, 0.25, np.float32))
+    assert held(check(program, picture, 16)) == 1
+
+
+def test_places_far_from_each_other_take_a_vector_each() -> None:
+    picture, places = picture_of(2, 40, 1), np.arange(40)
+    program = program_of(picture, places, places[::-1], np.ones(40, np.float32))
+    assert held(check(program, picture)) == 2
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        np.arange(40) * 3 % 40,  # a vector does not reach
+        np.where(np.arange(40) == 20, 0, np.arange(40)),
+        np.arange(40) * 2,
+    ],
+)
+def test_places_that_no_vector_reaches_stay(places: Array) -> None:
+    picture = picture_of(2, 40, 1)
+    program = program_of(picture, places, np.arange(40), np.ones(40, np.float32))
+    assert PermuteGather(vector_bytes=32)(program) is program
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "count"),
+    [
+        (PIXELS, 7, 40),  # a row is shorter than a vector
+        (PIXELS, 40, 7),  # and so are the results
+        (PIXELS.replace("B - A", "B - index(Y0, 1) * A").replace("Y =", "Y0 = A;\n Y ="), 40, 40),
+        (PIXELS.replace("max(min(P, W - 1), 0)", "max(min(P + as_i32(X[0, 0, 0]), W - 1), 0)"), 40, 40),
+    ],
+)
+def test_other_kernels_stay(text: str, columns: int, count: int) -> None:
+    picture, places = picture_of(2, columns, 1), np.arange(count)
+    text = text.replace("as_i32(X[0, 0, 0])", "as_i32(Corner)")
+    text = text.replace("Zero = 0;", "Zero = 0; Corner[] = =(X[0, 0, 0]);") if "Corner" in text else text
+    program = program_of(picture, places, places, np.ones(count, np.float32), text)
+    assert PermuteGather(vector_bytes=32)(program) is program
+
+
+def test_narrow_vectors_and_programs_without_constants_stay() -> None:
+    picture, places = picture_of(2, 40, 1), np.arange(40)
+    program = program_of(picture, places, places, np.ones(40, np.float32))
+    assert PermuteGather(vector_bytes=16)(program) is program
+    types = {"X": TensorType(DType.F32, (2, 40, 1)), "K": TensorType(DType.F32, (40,))}
+    function = infer(tileir.parse(PIXELS), {**types, **dict.fromkeys("PQ", TensorType(DType.I32, (40,)))})
+    unknown = run(parse_pipeline(BEFORE), lower(function))
+    assert PermuteGather(vector_bytes=32)(unknown) is unknown
+
+
+@given(
+    st.integers(1, 4),
+    st.integers(4, 40),
+    st.sampled_from([0.3, 0.5, 0.8, 1.0, 1.4, 2.0, 3.7]),
+    st.sampled_from([8, 16]),
+    st.integers(-3, 3),
+    st.sampled_from([np.float32, np.int32]),
+)
+@examples(60)
+def test_resampled_rows_keep_their_meaning(
+    channels: int, columns: int, scale: float, lanes: int, shift: int, dtype: type
+) -> None:
+    count = max(1, int(columns * scale))
+    places = np.floor((np.arange(count) + 0.5) / scale - 0.5).astype(np.int64)
+    picture: Array = (picture_of(2, columns, channels) * 100).astype(dtype)
+    program = program_of(picture, places, places + shift, np.arange(count).astype(dtype))
+    check(program, picture, lanes)
