@@ -31,6 +31,7 @@ from tileir.passes.immediates import Immediates
 from tileir.passes.inline import Inline
 from tileir.passes.inline_stencil import InlineStencil
 from tileir.passes.join_border import JoinBorder
+from tileir.passes.join_strips import JoinStrips
 from tileir.passes.localise import Localise
 from tileir.passes.locate import LocateBlock, LocateInnerBlock, LocateMemory, RewriteLocations
 from tileir.passes.matrix_contraction import MatrixContraction
@@ -54,11 +55,13 @@ from tileir.passes.share_names import ShareNames
 from tileir.passes.split_border import SplitBorder
 from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.stream_reduction import StreamReduction
+from tileir.passes.strips import Strips
 from tileir.passes.tensorise import Tensorise
 from tileir.passes.thread import Thread
 from tileir.passes.thread_inner import ThreadInner
 from tileir.passes.tile import Tile
 from tileir.passes.transpose import Transpose
+from tileir.passes.two_step_window import TwoStepWindow
 from tileir.passes.unroll import Unroll
 from tileir.passes.unroll_window import UnrollWindow
 from tileir.passes.vectorise import Vectorise
@@ -94,6 +97,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Inline,
     InlineStencil,
     JoinBorder,
+    JoinStrips,
     Localise,
     LocateBlock,
     LocateInnerBlock,
@@ -119,11 +123,13 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     SplitBorder,
     SplitReduction,
     StreamReduction,
+    Strips,
     Tensorise,
     Thread,
     ThreadInner,
     Tile,
     Transpose,
+    TwoStepWindow,
     Unroll,
     UnrollWindow,
     Vectorise,

@@ -11,6 +11,7 @@ from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.jam import jammed, merges
 from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf, product
+from tileir.passes.strips import STRIP
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
@@ -61,7 +62,7 @@ class Vectorise:
         if row is None or points < 2 * self.chunk:
             return [(nest, 1)]
         merged = sum(map(merges, nest.segments[0].statements))
-        rows = 2 * self.rows if merged + 1 >= self.terms and row.range >= 4 * self.rows else self.rows
+        rows = 2 * self.rows if merged + 1 >= self.terms and row.range >= 2 * self.rows else self.rows
         whole, left = divmod(row.range, rows)
         parts = [(_rows_of(nest, row, 0, whole * rows), rows)]
         return [*parts, (_rows_of(nest, row, whole * rows, left), 1)] if left else parts
@@ -73,7 +74,8 @@ class Vectorise:
         candidates = [
             (i, steps)
             for i in nest.indices
-            if i.range >= 4 and i.name not in constrained and (steps := _whole_steps(nest, i.name)) is not None
+            if i.range >= 4 and i.name not in constrained and STRIP not in i.tags
+            if (steps := _whole_steps(nest, i.name)) is not None
         ]
         # Among candidates prefer the one along which most outputs, then most inputs are contiguous or constant, then
         # the longest.
@@ -101,7 +103,7 @@ class Vectorise:
         elif crossed is not None:
             others, shape = self._blocked(others, crossed, shape)
             per_group = max(1, crossed.size // lanes)
-        elif not others or vector.range > self.chunk:
+        elif not others or (vector.range > self.chunk and STRIP not in nest.kernel.tags):
             # One group takes whole rows while rows are short, else a part of one row.
             per_group = max(1, self.chunk // lanes)
         else:
@@ -150,6 +152,8 @@ class Vectorise:
 
     def _grid_of_rows(self, others: list[stripe.Index], row: int) -> list[stripe.Index]:
         """Mark outer indices as grid axes until a group has about ``chunk`` points; at most two of them."""
+        if any(STRIP in i.tags for i in others):
+            return [attrs.evolve(i, tags=i.tags.add("grid")) if STRIP in i.tags else i for i in others]
         result = []
         points = product(i.range for i in others) * row
         for position, index in enumerate(others):
@@ -230,7 +234,8 @@ def _shared_index(nest: Nest, vector: stripe.Index, rows: int) -> stripe.Index |
         (sources[use.root], tuple(use.stride(name) for name in names), _offset(use)) for use in sch.read_uses(nest)
     ]
     for index, name in zip(nest.indices, names, strict=True):
-        if index is vector or name in constrained or index.range < 2 * rows:
+        least = rows if STRIP in nest.kernel.tags else 2 * rows
+        if index is vector or index.tags.items or name in constrained or index.range < least:
             continue
         for number, (source, strides, offset) in enumerate(reads):
             step = strides[names.index(name)]

@@ -126,6 +126,14 @@ def computed_tests(kernel: Block) -> list[Affine]:
     return values.tests if computed else []
 
 
+def bounds_of_scalars(kernel: Block) -> dict[str, tuple[int, int]]:
+    """Return the least and the greatest value of each integer that depends on coordinates only."""
+    values = _Values(kernel.ranges)
+    for statement in kernel.statements:
+        values.add(statement)
+    return {name: (value.low, value.high) for name, value in values.known.items()}
+
+
 def decided(kernel: Block) -> Block:
     """Return an elementwise kernel without tests of coordinates that always give the same, and with affine places."""
     values = _Values(kernel.ranges)

@@ -1,0 +1,113 @@
+"""Elementwise kernels that go over the rows of a tensor: which index counts them, and which rows they read."""
+
+from __future__ import annotations
+
+from math import floor
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.kernels.decided import bounds_of_scalars
+from tileir.passes.kernels.reindex import reindexed
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import Block, Direction, Load, Special, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.stripe.ir import Index, Refinement, Statement
+
+
+@attrs.frozen
+class Rows:
+    """A kernel that writes rows of a tensor, from ``first`` on, one for each value of ``index``."""
+
+    kernel: Block
+    index: Index
+    first: int
+
+    @property
+    def end(self) -> int:
+        """The row behind the last one."""
+        return self.first + self.index.range
+
+    @property
+    def work(self) -> int:
+        """How many statements run for each row."""
+        points = 1
+        for index in self.kernel.indices:
+            points *= 1 if index is self.index else index.range
+        return points * len(self.kernel.statements)
+
+
+def writing(statement: Statement) -> Refinement | None:
+    """Return the one view through which a flat kernel stores elements, each of which no other point merges into.
+
+    None where statements are no such kernels.
+    """
+    if not isinstance(statement, Block) or statement.constraints:
+        return None
+    if any(
+        isinstance(s, Block | Special) or (isinstance(s, Store) and s.index is not None) for s in statement.statements
+    ):
+        return None
+    if any(i.affine is not None or i.tags.items for i in statement.indices):
+        return None
+    written = [r for r in statement.refinements if r.direction is not Direction.IN]
+    if len(written) != 1 or written[0].direction is not Direction.OUT or not is_element(written[0]):
+        return None
+    return written[0] if written[0].aggregation is None or written[0].aggregation.op is None else None
+
+
+def rows_written(kernel: Block, stride: int) -> Rows | None:
+    """Return how a kernel goes over rows that are ``stride`` elements apart in what it writes, if it does."""
+    view = writing(kernel)
+    if view is None:
+        return None
+    for index in kernel.indices:
+        if address(view).coefficient(index.name) == stride:
+            rows = rows_seen(kernel, view, index, stride)
+            return Rows(kernel, index, rows[0]) if rows is not None and rows[0] == rows[1] else None
+    return None
+
+
+def rows_seen(kernel: Block, view: Refinement, index: Index, stride: int) -> tuple[int, int] | None:
+    """Return the first and the last row that a view shows where ``index`` is 0; None where it moves by other steps."""
+    where = address(view)
+    if where.coefficient(index.name) != stride:
+        return None
+    low, high = (where - Affine.of({index.name: stride})).bounds(kernel.ranges)
+    high += sum((dim.size - 1) * dim.stride for dim in view.shape.dims)
+    return floor(low / stride), floor(high / stride)
+
+
+def rows_touched(kernel: Block, tensor: str, stride: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last row of a tensor that a flat kernel touches, for each of its sides.
+
+    Sides are the two values of the index that moves furthest in what the kernel writes.
+    """
+    views = {r.name: r for r in kernel.refinements}
+    written = next(r for r in kernel.refinements if r.direction.writes)
+    outer = max(kernel.indices, key=lambda i: abs(int(address(written).coefficient(i.name))), default=None)
+    sides = [{}] if outer is None or outer.range != 2 else [{outer.name: Affine.constant(n)} for n in range(2)]
+    for values in sides:
+        side = reindexed(kernel, tuple(i for i in kernel.indices if i.name not in values), values)
+        known = bounds_of_scalars(side)
+        views = {r.name: r for r in side.refinements}
+        touched: list[int] = []
+        for statement in side.statements:
+            if not isinstance(statement, Load | Store):
+                continue
+            view = views[statement.source if isinstance(statement, Load) else statement.into]
+            if view.source != tensor:
+                continue
+            low, high = address(view).bounds(side.ranges)
+            dims = view.shape.dims
+            if statement.index is not None:
+                first, last = known.get(statement.index, (0, dims[0].size - 1))
+                low += dims[0].stride * min(max(first, 0), dims[0].size - 1)
+                high += dims[0].stride * min(max(last, 0), dims[0].size - 1)
+            touched.extend((floor(low / stride), floor(high / stride)))
+        if touched:
+            yield min(touched), max(touched)

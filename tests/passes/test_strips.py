@@ -1,0 +1,181 @@
+"""Chains of stencils in strips of rows, and the one kernel that they become."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tileir
+from strategies.effort import examples
+from strategies.families import Written
+from strategies.passes import assert_same_meaning
+from strategies.pictures import MODES, picture
+from tileir import ops
+from tileir.core.dtype import DType
+from tileir.passes.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.canonicalise import Canonicalise
+from tileir.passes.dead_code import DeadCode
+from tileir.passes.forward import Forward
+from tileir.passes.fuse import Fuse
+from tileir.passes.join_border import JoinBorder
+from tileir.passes.join_strips import JoinStrips
+from tileir.passes.localise import Localise
+from tileir.passes.scalarise import Scalarise
+from tileir.passes.separate import Separate
+from tileir.passes.split_border import SplitBorder
+from tileir.passes.strips import Strips
+from tileir.passes.thread import Thread
+from tileir.passes.unroll_window import UnrollWindow
+from tileir.passes.vectorise import Vectorise
+from tileir.stripe.ir import Block, Direction, Program
+from tileir.stripe.lowering import lower
+from tileir.stripe.verifier import verify
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from tileir.passes.base import Pass
+    from tileir.tile.builder import Tensor
+
+
+def before(*, merge: bool = True) -> tuple[Pass, ...]:
+    """Return the passes before strips; with indices of neighbouring elements merged into one, or as they are."""
+    first = (Canonicalise(merge=False), UnrollWindow(), Forward(mark=True), Accumulate(), DeadCode(), Fuse())
+    then = (Forward(), Localise(), Scalarise(), DeadCode(), Canonicalise(merge=merge))
+    return (*first, *then, SplitBorder(points=0, share=0, rows=1), Canonicalise(merge=merge), Separate())
+
+
+AFTER = (Vectorise(vector_bytes=16, chunk=8, rows=2), JoinStrips(), JoinBorder(), Thread())
+ALWAYS = Strips(rows=2, least_bytes=0, again=1000, least=2)
+
+
+def window(f: tileir.FunctionBuilder, x: Tensor, rows: int, columns: int, mode: str) -> Tensor:
+    """Return the greatest of each window of a padded picture."""
+    options: Any = {"value": 3} if mode == "constant" else {}
+    margins = [(rows // 2, rows // 2), (columns // 2, columns // 2), (0, 0)]
+    padded = ops.pad(x, margins[: len(x.dims)], mode=mode, **options)
+    y, z, c, i, j = f.indices("y x c i j")
+    result = f.tensor(f"R{x.reference.strip('%')}", *x.dims)
+    several = len(x.dims) > len((rows, columns))
+    element = padded[(y + i, z + j, c) if several else (y + i, z + j)]
+    result[(y, z, c) if several else (y, z)] >= element.given(i < rows).given(j < columns)  # noqa: B015
+    return result
+
+
+def chain(mode: str, windows: list[tuple[int, int]], *shape: int) -> Program:
+    """Return a program of windows one after the other, before the pass."""
+    f = tileir.FunctionBuilder()
+    x = f.input("X", *"HWC"[: len(shape)])
+    for rows, columns in windows:
+        x = window(f, x, rows, columns, mode)
+    return run(before(), lower(infer(f.build(O=x - 1), {"X": TensorType(DType.I32, shape)})))
+
+
+def strips(program: Program) -> dict[str, int]:
+    """Return how many kernels go over each number of strips."""
+    found: dict[str, int] = {}
+    for kernel in program.main.blocks:
+        for index in kernel.indices:
+            if "strip" in index.tags:
+                found[f"{index.range} strips"] = found.get(f"{index.range} strips", 0) + 1
+    return found
+
+
+def allocated(kernel: Block) -> list[tuple[int, ...]]:
+    return [r.shape.sizes for r in kernel.refinements if r.direction is Direction.NONE]
+
+
+def same(program: Program, step: Strips = ALWAYS) -> Program:
+    """Return a program after all passes, whose meaning is that before them."""
+    cut = run((step,), program)
+    assert_same_meaning(program, cut)
+    after = run(AFTER, cut)
+    verify(after)
+    assert_same_meaning(program, after)
+    return after
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(21, 66), (20, 24, 3)])
+@pytest.mark.parametrize(
+    "windows", [[(3, 1), (1, 3)], [(1, 3), (3, 1)], [(3, 3), (3, 3)], [(3, 1), (5, 3), (1, 3)]], ids=str
+)
+def test_chains_keep_their_meaning(mode: str, shape: tuple[int, ...], windows: list[tuple[int, int]]) -> None:
+    program = chain(mode, windows, *shape)
+    # The first rows of a picture that wraps around read the last ones of the picture before, so all of that is needed.
+    assert bool(strips(run((ALWAYS,), program))) is (mode != "wrap" or all(rows == 1 for rows, _ in windows[1:]))
+    same(program)
+
+
+def test_what_passes_between_kernels_is_allocated_for_a_strip() -> None:
+    after = same(chain("edge", [(3, 1), (1, 3)], 21, 66))
+    (kernel,) = (k for k in after.main.blocks if any(i.name == "strip" for i in k.indices))
+    assert allocated(kernel) == [(1, 2, 66)]
+    assert [i.range for i in kernel.indices if "grid" in i.tags] == [9]  # rows 1 to 18
+
+
+def test_strips_that_overlap_compute_rows_again() -> None:
+    after = same(chain("edge", [(3, 3), (3, 3), (3, 3)], 30, 66))
+    (kernel,) = (k for k in after.main.blocks if any(i.name == "strip" for i in k.indices))
+    assert sorted(allocated(kernel)) == [(1, 4, 66), (1, 6, 66)]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        attrs.evolve(ALWAYS, least_bytes=21 * 66 * 4 + 1),
+        attrs.evolve(ALWAYS, most_bytes=2 * 66 * 4 - 1),
+        attrs.evolve(ALWAYS, least=11),
+    ],
+)
+def test_what_does_not_pay_is_left_alone(step: Strips) -> None:
+    program = chain("edge", [(3, 1), (1, 3)], 21, 66)
+    assert run((step,), program) is program
+
+
+def test_higher_strips_do_less_again() -> None:
+    program = chain("edge", [(3, 3), (3, 3)], 40, 66)
+    for again, rows in ((1000, 2), (30, 4), (15, 8)):
+        (height,) = {
+            i.range
+            for kernel in run((attrs.evolve(ALWAYS, again=again),), program).main.blocks
+            for i in kernel.indices[1:2]
+            if "strip" in kernel.tags and any(r.source == "O" for r in kernel.refinements)
+        }
+        assert height == rows
+    never = attrs.evolve(ALWAYS, again=0)
+    assert run((never,), program) is program
+
+
+def test_a_picture_that_others_read_too_is_not_cut() -> None:
+    f = tileir.FunctionBuilder()
+    x = f.input("X", "H", "W")
+    first = window(f, x, 3, 1, "edge")
+    second = window(f, first, 1, 3, "edge")
+    program = run(before(), lower(infer(f.build(A=first, O=second), {"X": TensorType(DType.I32, (21, 66))})))
+    assert run((ALWAYS,), program) is program
+
+
+@examples(60)
+@given(data=st.data(), rows=st.integers(1, 4))
+def test_pictures_keep_their_meaning(data: st.DataObject, rows: int) -> None:
+    text, shapes = data.draw(st.composite(picture)())
+    program = run(before(merge=data.draw(st.booleans())), Written(text, shapes).program())
+    same(program, attrs.evolve(ALWAYS, rows=rows))
+
+
+def test_what_is_not_finite_stays_in_its_windows() -> None:
+    f = tileir.FunctionBuilder()
+    x = f.input("X", "H", "W")
+    function = f.build(O=window(f, window(f, x, 5, 1, "reflect"), 1, 5, "reflect"))
+    program = run(before(), lower(infer(function, {"X": TensorType(DType.F32, (40, 70))})))
+    picture = np.zeros((40, 70), np.float32)
+    picture[20, 6], picture[7, 3] = np.nan, np.inf
+    cut = run((ALWAYS, *AFTER), program)
+    assert_same_meaning(program, cut, {"X": picture})
