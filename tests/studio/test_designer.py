@@ -14,6 +14,8 @@ from PIL import Image
 import tileir
 from studio.conversation import codes, events, frames, pixels, studio
 from tileir.driver.pictures import as_levels
+from tileir.studio.command import start_of
+from tileir.studio.uploads import KEPT, keep, read, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -257,3 +259,18 @@ def test_one_pixel_tells_what_it_reads(client: TestClient, pictures: dict[str, s
     for row in ("one", 24, -1):
         (code,) = codes(events(client, "formula.probe", text=text, inputs=given, row=row, column=7))
         assert code == ("TIL913" if row == "one" else "TIL314")
+
+
+def test_what_the_page_begins_with_outlives_all_uploads(tmp_path: Path) -> None:
+    first = keep(tmp_path, png(LEVELS))
+    with studio(tmp_path) as client:
+        given = [png(LEVELS + np.uint8(number)) for number in range(1, KEPT + 9)]
+        others = [client.post("/api/uploads", content=each).json()["name"] for each in given]
+        view, _ = frame(client, "formula.preview", text="box", inputs={"image": first})
+        assert view["size"] == [24, 32]
+        assert codes(events(client, "formula.preview", text="box", inputs={"image": others[0]})) == ["TIL912"]
+        frame(client, "formula.preview", text="box", inputs={"image": others[-1]})
+    start = start_of(None, tmp_path)
+    for number in range(KEPT + 1):
+        store(tmp_path, bytes([number]))
+    assert read(tmp_path, start.picture).shape == (512, 512, 3)

@@ -146,7 +146,7 @@ def test_what_is_no_request_is_refused(client: TestClient, body: bytes) -> None:
 
 
 def test_a_page_begins_with_its_program(client: TestClient) -> None:
-    designed = {"formula": "", "picture": "", "view": "explorer"}
+    designed = {"formula": "", "picture": "", "inputs": {}, "view": "explorer"}
     assert client.get("/api/start").json() == {"name": "a.tile", "text": MATMUL, "values": {}, "files": {}, **designed}
 
 

@@ -18,6 +18,7 @@ import click
 
 from tileir.core.errors import fail
 from tileir.driver.pictures import is_picture
+from tileir.studio.sample import FORMULA, sample_picture
 
 if TYPE_CHECKING:
     from tileir.studio.server import Start
@@ -39,15 +40,6 @@ function (Picture[H, W{channels}]) -> (Blurred) {{
 }}
 """
 """For pictures in grey and in colour."""
-
-FORMULA: Final = """\
-// Edges of a picture, softened
-across = convolve(weights=[-1 0 1; -2 0 2; -1 0 1]) of image
-down = convolve(weights=[-1 -2 -1; 0 0 0; 1 2 1]) of image
-edges = magnitude of across, down
-gaussian(sigma=1.2) of edges
-"""
-"""What the designer begins with."""
 
 FORMULA_SUFFIX: Final = ".formula"
 
@@ -86,16 +78,15 @@ def start_of(file: Path | None, folder: Path) -> Start:
     Raises:
         TileError: TIL901, the file cannot be read; TIL912, it is too large.
     """
-    from tileir.studio.sample import sample_picture
     from tileir.studio.server import Start
-    from tileir.studio.uploads import described, store
+    from tileir.studio.uploads import check_size, described, keep
 
     blank = Start(
         "blur.tile",
         example(coloured=False),
         {"Picture": "f32[512, 512]"},
         formula=FORMULA,
-        picture=store(folder, sample_picture()),
+        picture=keep(folder, sample_picture()),
     )
     if file is None:
         return blank
@@ -105,13 +96,14 @@ def start_of(file: Path | None, folder: Path) -> Start:
             return attrs.evolve(blank, formula=content.decode(), view="designer")
         if not is_picture(file):
             return attrs.evolve(blank, name=file.name, text=content.decode(), values={})
-        name = store(folder, content)
+        check_size(content)
+        name = keep(folder, content)
     except (OSError, UnicodeDecodeError) as error:
         raise fail("TIL901", f"cannot read {file}: {error}") from None
     kind = described(folder, name)
     text = example(coloured=kind.count(",") == 2)
     files = {name: f"{file.name}, {kind}"}
-    return Start(f"{file.stem}.tile", text, {"Picture": f"upload:{name}"}, files, FORMULA, name, "designer")
+    return Start(f"{file.stem}.tile", text, {"Picture": f"upload:{name}"}, files, FORMULA, name, view="designer")
 
 
 def example(*, coloured: bool) -> str:

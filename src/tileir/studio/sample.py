@@ -1,4 +1,4 @@
-"""A picture to begin with where nobody gave one: edges of all directions, gradients, fine lines, noise, and colours."""
+"""A formula and a picture to begin with: edges of all directions, gradients, fine lines, noise, and colours."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ import io
 from typing import Any, Final
 
 import numpy as np
+
+FORMULA: Final = """\
+// Edges of a picture, softened
+across = convolve(weights=[-1 0 1; -2 0 2; -1 0 1]) of image
+down = convolve(weights=[-1 -2 -1; 0 0 0; 1 2 1]) of image
+edges = magnitude of across, down
+gaussian(sigma=1.2) of edges
+"""
+"""What the designer begins with."""
 
 _SIDE: Final = 512
 _NOISE: Final = 0.04

@@ -57,6 +57,7 @@ class Start:
         files: The names of files among them, by those of their uploads.
         formula: What the designer begins with.
         picture: The upload that it is applied to.
+        inputs: The uploads of inputs that have another one, by their names.
         view: What is shown first: ``explorer`` or ``designer``.
 
     """
@@ -67,6 +68,7 @@ class Start:
     files: Mapping[str, str] = attrs.field(factory=dict)
     formula: str = ""
     picture: str = ""
+    inputs: Mapping[str, str] = attrs.field(factory=dict)
     view: str = "explorer"
 
 

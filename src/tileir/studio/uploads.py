@@ -6,6 +6,7 @@ import hashlib
 import io
 import math
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,8 +15,6 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError, fail
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     Array = np.ndarray[Any, np.dtype[Any]]
 
 MOST_BYTES: Final = 16 << 20
@@ -30,6 +29,9 @@ MOST_ELEMENT_BYTES: Final = 1 << 30
 KEPT: Final = 32
 """Uploads that are kept; then the oldest goes."""
 
+_LASTING: Final = "lasting"
+"""The folder of what the page begins with."""
+
 _FORMATS: Final = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
 """Pictures that are read: for others Pillow starts programs, or has code that few have looked at."""
 
@@ -43,14 +45,31 @@ def store(folder: Path, content: bytes) -> str:
     Raises:
         TileError: TIL912, it is too large.
     """
-    if len(content) > MOST_BYTES:
-        raise fail("TIL912", f"the upload has {len(content)} bytes; at most {MOST_BYTES >> 20} MiB are read")
-    name = hashlib.blake2b(content, digest_size=16).hexdigest()
+    check_size(content)
+    name = _name_of(content)
     (folder / name).write_bytes(content)
-    kept = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-    for path in kept[:-KEPT]:
+    uploads = sorted(filter(Path.is_file, folder.iterdir()), key=lambda path: path.stat().st_mtime_ns)
+    for path in uploads[:-KEPT]:
         path.unlink(missing_ok=True)
     return name
+
+
+def check_size(content: bytes) -> None:
+    """Raise TileError, TIL912, for what is too large to be read."""
+    if len(content) > MOST_BYTES:
+        raise fail("TIL912", f"the upload has {len(content)} bytes; at most {MOST_BYTES >> 20} MiB are read")
+
+
+def keep(folder: Path, content: bytes) -> str:
+    """Keep what the page begins with, whatever its size, as long as the folder is there; return its name."""
+    name = _name_of(content)
+    (folder / _LASTING).mkdir(exist_ok=True)
+    (folder / _LASTING / name).write_bytes(content)
+    return name
+
+
+def _name_of(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def read(folder: Path, name: str) -> Array:
@@ -59,8 +78,9 @@ def read(folder: Path, name: str) -> Array:
     Raises:
         TileError: TIL912, there is no such upload, or it is neither, or too large once it is read.
     """
-    path = folder / name
-    if _NAME.fullmatch(name) is None or not path.is_file():
+    places = (folder / name, folder / _LASTING / name) if _NAME.fullmatch(name) else ()
+    path = next(filter(Path.is_file, places), None)
+    if path is None:
         raise fail("TIL912", f"there is no upload {name[:40]!r}; give the file again")
     content = path.read_bytes()
     try:

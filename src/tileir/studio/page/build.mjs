@@ -9,7 +9,7 @@ const folder = process.argv[2] ?? join(here, "..", "static");
 await mkdir(folder, { recursive: true });
 await build({
   absWorkingDir: here,
-  entryPoints: ["src/studio.ts", "src/studio.css"],
+  entryPoints: ["src/studio.ts", "src/studio.css", "src/widget.ts", "src/widget.css"],
   outdir: folder,
   bundle: true,
   minify: true,

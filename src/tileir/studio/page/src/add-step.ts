@@ -2,6 +2,7 @@
 
 import { css, html, LitElement, nothing } from "lit";
 import { live } from "lit/directives/live.js";
+import { define } from "./elements.js";
 import type { FunctionEntry } from "./formula-protocol.js";
 import { shared } from "./theme.js";
 
@@ -162,4 +163,4 @@ export class AddStep extends LitElement {
   }
 }
 
-customElements.define("tileir-add-step", AddStep);
+define("tileir-add-step", AddStep);

@@ -2,6 +2,7 @@
 
 import { css, html, LitElement, nothing, type PropertyValues } from "lit";
 import "./costs.js";
+import { define } from "./elements.js";
 import "./graph.js";
 import "./results.js";
 import "./stages.js";
@@ -344,4 +345,4 @@ export class Column extends LitElement {
   }
 }
 
-customElements.define("tileir-column", Column);
+define("tileir-column", Column);

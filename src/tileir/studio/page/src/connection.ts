@@ -4,6 +4,8 @@ import type { FormulaHandlers } from "./formula-protocol.js";
 import type { Fault, Start, Upload } from "./protocol.js";
 
 export interface Connection {
+  /** Whether the page is that of the designer, which then takes keys wherever they are pressed. */
+  ownsPage: boolean;
   /** What the designer begins with. */
   begin: () => Promise<Start>;
   /** Runs a job: the handlers are called with its events. Jobs of one lane replace one another. */

@@ -2,6 +2,7 @@
 
 import { css, html, LitElement, nothing, type TemplateResult } from "lit";
 import { live } from "lit/directives/live.js";
+import { define } from "./elements.js";
 import type { ChoiceControl, Control, NumberControl, WeightsControl } from "./formula-protocol.js";
 import { shared } from "./theme.js";
 
@@ -246,4 +247,4 @@ function resizedRows(rows: number[][], size: number): number[][] {
   );
 }
 
-customElements.define("tileir-control", ControlField);
+define("tileir-control", ControlField);

@@ -1,6 +1,7 @@
 // What the kernels of a program cost: a table, and the roofline of the machine.
 
 import { css, html, LitElement, nothing } from "lit";
+import { define } from "./elements.js";
 import type { CostView, KernelView } from "./protocol.js";
 import { reached, roofline } from "./roofline.js";
 import { shared } from "./theme.js";
@@ -127,4 +128,4 @@ export class Costs extends LitElement {
   }
 }
 
-customElements.define("tileir-costs", Costs);
+define("tileir-costs", Costs);

@@ -1,7 +1,7 @@
 // What the designer knows and does: what it makes of pictures, how, and what is taken away. The view of it is
 // designer.ts, the text of the formula is in draft.ts.
 
-import { type Connection, Refused } from "./connection.js";
+import { Refused } from "./connection.js";
 import type { Wish } from "./control.js";
 import { costText } from "./cost-text.js";
 import { Draft } from "./draft.js";
@@ -11,7 +11,6 @@ import type { Picture } from "./picture.js";
 import { imageOf, patched, type Visible } from "./pixels.js";
 import type { Devices, Fault } from "./protocol.js";
 import { save } from "./save.js";
-import { http } from "./server.js";
 import type { StepFacts } from "./step-card.js";
 import { Texts } from "./texts.js";
 
@@ -54,8 +53,6 @@ export abstract class Design extends Draft {
   declare result: number;
   declare reads: Picture["reads"];
 
-  override connection: Connection = http;
-
   private inputs: Record<string, string> = {};
   private sample = "";
   private dragged: Wish | null = null;
@@ -97,7 +94,9 @@ export abstract class Design extends Draft {
       this.text = start.formula;
       this.texts = new Texts(start.formula);
       this.sample = start.picture;
+      this.inputs = start.inputs;
       this.files = { "": start.files[start.picture] ?? "sample picture" };
+      for (const [name, given] of Object.entries(start.inputs)) this.files[name] = start.files[given] ?? given;
     } catch (error) {
       this.faults = error instanceof Refused ? error.faults : [];
       return;

@@ -7,6 +7,7 @@ import type { Wish } from "./control.js";
 import { Design } from "./design.js";
 import "./editor.js";
 import type { Editor } from "./editor.js";
+import { define } from "./elements.js";
 import "./faults.js";
 import type { Preview } from "./formula-protocol.js";
 import "./lives.js";
@@ -250,4 +251,4 @@ export class Designer extends Design {
   }
 }
 
-customElements.define("tileir-designer", Designer);
+define("tileir-designer", Designer);

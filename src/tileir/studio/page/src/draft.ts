@@ -1,6 +1,6 @@
 // The text of a formula, which is the model, what the server says of it, and all that changes it.
 
-import { LitElement } from "lit";
+import { LitElement, type PropertyValues } from "lit";
 import type { Connection } from "./connection.js";
 import type { Broken, Described, FunctionEntry } from "./formula-protocol.js";
 import { Newest } from "./newest.js";
@@ -38,7 +38,7 @@ export abstract class Draft extends LitElement {
   declare said: string;
 
   /** Who answers. */
-  abstract connection: Connection;
+  declare connection: Connection;
 
   protected texts = new Texts("");
   private edits: Edit[] = [];
@@ -72,6 +72,17 @@ export abstract class Draft extends LitElement {
   private write(text: string, kind: string | null): void {
     this.texts.add(text, kind);
     this.text = text;
+  }
+
+  protected override updated(changed: PropertyValues<this>): void {
+    if (changed.has("text")) this.dispatchEvent(new CustomEvent("text-shown"));
+  }
+
+  /** Takes a text from elsewhere. */
+  replace(text: string): void {
+    if (text === this.text) return;
+    this.texts.settle();
+    this.typed(text);
   }
 
   protected typed(text: string): void {
@@ -152,6 +163,7 @@ export abstract class Draft extends LitElement {
 
   /** Takes keys of the whole page: what had the focus may be gone with the step that it was in. */
   private readonly onKey = (event: KeyboardEvent): void => {
+    if (!this.connection.ownsPage && !event.composedPath().includes(this)) return;
     if (!this.checkVisibility() || !(event.ctrlKey || event.metaKey) || event.altKey || event.defaultPrevented) return;
     const [target] = event.composedPath();
     if (target instanceof HTMLInputElement && target.type === "text") return;

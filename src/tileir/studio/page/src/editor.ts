@@ -16,6 +16,7 @@ import {
   lineNumbers,
 } from "@codemirror/view";
 import { css, html, LitElement, type PropertyValues } from "lit";
+import { define } from "./elements.js";
 import { language } from "./language.js";
 import { fromServer } from "./offsets.js";
 import type { Fault } from "./protocol.js";
@@ -273,4 +274,4 @@ export class Editor extends LitElement {
   }
 }
 
-customElements.define("tileir-editor", Editor);
+define("tileir-editor", Editor);

@@ -3,6 +3,7 @@
 import { css, html, LitElement } from "lit";
 import "./column.js";
 import "./editor.js";
+import { define } from "./elements.js";
 import "./faults.js";
 import "./inputs.js";
 import type { Column, Program } from "./column.js";
@@ -252,4 +253,4 @@ export class Explorer extends LitElement {
   }
 }
 
-customElements.define("tileir-explorer", Explorer);
+define("tileir-explorer", Explorer);

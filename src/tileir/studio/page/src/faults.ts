@@ -1,6 +1,7 @@
 // What is wrong with a program, each fault with its line and carets below the place.
 
 import { css, html, LitElement, nothing } from "lit";
+import { define } from "./elements.js";
 import { fromServer } from "./offsets.js";
 import type { Fault } from "./protocol.js";
 import { shared } from "./theme.js";
@@ -99,4 +100,4 @@ export class Faults extends LitElement {
   }
 }
 
-customElements.define("tileir-faults", Faults);
+define("tileir-faults", Faults);

@@ -1,6 +1,7 @@
 // The data flow: a layered drawing, and the same as a list for those who do not see it.
 
 import { css, html, LitElement, nothing, svg } from "lit";
+import { define } from "./elements.js";
 import type { GraphView, NodeView, WireView } from "./protocol.js";
 import { band, shared } from "./theme.js";
 
@@ -151,4 +152,4 @@ export class Graph extends LitElement {
   }
 }
 
-customElements.define("tileir-graph", Graph);
+define("tileir-graph", Graph);

@@ -1,6 +1,7 @@
 // The inputs of a program: for each one a type for random numbers, a number, or a file.
 
 import { css, html, LitElement, nothing } from "lit";
+import { define } from "./elements.js";
 import type { Fault, InputView } from "./protocol.js";
 import { Refused } from "./connection.js";
 import { upload } from "./server.js";
@@ -142,4 +143,4 @@ export class Inputs extends LitElement {
   }
 }
 
-customElements.define("tileir-inputs", Inputs);
+define("tileir-inputs", Inputs);

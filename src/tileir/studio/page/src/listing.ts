@@ -1,6 +1,7 @@
 // A long text of which only the rows in sight exist, each with the colour band of the statements that it came of.
 
 import { css, html, LitElement, nothing, type PropertyValues } from "lit";
+import { define } from "./elements.js";
 import type { StageView } from "./protocol.js";
 import { band, shared } from "./theme.js";
 
@@ -252,4 +253,4 @@ export class Listing extends LitElement {
   }
 }
 
-customElements.define("tileir-listing", Listing);
+define("tileir-listing", Listing);

@@ -1,6 +1,7 @@
 // What a formula became: its steps and kernels as tables, and its buffers as bars from their first launch to their last.
 
 import { css, html, LitElement, nothing, svg } from "lit";
+import { define } from "./elements.js";
 import type { BufferLife, Explanation } from "./formula-protocol.js";
 import { shared } from "./theme.js";
 import * as units from "./units.js";
@@ -150,4 +151,4 @@ export class Lives extends LitElement {
   }
 }
 
-customElements.define("tileir-lives", Lives);
+define("tileir-lives", Lives);

@@ -1,6 +1,7 @@
 // A picture before and after a formula, one of them wiped off the other, and the values of one pixel in both.
 
 import { css, html, LitElement, nothing, type PropertyValues } from "lit";
+import { define } from "./elements.js";
 import { visibleOf } from "./pixels.js";
 import { shared } from "./theme.js";
 
@@ -319,4 +320,4 @@ export class Picture extends LitElement {
   }
 }
 
-customElements.define("tileir-picture", Picture);
+define("tileir-picture", Picture);

@@ -128,6 +128,8 @@ export interface Start {
   /** What the designer begins with, and the upload that it is applied to. */
   formula: string;
   picture: string;
+  /** The uploads of inputs that have another one. */
+  inputs: Record<string, string>;
   view: string;
 }
 

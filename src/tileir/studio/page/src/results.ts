@@ -1,6 +1,7 @@
 // The results of a run: dtype and shape, numbers, and a picture where there is one.
 
 import { css, html, LitElement, nothing, type PropertyValues } from "lit";
+import { define } from "./elements.js";
 import type { ResultView, RunView } from "./protocol.js";
 import { picture } from "./server.js";
 import { shared } from "./theme.js";
@@ -115,4 +116,4 @@ export class Results extends LitElement {
   }
 }
 
-customElements.define("tileir-results", Results);
+define("tileir-results", Results);

@@ -176,4 +176,4 @@ export function remember(state: Partial<Start>): void {
 }
 
 /** The server that this page came from. */
-export const http: Connection = { begin, run: frameJob, upload };
+export const http: Connection = { ownsPage: true, begin, run: frameJob, upload };

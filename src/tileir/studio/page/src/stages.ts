@@ -1,6 +1,7 @@
 // The stages of a program: a list to choose from, and the text or JSON of one.
 
 import { css, html, LitElement } from "lit";
+import { define } from "./elements.js";
 import "./listing.js";
 import type { StageEntry, StageView } from "./protocol.js";
 import { save } from "./server.js";
@@ -131,4 +132,4 @@ export class Stages extends LitElement {
   }
 }
 
-customElements.define("tileir-stages", Stages);
+define("tileir-stages", Stages);

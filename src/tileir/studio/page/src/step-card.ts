@@ -2,6 +2,7 @@
 
 import { css, html, LitElement, nothing, svg, type PropertyValues, type TemplateResult } from "lit";
 import "./control.js";
+import { define } from "./elements.js";
 import { type Control, isStep, type Line, type StepControls } from "./formula-protocol.js";
 import { shared } from "./theme.js";
 
@@ -259,4 +260,4 @@ export class StepCard extends LitElement {
   }
 }
 
-customElements.define("tileir-step", StepCard);
+define("tileir-step", StepCard);

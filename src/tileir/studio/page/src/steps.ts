@@ -3,6 +3,7 @@
 import { css, html, LitElement, nothing, svg, type TemplateResult } from "lit";
 import { repeat } from "lit/directives/repeat.js";
 import "./control.js";
+import { define } from "./elements.js";
 import type { Described, Place } from "./formula-protocol.js";
 import "./step-card.js";
 import type { StepFacts } from "./step-card.js";
@@ -239,4 +240,4 @@ export class Steps extends LitElement {
   }
 }
 
-customElements.define("tileir-steps", Steps);
+define("tileir-steps", Steps);

@@ -2,8 +2,9 @@
 
 import { css, html, LitElement, type TemplateResult } from "lit";
 import "./designer.js";
+import { define } from "./elements.js";
 import "./explorer.js";
-import { begin } from "./server.js";
+import { begin, http } from "./server.js";
 import "./tabs.js";
 import { shared } from "./theme.js";
 
@@ -14,7 +15,7 @@ interface View {
 }
 
 const VIEWS: readonly View[] = [
-  { name: "designer", title: "Designer", draw: () => html`<tileir-designer class="view"></tileir-designer>` },
+  { name: "designer", title: "Designer", draw: () => html`<tileir-designer class="view" .connection=${http}></tileir-designer>` },
   { name: "explorer", title: "Explorer", draw: () => html`<tileir-explorer class="view"></tileir-explorer>` },
 ];
 
@@ -108,4 +109,4 @@ export class Studio extends LitElement {
   }
 }
 
-customElements.define("tileir-studio", Studio);
+define("tileir-studio", Studio);

@@ -1,6 +1,7 @@
 // A row of tabs, as the ARIA Authoring Practices describe them: arrows move, and what is chosen shows at once.
 
 import { css, html, LitElement } from "lit";
+import { define } from "./elements.js";
 import { shared } from "./theme.js";
 
 export interface Tab {
@@ -79,4 +80,4 @@ export class Tabs extends LitElement {
   }
 }
 
-customElements.define("tileir-tabs", Tabs);
+define("tileir-tabs", Tabs);
