@@ -216,6 +216,8 @@ def _extremum(out: FunctionText, name: str, of_bools: str, left: Value, right: V
 
 
 def _shift_left(out: FunctionText, value: Value, count: Value) -> Value:
+    if _is_inside(value, count):
+        return _instruction(out, "shl", value, count)
     inside = _test(out, "ult", count, value.type.dtype.bits)
     shifted = _instruction(out, "shl", value, select(out, inside, count, integer(0, count.type)))
     return select(out, inside, shifted, integer(0, value.type))
@@ -223,11 +225,19 @@ def _shift_left(out: FunctionText, value: Value, count: Value) -> Value:
 
 def _shift_right(out: FunctionText, value: Value, count: Value) -> Value:
     bits = value.type.dtype.bits
+    # Where LLVM sees the count, it narrows products of 64 bits to their upper halves and moves these to and fro.
+    if _is_inside(value, count) and bits < 64:
+        return _instruction(out, "ashr" if value.type.dtype.is_signed else "lshr", value, count)
     inside = _test(out, "ult", count, bits)
     if value.type.dtype.is_signed:
         return _instruction(out, "ashr", value, select(out, inside, count, integer(bits - 1, count.type)))
     shifted = _instruction(out, "lshr", value, select(out, inside, count, integer(0, count.type)))
     return select(out, inside, shifted, integer(0, value.type))
+
+
+def _is_inside(value: Value, count: Value) -> bool:
+    """Return whether a value is surely shifted by fewer bits than it has."""
+    return count.known is not None and 0 <= count.known < value.type.dtype.bits
 
 
 _EMITTERS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType(

@@ -33,7 +33,8 @@ Pair: TypeAlias = tuple[Term, Term]
 
 _FEW: Final = 4.0
 """Up to this exponent in size, what is not known of a logarithm matters less than the rounding of the result."""
-
+_LEADING: Final = 3
+"""So many of its coefficients are then added up in f64; what the others add is small enough for f32."""
 _THIRD: Final = float(np.float32(1 / 3))
 """The exponent by which cube roots are written."""
 
@@ -41,46 +42,65 @@ _THIRD: Final = float(np.float32(1 / 3))
 def power(draft: Draft, x: Term, y: Term) -> Term:
     """Return ``x ** y`` with the special values of C's ``pow``."""
     size = draft.let("pow_size", abs(x))
-    value = (_single if x.type.dtype is DType.F32 else _double)(draft, size, y)
-    known = y.expr.value if isinstance(y.expr, Const) else None
-    if isinstance(known, float) and math.isfinite(known) and known != 0.0:
-        return _signed_by_constant(x, known, draft.let("pow_value", value))
+    known = y.expr.value if isinstance(y.expr, Const) else math.nan
+    if x.type.dtype is DType.F64:
+        return _signed(draft, x, y, draft.let("pow_value", _double(draft, size, y)))
+    if math.isfinite(known) and known != 0.0:
+        return _by_constant(draft, x, size, known)
+    value = draft.let("pow_value", _single(draft, size, y))
+    far = where(y < 0.0, where(size.equals(math.inf), 0.0, size), y * size)
+    value = where(size < math.inf, value, where(y > 0.0, size, far))
+    value = where(size.equals(0.0), where(y > 0.0, 0.0, where(y < 0.0, math.inf, y)), value)
     return _signed(draft, x, y, draft.let("pow_value", value))
 
 
+def _by_constant(draft: Draft, x: Term, size: Term, y: float) -> Term:
+    """Return ``x ** y`` in f32 for a finite ``y`` that is not 0: NaN for negative ``x`` where ``y`` is not whole."""
+    if y == _THIRD:
+        value = draft.let("pow_value", cube_root(draft, size, y))  # 0 at 0
+    else:
+        power = draft.let("pow_value", _single(draft, size, x.of(y)))
+        value = where(size.equals(0.0), 0.0 if y > 0.0 else math.inf, power)
+    whole = y == math.floor(y)
+    if not whole:
+        value = where(x < 0.0, math.nan, value)
+    value = where(size < math.inf, value, size if y > 0.0 else where(size.equals(math.inf), 0.0, size))
+    return format_of(x).copysign(value, x) if whole and y % 2.0 else value
+
+
 def _single(draft: Draft, size: Term, y: Term) -> Term:
-    """Return ``size ** y`` in f32 for ``size >= 0``.
+    """Return ``size ** y`` in f32 for ``size`` that is finite and not 0.
 
     Of ``size = 2**k m`` the polynomial for ``log2 m`` has a relative error of 2**-33, and so one of 2**-25 in the power
     of two where the result is not yet infinite or zero. Known exponents of at most 4 need less.
     """
-    if isinstance(y.expr, Const) and y.expr.value == _THIRD:
-        return cube_root(draft, size, _THIRD)
     form = FORMATS[DType.F64]
     count, mantissa = scaled(draft, size)
-    fraction = draft.let("pow_f", (mantissa - 1.0).cast(DType.F64))  # exact
+    narrow = draft.let("pow_f", mantissa - 1.0)  # exact
+    fraction = draft.let("pow_f", narrow.cast(DType.F64))
     few = isinstance(y.expr, Const) and abs(y.expr.value) <= _FEW
-    slope = two_chains(draft, fraction, coefficients.LOG2_SHORT if few else coefficients.LOG2)
-    product = fma(fraction, slope, count.cast(DType.F64)) * y.cast(DType.F64)
+    slope = _short_slope(narrow, fraction) if few else two_chains(draft, fraction, coefficients.LOG2)
+    exponent = Term(Const.of(y.expr.value, fraction.type)) if isinstance(y.expr, Const) else y.cast(DType.F64)
+    product = fma(fraction, slope, count.cast(DType.F64)) * exponent
     if not few:
         product = at_least(at_most(draft.let("pow_log", product), 200.0), -200.0)
     product = draft.let("pow_product", product)
-    # The sum has the biased exponent of the result in its lowest bits.
-    rounder = form.magic + form.bias
-    exponent = draft.let("pow_n", product + rounder)
-    rest = draft.let("pow_r", product - (exponent - rounder))
-    scale = (exponent.bits << form.digits).real
-    value = (horner(rest, coefficients.EXP2) * scale).cast(DType.F32)
-    far = where(y < 0.0, where(size.equals(math.inf), 0.0, size), y * size)
-    value = where(size < math.inf, value, where(y > 0.0, size, far))
-    return where(size.equals(0.0), where(y > 0.0, 0.0, where(y < 0.0, math.inf, y)), value)
+    # The sum has the exponent of the result in its lowest bits, biased where that is to be a factor.
+    rounder = form.magic if few else form.magic + form.bias
+    power = draft.let("pow_n", product + rounder)
+    value = horner(draft.let("pow_r", product - (power - rounder)), coefficients.EXP2)
+    scale = power.bits << form.digits
+    # Adding exponents takes other units than multiplying does, but would make something else of NaN.
+    return ((value.bits + scale).real if few else value * scale.real).cast(DType.F32)
 
 
-def _signed_by_constant(x: Term, y: float, value: Term) -> Term:
-    """Give ``|x| ** y`` the sign that an odd ``y`` asks for; NaN for negative numbers where ``y`` is not whole."""
-    if y != math.floor(y):
-        return where((x < 0.0) & (x > -math.inf), math.nan, value)
-    return format_of(x).copysign(value, x) if y % 2.0 else value
+def _short_slope(narrow: Term, fraction: Term) -> Term:
+    """Return ``log2(1 + f) / f`` in f64 for few digits, of ``f`` in f32 and in f64."""
+    leading, others = coefficients.LOG2_SHORT[:_LEADING], coefficients.LOG2_SHORT[_LEADING:]
+    slope = horner(narrow, others).cast(DType.F64)
+    for coefficient in reversed(leading):
+        slope = fma(fraction, slope, coefficient)
+    return slope
 
 
 def _signed(draft: Draft, x: Term, y: Term, value: Term) -> Term:

@@ -26,7 +26,7 @@ _LIFT: Final = 72
 
 
 def cube_root(draft: Draft, x: Term, exponent: float) -> Term:
-    """Return ``x ** exponent`` in f32 for ``x >= 0`` and the f32 nearest to 1/3; infinity and NaN stay what they are.
+    """Return ``x ** exponent`` in f32 for finite ``x >= 0`` and the f32 nearest to 1/3.
 
     ``x ** (1/3 + d)`` is ``x ** (1/3) · (1 + d ln x)``, where a logarithm from the bits of ``x`` is close enough.
     """
@@ -47,4 +47,4 @@ def cube_root(draft: Draft, x: Term, exponent: float) -> Term:
     bias = where(tiny, -(form.bias + _LIFT) * unit, lifted.of(-form.bias * unit))
     drift = fma(count, unit / 2.0**form.digits, bias)
     value = root + fma(residual, inverse * inverse * (1 / 3), root * drift)
-    return where(x < math.inf, value * where(tiny, 2.0 ** (-_LIFT // 3), x.of(1.0)), x)
+    return value * where(tiny, 2.0 ** (-_LIFT // 3), x.of(1.0))
