@@ -113,3 +113,17 @@ def test_the_inside_of_a_loop_gets_lanes(columns: int, expected: bool) -> None:
     types = {name: TensorType(DType.F32, (2, columns)) for name in "XG"}
     program = run((Accumulate(), VectoriseReduction(vector_bytes=16)), lower(infer(parse(text), types)))
     assert bool(indices(program, "vector")) is expected
+
+
+def test_rows_that_the_kernel_chooses_are_read_by_vectors() -> None:
+    text = """function (X[H, W], N) -> (O) {
+        One = 1;
+        Line[y : 5] = =(One[]);
+        P = index(Line, 0) + N;
+        O = gather(X, P);
+    }"""
+    types = {"X": TensorType(DType.I32, (9, 8)), "N": TensorType(DType.I32, ())}
+    program = run((Accumulate(), Fusion(rows=True, least_points=1, least_row=1)), lower(infer(parse(text), types)))
+    after = run((VectoriseReduction(vector_bytes=32, unroll=1),), program)
+    assert [index.range for index in indices(after, "vector")] == [8]
+    assert_same_meaning(program, after)

@@ -78,7 +78,7 @@ class VectoriseReduction:
         local = {r.name for r in nest.allocations if r.shape.elements == 1}
         writes = [u for u in segment.uses if u.direction.writes]
         plain = [u for u in writes if not _merges(u)]
-        if sch.indirect_names(segment) or not all(u.root in local for u in writes if _merges(u)):
+        if segment.has_indirect_store or not all(u.root in local for u in writes if _merges(u)):
             return None
         if any(isinstance(s, stripe.Load) and segment.use(s.source).direction.writes for s in segment.statements):
             return None
@@ -92,6 +92,7 @@ class VectoriseReduction:
             and any(u.stride(i.name) == 1 for u in (*reads, *plain))
             and all(u.stride(i.name) in (0, 1) for u in reads)
             and all(u.stride(i.name) == 1 for u in plain)
+            and not sch.gathers(segment, i.name)
         ]
         return max(candidates, key=lambda i: i.range, default=None)
 

@@ -133,6 +133,12 @@ def scatters(segment: Segment, index: str) -> bool:
     return any(isinstance(s, stripe.Store) and s.index in varying for s in segment.statements)
 
 
+def gathers(segment: Segment, index: str) -> bool:
+    """Return whether some element is read at a place that data decide, and that may differ along ``index``."""
+    varying = varying_scalars(segment.statements, {use.name for use in segment.uses if use.stride(index)}, index)
+    return any(isinstance(s, stripe.Load) and s.index in varying for s in segment.statements)
+
+
 def varying_scalars(statements: Iterable[stripe.Statement], moved: Collection[str], index: str) -> set[str]:
     """Return the scalars that may differ along ``index``, which moves the views ``moved``."""
     varying: set[str] = set()
