@@ -15,6 +15,7 @@ from tileir.core.dtype import DType
 from tileir.core.target import Target
 from tileir.passes.base import run
 from tileir.passes.catalog import parse_pipeline
+from tileir.passes.dead_code import DeadCode
 from tileir.passes.permute_gather import PermuteGather
 from tileir.semtree.interpreter import run_program
 from tileir.semtree.lowering import lower as lower_to_kernels
@@ -57,14 +58,15 @@ def held(program: Program) -> int:
     return found
 
 
-def check(program: Program, picture: Array, lanes: int = 8) -> Program:
+def check(program: Program, picture: Array, lanes: int = 8, **others: Array) -> Program:
     """Return the program after the pass; its meaning stays, on the way down too."""
-    after = PermuteGather(vector_bytes=4 * lanes)(program)
+    arrays = {"X": picture, **others}
+    after = run((DeadCode(),), PermuteGather(vector_bytes=4 * lanes)(program))
     verify(after)
-    wanted = interpret(program, {"X": picture})["Y"]
-    np.testing.assert_array_equal(interpret(after, {"X": picture})["Y"], wanted)
+    wanted = interpret(program, arrays)["Y"]
+    np.testing.assert_array_equal(interpret(after, arrays)["Y"], wanted)
     kernels = lower_to_kernels(run(parse_pipeline("bound_places,thread"), after), Target())
-    np.testing.assert_array_equal(run_program(kernels, {"X": picture})["Y"], wanted)
+    np.testing.assert_array_equal(run_program(kernels, arrays)["Y"], wanted)
     return after
 
 
@@ -144,3 +146,61 @@ def test_resampled_rows_keep_their_meaning(
     picture: Array = (picture_of(2, columns, channels) * 100).astype(dtype)
     program = program_of(picture, places, places + shift, np.arange(count).astype(dtype))
     check(program, picture, lanes)
+
+
+ROWS = """function (X[H, W, C], R[M], P[N], K[N], V[M]) -> (Y) {
+    Upper = gather(X, R);
+    Lines = LINES;
+    Flat = reshape(Lines, M * W, C);
+    Zero = 0;
+    Shape[y, n : M, N] = =(Zero[]);
+    Y = gather(Flat, index(Shape, 0) * W + max(min(P, W - 1), 0)) * reshape(K, N, 1);
+}"""
+
+
+def rows_of(lines: str, channels: int = 3, scale: int = 2, text: str = ROWS) -> tuple[Program, dict[str, Array]]:
+    """Return a program that computes lines of six rows and then takes columns of them, and its arguments."""
+    columns, count = 24, 24 * scale
+    places = (np.arange(count) // scale).astype(np.int32)
+    bound = tileir.bind(text.replace("LINES", lines), P=places, K=np.linspace(0, 1, count).astype(np.float32))
+    types = {"X": TensorType(DType.F32, (4, columns, channels)), "V": TensorType(DType.F32, (6,))}
+    function = infer(bound, {**types, "R": TensorType(DType.I32, (6,))})
+    given: dict[str, Array] = {
+        "X": picture_of(4, columns, channels),
+        "R": np.array([0, 3, -1, 7, 2, 1], np.int32),
+        "V": np.arange(6, dtype=np.float32),
+    }
+    return run(parse_pipeline(BEFORE), lower(function)), given
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("lines", ["Upper", "Upper * 2 + 1", "Upper * reshape(V, M, 1, 1)", "Upper - gather(X, R + 1)"])
+def test_rows_are_computed_where_vectors_of_them_are_read(lines: str, channels: int) -> None:
+    program, given = rows_of(lines, channels)
+    after = check(program, given.pop("X"), 16 if channels < 4 else 8, **given)
+    assert len(after.main.blocks) == len(program.main.blocks) - 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "scale", "text"),
+    [
+        ("Upper", 2, ROWS.replace("-> (Y)", "-> (Y, Lines)")),  # somebody else reads them
+        ("Upper", 60, ROWS),  # it would be computed many times
+        ("Upper" + " + sin(Upper)" * 20, 2, ROWS),
+        ("Upper + index(Upper, 1)", 2, ROWS),
+        ("Upper * Upper[0]", 2, ROWS),
+    ],
+)
+def test_other_rows_are_stored(lines: str, scale: int, text: str) -> None:
+    if "[0]" in lines:  # by a sum along the row
+        text, lines = (
+            text.replace("Lines = ", "Sum[m, c : M, C] = +(Upper[m, w, c]);\n Lines = "),
+            "Upper * reshape(Sum, M, 1, C)",
+        )
+    program, given = rows_of(lines, 3, scale, text)
+    after = run((DeadCode(),), PermuteGather(vector_bytes=64)(program))
+    assert after is not program
+    assert len(after.main.blocks) == len(program.main.blocks)
+    if len(given) == 3 and "Sum" not in text:
+        wanted = interpret(program, given)["Y"]
+        np.testing.assert_array_equal(interpret(after, given)["Y"], wanted)

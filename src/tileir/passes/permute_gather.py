@@ -11,6 +11,7 @@ from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, with_kernels
 from tileir.passes.kernels.near_places import NearPlaces
 from tileir.passes.kernels.permuted import Permuted
+from tileir.passes.kernels.row_producers import producer_of
 from tileir.passes.kernels.schedule import vector_lanes
 from tileir.passes.kernels.terms import elements_of
 from tileir.poly.affine import Affine
@@ -27,7 +28,9 @@ class PermuteGather:
     """Load what the lanes of a vector gather at once, where constants choose elements that are as near as lanes are.
 
     So are those of rows of a picture that becomes larger, or not much smaller. Values that go with places, such as
-    weights, are repeated for each channel. Both become constants that are in the order of the vectors.
+    weights, are repeated for each channel. Both become constants that are in the order of the vectors. What they choose
+    from may be rows that another kernel computes for this one alone: where they are cheap, they are computed in the
+    vector that would load them.
 
     Attributes:
         vector_bytes: Width of a vector register; with less than 32 there are hardly two pixels in one.
@@ -49,14 +52,23 @@ class PermuteGather:
         }
         if lanes < _LEAST_LANES or not known:
             return program
-        tables = _Tables(NameScope.of((*behind, *dtypes)))
+        inside = (r.name for kernel in program.main.blocks for r in kernel.refinements)
+        tables = _Tables(NameScope.of((*behind, *dtypes, *inside)))
         ranks = {r.name: len(r.access) for r in program.main.refinements}
 
-        def permuted(statement: Statement) -> Statement:
-            near = NearPlaces.of(statement, known, lanes) if isinstance(statement, Block) else None
-            return statement if near is None else Permuted(near, ranks, tables.table).kernel()
+        before = program.main.statements
+        kept = frozenset(name for name, root in behind.items() if root in {*program.inputs, *program.outputs, *held})
 
-        statements = tuple(map(permuted, program.main.statements))
+        def permuted(number: int, statement: Statement) -> Statement:
+            near = NearPlaces.of(statement, known, lanes) if isinstance(statement, Block) else None
+            if near is None:
+                return statement
+            views = {each.view.name: each.view for each in near.neighbours}
+            found = {name: producer_of(before, number, near, view, kept) for name, view in views.items()}
+            producers = {name: producer for name, producer in found.items() if producer is not None}
+            return Permuted(near, ranks, producers, tables.table).kernel()
+
+        statements = tuple(permuted(number, statement) for number, statement in enumerate(before))
         return tables.added(with_kernels(program, statements)) if tables.made else program
 
 

@@ -186,15 +186,18 @@ class _Reader:
         views = dict.fromkeys(view.name for _, view, _ in self.gathers)
         for name in views:
             mine = [gather for gather in self.gathers if gather[1].name == name]
-            together = [mine, *([gather] for gather in mine)] if len(mine) > 1 else [mine]
-            made = [_window(group, self.channels, channel, elements, width) for group in together]
-            if made[0] is not None:
-                found.append(made[0])
-                continue
-            for each in made[1:] or made:
-                if each is None:
+            group: list[tuple[str, Refinement, Array]] = []
+            window: Neighbours | None = None
+            for gather in sorted(mine, key=lambda each: int(each[2].sum())):
+                wider = _window([*group, gather], self.channels, channel, elements, width)
+                if wider is None and window is not None:
+                    found.append(window)
+                    group, wider = [], _window([gather], self.channels, channel, elements, width)
+                if wider is None:
                     return ()
-                found.append(each)
+                group, window = [*group, gather], wider
+            assert window is not None  # each view is one of a gather
+            found.append(window)
         return tuple(found)
 
 

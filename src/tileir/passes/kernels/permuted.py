@@ -8,17 +8,19 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.names import NameScope
+from tileir.core.ops import Op
 from tileir.passes.analysis.accesses import address
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import Node, Use, emit
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Direction, Load, Refinement, Store, TensorShape, scalar_output
+from tileir.stripe.ir import Constant, Direction, Intrinsic, Load, Refinement, Store, TensorShape, scalar_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tileir.core.arithmetic import Array
     from tileir.passes.kernels.near_places import NearPlaces, Neighbours
+    from tileir.passes.kernels.row_producers import RowProducer
     from tileir.stripe.ir import Block, Index, Statement
 
 
@@ -29,15 +31,19 @@ class Permuted:
     Attributes:
         near: What it reads.
         ranks: How many axes each tensor has.
+        producers: What computes what the kernel reads, by the view, where that is computed here.
         table: Makes a constant tensor of a stem, elements and a dtype, and returns its name.
     """
 
     near: NearPlaces
     ranks: Mapping[str, int]
+    producers: Mapping[str, RowProducer]
     table: Callable[[str, Array, DType], str]
     names: NameScope = attrs.field(init=False)
     _tables: dict[str, tuple[str, DType]] = attrs.field(factory=dict, init=False)
     _starts: list[str] = attrs.field(factory=list, init=False)
+    _views: dict[tuple[str, str], Refinement] = attrs.field(factory=dict, init=False)
+    _seen: dict[str, str] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         kernel = self.near.kernel
@@ -54,6 +60,8 @@ class Permuted:
             self._starts.append(self.table("starts", neighbours.starts, DType.I32))
             for into, lanes in neighbours.lanes.items():
                 self._tables[into] = (self.table("lanes", lanes, DType.U8), DType.U8)
+        for name in (*self._starts, *(name for name, _ in self._tables.values())):
+            self.names.add(name)
         vectors = near.count // near.width
         step = sch.index(self.names.fresh("run"), vectors)
         children = [self._vectors(sch.present((step,)), sch.part(step), sch.part(step, near.width))]
@@ -62,7 +70,7 @@ class Permuted:
         outer = tuple(i for i in near.kernel.indices if i not in near.line)
         made = [*self._starts, *(name for name, _ in self._tables.values())]
         views = [Refinement(name, Direction.IN, name, (Affine(),), TensorShape(DType.I32)) for name in made]
-        template = attrs.evolve(near.kernel, refinements=(*near.kernel.refinements, *views))
+        template = attrs.evolve(near.kernel, refinements=(*near.kernel.refinements, *views, *self._views.values()))
         return emit(Node(outer, children=tuple(children)), template)
 
     def _dtype(self, into: str) -> DType:
@@ -88,11 +96,68 @@ class Permuted:
         """Return a block that loads a vector of neighbours into a register."""
         view, width = neighbours.view, self.near.width
         dtype = view.shape.dtype
+        place = Use(self._here(starts), starts, (number,), (1,), DType.I32, Direction.IN, sizes=(1,))
+        target = Use(self._here(name), name, (sch.part(lane),), (1,), dtype, Direction.OUT, sizes=(1,))
+        producer = self.producers.get(view.name)
+        if producer is not None:
+            scalars = NameScope.of(filter(None, map(scalar_output, producer.kernel.statements)))
+            start = scalars.fresh("start")
+            statements, uses = self._produced(producer, lane, start, scalars)
+            statements = [Load(place.name, start), *statements, Store(producer.store.source, target.name)]
+            return Node((lane,), statements=tuple(statements), uses=(place, *uses, target))
         source = self._flat(view, sch.part(lane), (neighbours.extent - width + 1,))
-        place = Use(f"{starts}_here", starts, (number,), (1,), DType.I32, Direction.IN, sizes=(1,))
-        target = Use(f"{name}_new", name, (sch.part(lane),), (1,), dtype, Direction.OUT, sizes=(1,))
-        statements = (Load(place.name, "start"), Load(source.name, "near", "start"), Store("near", target.name))
-        return Node((lane,), statements=statements, uses=(place, source, target))
+        loads = (Load(place.name, "start"), Load(source.name, "near", "start"), Store("near", target.name))
+        return Node((lane,), statements=loads, uses=(place, source, target))
+
+    def _produced(
+        self, producer: RowProducer, lane: Index, start: str, scalars: NameScope
+    ) -> tuple[list[Statement], list[Use]]:
+        """Return what computes the elements of a row from the one on that a scalar tells, but for its store."""
+        statements: list[Statement] = []
+        uses: dict[str, Use] = {}
+        row = producer.kernel.ranges[producer.along] - self.near.width
+
+        def defined(op: Op, one: str, other: str | int) -> str:
+            if isinstance(other, int):
+                number, other = other, scalars.fresh("number")
+                statements.append(Constant(other, DType.I32, number))
+            statements.append(Intrinsic(op, (one, other), into := scalars.fresh("place"), DType.I32))
+            return into
+
+        for statement in producer.kernel.statements[:-1]:
+            if not isinstance(statement, Load):
+                statements.append(statement)
+                continue
+            view = self._view_of(producer, statement.source)
+            along, reach = (sch.part(lane), row + 1) if producer.steps(view) else (Affine(), 1)
+            place = start if producer.steps(view) else None
+            if statement.index is not None:
+                first = view.shape.dims[0]
+                inside = defined(Op.MIN, defined(Op.MAX, statement.index, 0), first.size - 1)
+                chosen = defined(Op.MUL, inside, first.stride)
+                place, reach = chosen if place is None else defined(Op.ADD, chosen, place), reach
+                reach += (first.size - 1) * first.stride
+            moved = {old: Affine.index(new) for old, new in producer.names.items()}
+            access = tuple(a.substitute({producer.along: Affine(), **moved}) for a in view.access)
+            here = attrs.evolve(view, access=access)
+            use = self._flat(here, along, () if place is None else (reach,))
+            uses[use.name] = use
+            statements.append(attrs.evolve(statement, source=use.name, index=place, deps=()))
+        return statements, list(uses.values())
+
+    def _here(self, root: str) -> str:
+        """Return what blocks call their view of a constant tensor or of a register."""
+        if root not in self._seen:
+            self._seen[root] = self.names.fresh(root)
+        return self._seen[root]
+
+    def _view_of(self, producer: RowProducer, source: str) -> Refinement:
+        """Return a view of a producer under a name that nothing here has."""
+        key = (producer.kernel.name, source)
+        if key not in self._views:
+            view = producer.kernel.refinement(source)
+            self._views[key] = attrs.evolve(view, name=self.names.fresh(view.name))
+        return self._views[key]
 
     def _computed(self, held: dict[str, str], number: Affine, first: Affine, lane: Index) -> Node:
         """Return a block that computes a vector of results."""
@@ -106,14 +171,14 @@ class Permuted:
                     continue
                 case Load(into=into) if into in self._tables:
                     name, dtype = self._tables[into]
-                    use = Use(f"{name}_here", name, (element,), (1,), dtype, Direction.IN, sizes=(1,))
+                    use = Use(self._here(name), name, (element,), (1,), dtype, Direction.IN, sizes=(1,))
                     uses[use.name] = use
                     if into not in held:
                         statements.append(attrs.evolve(statement, source=use.name))
                         continue
                     chosen, root = self.names.fresh("lane"), held[into]
                     dtype = kernel.refinement(statement.source).shape.dtype
-                    seen = Use(f"{root}_here", root, (Affine(),), (1,), dtype, Direction.IN, sizes=(near.width,))
+                    seen = Use(self._here(root), root, (Affine(),), (1,), dtype, Direction.IN, sizes=(near.width,))
                     uses[seen.name] = seen
                     statements.append(Load(use.name, chosen))
                     statements.append(attrs.evolve(statement, source=seen.name, index=chosen))
