@@ -197,7 +197,9 @@ def test_a_worker_that_is_killed_leaves_the_page_alive(browser: Browser, tmp_pat
     file = tmp_path / "photo.png"
     Image.fromarray(LEVELS).save(file)
     with served(file) as address, opened(browser, address) as page:
-        for number in workers(file):
+        numbers = workers(file)
+        assert numbers
+        for number in numbers:
             os.kill(number, signal.SIGKILL)
         replace_text(page, "box\n", "Formula")
         for _ in range(20):
@@ -208,9 +210,65 @@ def test_a_worker_that_is_killed_leaves_the_page_alive(browser: Browser, tmp_pat
         wait_for_picture(page, "box\n")
 
 
+def test_an_edit_that_never_ends_is_stopped_and_the_page_goes_on(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "photo.png"
+    Image.fromarray(LEVELS).save(file)
+    with served(file, "--time-limit", "15") as address, opened(browser, address) as page:
+        before = set(workers(file))
+        replace_text(page, "repeat 1 {\n  gaussian(sigma=9)\n  box(size=31)\n  gaussian(sigma=9)\n}\n", "Formula")
+        count = page.get_by_role("spinbutton", name=re.compile("^rounds"))
+        count.fill("100000")
+        count.press("Enter")
+        wait_for_line(page, "^repeat 100000 {")
+        page.get_by_text("took more than 15 s and was stopped").wait_for(timeout=90_000)
+        assert before - set(workers(file)), "no process was stopped"
+        replace_text(page, "box(size=5)\n", "Formula")
+        wait_for_picture(page, "box(size=5)\n")
+        page.get_by_text("was stopped").wait_for(state="detached")
+
+
+def test_the_diagram_inserts_at_the_place_that_is_chosen(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        replace_text(page, "a = gaussian\nrepeat 2 {\n  b = box\n}\n", "Formula")
+        page.get_by_role("tab", name="Diagram").click()
+        page.get_by_role("combobox", name="Place of the step").select_option("at the end of group 2")
+        page.get_by_role("button", name="Insert sharpen").click()
+        wait_for_line(page, "^  sharpen$")
+        page.get_by_role("button", name="Insert median").focus()
+        page.keyboard.press("Enter")
+        wait_for_line(page, "^  median$")
+        page.get_by_role("combobox", name="Place of the step").select_option("at the end")
+        page.get_by_role("button", name="Insert blend").click()
+        wait_for_line(page, "^blend of ")
+        assert lines(page) == ["a = gaussian", "repeat 2 {", "  b = box", "  median", "  sharpen", "}", lines(page)[-1]]
+
+
+def test_the_text_is_completed_by_keys(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        replace_text(page, "soft = gaussian\n", "Formula")
+        options = page.get_by_role("listbox")
+        for typed, option, line in (
+            ("unsh", "unsharp", "^unsharp$"),
+            ("(", "amount=", r"^unsharp\(amount=$"),
+            ("2) of so", "soft", r"^unsharp\(amount=2\) of soft$"),
+        ):
+            page.keyboard.type(typed)
+            options.get_by_role("option", name=option).first.wait_for()
+            page.wait_for_timeout(200)  # keys right after it opened are meant for the text
+            page.keyboard.press("Enter")
+            wait_for_line(page, line)
+            options.wait_for(state="detached")
+        page.keyboard.type(" out")
+        page.keyboard.press("Control+Space")
+        options.get_by_role("option", name="outside").wait_for()
+        page.keyboard.press("Escape")
+        options.wait_for(state="detached")
+        assert lines(page)[-1] == "unsharp(amount=2) of soft out"
+
+
 def workers(file: Path) -> list[int]:
     """Return the processes that the studio of a file started."""
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
     servers = {pid for pid, _, command in rows if str(file) in command}
     return [int(pid) for pid, parent, command in rows if parent in servers and "tileir.studio.worker" in command]
@@ -221,7 +279,7 @@ def test_nothing_keeps_anybody_out(browser: Browser, address: str, page_folder: 
     axe = page_folder / "node_modules/axe-core/axe.min.js"
     with opened(browser, address, color_scheme=scheme, bypass_csp=True) as page:
         page.add_script_tag(path=axe)
-        for tab in ("Text", "Kernels and buffers", "Take away"):
+        for tab in ("Text", "Diagram", "Kernels and buffers", "Take away"):
             page.get_by_role("tab", name=tab).click()
             check_access(page, tab)
         page.get_by_role("tab", name="Text", exact=True).click()

@@ -70,6 +70,19 @@ def test_every_stage_is_shown(browser: Browser, address: str) -> None:
         listing(page).get_by_text('"operations"').first.wait_for()
 
 
+def test_the_program_is_completed_by_keys(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        replace_text(page, PROGRAM.replace("tanh(C);\n}\n", ""))
+        page.keyboard.type("sigm")
+        page.get_by_role("listbox", name="Completions").get_by_role("option", name="sigmoid").wait_for()
+        page.wait_for_timeout(200)  # keys right after it opened are meant for the text
+        page.keyboard.press("Enter")
+        page.keyboard.type("(C);\n}")
+        page.get_by_role("textbox", name="Program").get_by_text("sigmoid(C);").wait_for()
+        stage(page).select_option("typed")
+        listing(page).get_by_text("sigmoid").first.wait_for()
+
+
 def test_what_a_pass_changed_is_marked(browser: Browser, address: str) -> None:
     with opened(browser, address) as page:
         few = stage(page).locator("option").count()

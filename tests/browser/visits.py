@@ -20,9 +20,9 @@ WATCH: Final = "addEventListener('securitypolicyviolation', event => console.err
 
 
 @contextmanager
-def served(file: Path) -> Iterator[str]:
+def served(file: Path, *options: str) -> Iterator[str]:
     """Run the studio on a file, and give its address."""
-    command = [sys.executable, "-m", "tileir", "studio", "--no-browser", str(file)]
+    command = [sys.executable, "-m", "tileir", "studio", "--no-browser", *options, str(file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

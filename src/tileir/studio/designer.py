@@ -18,12 +18,15 @@ from tileir.driver.crafting import craft
 from tileir.driver.pictures import as_levels
 from tileir.formula.catalogue import default_catalogue
 from tileir.formula.ir import Source
+from tileir.studio.completion import formula_completions, tile_completions
 from tileir.studio.exports import SOURCES, script_of, source_of
 from tileir.studio.formula_edits import edited_view
 from tileir.studio.formula_views import as_event, formula_view
+from tileir.studio.offering import offers_view
 from tileir.studio.previews import chosen, preview, run, shown_pixels
 from tileir.studio.session import Event
-from tileir.studio.subject import text_of, word_of
+from tileir.studio.subject import text_of, word_of, word_or_none
+from tileir.studio.views import plain
 from tileir.typed.footprint import footprint
 
 if TYPE_CHECKING:
@@ -52,6 +55,22 @@ def _formula(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
 
 def _edit(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
     yield Event("formula", as_event(edited_view(request, default_catalogue().functions)))
+
+
+def _offers(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    functions = default_catalogue().functions
+    yield Event("offered", plain(offers_view(text_of(request), word_or_none(request, "path"), functions)))
+
+
+def _complete(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield how a text can go on: ``language`` is ``tile``, or else a formula; ``place`` counts characters."""
+    text, place = text_of(request), request.get("place")
+    if type(place) is not int or not 0 <= place <= len(text):
+        raise fail("TIL913", "`place` is the number of characters of the text before it")
+    if request.get("language") == "tile":
+        yield Event("completed", plain(tile_completions(text, place)))
+    else:
+        yield Event("completed", plain(formula_completions(text[:place], default_catalogue().functions)))
 
 
 def _original(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
@@ -135,7 +154,9 @@ DESIGNER: Final[Mapping[str, Job]] = MappingProxyType(
     {
         "functions": _functions,
         "formula": _formula,
+        "complete": _complete,
         "formula.edit": _edit,
+        "formula.offers": _offers,
         "formula.original": _original,
         "formula.preview": preview,
         "formula.steps": _steps,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 JOBS: Final[Mapping[str, Job]] = MappingProxyType({**EXPLORER, **DESIGNER})
 """What can be asked for, by name; a further view of the page adds its own table."""
 
-SHORT: Final = frozenset({"check", "formula", "formula.edit", "functions"})
+SHORT: Final = frozenset({"check", "complete", "formula", "formula.edit", "formula.offers", "functions"})
 """Looks at texts, which run nothing."""
 
 PATIENT: Final = frozenset({"formula.steps", "formula.probe", "formula.export"})

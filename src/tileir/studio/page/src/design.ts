@@ -1,11 +1,12 @@
 // What the designer knows and does: what it makes of pictures, how, and what is taken away. The view of it is
 // designer.ts, the text of the formula is in draft.ts.
 
+import type { PropertyValues } from "lit";
 import { Refused } from "./connection.js";
 import type { Wish } from "./control.js";
 import { costText } from "./cost-text.js";
 import { Draft } from "./draft.js";
-import type { Explanation, Parts, Preview, Size } from "./formula-protocol.js";
+import type { Explanation, Offered, Parts, Preview, Size } from "./formula-protocol.js";
 import { Newest } from "./newest.js";
 import type { Picture } from "./picture.js";
 import { imageOf, patched, type Visible } from "./pixels.js";
@@ -36,6 +37,7 @@ export abstract class Design extends Draft {
     device: { state: true },
     result: { state: true },
     reads: { state: true },
+    offered: { state: true },
   };
 
   /** Why there is no newer picture. */
@@ -52,6 +54,8 @@ export abstract class Design extends Draft {
   declare device: string;
   declare result: number;
   declare reads: Picture["reads"];
+  /** What fits at the place that is looked at. */
+  declare offered: Offered | null;
 
   private inputs: Record<string, string> = {};
   private sample = "";
@@ -63,6 +67,9 @@ export abstract class Design extends Draft {
   /** What is seen of the picture; null for all of it. */
   protected visible: Visible | null = null;
   private looks = new Newest();
+  private offers = new Newest();
+  /** The place that was chosen in the diagram; empty for the end. */
+  private spot = "";
   private probes = new Newest();
   private resting = 0;
   private looking = 0;
@@ -81,6 +88,7 @@ export abstract class Design extends Draft {
     this.device = "";
     this.result = 0;
     this.reads = null;
+    this.offered = null;
   }
 
   override connectedCallback(): void {
@@ -118,6 +126,29 @@ export abstract class Design extends Draft {
     }
     this.edit({ action: "set", path: wish.path, value: wish.value, kind });
     if (!wish.dragged) this.drags += 1;
+  }
+
+  protected override updated(changed: PropertyValues<this>): void {
+    super.updated(changed);
+    if (this.pane === "diagram" && (changed.has("pane") || changed.has("view"))) this.offer(this.spot);
+  }
+
+  /** Asks what fits at a place. */
+  protected offer(path: string): void {
+    this.spot = path;
+    void this.offers.run(() =>
+      this.connection.run("formula.offers", { text: this.view?.text ?? "", path }, "offers", {
+        offered: (offered) => {
+          this.offered = offered;
+          if (offered.path !== path) this.spot = "";
+        },
+      }),
+    );
+  }
+
+  protected insert(name: string): void {
+    this.act({ action: "add", path: this.spot || (this.offered?.path ?? ""), function: name });
+    this.said = `added ${name}`;
   }
 
   protected override written(): void {

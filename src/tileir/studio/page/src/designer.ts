@@ -5,6 +5,7 @@ import "./add-step.js";
 import type { AddStep } from "./add-step.js";
 import type { Wish } from "./control.js";
 import { Design } from "./design.js";
+import "./diagram.js";
 import "./editor.js";
 import type { Editor } from "./editor.js";
 import { define } from "./elements.js";
@@ -22,6 +23,7 @@ import * as units from "./units.js";
 
 const PANES = [
   { name: "text", title: "Text" },
+  { name: "diagram", title: "Diagram" },
   { name: "kernels", title: "Kernels and buffers" },
   { name: "export", title: "Take away" },
 ];
@@ -75,6 +77,7 @@ export class Designer extends Design {
       tileir-picture {
         flex: 1;
       }
+      tileir-diagram,
       tileir-editor,
       tileir-lives {
         flex: 1;
@@ -223,8 +226,22 @@ export class Designer extends Design {
         ></tileir-tabs>
       </div>
       <div class="pane" ?hidden=${this.pane !== "text"}>
-        <tileir-editor kept label="Formula" .text=${this.text} .faults=${this.faults}></tileir-editor>
+        <tileir-editor
+          kept
+          label="Formula"
+          words="formula"
+          .connection=${this.connection}
+          .text=${this.text} .faults=${this.faults}></tileir-editor>
         <tileir-faults .text=${this.text} .faults=${this.faults}></tileir-faults>
+      </div>
+      <div class="pane" ?hidden=${this.pane !== "diagram"}>
+        <tileir-diagram
+          role="region"
+          aria-label="What a step can be made of"
+          .offered=${this.offered}
+          @path-chosen=${(event: CustomEvent<string>) => this.offer(event.detail)}
+          @function-chosen=${(event: CustomEvent<string>) => this.insert(event.detail)}
+        ></tileir-diagram>
       </div>
       <div class="pane" ?hidden=${this.pane !== "kernels"}>
         <tileir-lives tabindex="0" role="region" aria-label="Kernels and buffers" .found=${this.found}></tileir-lives>

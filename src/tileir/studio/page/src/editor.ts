@@ -1,5 +1,6 @@
 // The editor of a program: its text, what is wrong with it, and the colour band of each statement.
 
+import { completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { bracketMatching } from "@codemirror/language";
 import { type Diagnostic, lintGutter, setDiagnostics } from "@codemirror/lint";
@@ -16,6 +17,8 @@ import {
   lineNumbers,
 } from "@codemirror/view";
 import { css, html, LitElement, type PropertyValues } from "lit";
+import { completion } from "./completion.js";
+import type { Connection } from "./connection.js";
 import { define } from "./elements.js";
 import { language } from "./language.js";
 import { fromServer } from "./offsets.js";
@@ -68,6 +71,8 @@ export class Editor extends LitElement {
     faults: { attribute: false },
     statements: { attribute: false },
     active: { attribute: false },
+    connection: { attribute: false },
+    words: {},
   };
 
   /** The text to begin with; what somebody types comes by events. */
@@ -78,6 +83,10 @@ export class Editor extends LitElement {
   /** First and last character of each statement, as the server counts, in the text as it is. */
   declare statements: [number, number][];
   declare active: number[];
+  /** Who knows how a text can go on; null for nobody. */
+  declare connection: Connection | null;
+  /** The language of the text: `tile`, or `formula`. */
+  declare words: string;
 
   private view: EditorView | null = null;
 
@@ -147,6 +156,13 @@ export class Editor extends LitElement {
         color: var(--text);
         border-color: var(--line);
       }
+      .cm-editor .cm-tooltip.cm-tooltip-autocomplete > ul > li {
+        padding: 0.15em 0.6em;
+      }
+      .cm-editor .cm-tooltip.cm-tooltip-autocomplete > ul > li[aria-selected] {
+        background: var(--accent-ground);
+        color: var(--text);
+      }
     `,
   ];
 
@@ -158,6 +174,8 @@ export class Editor extends LitElement {
     this.faults = [];
     this.statements = [];
     this.active = [];
+    this.connection = null;
+    this.words = "tile";
   }
 
   protected override render() {
@@ -182,6 +200,7 @@ export class Editor extends LitElement {
         highlightSelectionMatches(),
         language,
         marks,
+        completion(() => this.connection, this.words),
         EditorView.contentAttributes.of({ "aria-label": this.label }),
         EditorView.updateListener.of((update) => {
           const own = update.transactions.some((transaction) => transaction.annotation(given) === true);
@@ -189,6 +208,7 @@ export class Editor extends LitElement {
           if (update.selectionSet || update.focusChanged) this.sendStatement(update.state.selection.main.head);
         }),
         keymap.of([
+          ...completionKeymap,
           { key: "Mod-Enter", run: () => this.send("run-wanted", null) },
           ...defaultKeymap,
           ...(this.kept ? this.historyKeys() : historyKeymap),

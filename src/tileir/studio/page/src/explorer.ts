@@ -10,7 +10,7 @@ import type { Column, Program } from "./column.js";
 import type { Editor } from "./editor.js";
 import type { Checked, Devices, Fault, Start } from "./protocol.js";
 import { Refused } from "./connection.js";
-import { begin, job, remember, remembered, save } from "./server.js";
+import { begin, http, job, remember, remembered, save } from "./server.js";
 import { shared } from "./theme.js";
 
 /** Milliseconds after the last letter. */
@@ -219,6 +219,7 @@ export class Explorer extends LitElement {
           >
         </div>
         <tileir-editor
+          .connection=${http}
           .text=${this.start?.text ?? ""}
           .faults=${faults}
           .statements=${this.statements}

@@ -96,6 +96,32 @@ export interface FunctionEntry {
   pictures: number;
 }
 
+/** A function in the flexibility diagram: `conditions` are the letters of those that a step of it can have. */
+export interface DiagramNode {
+  name: string;
+  about: string;
+  arguments: string[];
+  conditions: string[];
+}
+
+/** How a text can go on: an option replaces so many characters before the place. */
+export interface Completed {
+  typed: number;
+  options: { label: string; kind: string; about: string }[];
+}
+
+/** What fits at a place of a formula. */
+export interface Offered {
+  text: string;
+  path: string;
+  places: { path: string; label: string }[];
+  primaries: DiagramNode[];
+  merges: DiagramNode[];
+  sources: string[];
+  implied: string | null;
+  conditions: { letter: string; about: string }[];
+}
+
 /** Height and width. */
 export type Size = [number, number];
 
@@ -151,6 +177,8 @@ export interface FormulaEvents {
   devices: Devices;
   formula: Described | Broken;
   original: { size: Size };
+  offered: Offered;
+  completed: Completed;
   preview: Preview;
   part: PreviewPart;
   thumbnails: { sizes: Record<string, Size> };

@@ -9,3 +9,8 @@ export function fromServer(text: string): (place: number) => number {
   if (pairs.length === 0) return (place) => place;
   return (place) => place + pairs.filter((start) => start < place).length;
 }
+
+/** Returns a place of the page as the server counts it. */
+export function toServer(text: string, place: number): number {
+  return place - (text.slice(0, place).match(beyond)?.length ?? 0);
+}
