@@ -153,30 +153,28 @@ def _sum(env: Environment, expr: Expr) -> tuple[Value | None, int]:
 
     Known parts go last, so that accesses a constant distance apart, as unrolled loops have them, share the rest.
     """
-    match expr:
-        case Const(value=value):
-            return None, int(value)
-        case Apply(op=Op.ADD, args=(first, second)):
-            left, before = _sum(env, first)
-            right, after = _sum(env, second)
-            if left is None or right is None:
-                return left or right, before + after
-            return _merged(env, Op.ADD, left, right), before + after
-        case Apply(op=Op.SUB, args=(first, second)):
-            left, before = _sum(env, first)
-            right, after = _sum(env, second)
-            return left if right is None else _merged(env, Op.SUB, left, right), before - after
-        case Apply(op=Op.MUL, args=(first, second)):
-            left, before = _sum(env, first)
-            right, after = _sum(env, second)
-            if left is None and right is None:
-                return None, before * after
-            return _merged(env, Op.MUL, _total(env, left, before), _total(env, right, after)), 0
-    computed = evaluate(env, expr, index=True)
-    return (computed, 0) if computed.known is None else (None, computed.known)
+    if isinstance(expr, Const):
+        return None, int(expr.value)
+    if not isinstance(expr, Apply) or expr.op not in _SUMS:
+        computed = evaluate(env, expr, index=True)
+        return (computed, 0) if computed.known is None else (None, computed.known)
+    op = expr.op
+    (left, before), (right, after) = _sum(env, expr.args[0]), _sum(env, expr.args[1])
+    if op is Op.MUL:
+        if left is None and right is None:
+            return None, before * after
+        return _merged(env, op, _total(env, left, before), _total(env, right, after)), 0
+    distance = before + after if op is Op.ADD else before - after
+    if right is None:
+        return left, distance
+    if left is None and op is Op.ADD:
+        return right, distance
+    return _merged(env, op, left, right), distance
 
 
 def _total(env: Environment, value: Value | None, distance: int) -> Value:
+    if value is not None and not distance:
+        return value
     known = integer(distance, _OFFSET)
     return known if value is None else _merged(env, Op.ADD, value, known)
 

@@ -77,6 +77,8 @@ def suffix(kind: Type) -> str:
 
 def scalar_constant(value: bool | int | float, dtype: DType) -> str:
     """Return a constant operand; ``value`` is representable in ``dtype``."""
+    if dtype.is_integer:
+        return str(int(value))
     match dtype:
         case DType.BOOL:
             return "true" if value else "false"
@@ -87,10 +89,8 @@ def scalar_constant(value: bool | int | float, dtype: DType) -> str:
         case DType.F32:
             # LLVM writes f32 constants too as the bits of the f64 of equal value.
             return f"0x{_bits('<d', '<Q', struct.unpack('<f', struct.pack('<f', value))[0]):016X}"
-        case DType.F64:
-            return f"0x{_bits('<d', '<Q', value):016X}"
         case _:
-            return str(int(value))
+            return f"0x{_bits('<d', '<Q', value):016X}"
 
 
 def constant(value: bool | int | float, kind: Type) -> str:

@@ -61,7 +61,7 @@ class DType(enum.Enum):
     @property
     def is_signed(self) -> bool:
         """Whether values can be negative: floats and i8 to i64."""
-        return self.is_float or self.value.startswith("i")
+        return self in _SIGNED
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -107,6 +107,7 @@ _BITS = {
     DType.BF16: 16,
 }
 _FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
+_SIGNED = _FLOATS | {d for d in DType if d.value.startswith("i")}
 _PRECISION = {DType.BF16: 8, DType.F16: 11, DType.F32: 24, DType.F64: 53}
 """Bits of the significand, the hidden one among them."""
 _NUMPY_NAMES = {
