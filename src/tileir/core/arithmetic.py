@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from struct import Struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -103,8 +104,15 @@ def rounded(value: Number, dtype: DType) -> Number:
         )
     if dtype is DType.F64:
         return _nearest_f64(value)
+    if dtype is DType.F32 and isinstance(value, float) and abs(value) <= _F32_MAXIMUM:
+        nearest: float = _F32.unpack(_F32.pack(value))[0]  # a hundredth of what an array takes
+        return nearest
     wide = np.asarray(_odd_f64(value) if isinstance(value, int) else value, np.float64)
     return float(cast(wide, dtype))
+
+
+_F32: Final = Struct("<f")
+_F32_MAXIMUM: Final = float(np.finfo(np.float32).max)
 
 
 def dtype_of(array: Array) -> DType:

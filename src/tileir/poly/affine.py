@@ -35,8 +35,9 @@ class Affine:
     @classmethod
     def of(cls, coefficients: Mapping[str, Rational], offset: Rational = 0) -> Affine:
         """Return the canonical form of ``offset + Σ coefficients[i]·i``."""
-        terms = tuple((i, exact(c)) for i, c in sorted(coefficients.items()) if c != 0)
-        return cls(terms, exact(offset))
+        terms = [(i, c if type(c) is int else exact(c)) for i, c in coefficients.items() if c]
+        terms.sort()
+        return cls(tuple(terms), exact(offset))
 
     @classmethod
     def index(cls, name: str) -> Affine:
@@ -51,7 +52,7 @@ class Affine:
     @property
     def indices(self) -> tuple[str, ...]:
         """The indices with a non-zero coefficient, sorted."""
-        return tuple(i for i, _ in self.terms)
+        return tuple([i for i, _ in self.terms])
 
     @property
     def is_constant(self) -> bool:

@@ -132,7 +132,7 @@ class TensorShape:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Extent of each axis."""
-        return tuple(dim.size for dim in self.dims)
+        return tuple([dim.size for dim in self.dims])
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -142,7 +142,7 @@ class TensorShape:
     @property
     def elements(self) -> int:
         """Number of elements of the box."""
-        return prod(self.sizes)
+        return prod([dim.size for dim in self.dims])
 
     @property
     def span(self) -> int:
@@ -366,8 +366,8 @@ def scalar_inputs(statement: Statement) -> tuple[str, ...]:
 def scalar_output(statement: Statement) -> str | None:
     """Return the scalar that ``statement`` defines, if any."""
     match statement:
-        case Load(into=into) | LoadIndex(into=into) | Constant(into=into) | Intrinsic(into=into) | Convert(into=into):
-            return into
+        case Load() | LoadIndex() | Constant() | Intrinsic() | Convert():
+            return statement.into
         case Store() | Special() | Block():
             return None
 
