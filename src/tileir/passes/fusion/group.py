@@ -164,6 +164,8 @@ class FusionGroup:
 
     def reindex(self, indices: tuple[Index, ...], values: Mapping[str, Affine]) -> None:
         """Let the group enumerate its points by other indices."""
+        if indices == self.indices and all(values.get(i.name) in (None, Affine.index(i.name)) for i in indices):
+            return
         self._become(reindexed(self._whole(), indices, values))
 
     def sink(
