@@ -66,6 +66,7 @@ class _Scan:
     _roots: Mapping[str, str] = attrs.field(init=False)
     _writers: dict[str, list[int]] = attrs.field(factory=dict, init=False)
     _readers: dict[str, list[int]] = attrs.field(factory=dict, init=False)
+    _loads: dict[int, frozenset[str] | None] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._roots = roots(self.program)
@@ -119,11 +120,13 @@ class _Scan:
             return False
         if any(is_copy(kernel, target) for target in views_written(kernel) if target in found):
             return True
-        if not _is_elementwise(kernel):
+        if number not in self._loads:
+            self._loads[number] = _loads(kernel) if _is_elementwise(kernel) else None
+        loaded = self._loads[number]
+        if loaded is None:
             return False
         views = [r for r in kernel.refinements if r.source == name]
         strides = self.program.main.refinement(name).shape.strides
-        loaded = {s.source for s in kernel.statements if isinstance(s, Load) and s.index is None}
         return all(
             r.direction is Direction.IN
             and is_element(r)
@@ -132,6 +135,11 @@ class _Scan:
             and axes_seen(r, found[name], kernel.ranges, self.options.most_runs) is not None
             for r in views
         )
+
+
+def _loads(kernel: Block) -> frozenset[str]:
+    """Return the views of which a kernel loads the element that its indices say."""
+    return frozenset(s.source for s in kernel.statements if isinstance(s, Load) and s.index is None)
 
 
 def _is_elementwise(kernel: Block) -> bool:
