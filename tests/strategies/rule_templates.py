@@ -141,6 +141,7 @@ TEMPLATES: Final[dict[Rule[Any], tuple[Builder, ...]]] = {
     operation_rules.sign_under_abs: (nested(Op.ABS, Op.NEG), nested(Op.ABS, Op.ABS)),
     operation_rules.trivial_fma: (
         lambda kind: Apply(Op.FMA, (x(kind), const(1, kind), y(kind))),
+        lambda kind: Apply(Op.FMA, (x(kind), const(-1, kind), y(kind))),
         lambda kind: Apply(Op.FMA, (x(kind), y(kind), const(-0.0, kind))),
         lambda kind: Apply(Op.FMA, (x(kind), y(kind), const(0.0, kind))),
     ),

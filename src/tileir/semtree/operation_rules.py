@@ -117,12 +117,14 @@ def sign_under_abs(expr: Expr) -> Expr | None:
             return None
 
 
-@law("fma(x, 1, z) = x + z and fma(x, y, -0.0) = x * y")
+@law("fma(x, 1, z) = x + z, fma(x, -1, z) = z - x and fma(x, y, -0.0) = x * y")
 def trivial_fma(expr: Expr) -> Expr | None:
     """Drop the half of a fused operation that does nothing."""
     match expr:
         case Apply(op=Op.FMA, args=(x, y, z)) if _is(y, 1):
             return Apply(Op.ADD, (x, z))
+        case Apply(op=Op.FMA, args=(x, y, z)) if _is(y, -1):
+            return Apply(Op.SUB, (z, x))
         case Apply(op=Op.FMA, args=(x, y, z)) if _is(z, -0.0):
             return Apply(Op.MUL, (x, y))
         case _:
