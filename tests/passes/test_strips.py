@@ -18,6 +18,7 @@ from strategies.pictures import MODES, picture
 from tileir import ops
 from tileir.core.dtype import DType
 from tileir.passes.accumulate import Accumulate
+from tileir.passes.analysis.rows import writing
 from tileir.passes.base import run
 from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.dead_code import DeadCode
@@ -55,8 +56,8 @@ AFTER = (Vectorise(vector_bytes=16, chunk=8, rows=2), JoinStrips(), JoinBorder()
 ALWAYS = Strips(rows=2, least_bytes=0, again=1000, least=2)
 
 
-def window(f: tileir.FunctionBuilder, x: Tensor, rows: int, columns: int, mode: str) -> Tensor:
-    """Return the greatest of each window of a padded picture."""
+def window(f: tileir.FunctionBuilder, x: Tensor, rows: int, columns: int, mode: str, *, least: bool = False) -> Tensor:
+    """Return the greatest of each window of a padded picture, or the least."""
     options: Any = {"value": 3} if mode == "constant" else {}
     margins = [(rows // 2, rows // 2), (columns // 2, columns // 2), (0, 0)]
     padded = ops.pad(x, margins[: len(x.dims)], mode=mode, **options)
@@ -64,7 +65,8 @@ def window(f: tileir.FunctionBuilder, x: Tensor, rows: int, columns: int, mode: 
     result = f.tensor(f"R{x.reference.strip('%')}", *x.dims)
     several = len(x.dims) > len((rows, columns))
     element = padded[(y + i, z + j, c) if several else (y + i, z + j)]
-    result[(y, z, c) if several else (y, z)] >= element.given(i < rows).given(j < columns)  # noqa: B015
+    limited, place = element.given(i < rows).given(j < columns), (y, z, c) if several else (y, z)
+    result[place] >= limited  # noqa: B015 (writes a contraction)
     return result
 
 
@@ -120,6 +122,13 @@ def test_what_passes_between_kernels_is_allocated_for_a_strip() -> None:
     assert [i.range for i in kernel.indices if "grid" in i.tags] == [9]  # rows 1 to 18
 
 
+def test_strips_are_lower_where_others_do_not_fit() -> None:
+    step = attrs.evolve(ALWAYS, most_bytes=2 * 66 * 4 - 1)
+    after = same(chain("edge", [(3, 1), (1, 3)], 21, 66), step)
+    (kernel,) = (k for k in after.main.blocks if any(i.name == "strip" for i in k.indices))
+    assert allocated(kernel) == [(1, 1, 66)]
+
+
 def test_strips_that_overlap_compute_rows_again() -> None:
     after = same(chain("edge", [(3, 3), (3, 3), (3, 3)], 30, 66))
     (kernel,) = (k for k in after.main.blocks if any(i.name == "strip" for i in k.indices))
@@ -130,8 +139,8 @@ def test_strips_that_overlap_compute_rows_again() -> None:
     "step",
     [
         attrs.evolve(ALWAYS, least_bytes=21 * 66 * 4 + 1),
-        attrs.evolve(ALWAYS, most_bytes=2 * 66 * 4 - 1),
-        attrs.evolve(ALWAYS, least=11),
+        attrs.evolve(ALWAYS, most_bytes=66 * 4 - 1),
+        attrs.evolve(ALWAYS, least=20),
     ],
 )
 def test_what_does_not_pay_is_left_alone(step: Strips) -> None:
@@ -151,6 +160,24 @@ def test_higher_strips_do_less_again() -> None:
         assert height == rows
     never = attrs.evolve(ALWAYS, again=0)
     assert run((never,), program) is program
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(21, 66), (20, 24, 3)])
+def test_kernels_that_write_several_tensors_are_cut_as_well(mode: str, shape: tuple[int, ...]) -> None:
+    f = tileir.FunctionBuilder()
+    x = f.input("X", *"HWC"[: len(shape)])
+    padded = ops.pad(x, [(1, 1), (0, 0), (0, 0)][: len(shape)], mode=mode)
+    y, z, c, i = f.indices("y x c i")
+    place, seen = ((y, z, c), (y + i, z, c)) if len(shape) == 3 else ((y, z), (y + i, z))
+    least, greatest = f.tensor("Least", *x.dims), f.tensor("Greatest", *x.dims)
+    least[place] <= padded[seen].given(i < 3)  # noqa: B015
+    greatest[place] >= padded[seen].given(i < 3)  # noqa: B015
+    result = window(f, least, 1, 3, mode) - window(f, greatest, 1, 5, mode)
+    program = run(before(), lower(infer(f.build(O=result), {"X": TensorType(DType.I32, shape)})))
+    several = any(len(writing(kernel)) > 1 for kernel in program.main.blocks)
+    assert (several, bool(strips(run((ALWAYS,), program)))) == (True, True)
+    same(program)
 
 
 def test_a_picture_that_others_read_too_is_not_cut() -> None:

@@ -25,7 +25,7 @@ from tileir.stripe.aliases import byte_size
 from tileir.stripe.ir import Block, Dim, Direction, Index, Refinement, Tags, TensorShape, views_read, views_written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tileir.stripe.ir import Program, Statement
 
@@ -41,7 +41,7 @@ class Strips:
     the first and the last one, where places are computed, are left to kernels of their own, which run before.
 
     Attributes:
-        rows: Rows of a strip; up to eight times as many where strips overlap.
+        rows: Rows of a strip; up to eight times as many where strips overlap, and half where others do not fit.
         least_bytes: Fewest bytes of all that passes between the kernels of a chain, of whole tensors: fewer are in
             caches, whatever the order. Four times as many where strips overlap.
         most_bytes: Most bytes of all that passes between the kernels of one strip.
@@ -66,13 +66,12 @@ class Strips:
 
 @attrs.frozen
 class _Stage:
-    """A tensor, the kernels that write it, and the rows around a strip that are needed of it.
+    """Tensors that the same kernels write, these, and the rows around a strip that are needed of them.
 
     Attributes:
-        tensor: Its name in ``main``.
-        stride: Elements from one of its rows to the next.
-        height: How many rows it has.
-        numbers: The numbers of all kernels that write it.
+        strides: Elements from one row to the next, by the names of the tensors in ``main``.
+        height: How many rows they have.
+        numbers: The numbers of all kernels that write them.
         kernels: Those that go over its rows, by number.
         edges: The others, and what is left of the first rows and the last ones.
         low: The first row that a strip needs, less the first row of the strip.
@@ -80,8 +79,7 @@ class _Stage:
 
     """
 
-    tensor: str
-    stride: int
+    strides: Mapping[str, int]
     height: int
     numbers: frozenset[int]
     kernels: Mapping[int, Rows]
@@ -143,9 +141,8 @@ class _Scan:
 
     def visit(self, number: int) -> None:
         """Cut the kernels that end with a statement into strips, if that is legal and pays."""
-        if number in self._done or (view := writing(self.statements[number])) is None:
-            return
-        last = self._stage(view.source)
+        written = writing(self.statements[number])
+        last = None if number in self._done or not written else self._stage(written[0].source)
         if last is None or not last.kernels or max(last.numbers) != number or self._done & last.numbers:
             return
         stages = [last]
@@ -157,34 +154,36 @@ class _Scan:
 
     def _pays(self, stages: Sequence[_Stage]) -> bool:
         """Return whether what passes between stages is more than caches hold."""
-        held = (byte_size(self._held[stage.tensor]) for stage in stages[1:])
+        held = (byte_size(self._held[tensor]) for stage in stages[1:] for tensor in stage.strides)
         overlap = any(stage.low < stage.high for stage in stages)
         return sum(held) >= self.options.least_bytes * (4 if overlap else 1)
 
     def _stage(self, tensor: str) -> _Stage | None:
-        """Return a tensor with its kernels; None where some are of another kind."""
-        view = self._held.get(tensor)
-        if view is None or len(view.shape.dims) < 2:
+        """Return a tensor with its kernels, and with what else these write; None where some are of another kind."""
+        numbers = self._writers.get(tensor, set())
+        views = [writing(self.statements[number]) for number in sorted(numbers)]
+        tensors = sorted({view.source for written in views for view in written})
+        held = [self._held[name].shape for name in tensors if name in self._held]
+        together = all(self._writers[name] == numbers for name in tensors) and all(views)
+        several = all(len(shape.dims) > 1 and shape.dims[0].size == held[0].dims[0].size for shape in held)
+        if not tensors or len(held) < len(tensors) or not together or not several:
             return None
-        stride, height = view.shape.dims[0].stride, view.shape.dims[0].size
+        strides = {name: shape.dims[0].stride for name, shape in zip(tensors, held, strict=True)}
         kernels: dict[int, Rows] = {}
         edges: list[Block] = []
-        numbers = self._writers.get(tensor, set())
         for number in sorted(numbers):
             kernel = self.statements[number]
-            written = writing(kernel)
-            if written is None or written.source != tensor or not isinstance(kernel, Block):
-                return None
-            rows, outside = _affine_rows(kernel, stride)
+            assert isinstance(kernel, Block)  # it writes
+            rows, outside = _affine_rows(kernel, strides)
             edges.extend(outside)
             if rows is not None:
                 kernels[number] = rows
-        return _Stage(tensor, stride, height, frozenset(numbers), kernels, tuple(edges))
+        return _Stage(strides, held[0].dims[0].size, frozenset(numbers), kernels, tuple(edges))
 
     def _with_another(self, stages: Sequence[_Stage]) -> list[_Stage] | None:
         """Return the stages of a group with one more, whose result they read; None where there is none."""
         members = set[int]().union(*(stage.numbers for stage in stages))
-        known = {stage.tensor for stage in stages}
+        known = {tensor for stage in stages for tensor in stage.strides}
         read = {
             view.source: None
             for stage in stages
@@ -193,10 +192,10 @@ class _Scan:
             if view.direction is Direction.IN and view.source not in known
         }
         for tensor in read:
-            if tensor in self._kept or not self._readers[tensor] <= members:
-                continue
             stage = self._stage(tensor)
             if stage is None or not stage.kernels or stage.numbers & self._done:
+                continue
+            if any(name in self._kept or not self._readers.get(name, set()) <= members for name in stage.strides):
                 continue
             numbers = members | stage.numbers
             whole = numbers == set(range(min(numbers), max(numbers) + 1))
@@ -212,26 +211,29 @@ class _Scan:
         """Return how to cut a group; None where its rows are too few or too long, or strips overlap too much."""
         first, end = 0, stages[0].height
         for stage in stages:
-            for rows in stage.kernels.values():
-                first, end = max(first, rows.first - stage.low), min(end, rows.end - stage.high)
+            for own in stage.kernels.values():
+                first, end = max(first, own.first - stage.low), min(end, own.end - stage.high)
             for edge in stage.edges:
-                for low, high in rows_touched(edge, stage.tensor, stage.stride):
+                for low, high in _rows_of(stage, edge):
                     if low + high < stage.height:
                         first = max(first, high + 1 - stage.low)
                     else:
                         end = min(end, low - stage.high)
         between = stages[1:]
-        widths = {s.tensor: s.stride * self._held[s.tensor].shape.dtype.itemsize for s in between}
         work = sum(stage.work for stage in stages)
         again = sum((s.high - s.low) * s.work for s in between)
-        for height in (self.options.rows * times for times in (1, 2, 4, 8)):
+        rows = self.options.rows
+        for height in (rows, 2 * rows, 4 * rows, 8 * rows) if again else (rows, rows // 2 or 1):
             count = (end - first) // height
-            held = sum(widths[s.tensor] * (height + s.high - s.low) for s in between)
-            if count < self.options.least or held > self.options.most_bytes:
-                return None
-            if 100 * again <= self.options.again * height * work:
+            held = sum(self._width(s) * (height + s.high - s.low) for s in between)
+            enough = count >= self.options.least and held <= self.options.most_bytes
+            if enough and 100 * again <= self.options.again * height * work:
                 return _Cut(first, height, count)
         return None
+
+    def _width(self, stage: _Stage) -> int:
+        """Return the bytes of a row of all tensors of a stage."""
+        return sum(stride * self._held[name].shape.dtype.itemsize for name, stride in stage.strides.items())
 
     def _replace(self, stages: Sequence[_Stage], cut: _Cut) -> None:
         """Put the kernels of strips, and those of the rows around them, in the place of the kernels of a group."""
@@ -242,7 +244,7 @@ class _Scan:
             if stage is stages[0]:
                 low, high = cut.first, cut.end
             for kernel in outside:
-                for start, end in rows_touched(kernel, stage.tensor, stage.stride):
+                for start, end in _rows_of(stage, kernel):
                     if start + end < stage.height:
                         low = max(low, end + 1)
                     else:
@@ -254,7 +256,7 @@ class _Scan:
             outside.extend(kept)
             before[:0] = kept
             if stage is not stages[0] and not kept:
-                self.gone.add(stage.tensor)
+                self.gone.update(stage.strides)
         members = sorted(set[int]().union(*(stage.numbers for stage in stages)))
         strips = _Builder(stages, cut, self._temporaries(stages, cut), Tags.of(**{STRIP: members[0]}))
         self._replaced.update(dict.fromkeys(members, ()))
@@ -274,14 +276,12 @@ class _Scan:
     def _temporaries(self, stages: Sequence[_Stage], cut: _Cut) -> dict[str, Refinement]:
         """Return what holds the strips of each tensor between stages."""
         result: dict[str, Refinement] = {}
-        for stage in stages[1:]:
-            dtype = self._held[stage.tensor].shape.dtype
+        for stage, (tensor, stride) in ((s, each) for s in stages[1:] for each in s.strides.items()):
             height = cut.rows + stage.high - stage.low
-            shape = TensorShape.dense(dtype, (cut.count, height, stage.stride))
-            name = self.names.fresh(f"{stage.tensor}_strips")
-            new = Refinement(name, Direction.NONE, "", (Affine(),) * 3, shape, tags=Tags.of("tmp"))
-            result[stage.tensor] = new
-            self.added.append(new)
+            shape = TensorShape.dense(self._held[tensor].shape.dtype, (cut.count, height, stride))
+            name = self.names.fresh(f"{tensor}_strips")
+            result[tensor] = Refinement(name, Direction.NONE, "", (Affine(),) * 3, shape, tags=Tags.of("tmp"))
+        self.added.extend(result.values())
         return result
 
     def program_of_strips(self) -> Program:
@@ -301,12 +301,18 @@ class _Scan:
         return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=(*allocations, *self.added)))
 
 
-def _affine_rows(kernel: Block, stride: int) -> tuple[Rows | None, tuple[Block, ...]]:
+def _rows_of(stage: _Stage, kernel: Block) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last row of a stage that a kernel touches, of each tensor and on each side."""
+    for tensor, stride in stage.strides.items():
+        yield from rows_touched(kernel, tensor, stride)
+
+
+def _affine_rows(kernel: Block, strides: Mapping[str, int]) -> tuple[Rows | None, tuple[Block, ...]]:
     """Return the rows of a kernel in which places do not depend on the row, and kernels for the others.
 
     Those that cut off columns at the border go over all rows.
     """
-    rows = rows_written(kernel, stride)
+    rows = rows_written(kernel, strides)
     if rows is None:
         return None, (kernel,)
     low, high = inside(rows.index, computed_tests(kernel), kernel.ranges)
@@ -317,7 +323,7 @@ def _affine_rows(kernel: Block, stride: int) -> tuple[Rows | None, tuple[Block, 
     parts = divided(kernel, rows.index, low, high)
     within, outside = (simplified(decided(part)) for part in parts)
     left = () if outside is None else (outside,)
-    found = None if within is None else rows_written(within, stride)
+    found = None if within is None else rows_written(within, strides)
     return (found, left) if found is not None else (None, (kernel,))
 
 
@@ -328,9 +334,9 @@ def _needed(stage: _Stage, readers: Iterable[_Stage]) -> tuple[int, int] | None:
     for reader in readers:
         for rows in reader.kernels.values():
             for view in rows.kernel.refinements:
-                if view.source != stage.tensor:
+                if view.source not in stage.strides:
                     continue
-                seen = rows_seen(rows.kernel, view, rows.index, stage.stride)
+                seen = rows_seen(rows.kernel, view, rows.index, stage.strides[view.source])
                 column = view.shape.dims[0].stride == 1 and all(dim.size == 1 for dim in view.shape.dims[1:])
                 if seen is None or not (is_element(view) or column):
                     return None
@@ -372,11 +378,11 @@ class _Builder:
 
     def _view(self, view: Refinement, before: Refinement, rows: Rows, start: int, strip: str) -> Refinement:
         """Return a view of a tensor as one of its strips."""
-        stage = next(s for s in self.stages if s.tensor == view.source)
-        held = self.temporaries[view.source]
-        where = address(before) - Affine.of({rows.index.name: stage.stride})
-        row = floor(where.bounds(rows.kernel.ranges)[0] / stage.stride)
-        place = where - row * stage.stride
+        stage = next(s for s in self.stages if view.source in s.strides)
+        held, stride = self.temporaries[view.source], stage.strides[view.source]
+        where = address(before) - Affine.of({rows.index.name: stride})
+        row = floor(where.bounds(rows.kernel.ranges)[0] / stride)
+        place = where - row * stride
         line = Affine.of({rows.index.name: 1}, start + row - self.cut.first - stage.low)
         access: tuple[Affine, ...] = (Affine.index(strip), line, place)
         dims: tuple[Dim, ...] = tuple(Dim(1, dim.stride) for dim in held.shape.dims)

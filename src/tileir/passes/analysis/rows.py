@@ -14,14 +14,14 @@ from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Load, Special, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tileir.stripe.ir import Index, Refinement, Statement
 
 
 @attrs.frozen
 class Rows:
-    """A kernel that writes rows of a tensor, from ``first`` on, one for each value of ``index``."""
+    """A kernel that writes rows of tensors, from ``first`` on, one for each value of ``index``."""
 
     kernel: Block
     index: Index
@@ -41,34 +41,30 @@ class Rows:
         return points * len(self.kernel.statements)
 
 
-def writing(statement: Statement) -> Refinement | None:
-    """Return the one view through which a flat kernel stores elements, each of which no other point merges into.
+def writing(statement: Statement) -> tuple[Refinement, ...]:
+    """Return the views through which a flat kernel stores elements, each of which no other point merges into.
 
-    None where statements are no such kernels.
+    There are none where statements are no such kernels.
     """
     if not isinstance(statement, Block) or statement.constraints:
-        return None
-    if any(
-        isinstance(s, Block | Special) or (isinstance(s, Store) and s.index is not None) for s in statement.statements
-    ):
-        return None
+        return ()
+    stores = (s for s in statement.statements if isinstance(s, Store))
+    if any(isinstance(s, Block | Special) for s in statement.statements) or any(s.index is not None for s in stores):
+        return ()
     if any(i.affine is not None or i.tags.items for i in statement.indices):
-        return None
-    written = [r for r in statement.refinements if r.direction is not Direction.IN]
-    if len(written) != 1 or written[0].direction is not Direction.OUT or not is_element(written[0]):
-        return None
-    return written[0] if written[0].aggregation is None or written[0].aggregation.op is None else None
+        return ()
+    written = tuple(r for r in statement.refinements if r.direction is not Direction.IN)
+    plain = all(r.aggregation is None or r.aggregation.op is None for r in written)
+    return written if plain and all(r.direction is Direction.OUT and is_element(r) for r in written) else ()
 
 
-def rows_written(kernel: Block, stride: int) -> Rows | None:
-    """Return how a kernel goes over rows that are ``stride`` elements apart in what it writes, if it does."""
-    view = writing(kernel)
-    if view is None:
-        return None
+def rows_written(kernel: Block, strides: Mapping[str, int]) -> Rows | None:
+    """Return how a kernel goes over rows of all that it writes, by the elements between rows of each, if it does."""
+    views = writing(kernel)
     for index in kernel.indices:
-        if address(view).coefficient(index.name) == stride:
-            rows = rows_seen(kernel, view, index, stride)
-            return Rows(kernel, index, rows[0]) if rows is not None and rows[0] == rows[1] else None
+        seen = {rows_seen(kernel, view, index, strides[view.source]) for view in views}
+        if len(seen) == 1 and (rows := seen.pop()) is not None:
+            return Rows(kernel, index, rows[0]) if rows[0] == rows[1] else None
     return None
 
 
