@@ -115,3 +115,18 @@ def test_rows_that_read_the_same_elements_are_computed_together(height: int) -> 
 def test_rows_that_are_left_make_a_kernel_of_their_own() -> None:
     program = run((Vectorise(vector_bytes=16, chunk=8, rows=4),), stencil(12, 16, 1, 0))
     assert [kernel.indices[0].range for kernel in program.main.blocks] == [2, 3]
+
+
+def test_rows_that_read_other_places_are_not_computed_together() -> None:
+    # Planes of a row lie between those of the next: none is read for two rows.
+    text = """function (X[M, K, N]) -> (O) {
+        A[i, j : M, N] = =(X[i, 0, j]);
+        B[i, j : M, N] = =(X[i, 2, j]);
+        O = A * 2.0 + B;
+    }"""
+    graph = infer(parse(text), {"X": TensorType(DType.F32, (18, 3, 16))})
+    program = run((Accumulate(), Fuse(), Localise(), Scalarise()), lower(graph))
+    after = run((Vectorise(vector_bytes=16, chunk=8, rows=4),), program)
+    assert lanes(after)
+    blocks = [b for kernel in after.main.blocks for outer in kernel.blocks for b in (outer, *outer.blocks)]
+    assert not any("unroll" in index.tags for block in blocks for index in block.indices)

@@ -240,7 +240,9 @@ def _shared_index(nest: Nest, vector: stripe.Index, rows: int) -> stripe.Index |
         for number, (source, strides, offset) in enumerate(reads):
             step = strides[names.index(name)]
             if step and any(
-                other[:2] == (source, strides) and 0 < abs(round((other[2] - offset) / step)) < rows
+                other[:2] == (source, strides)
+                and (other[2] - offset) % step == 0
+                and 0 < abs(other[2] - offset) < rows * abs(step)
                 for other in reads[:number]
             ):
                 return index
