@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
@@ -30,8 +30,13 @@ from tileir_llvm.spelling import memory_element, register
 from tileir_llvm.text import Value
 
 if TYPE_CHECKING:
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+    from collections.abc import Iterator
+
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt, Type
     from tileir.semtree.layout import Layout
+
+_WHOLE: Final = 16
+"""Bytes of the shortest vector registers."""
 
 
 @attrs.define
@@ -194,16 +199,24 @@ class Statements:
 
 
 def is_scheduled(kernel: KernelFunction) -> bool:
-    """Return whether a kernel says itself what is computed side by side, and leaves none of that to LLVM."""
-    return has_vectors(kernel) and not any(
+    """Return whether a kernel says itself what is computed side by side, and leaves none of that to LLVM.
+
+    One that has only the channels of single pixels in vectors spends its time on where they are, for several at a time:
+    LLVM makes vectors of that.
+    """
+    return any(kind.lanes * kind.dtype.itemsize >= _WHOLE for kind in _types(kernel)) and not any(
         isinstance(stmt, For) and stmt.kind is LoopKind.VECTOR for stmt in statements(kernel.body)
     )
 
 
 def has_vectors(kernel: KernelFunction) -> bool:
     """Return whether some expression of the kernel has several lanes."""
+    return any(kind.lanes > 1 for kind in _types(kernel))
+
+
+def _types(kernel: KernelFunction) -> Iterator[Type]:
     roots = (root for stmt in statements(kernel.body) for root in expressions(stmt))
-    return any(node.type.lanes > 1 for root in roots for node in walk(root))
+    return (node.type for root in roots for node in walk(root))
 
 
 def assigned_variables(kernel: KernelFunction) -> frozenset[str]:
