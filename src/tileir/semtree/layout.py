@@ -55,7 +55,7 @@ def layout(
     """
     offsets: dict[DeclareArray, int] = {}
     on_stack: set[DeclareArray] = set()
-    stack = scratch = 0
+    stack = scratch = free = 0
     for stmt in statements(kernel.body):
         if not isinstance(stmt, DeclareArray) or stmt in on_stack or stmt in offsets:
             continue
@@ -65,8 +65,9 @@ def layout(
             stack += nbytes
             on_stack.add(stmt)
         elif stmt.region is Region.PRIVATE or stmt.region in in_scratch:
-            offsets[stmt] = scratch
-            scratch += aligned(apart(nbytes), alignment)
+            offsets[stmt] = free
+            scratch = free + aligned(nbytes, alignment)
+            free += aligned(apart(nbytes), alignment)
     return Layout(MappingProxyType(offsets), scratch)
 
 
