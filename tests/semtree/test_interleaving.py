@@ -49,7 +49,7 @@ def test_kernels_compute_the_same(case: KernelCase) -> None:
 @st.composite
 def pixel_kernels(draw: st.DrawFn) -> tuple[str, int]:
     """Kernels that load and store lanes that are apart, in any order, at any distances; and how many elements."""
-    lanes, stride = draw(st.sampled_from((2, 4, 8))), draw(st.integers(2, 5))
+    lanes, stride = draw(st.sampled_from((2, 4, 8, 16))), draw(st.integers(2, 8))
     size = stride * lanes + 3 * stride
     lines: list[str] = []
     names: list[str] = []
@@ -132,3 +132,17 @@ def test_one_channel_is_read_up_to_its_last_element() -> None:
     y = np.zeros(16, np.float32)
     run(kernel, [y, np.arange(46, dtype=np.float32)])
     np.testing.assert_array_equal(y, np.arange(0, 46, 3))
+
+
+@pytest.mark.parametrize(
+    ("lanes", "stride", "left"), [(16, 6, 0), (16, 8, 0), (16, 9, 1), (8, 4, 0), (8, 5, 1), (4, 4, 0)]
+)
+def test_lanes_may_be_half_as_many_elements_apart_as_there_are(lanes: int, stride: int, left: int) -> None:
+    size = stride * (lanes - 1) + 1
+    load = f"f32x{lanes} a = X[ramp<{lanes}>(0, {stride})]; Y[0 : {lanes}] = a;"
+    kernel = interleave(parse_kernel(f"kernel k(out f32 Y[{lanes}] noalias, in f32 X[{size}] noalias) {{ {load} }}"))
+    verify(kernel)
+    assert strided(kernel) == left
+    y = np.zeros(lanes, np.float32)
+    run(kernel, [y, np.arange(size, dtype=np.float32)])
+    np.testing.assert_array_equal(y, np.arange(0, size, stride))

@@ -1,8 +1,9 @@
-"""Vectors of which neighbouring lanes lie two to four elements apart, as whole vectors of memory and shuffles.
+"""Vectors of which neighbouring lanes lie a few elements apart, as whole vectors of memory and shuffles.
 
-Such are the channels of pictures whose channels are interleaved. The loads of all channels become loads of all that
-lies from the first element of the first lane to the last one of the last lane, and stores of all channels stores of
-whole vectors. Nothing is touched that was not touched before, but for elements between those that are read.
+Such are the channels of pictures whose channels are interleaved, and those of every other pixel. The loads of all
+channels become loads of all that lies from the first element of the first lane to the last one of the last lane, and
+stores of all channels stores of whole vectors. Nothing is touched that was not touched before, but for elements between
+those that are read.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from tileir.semtree.simplifier import simplify_expr
 if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
-_STRIDES: Final = range(2, 5)
+_STRIDE: Final = 4
+"""Up to so many elements apart lanes may be; and up to half as many as there are of them."""
 _LEAST_LANES: Final = 4
 
 _Key: TypeAlias = tuple[str, "Expr", int, Type]
@@ -192,7 +194,8 @@ def _strided(stmt: Stmt) -> tuple[_Key, int] | None:
     if not isinstance(access, Subscript) or not isinstance(access.offset, Ramp):
         return None
     ramp, kind = access.offset, access.type
-    if ramp.stride not in _STRIDES or kind.lanes < _LEAST_LANES or kind.dtype.is_bool:
+    near = 2 <= ramp.stride <= max(_STRIDE, kind.lanes // 2)
+    if not near or kind.lanes < _LEAST_LANES or kind.dtype.is_bool:
         return None
     match ramp.base:
         case Apply(op=Op.ADD, args=(base, Const(value=distance))):
