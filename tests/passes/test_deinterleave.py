@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.core.target import Target
 from tileir.passes.accumulate import Accumulate
-from tileir.passes.base import run
+from tileir.passes.base import map_kernels, run
 from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.catalog import parse_pipeline
 from tileir.passes.deinterleave import Deinterleave
@@ -156,3 +157,10 @@ def test_channels_that_are_mixed_after_pixels_were_chosen_are_written_out() -> N
     before = run((Canonicalise(merge=False),), gathered("O[y, x : H, W] = >(G[y, x, c]);"))
     kernels = Deinterleave()(before).main.blocks
     assert [sorted(kernel.ranges.values()) for kernel in kernels] == [[3, 4, 32], [3, 4, 32], [3, 4, 32], [4, 32]]
+
+
+def test_copies_that_are_read_through_keep_their_channels_together() -> None:
+    before = run((Canonicalise(merge=False),), program_of(MIXED, {"A": (4, 9, 3), "K": (2, 3)}))
+    marked = map_kernels(before, lambda kernel: attrs.evolve(kernel, tags=kernel.tags.add("copies")))
+    assert Deinterleave()(before) is not before
+    assert Deinterleave()(marked) is marked

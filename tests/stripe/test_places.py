@@ -18,7 +18,7 @@ TYPES = {"X": TensorType(DType.F32, (HEIGHT, WIDTH, 2)), "I": TensorType(DType.I
 
 
 def gather_of(places: str) -> tuple[Block, Load]:
-    """Return the kernel that gathers rows of two elements at ``places``, and the load in it; its meaning is checked."""
+    """Return the kernel that gathers rows of two elements at ``places``, and its load; its meaning is checked."""
     text = f"""function (X[H, W, C], I[N]) -> (Y) {{
         Flat = reshape(X, H * W, C);
         Zero = 0;
@@ -38,7 +38,7 @@ def gather_of(places: str) -> tuple[Block, Load]:
     wanted = typed_interpreter.interpret(function, arrays)["Y"]
     np.testing.assert_array_equal(stripe_interpreter.interpret(program, arrays)["Y"], wanted)
     (kernel,) = (block for block in program.main.blocks if "gather" in block.tags)
-    (load,) = (s for s in kernel.statements if isinstance(s, Load) and s.index is not None)
+    load = next(s for s in kernel.statements if isinstance(s, Load) and s.source.startswith("Flat"))
     return kernel, load
 
 
@@ -50,6 +50,7 @@ def gather_of(places: str) -> tuple[Block, Load]:
         ("Inside + Row * 5", Affine.of({"i1": WIDTH})),
         ("(H - 1 - Row) * W + Inside", Affine.of({"i1": -WIDTH}, (HEIGHT - 1) * WIDTH)),
         ("Column + Inside", Affine.of({"i2": 1})),
+        ("Inside + 3", Affine.constant(3)),
         ("(Column + Row) + max(min(I, 3), 0)", Affine.of({"i1": 1, "i2": 1})),
     ],
 )
@@ -58,6 +59,7 @@ def test_coordinates_move_the_view_and_data_the_element(places: str, affine: Aff
     view = kernel.refinement(load.source)
     assert view.access[0] == affine
     assert view.shape.dims[0].size <= WIDTH
+    assert load.index is not None
 
 
 @pytest.mark.parametrize(
@@ -73,10 +75,46 @@ def test_coordinates_move_the_view_and_data_the_element(places: str, affine: Aff
         "Row * W * Inside",
         "Row * W + Column",
         "Row * I + Inside",
-        "Inside + 3",
         "Row * W - Inside",
     ],
 )
 def test_other_places_are_computed(places: str) -> None:
     kernel, load = gather_of(places)
+    assert kernel.refinement(load.source).access[0] == Affine()
+
+
+@pytest.mark.parametrize(
+    ("places", "affine"),
+    [
+        ("Row * 2 + Column", Affine.of({"i1": 2, "i2": 1})),
+        ("(Row * 10 + 7) / 5", Affine.of({"i1": 2}, 1)),
+        ("min(Row * W, H * W - 1)", Affine.of({"i1": WIDTH})),
+        ("max(Column - 100, 3)", Affine.constant(3)),
+        ("as_i32(max(min(as_f64(Row * 2), 1000000000.0), -1000000000.0))", Affine.of({"i1": 2})),
+        ("as_i64(Row) * 3", Affine.of({"i1": 3})),
+        ("reshape(index(I, 0), 1, N) + 0 * Row", Affine.of({"i2": 1})),
+        ("reshape(index(reshape(I, N, 1), 0), 1, N) + 0 * Row", Affine.of({"i2": 1})),
+    ],
+)
+def test_places_that_coordinates_decide_alone_need_no_data(places: str, affine: Affine) -> None:
+    kernel, load = gather_of(places)
+    assert load.index is None
+    assert kernel.refinement(load.source).access[0] == affine
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        "(Row * 3 + 2) / 2",  # in no equal steps
+        "(Row - 1) * 5 / 5",  # towards zero from both sides
+        "min(Row * W, Column)",
+        "mod(Column, 5)",
+        "as_i32(as_f16(Row * 3000) / 1000)",  # f16 has not all of them
+        "Row * Column",
+        "Row * Row",
+    ],
+)
+def test_places_in_no_equal_steps_are_computed(places: str) -> None:
+    kernel, load = gather_of(places)
+    assert load.index is not None
     assert kernel.refinement(load.source).access[0] == Affine()

@@ -72,7 +72,7 @@ class Deinterleave:
         candidates = {
             number: pixels
             for number, kernel in enumerate(program.main.statements)
-            if isinstance(kernel, Block) and selected(kernel, self.reqs)
+            if isinstance(kernel, Block) and selected(kernel, self.reqs) and "copies" not in kernel.tags
             if (pixels := _Pixels.of(kernel, self)) is not None
         }
         temporaries = set(behind.values()) - {*program.inputs, *program.outputs, *(b.name for b in program.buffers)}

@@ -159,6 +159,8 @@ def _gather(builder: ProgramBuilder, operation: Gather) -> None:
     if place is None:
         index = _index(builder, kernel, operation.indices, shape[:leading])
         value = kernel.load_at(operation.data, data, index, (ZERO, *row))
+    elif place.rest is None:
+        value = kernel.load(operation.data, data, (place.affine, *row))
     else:
         index = builder.operand(kernel, place.rest, shape[:leading])
         value = kernel.load_at(operation.data, data, index, (place.affine, *row), place.high + 1)
@@ -167,15 +169,11 @@ def _gather(builder: ProgramBuilder, operation: Gather) -> None:
 
 
 def _place(builder: ProgramBuilder, operation: Gather, leading: Shape, size: int) -> Place | None:
-    """Return the places of a gather in parts, if those of data are beside coordinates and all of them are inside."""
+    """Return the places of a gather in parts, if coordinates decide more than nothing and all of them are inside."""
     if operation.indices in builder.storage.constants:
         return None
-    places = Places.of(builder.function, leading)
-    place = places.place(operation.indices)
-    if place is None or place.low < 0 or place.rest in builder.storage.constants:
-        return None
-    low, high = places.bounds(place.affine)
-    return place if low >= 0 and high + place.high < size else None
+    place = Places(builder.definitions, leading).place(operation.indices, size)
+    return None if place is not None and place.rest in builder.storage.constants else place
 
 
 def _scatter(builder: ProgramBuilder, operation: Scatter) -> None:

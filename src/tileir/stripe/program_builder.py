@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Refinement
     from tileir.stripe.kernel_builder import Scalar
     from tileir.stripe.storage import Storage
-    from tileir.typed.ir import Computation, Function, Scan, Shape
+    from tileir.typed.ir import Computation, Function, Operation, Scan, Shape, Value
 
 
 @attrs.define
@@ -29,6 +29,7 @@ class ProgramBuilder:
         labels: Names for the kernels of some operations.
         prefix: What the names of other kernels begin with.
         loops: The results of each loop of the function; those that were lowered are taken out.
+        definitions: Inputs and operations of the function, by name.
         macs: How many products sums add up.
 
     """
@@ -38,11 +39,13 @@ class ProgramBuilder:
     labels: dict[str, str]
     prefix: str = "kernel_"
     loops: dict[Scan, tuple[Scan, ...]] = attrs.field(init=False)
+    definitions: dict[str, Value | Operation] = attrs.field(init=False)
     macs: int = attrs.field(default=0, init=False)
     _kernels: list[Block] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.loops = loops_of(self.function)
+        self.definitions = {each.name: each for each in (*self.function.inputs, *self.function.operations)}
 
     def add(self, kernel: KernelBuilder, operation: Computation, tags: Tags) -> None:
         """Finish a kernel of ``operation`` and add it to the program."""
