@@ -183,6 +183,21 @@ def test_axes_of_one_element_that_a_reshape_adds_are_not_looked_at() -> None:
     assert_same_meaning(program, after)
 
 
+def test_a_reshaped_tensor_is_seen_by_its_own_axes_where_places_have_some() -> None:
+    text = """function (X[H, W, C]) -> (Y, Z) {
+        Twice = X * 2;
+        Flat = reshape(Twice, H * W, C);
+        Y[y, x, c : H, 2, C] = =(Flat[5 * y + 2 * x + 1, c]);
+        Z[k, c : 9, C] = =(Flat[2 * k, c]);
+    }"""
+    program = lower(infer(tileir.parse(text), {"X": TensorType(DType.F32, (4, 5, 3))}))
+    after = run((Canonicalise(merge=False),), program)
+    seen = {kernel.refinements[-1].source: kernel.refinements[0] for kernel in after.main.blocks}
+    assert [str(access) for access in seen["Y"].access] == ["y", "1 + 2*x", "c"]
+    assert len(seen["Z"].access) == 2  # every other pixel is in no column
+    assert_same_meaning(program, after)
+
+
 def test_axes_of_one_element_stay_where_data_choose_along_the_first() -> None:
     text = "function (X[N], I[M]) -> (Y) { Y = gather(reshape(X, 1, N), I); }"
     types = {"X": TensorType(DType.F32, (6,)), "I": TensorType(DType.I32, (5,))}

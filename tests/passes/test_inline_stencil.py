@@ -78,6 +78,34 @@ def test_others_stay(body: str, results: str) -> None:
     assert run((InlineStencil(),), fused) is fused
 
 
+HALVES = (
+    "A[y, x : 5, W] = =(I[2 * y, x]); B[y, x : 5, W] = =(I[2 * y + 1, x]); S = A * 2 + B; "
+    "C[y, x : 5, 3] = =(S[y, 2 * x]); D[y, x : 5, 3] = =(S[y, 2 * x + 1]); O = C * 2 + D;"
+)
+
+
+def test_elements_of_other_places_are_computed_where_each_is_read_once() -> None:
+    before = program(HALVES, dtype=DType.I32)
+    fused = run(FUSED, before)
+    after = run((InlineStencil(), DeadCode()), fused)
+    assert [sorted(kernel.ranges.values()) for kernel in after.main.blocks] == [[3, 5]]
+    results_of(before, after, DType.I32)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        HALVES.replace("3]", "6]").replace("2 * x", "x"),  # most of them twice
+        HALVES[: HALVES.index("C[")] + "O = gather(S, as_int(I[0, 0], 32));".replace("I[0, 0]", "F * 3"),  # data choose
+    ],
+)
+def test_elements_of_other_places_are_stored_where_they_are_read_more_often(body: str) -> None:
+    before = program(body, dtype=DType.I32)
+    after = run((*FUSED, InlineStencil(), DeadCode()), before)
+    assert len(after.main.blocks) == len(run(FUSED, before).main.blocks)
+    results_of(before, after, DType.I32)
+
+
 def test_operations_count_for_each_load() -> None:
     fused = run(FUSED, program(f"S = as_float(I, 32) * 2; {BLUR.format('S')}"))
     assert run((InlineStencil(operations=5),), fused) is fused
@@ -99,7 +127,9 @@ def test_what_is_written_anew_is_stored_first() -> None:
     results_of(changed, run((steps, DeadCode()), changed), DType.I32)
 
 
-@given(case=written("pictures"), operations=st.sampled_from((3, 40, 1000)), readers=st.integers(1, 4))
+@given(
+    case=written("pictures") | written("channels"), operations=st.sampled_from((3, 40, 1000)), readers=st.integers(1, 4)
+)
 @examples(100)
 def test_meaning_stays(case: Written, operations: int, readers: int) -> None:
     before = case.program()

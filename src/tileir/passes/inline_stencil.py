@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -12,7 +13,9 @@ from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, with_kernels
 from tileir.passes.inline import CHEAP
+from tileir.passes.kernels.own_axes import with_own_axes
 from tileir.passes.kernels.reindex import renamed
+from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
     Block,
     Constant,
@@ -29,7 +32,7 @@ from tileir.stripe.ir import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tileir.stripe.ir import Program, Statement
 
@@ -91,12 +94,21 @@ class _Scan:
             return
         first, *readers = sorted(touching)
         producer = self.statements[first]
-        if not isinstance(producer, Block) or not _makes(producer, name, self._held):
+        if not isinstance(producer, Block):
             return
+        moved = not _makes(producer, name, self._held)
+        seen: dict[int, Block] = {}
+        if moved:
+            if not _makes_anywhere(producer, name):
+                return
+            own = {name: self._held[name].shape}
+            seen = {n: with_own_axes(s, own) for n in readers if isinstance(s := self.statements[n], Block)}
+            if not self._once(producer, [*seen.values()], name):
+                return
         computing: dict[int, Block] = {}
         sources = {self._roots[r.source] for r in producer.refinements if r.direction is Direction.IN}
         for number in readers:
-            reader = self.statements[number]
+            reader = seen.get(number, self.statements[number])
             if not isinstance(reader, Block) or not self._pays(producer, reader, name):
                 return
             computing[number] = reader
@@ -104,7 +116,7 @@ class _Scan:
             return
         self.statements[first] = None
         for number, reader in computing.items():
-            self.statements[number] = _computing(reader, name, producer)
+            self.statements[number] = _computing(reader, name, producer, same=not moved)
         for source in sources:
             self._touching[source] = (self._touching[source] - {first}) | computing.keys()
 
@@ -116,6 +128,20 @@ class _Scan:
         names = {r.name for r in views}
         loads = sum(isinstance(s, Load) and s.source in names for s in reader.statements)
         return loads * sum(isinstance(s, Intrinsic | Convert) for s in producer.statements) <= self.options.operations
+
+    def _once(self, producer: Block, readers: Sequence[Block], name: str) -> bool:
+        """Return whether kernels load elements of a tensor, by its axes, no more often than there are any."""
+        loaded = 0
+        for reader in readers:
+            views = {r.name: r for r in reader.refinements if r.source == name}
+            strides = self._held[name].shape.strides
+            if not all(is_element(r) and r.shape.strides == strides for r in views.values()):
+                return False
+            loads = [s for s in reader.statements if isinstance(s, Load) and s.source in views]
+            if any(load.index is not None for load in loads):
+                return False
+            loaded += len(loads) * prod(reader.ranges.values())
+        return loaded <= prod(producer.ranges.values())
 
     def _is_written(self, root: str, first: int, last: int) -> bool:
         """Return whether a statement from one number to another writes a tensor."""
@@ -133,19 +159,10 @@ def _is_elementwise(kernel: Block) -> bool:
 
 def _makes(kernel: Block, name: str, held: Mapping[str, Refinement]) -> bool:
     """Return whether a kernel stores to each place of a tensor something cheap of what is at that place of others."""
-    if not _is_elementwise(kernel) or "copies" in kernel.tags:
+    written = _result(kernel, name)
+    if written is None:
         return False
-    written = [r for r in kernel.refinements if r.direction is not Direction.IN]
-    if len(written) != 1 or written[0].source != name or written[0].direction is not Direction.OUT:
-        return False
-    *computed, last = kernel.statements
-    if not isinstance(last, Store) or last.index is not None or not is_element(written[0]):
-        return False
-    if not all(isinstance(s, Load | Constant | Convert) or _is_cheap(s) for s in computed):
-        return False
-    if any(isinstance(s, Load) and s.index is not None for s in computed):
-        return False
-    place, shape = address(written[0]), held[name].shape
+    place, shape = address(written), held[name].shape
     if not place.terms:
         return False
     for view in kernel.refinements:
@@ -156,12 +173,45 @@ def _makes(kernel: Block, name: str, held: Mapping[str, Refinement]) -> bool:
     return True
 
 
+def _makes_anywhere(kernel: Block, name: str) -> bool:
+    """Return whether a kernel stores to the place of its indices something cheap of elements of others."""
+    written = _result(kernel, name)
+    if written is None or not all(is_element(r) for r in kernel.refinements):
+        return False
+    axes = [access for access in written.access if access != Affine()]
+    return sorted(map(str, axes)) == sorted(str(Affine.index(name)) for name in kernel.ranges)
+
+
+def _result(kernel: Block, name: str) -> Refinement | None:
+    """Return the view by which a kernel stores something cheap to each place of a tensor; None of other kernels."""
+    if not _is_elementwise(kernel) or "copies" in kernel.tags:
+        return None
+    written = [r for r in kernel.refinements if r.direction is not Direction.IN]
+    if len(written) != 1 or written[0].source != name or written[0].direction is not Direction.OUT:
+        return None
+    *computed, last = kernel.statements
+    if not isinstance(last, Store) or last.index is not None or not is_element(written[0]):
+        return None
+    if not all(isinstance(s, Load | Constant | Convert) or _is_cheap(s) for s in computed):
+        return None
+    return None if any(isinstance(s, Load) and s.index is not None for s in computed) else written[0]
+
+
 def _is_cheap(statement: Statement) -> bool:
     return isinstance(statement, Intrinsic) and statement.op in CHEAP
 
 
-def _computing(kernel: Block, name: str, producer: Block) -> Block:
-    """Return a kernel that computes what it loaded of a tensor, by the statements of its producer."""
+def _values(written: Refinement, view: Refinement) -> dict[str, Affine]:
+    """Return what the indices of a kernel are that stores what a view shows."""
+    axes = zip(written.access, view.access, strict=True)
+    return {access.indices[0]: value for access, value in axes if access.terms}
+
+
+def _computing(kernel: Block, name: str, producer: Block, *, same: bool) -> Block:
+    """Return a kernel that computes what it loaded of a tensor, by the statements of its producer.
+
+    Where a producer takes the ``same`` places of others, these are seen as the tensor was, at whatever places.
+    """
     written = next(r for r in producer.refinements if r.direction is Direction.OUT)
     place = address(written)
     names = NameScope.of(r.name for r in kernel.refinements)
@@ -177,6 +227,7 @@ def _computing(kernel: Block, name: str, producer: Block) -> Block:
         if view is None or view.source != name or not isinstance(statement, Load):
             statements.append(statement)
             continue
+        values = {} if same else _values(written, view)
         fresh = {s: scalars.fresh(s) for s in filter(None, map(scalar_output, computed))}
         fresh[last.source] = statement.into
         for step in computed:
@@ -184,8 +235,8 @@ def _computing(kernel: Block, name: str, producer: Block) -> Block:
                 statements.append(renamed(step, fresh, {}))
                 continue
             source = producer.refinement(step.source)
-            moves = address(source) == place
-            seen = attrs.evolve(source, name="")
+            moves = same and address(source) == place
+            seen = attrs.evolve(source, name="", access=tuple(a.substitute(values) for a in source.access))
             if moves:
                 shape = TensorShape(source.shape.dtype, view.shape.dims)
                 seen = attrs.evolve(view, name="", source=source.source, shape=shape)
