@@ -227,6 +227,24 @@ def test_an_edit_that_never_ends_is_stopped_and_the_page_goes_on(browser: Browse
         page.get_by_text("was stopped").wait_for(state="detached")
 
 
+def test_groups_show_wires_and_pictures_of_their_steps(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        replace_text(page, "a = gaussian\nrepeat 3 {\n  b = box\n  add of b, a\n}\n", "Formula")
+        page.locator("tileir-step").nth(3).wait_for()
+        group = page.locator("tileir-group-steps")
+        page.wait_for_function(  # from the last round, from a, and between the two
+            "group => group.shadowRoot.querySelectorAll('.graph > svg > path').length === 3",
+            arg=group.element_handle(),
+        )
+        assert group.locator(".outside").all_inner_texts() == ["previous", "a"]
+        for number in range(2):
+            picture_of = group.locator("tileir-step").nth(number).locator("canvas")
+            picture_of.wait_for(timeout=60_000)
+            assert "".join(str(picture_of.get_attribute(side)) for side in ("width", "height")) == "8060"
+        page.get_by_role("button", name="Move down step 1 box").click()
+        page.get_by_role("list", name="Faults").first.wait_for()
+
+
 def test_the_diagram_inserts_at_the_place_that_is_chosen(browser: Browser, address: str) -> None:
     with opened(browser, address) as page:
         replace_text(page, "a = gaussian\nrepeat 2 {\n  b = box\n}\n", "Formula")

@@ -31,6 +31,17 @@ a = convolve(weights=[-1 0 1; -2 0 2; -1 0 1])
 b = gaussian(sigma=1) of image
 magnitude of a, b
 """
+GROUPS: Final = """\
+a = gaussian
+repeat 3 {
+  b = add of previous, a
+  box
+  repeat 2 {
+    sharpen
+    add of previous, b
+  }
+}
+"""
 LEVELS: Final = np.random.default_rng(0).integers(0, 256, (24, 32, 3), np.uint8)
 
 
@@ -211,7 +222,43 @@ def test_each_step_has_a_small_picture_kernels_and_times(client: TestClient, pic
 def test_loops_are_explained_without_times(client: TestClient, pictures: dict[str, str]) -> None:
     text = "repeat 40 {\n  gaussian(sigma=0.5)\n}\n"
     found = frames(client, "formula.steps", text=text, inputs=pictures)
-    assert [name for name, _, _ in found] == ["thumbnails", "explained"]
+    assert [name for name, _, _ in found] == ["thumbnails", "explained", "thumbnails"]
+
+
+def test_steps_in_groups_show_their_first_round(client: TestClient, pictures: dict[str, str]) -> None:
+    text = GROUPS + "add of $2, image\n"
+    found = frames(client, "formula.steps", text=text, inputs=pictures)
+    shown = {path: part for name, _, parts in found if name == "thumbnails" for path, part in parts.items()}
+    equal = {
+        "steps[1].steps[0]": "a = gaussian\nadd of a, a\n",
+        "steps[1].steps[1]": "a = gaussian\nadd of a, a\nbox\n",
+        "steps[1].steps[2].steps[0]": "a = gaussian\nadd of a, a\nbox\nsharpen\n",
+        "steps[1].steps[2].steps[1]": "a = gaussian\nb = add of a, a\nc = box\nadd of c, b\n",
+    }
+    assert set(equal) | {"steps[0]", "steps[1]", "steps[2]"} == set(shown)
+    for path, plain in equal.items():
+        picture = np.frombuffer(shown[path], np.uint8).reshape(24, 32, 4)[..., :3].astype(int)
+        assert np.abs(picture - tileir.craft(plain)(LEVELS)).max() <= 1, path
+
+
+def test_the_steps_of_groups_have_drawings(client: TestClient) -> None:
+    ((_, view),) = events(client, "formula", text=GROUPS)
+    outer, inner = view["groups"]
+    assert (outer["path"], inner["path"]) == ("steps[1]", "steps[1].steps[2]")
+    assert {each["label"]: each["node"] for each in outer["outside"]} == {
+        "previous": "steps[1].previous",
+        "a": "steps[0]",
+    }
+    assert {(wire["source"], wire["target"]) for wire in outer["wires"]} == {
+        ("steps[1].previous", "steps[1].steps[0]"),
+        ("steps[0]", "steps[1].steps[0]"),
+        ("steps[1].steps[0]", "steps[1].steps[1]"),
+        ("steps[1].steps[1]", "steps[1].steps[2]"),
+        ("steps[1].steps[0]", "steps[1].steps[2]"),
+    }
+    assert {each["label"] for each in inner["outside"]} == {"previous", "b"}
+    layers = {each["node"]: each["layer"] for each in outer["places"]}
+    assert [layers[f"steps[1].steps[{number}]"] for number in range(3)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("text", [FORMULA, 'inputs image, other\n// say """ and \\ and ü\nblend of image, other\n'])

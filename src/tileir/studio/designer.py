@@ -9,36 +9,27 @@ import io
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-import numpy as np
 import orjson
 
 from tileir.core.errors import TileError, fail
-from tileir.driver.crafting import craft
 from tileir.driver.pictures import as_levels
 from tileir.formula.catalogue import default_catalogue
-from tileir.formula.ir import Source
 from tileir.studio.completion import formula_completions, tile_completions
 from tileir.studio.exports import SOURCES, script_of, source_of
 from tileir.studio.formula_edits import edited_view
 from tileir.studio.formula_views import as_event, formula_view
 from tileir.studio.offering import offers_view
 from tileir.studio.previews import chosen, preview, run, shown_pixels
-from tileir.studio.session import Event
+from tileir.studio.session import STALE, Event
 from tileir.studio.subject import text_of, word_of, word_or_none
+from tileir.studio.thumbnails import thumbnails, thumbnails_in_groups
 from tileir.studio.views import plain
 from tileir.typed.footprint import footprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.studio.bench import Array, Assignment
     from tileir.studio.session import Job, Session
-
-_THUMBNAIL: Final = 96
-"""Pixels of the longer side of the picture of a step, at most."""
-
-_MOST_THUMBNAILS: Final = 24
 
 
 def _functions(_: Session, __: Mapping[str, Any]) -> Iterator[Event]:
@@ -80,38 +71,19 @@ def _original(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _steps(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield what each step makes of a small version of the pictures, then what became of the steps."""
+    """Yield what each step makes of a small version of the pictures, and what became of the steps; groups come last."""
     assignment = session.bench.assignment(request, session.folder)
-    yield from _thumbnails(assignment)
+    yield from thumbnails(assignment)
     try:
         found = assignment.formula.explain(*assignment.pictures, measure=True)
     except TileError:  # loops are not measured
         found = assignment.formula.explain(*assignment.pictures)
     yield Event("explained", orjson.loads(found.to_json()))
-
-
-def _thumbnails(assignment: Assignment) -> Iterator[Event]:
-    formula = assignment.formula.formula
-    numbers = range(1, min(len(formula.steps), _MOST_THUMBNAILS) + 1)
-    if not numbers:
-        return
-    each_step = attrs.evolve(formula, results=tuple(Source(number) for number in numbers))
-    made = craft(each_step, device=assignment.formula.device)(*map(_small, assignment.pictures))
-    pictures, sizes = {}, {}
-    for number, picture in enumerate(made if isinstance(made, tuple) else (made,)):
-        try:
-            shown = shown_pixels(as_levels(_small(picture)))
-        except TileError:  # of two channels, say
-            continue
-        pictures[f"steps[{number}]"] = shown.tobytes()
-        sizes[f"steps[{number}]"] = shown.shape[:2]
-    yield Event("thumbnails", {"sizes": sizes}, pictures)
-
-
-def _small(picture: Array) -> Array:
-    """Return every n-th pixel of a picture."""
-    step = max(1, -(-max(picture.shape[:2]) // _THUMBNAIL))
-    return np.ascontiguousarray(picture[::step, ::step])
+    for event in thumbnails_in_groups(assignment):
+        yield event
+        if session.is_stale:
+            yield Event(STALE, None)
+            return
 
 
 def _probe(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:

@@ -233,7 +233,7 @@ export abstract class Design extends Draft {
   }
 
   private tell(sizes: Record<string, Size>, parts: Parts): void {
-    const facts = new Map<string, StepFacts>();
+    const facts = new Map(this.facts);
     for (const [path, content] of Object.entries(parts)) {
       const size = sizes[path];
       if (size !== undefined) facts.set(path, { thumbnail: imageOf(size, content), cost: this.facts.get(path)?.cost ?? "" });

@@ -73,15 +73,26 @@ export interface Place {
   slot: number;
 }
 
-export interface Described {
-  text: string;
-  broken: false;
-  controls: FormulaControls;
-  faults: Fault[];
+/** Where nodes go, and what reads what. */
+export interface Drawing {
   places: Place[];
   wires: WireView[];
   layers: number;
   slots: number;
+}
+
+/** The steps of a group, below what they read from outside of it. */
+export interface GroupDrawing extends Drawing {
+  path: string;
+  outside: { node: string; label: string }[];
+}
+
+export interface Described extends Drawing {
+  text: string;
+  broken: false;
+  controls: FormulaControls;
+  faults: Fault[];
+  groups: GroupDrawing[];
 }
 
 export interface Broken {

@@ -3,7 +3,8 @@
 import { css, html, LitElement, nothing, svg, type PropertyValues, type TemplateResult } from "lit";
 import "./control.js";
 import { define } from "./elements.js";
-import { type Control, isStep, type Line, type StepControls } from "./formula-protocol.js";
+import { type Control, type GroupDrawing, isStep, type Line, type StepControls } from "./formula-protocol.js";
+import "./group-steps.js";
 import { shared } from "./theme.js";
 
 export interface Action {
@@ -41,11 +42,14 @@ export class StepCard extends LitElement {
   static override properties = {
     line: { attribute: false },
     facts: { attribute: false },
+    groups: { attribute: false },
     last: { type: Boolean },
   };
 
   declare line: Line;
   declare facts: ReadonlyMap<string, StepFacts>;
+  /** The drawings of all groups of the formula. */
+  declare groups: readonly GroupDrawing[];
   /** Whether it is the last of its group. */
   declare last: boolean;
 
@@ -149,13 +153,6 @@ export class StepCard extends LitElement {
       details[open] summary {
         margin-bottom: 0.2em;
       }
-      .inner {
-        display: grid;
-        gap: 0.6em;
-        padding: 0.5em;
-        background: var(--panel);
-        border-radius: 0 0 6px 6px;
-      }
     `,
   ];
 
@@ -237,16 +234,7 @@ export class StepCard extends LitElement {
         <div class="controls">${this.field(line.count)}${this.field(line.limit)}</div>
         <canvas aria-hidden="true" ?hidden=${!this.facts.get(line.path)?.thumbnail}></canvas>
       </div>
-      <div class="inner">
-        ${line.steps.map(
-          (each, number) =>
-            html`<tileir-step
-              .line=${each}
-              .facts=${this.facts}
-              ?last=${number === line.steps.length - 1}
-            ></tileir-step>`,
-        )}
-      </div>
+      <tileir-group-steps .line=${line} .facts=${this.facts} .groups=${this.groups}></tileir-group-steps>
     </fieldset>`;
   }
 
