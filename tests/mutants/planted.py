@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from mutants.in_emitters import IN_EMITTERS
+from mutants.in_pixels import IN_PIXELS
 from mutants.in_stencils import IN_STENCILS
 from mutants.mutant import Mutant
 
@@ -395,4 +396,4 @@ IN_PASSES: Final = (
     ),
 )
 
-PLANTED: Final = (*IN_PASSES, *IN_STENCILS, *IN_EMITTERS)
+PLANTED: Final = (*IN_PASSES, *IN_PIXELS, *IN_STENCILS, *IN_EMITTERS)

@@ -21,6 +21,7 @@ from tileir.passes.base import map_kernels, run
 from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.catalog import parse_pipeline
 from tileir.passes.deinterleave import Deinterleave
+from tileir.passes.fuse import Fuse
 from tileir.passes.resolution import pipeline_for
 from tileir.stripe.ir import Block, Constant, Load, Store
 from tileir.stripe.lowering import lower
@@ -164,3 +165,16 @@ def test_copies_that_are_read_through_keep_their_channels_together() -> None:
     marked = map_kernels(before, lambda kernel: attrs.evolve(kernel, tags=kernel.tags.add("copies")))
     assert Deinterleave()(before) is not before
     assert Deinterleave()(marked) is marked
+
+
+@pytest.mark.parametrize(("distance", "size", "kernels"), [(1, 17, 2), (2, 18, 3), (3, 19, 3)])
+def test_kernels_join_where_no_point_touches_what_another_one_writes(distance: int, size: int, kernels: int) -> None:
+    """Points two elements apart may share the element between them, but not the one that the next point writes."""
+    text = (
+        f"function (A[N], Z[M]) -> (T, O) {{ T[2 * i : {size}] = =(A[i]) default Z;"
+        f" O[i : 8] = =(T[2 * i] * T[2 * i + {distance}]); }}"
+    )
+    before = program_of(text, {"A": (8,), "Z": (size,)})
+    after = run((Accumulate(), Fuse()), before)
+    assert len(after.main.blocks) == kernels
+    assert_same_meaning(before, after)

@@ -124,6 +124,24 @@ def test_stores_with_gaps_stay(body: str, left: int) -> None:
     assert strided(interleave(parse_kernel(PIXELS.format(body)))) == left
 
 
+@pytest.mark.parametrize(("promise", "loaded"), [("", 4), (" noalias", 2)])
+def test_loads_are_not_moved_past_stores_to_what_may_overlap(promise: str, loaded: int) -> None:
+    text = (
+        f"kernel k(inout i32 X[16]{promise}, inout i32 Y[16]{promise}, out i32 Z[8]{promise}) {{"
+        " i32x4 a = X[ramp<4>(0, 2)]; Y[0 : 4] = a + a; i32x4 b = X[ramp<4>(1, 2)]; Z[0 : 4] = a; Z[4 : 4] = b; }"
+    )
+    kernel = parse_kernel(text)
+    whole = interleave(kernel)
+    loads = [s for s in whole.body if isinstance(s, Declare) and isinstance(s.value, Subscript)]
+    assert len(loads) == loaded  # two vectors for each of two groups, or for one
+    if not promise:
+        expected, actual = np.zeros(8, np.int32), np.zeros(8, np.int32)
+        for each, result in ((kernel, expected), (whole, actual)):
+            shared = np.arange(16, dtype=np.int32)
+            run(each, [shared, shared, result])
+        np.testing.assert_array_equal(actual, expected)
+
+
 def test_one_channel_is_read_up_to_its_last_element() -> None:
     text = "kernel k(out f32 Y[16] noalias, in f32 X[46] noalias) { f32x16 a = X[ramp<16>(0, 3)]; Y[0 : 16] = a; }"
     kernel = interleave(parse_kernel(text))

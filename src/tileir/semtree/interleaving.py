@@ -161,8 +161,8 @@ class _Bodies:
             assert isinstance(stmt, Declare)  # that is where loads are
             places = [access.distance - group.first + stride * lane for lane in range(kind.lanes)]
             lanes = tuple(_lane(place, starts, kind.lanes) for place in places)
-            picked = Declare(stmt.variable, Shuffle(tuple(vectors), lanes))
-            made[access.position] = (picked,) if number else (*loads, picked)
+            steps, picked = self._picked(tuple(vectors), lanes)
+            made[access.position] = (*(() if number else loads), *steps, Declare(stmt.variable, picked))
 
     def _stores(self, group: _Group, stmts: tuple[Stmt, ...], made: dict[int, tuple[Stmt, ...]]) -> None:
         """Store whole vectors where the last of the group is stored."""
@@ -174,18 +174,40 @@ class _Bodies:
             channels[access.distance - group.first] = channel = Var(self.names.fresh(f"{array}_channel"), kind)
             made[access.position] = (Declare(channel, stmt.value),)
         operands = tuple(channels[number] for number in range(stride))
-        stores = [
-            Assign(
-                Subscript(array, _moved(base, group.first + start), kind),
-                Shuffle(
-                    operands,
-                    tuple(place % stride * kind.lanes + place // stride for place in range(start, start + kind.lanes)),
-                ),
-            )
-            for start in range(0, stride * kind.lanes, kind.lanes)
-        ]
+        stores: list[Stmt] = []
+        for start in range(0, stride * kind.lanes, kind.lanes):
+            places = range(start, start + kind.lanes)
+            lanes = tuple(place % stride * kind.lanes + place // stride for place in places)
+            steps, picked = self._picked(operands, lanes)
+            stores += [*steps, Assign(Subscript(array, _moved(base, group.first + start), kind), picked)]
         last = group.accesses[-1].position
         made[last] = (*made[last], *stores)
+
+    def _picked(self, vectors: tuple[Var, ...], lanes: tuple[int, ...]) -> tuple[list[Stmt], Shuffle]:
+        """Return as many lanes as each vector has, by shuffles of two vectors, as processors have them.
+
+        A lane that a later step brings in holds until then what stands at its place.
+        """
+        count = len(lanes)
+        places = [divmod(lane, count) for lane in lanes]
+        first, *others = sorted({number for number, _ in places})
+        steps: list[Stmt] = []
+        if not others:
+            return steps, Shuffle((vectors[first],), tuple(lane for _, lane in places))
+        before, done = (
+            vectors[first],
+            tuple(lane if number == first else at for at, (number, lane) in enumerate(places)),
+        )
+        while others:
+            second = others.pop(0)
+            chosen = tuple(
+                count + lane if number == second else held for (number, lane), held in zip(places, done, strict=True)
+            )
+            picked = Shuffle((before, vectors[second]), chosen)
+            if others:
+                before, done = Var(self.names.fresh("picked"), before.type), tuple(range(count))
+                steps.append(Declare(before, picked))
+        return steps, picked
 
 
 def _strided(stmt: Stmt) -> tuple[_Key, int] | None:

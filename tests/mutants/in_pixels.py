@@ -1,0 +1,45 @@
+"""Faults to plant into what takes whole pixels: channels written out, split temporaries, interleaved vectors."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.mutant import Mutant
+
+IN_PIXELS: Final = (
+    Mutant(
+        "constant of the first channel taken for all",
+        "passes.deinterleave",
+        "loaded[source][int(element.offset)]",
+        "loaded[source][0 * int(element.offset)]",
+        tests="passes/test_deinterleave.py",
+    ),
+    Mutant(
+        "temporary of the first channel taken for all",
+        "passes.kernels.channels",
+        "source=parts[place]",
+        "source=parts[0 * place]",
+        tests="passes/test_deinterleave.py",
+    ),
+    Mutant(
+        "elements that neighbouring points touch taken to be apart",
+        "passes.fusion.match",
+        "max(offsets) - min(offsets) < step",
+        "max(offsets) - min(offsets) <= step",
+        tests="passes/test_deinterleave.py",
+    ),
+    Mutant(
+        "vectors read beyond their last element",
+        "semtree.interleaving",
+        "min(start, count - kind.lanes)",
+        "min(start, count)",
+        tests="semtree/test_interleaving.py",
+    ),
+    Mutant(
+        "load moved past a store to what may overlap",
+        "semtree.interleaving",
+        "one == other or {one, other} <= self.shared",
+        "one == other",
+        tests="semtree/test_interleaving.py",
+    ),
+)
