@@ -46,12 +46,12 @@ SLIDERS: Final[tuple[tuple[str, str, tuple[float, float], bool], ...]] = (
     ("box(size=5)", "steps[0].arguments.size", (3, 31), True),
     ("median(size=5)", "steps[0].arguments.size", (3, 5), True),
     ("bilateral(size=5)", "steps[0].arguments.alike", (0.05, 0.4), False),
-    ("rotate(angle=30)", "steps[0].arguments.angle", (0, 84), False),
+    ("rotate(angle=30)", "steps[0].arguments.angle", (1, 85), True),
     (CHAIN[0], "steps[0].arguments.amount", (0.2, 3), False),
     (f"invert\n{CHAIN[0]}", "steps[6].arguments.level", (0.05, 0.5), False),
     (CHAIN[1], "steps[2].arguments.gamma", (0.5, 2), False),
 )
-"""Formulas, paths of parameters, from where to where they are moved, and whether they are odd sizes of windows."""
+"""Formulas, paths of parameters, from where to where they are moved, and whether they take odd numbers only."""
 
 
 def moves(bounds: tuple[float, float], odd: bool, count: int) -> Iterator[float]:
