@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -51,9 +52,35 @@ def test_comments_above_a_kernel_of_generated_code_belong_to_it(tmp_path: Path) 
     view = view_of(stages_of(snapshot(tmp_path, device="opencl.0"))["code.opencl"])
     lines = view.text.split("\n")
     assert view.regions
-    for region in view.regions:
+    for region in (region for region in view.regions if region.last > region.first + 1):
         assert lines[region.first].startswith("// ")
         assert lines[region.last - 1] == "}"
+
+
+FUSED: Final = """\
+function (A[M, K], B[K, N]) -> (Y, Z) {
+    C[i, j : M, N] = +(A[i, k] * B[k, j]);
+    D = tanh(C);
+    Y = D * 2.0;
+    Z[i : M] = +(Y[i, j]);
+}
+"""
+
+
+@pytest.mark.parametrize(("device", "name"), [("llvm.0", "sem"), ("opencl.0", "sem"), ("opencl.0", "code.opencl")])
+def test_lines_of_a_kernel_of_several_statements_lead_to_one(tmp_path: Path, device: str, name: str) -> None:
+    found = snapshot(tmp_path, FUSED, (("A", "f32[20, 30]"), ("B", "f32[30, 40]")), device=device)
+    view = view_of(stages_of(found)[name])
+    lines = view.text.split("\n")
+    kernels = [region for region in view.regions if region.last > region.first + 1]
+    inner = {(region.first, lines[region.first].strip()): region.statements for region in view.regions}
+    inner = {key: statements for key, statements in inner.items() if len(statements) == 1 and " = " in key[1]}
+    assert {number for statements in inner.values() for number in statements} >= {0, 2}
+    for (line, text), (number,) in inner.items():
+        written = "CDYZ"[number]
+        before = text.partition(" = ")[0]
+        assert re.search(rf"\b{written}(_acc|_lanes|_\d+)*\b", before), text
+        assert any(region.first <= line < region.last and number in region.statements for region in kernels)
 
 
 def test_a_line_of_the_typed_stage_leads_to_its_statement(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Which lines of a stage came of which statements of the program: by spans, names and comments, never by guessing.
 
 A typed operation has the span of its statement. A Stripe block and a kernel carry a comment for each operation that
-they compute, and generated code has the names of kernels.
+they compute, and variables the names of values, as far down as C and OpenCL C; other code has the names of kernels.
 """
 
 from __future__ import annotations
@@ -37,6 +37,16 @@ _DEFINITION: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_WRITTEN: Final = re.compile(
+    r"""\s*(?: (?:\w+\ )+\**(\w+)(?:\[\d+\])?(?:\ =|;|\ align|\ __attribute__)  # a declaration
+         | (\w+)(?:\[.*?\])?\ \+?=\                                            # a variable, or elements of an array
+         | \*\([^()]*\)\((\w+)\b )                                            # a vector in memory
+    """,
+    re.VERBOSE,
+)
+_SUFFIX: Final = re.compile(r"_(?:acc|lanes|\d+)\Z")
+"""What lowering appends to the name of a value: sums of it, their lanes, and numbers that tell copies apart."""
+
 _END: Final = re.compile(r"\}|\t\.size\t")
 
 
@@ -146,7 +156,7 @@ def semtree_regions(text: str, kernels: Sequence[KernelFunction], found: Origins
         elif content == "  }" and 0 <= number < len(kernels):
             regions.append(Region(start, line + 1, found.of_comments(kernels[number].comments)))
         first = line + 1
-    return tuple(region for region in regions if region.statements)
+    return _with_lines(text, regions, found)
 
 
 def listing_regions(text: str, kernels: Sequence[KernelFunction], found: Origins) -> tuple[Region, ...]:
@@ -169,7 +179,31 @@ def listing_regions(text: str, kernels: Sequence[KernelFunction], found: Origins
             kernel = None
         if not content or _END.match(content) is not None:
             head = line + 1
-    return tuple(region for region in regions if region.statements)
+    return _with_lines(text, regions, found)
+
+
+def _with_lines(text: str, kernels: list[Region], found: Origins) -> tuple[Region, ...]:
+    """Return kernels, and within those of several statements the lines that write what one of these computes."""
+    lines = text.split("\n")
+    regions = [region for region in kernels if region.statements]
+    for kernel in [region for region in regions if len(region.statements) > 1]:
+        for line in range(kernel.first, kernel.last):
+            number = _written_by(lines[line], found)
+            if number in kernel.statements:
+                regions.append(Region(line, line + 1, (number,)))
+    return _outer_first(regions)
+
+
+def _written_by(line: str, found: Origins) -> int | None:
+    """Return the statement whose value a line writes; None where that is not certain."""
+    match = _WRITTEN.match(line)
+    name = "" if match is None else next(filter(None, match.groups()))
+    numbers: set[int] = set()
+    while name:
+        numbers.update({found.names[name]} if name in found.names else ())
+        shorter = _SUFFIX.sub("", name)
+        name = "" if shorter == name else shorter
+    return numbers.pop() if len(numbers) == 1 else None
 
 
 def _outer_first(regions: list[Region]) -> tuple[Region, ...]:
