@@ -43,7 +43,7 @@ def test_values_read_back(value: GivenValue, text: str) -> None:
 @pytest.mark.parametrize(
     "value",
     [None, np.inf, float("nan"), 1j, [1, 2], [[1], [2, 3]], [[]], [["a"]], [[np.nan]], np.zeros((1, 1, 1)), object()],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_no_formula_can_say(value: Any) -> None:
     with pytest.raises(ArgumentError, match=r"TIL707.*steps\[0\].arguments.x was .*; pass text, a bool"):

@@ -44,8 +44,8 @@ IN_STENCILS: Final = (
     ),
     Mutant(
         "both sides of a border computed as the first",
-        "passes.join_border",
-        'range=1, affine=Affine.index("side")',
+        "passes.kernels.in_turn",
+        "range=1, affine=Affine.index(shared.name)",
         "range=1, affine=Affine()",
         "unroll_window,forward,dead_code,canonicalise,split_border{points=1},join_border",
     ),

@@ -350,8 +350,8 @@ IN_PASSES: Final = (
     Mutant(
         "index that is not clamped from above",
         "semtree.lower_block",
-        "for bound in (0, dim.size - 1))",
-        "for bound in (0, dim.size))",
+        "for bound in (0, size - 1))",
+        "for bound in (0, size))",
     ),
     Mutant(
         "depth of a staged product one too long",

@@ -48,4 +48,4 @@ def test_planted_faults_are_caught(name: str) -> None:
     (mutant,) = (mutant for mutant in PLANTED if mutant.name == name)
     verdict = judged(mutant)
     assert verdict.word == CAUGHT
-    assert ("wrong: O[" if mutant.is_emitter else "pass 1, ") in verdict.message
+    assert ("wrong: " if mutant.is_emitter else "pass 1, ") in verdict.message

@@ -178,3 +178,13 @@ def test_kernels_join_where_no_point_touches_what_another_one_writes(distance: i
     after = run((Accumulate(), Fuse()), before)
     assert len(after.main.blocks) == kernels
     assert_same_meaning(before, after)
+
+
+def test_terms_of_a_sum_over_a_short_axis_are_no_channels() -> None:
+    """Their producer goes over channels and terms alike, so that a sum written out over pixels could not take it in."""
+    text = (
+        "function (A[H, W, C], K[N]) -> (O)"
+        " { T = max(reshape(A, H, W, C, 1) - K, 0.0); O[y, x, c : H, W, C] = +(T[y, x, c, k]); }"
+    )
+    before = run((Canonicalise(merge=False),), program_of(text, {"A": (6, 16, 3), "K": (4,)}))
+    assert run((Deinterleave(),), before) is before

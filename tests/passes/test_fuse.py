@@ -13,7 +13,6 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
-from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.catalog import parse_pipeline
 from tileir.passes.dead_code import DeadCode
 from tileir.passes.fuse import Fuse, Fusion
@@ -147,22 +146,6 @@ def test_reshapes_do_not_stand_in_the_way() -> None:
     after = fused(operations, MATRIX, "b")
     (kernel,) = after.main.blocks
     assert [index.range for index in kernel.indices] == [4, 8]
-
-
-def test_channels_leave_columns_to_the_rows_of_both() -> None:
-    operations: list[Operation] = [
-        unary("a", "M", (6, 40)),
-        Reshape("r", "a", F32, (6, 40, 1)),
-        binary("b", "X", "r", (6, 40, 3)),
-    ]
-    rows = Fusion(rows=True, siblings=False, least_row=32)
-    assert len(fused(operations, {"M": (6, 40), "X": (6, 40, 3)}, "a", "b", fuse=rows).main.blocks) == 2
-    values = (Value("M", F32, (6, 40)), Value("X", F32, (6, 40, 3)))
-    program = lower(Function(values, ("a", "b"), tuple(operations)))
-    joined = run((Canonicalise(merge=False), rows), program)
-    (kernel,) = joined.main.blocks
-    assert [index.range for index in kernel.indices] == [6]
-    assert_same_meaning(program, joined)
 
 
 def test_a_linear_kernel_is_split_to_meet_a_later_one() -> None:

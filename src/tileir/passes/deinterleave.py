@@ -28,6 +28,7 @@ from tileir.stripe.ir import (
     Special,
     Store,
     views_read,
+    views_written,
 )
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class Deinterleave:
         temporaries = set(behind.values()) - {*program.inputs, *program.outputs, *(b.name for b in program.buffers)}
         for number in _beside_gathers(program, candidates, behind, temporaries):
             del candidates[number]
+        for number in _at_odds(program, candidates, behind, temporaries):
+            del candidates[number]
         chosen = _chosen(candidates, behind, temporaries)
         if not chosen:
             return program
@@ -114,6 +117,36 @@ def _beside_gathers(
             if pixels is not None:
                 found.append(number)
     return found
+
+
+def _at_odds(
+    program: Program, candidates: Mapping[int, _Pixels], behind: Mapping[str, str], temporaries: set[str]
+) -> set[int]:
+    """Return the candidates that share a temporary with a kernel to which its pixels have another number of elements.
+
+    To a kernel that writes a term for each channel and each step of a reduction, the steps are the channels, or it goes
+    over all of them alike; its reader has both in a pixel. Written out, the two could not run as one.
+    """
+    users: dict[str, set[int]] = {}
+    counts: dict[str, set[int]] = {}
+    for number, pixels in candidates.items():
+        for view in pixels.kernel.refinements:
+            if behind[view.source] in temporaries and (elements := pixels.elements(view)) > 1:
+                users.setdefault(behind[view.source], set()).add(number)
+                counts.setdefault(behind[view.source], set()).add(elements)
+    flat = {
+        behind[name]
+        for number, kernel in enumerate(program.main.statements)
+        if number not in candidates
+        for name in views_written(kernel)
+    }
+    terms = {
+        behind[view.source]
+        for pixels in candidates.values()
+        for view in pixels.kernel.refinements
+        if pixels.has_terms(view)
+    }
+    return {number for root, some in users.items() if len(counts[root]) > 1 or root in terms & flat for number in some}
 
 
 def _chosen(candidates: Mapping[int, _Pixels], behind: Mapping[str, str], temporaries: set[str]) -> set[int]:
@@ -191,6 +224,18 @@ class _Pixels:
             return None
         axis = None if channel is None else kernel.index(channel)
         return cls(kernel, store, result, along, axis, reduced, options.channels)
+
+    def elements(self, view: Refinement) -> int:
+        """Return how many elements of a view a point reads or writes once it is written out."""
+        indices = address(view).indices
+        return prod(i.range for i in (self.channel, *self.reduced) if i is not None and i.name in indices)
+
+    def has_terms(self, view: Refinement) -> bool:
+        """Return whether a view has both channels of the result and what they are aggregated from."""
+        indices = address(view).indices
+        return (
+            self.channel is not None and self.channel.name in indices and any(i.name in indices for i in self.reduced)
+        )
 
     @property
     def has_channels(self) -> bool:

@@ -53,6 +53,7 @@ class Fuse:
         rows: Whether indices are only shared where the others run along memory, in kernels without blocks inside; and
             products of matrices, whose tiles have a schedule of their own, are joined with no other block that reduces.
         products: Whether, where ``rows``, products of matrices are joined with each other.
+        shorten: Whether, where ``rows``, the innermost shared indices stay with the rows where these are short else.
         least_points: Fewest points of shared indices.
         least_row: Fewest points inside, where ``rows``.
         most_bytes: Most bytes of one tensor inside, where ``rows``.
@@ -81,6 +82,7 @@ class Fuse:
     far: int = attrs.field(default=8, validator=at_least(0))
     rows: bool = False
     products: bool = False
+    shorten: bool = False
     least_points: int = attrs.field(default=2, validator=at_least(1))
     least_row: int = attrs.field(default=32, validator=at_least(1))
     most_bytes: int = attrs.field(default=256 * 1024, validator=at_least(1))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.core.names import NameScope
+from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.correspondence import Correspondence, correspond
 from tileir.passes.fusion.sink import owns, part_over
 from tileir.poly.affine import Affine
@@ -210,7 +211,8 @@ def read_as_written(first: FusionGroup, second: FusionGroup, shared: Shared, fre
     """Return whether, over shared indices, the second block reads by the views by which the first one writes.
 
     Others, such as those of a row's last elements, or of more of it than one of several blocks writes, would ask for
-    what is there before the joined block: of tensors in ``fresh`` that is nothing.
+    what is there before the joined block: of tensors in ``fresh`` that is nothing. So would an element that the second
+    block loads itself, of several that a block inside of the first one stores.
     """
     mine = {i.name: i.range for i in first.indices if i not in shared.first}
     their_own = {i.name: i.range for i in second.indices if i.name not in shared.second}
@@ -223,7 +225,9 @@ def read_as_written(first: FusionGroup, second: FusionGroup, shared: Shared, fre
                 written
                 and view.direction.reads
                 and not any(
-                    corner == place and all(a <= b for a, b in zip(needed, reach, strict=True))
+                    corner == place
+                    and all(a <= b for a, b in zip(needed, reach, strict=True))
+                    and (bool(their_own) or not is_element(view) or needed == reach)
                     for place, reach in written
                 )
             ):

@@ -257,15 +257,16 @@ class FusionScan:
         return self._absorbed(first, second, before=False)
 
     def _with_long_rows(self, first: FusionGroup, second: FusionGroup, shared: Shared) -> Shared | None:
-        """Return as many of the shared indices, outermost first, as leave a row to each group; None where none do.
+        """Return the shared indices where they leave a row to each group; None where they do not.
 
-        Pixels and their channels share rows and columns, but beside columns only channels are left.
+        With ``shorten``, so many of them, outermost first, as do. Pixels and their channels share rows and columns, but
+        beside columns only channels are left.
         """
         while shared.pairs and shared.points >= self.options.least_points:
             names = frozenset(index.name for index in shared.first)
             if self._is_row(first, names) and self._is_row(second, shared.second):
                 return shared
-            shared = Shared(shared.pairs[:-1])
+            shared = Shared(shared.pairs[:-1] if self.options.shorten else ())
         return None
 
     def _is_row(self, group: FusionGroup, shared: frozenset[str]) -> bool:

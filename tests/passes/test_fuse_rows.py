@@ -1,0 +1,46 @@
+"""Kernels over the same rows, joined: which indices they share, and what one reads of the rows of the other."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from strategies.passes import assert_same_meaning
+from tileir.core.dtype import DType
+from tileir.passes.base import run
+from tileir.passes.canonicalise import Canonicalise
+from tileir.passes.fuse import Fusion
+from tileir.stripe.ir import Program
+from tileir.stripe.lowering import lower
+from tileir.stripe.verifier import verify
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
+
+CHANNELS = "function (M[H, W], X[H, W, C]) -> (A, B) { A = -M; B = X + reshape(A, H, W, 1); }"
+ELEMENT = "function (X[H, W]) -> (B) { A = -X; F[y, 0 : H, 1] = =(A[y, 0]); B = A + F; }"
+
+
+def program_of(text: str, **shapes: tuple[int, ...]) -> Program:
+    return lower(infer(parse(text), {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}))
+
+
+def test_channels_leave_columns_to_the_rows_of_both() -> None:
+    program = program_of(CHANNELS, M=(6, 40), X=(6, 40, 3))
+    rows = Fusion(rows=True, siblings=False, shorten=True, least_row=32)
+    joined = run((Canonicalise(merge=False), rows), program)
+    (kernel,) = joined.main.blocks
+    assert [index.range for index in kernel.indices] == [6]
+    assert_same_meaning(program, joined)
+    assert len(run((rows,), program).main.blocks) == 2  # the reshape is a copy of other elements as long as it is whole
+    long = run((Canonicalise(merge=False), attrs.evolve(rows, shorten=False)), program)
+    assert len(long.main.blocks) == 2
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (1, 2), (3, 1)])
+def test_an_element_of_a_row_is_not_read_before_the_row(shape: tuple[int, int]) -> None:
+    """A joined kernel would load the first element of rows that a block inside of it stores."""
+    program = program_of(ELEMENT, X=shape)
+    joined = run((Fusion(),), program)
+    verify(joined)
+    assert_same_meaning(program, joined)
