@@ -6,10 +6,22 @@ import signal
 import threading
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tileir_llvm.uninterrupted import uninterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_raise() -> Iterator[None]:
+    """Handle interrupts where whoever started the tests lets them be ignored, as shells do behind ``&``."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupt() -> None:

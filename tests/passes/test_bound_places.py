@@ -27,6 +27,11 @@ def program_of(places: str) -> Program:
     return lower(infer(tileir.parse(text), TYPES))
 
 
+@pytest.mark.parametrize("places", ["index(I, 0)", "index(I, 0) + 2"])
+def test_places_that_coordinates_decide_choose_nothing(places: str) -> None:
+    assert not choosing(program_of(places).main)
+
+
 @pytest.mark.parametrize(
     ("places", "inside"),
     [
@@ -51,8 +56,6 @@ def program_of(places: str) -> Program:
         ("max(min(as_i32(I * 0.5), 6), 0)", True),
         ("as_u8(max(min(I, 6), 0))", True),
         ("as_i8(max(min(I, 300), 294))", False),
-        ("index(I, 0)", True),
-        ("index(I, 0) + 2", True),
         ("index(I, 0) + 3", False),
         # It wraps: the greatest number and one more is the least.
         ("max(I, 0) + 1", False),
