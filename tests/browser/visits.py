@@ -111,4 +111,4 @@ def check_access(page: Page, place: str) -> None:
         if rule["impact"] in ("serious", "critical")
         for node in rule["nodes"]
     ]
-    assert serious == [], place
+    assert not serious, f"{place}: {serious}"
