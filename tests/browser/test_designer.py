@@ -297,12 +297,20 @@ def test_nothing_keeps_anybody_out(browser: Browser, address: str, page_folder: 
     axe = page_folder / "node_modules/axe-core/axe.min.js"
     with opened(browser, address, color_scheme=scheme, bypass_csp=True) as page:
         page.add_script_tag(path=axe)
-        for tab in ("Text", "Diagram", "Kernels and buffers", "Take away"):
+        contents = {
+            "Text": "role=textbox[name='Formula']",
+            "Diagram": "role=button[name='Insert gaussian']",
+            "Kernels and buffers": "role=heading[name=/^Kernels, on/]",
+            "Take away": "role=button[name='Picture (PNG)']",
+        }
+        for tab, content in contents.items():
             page.get_by_role("tab", name=tab).click()
+            page.locator(content).wait_for()
             check_access(page, tab)
         page.get_by_role("tab", name="Text", exact=True).click()
         page.get_by_text("where, with, name").first.click()
         page.get_by_role("combobox", name=re.compile("^Add a step")).click()
+        page.get_by_role("listbox", name="Functions").wait_for()
         check_access(page, "search")
         replace_text(page, "gaussian(sigma=900)\n", "Formula")
         page.get_by_role("list", name="Faults").first.wait_for()

@@ -243,12 +243,12 @@ var Vt=class extends Error{constructor(t){super(t.map(i=>i.message).join("; "));
         font-weight: 600;
       }
     `];constructor(){super(),this.offered=null}send(e,t){this.dispatchEvent(new CustomEvent(e,{detail:t,bubbles:!0,composed:!0}))}node(e,t){let i=e.arguments.map(o=>o.split("=")[0]??""),s=i.length-Fh,r=`${e.name}${e.arguments.length>0?`(${e.arguments.join(", ")})`:""}: ${e.about}`;return A`<li class=${t?"merge":""}>
-      <button type="button" title=${r} aria-label=${`Insert ${e.name}`} @click=${()=>this.send("function-chosen",e.name)}>
+      <button type="button" title=${r} @click=${()=>this.send("function-chosen",e.name)}>
         ${t?P:A`<span class="letters" aria-hidden="true">${e.conditions.join("")}</span>
               <span class="arguments quiet" aria-hidden="true"
                 >${i.slice(0,Fh).map(o=>A`<span>${o}</span>`)}${s>0?A`<span>and ${s} more</span>`:P}</span
               >`}
-        <span class="name">${e.name}</span>
+        <span class="name"><span class="hidden">Insert </span>${e.name}</span>
       </button>
     </li>`}render(){let{offered:e}=this;return e===null?A`<p class="quiet">The text is no formula yet.</p>`:A`<label
         >A step

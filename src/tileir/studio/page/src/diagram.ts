@@ -113,7 +113,7 @@ export class Diagram extends LitElement {
     const more = names.length - MOST_ARGUMENTS;
     const title = `${node.name}${node.arguments.length > 0 ? `(${node.arguments.join(", ")})` : ""}: ${node.about}`;
     return html`<li class=${merges ? "merge" : ""}>
-      <button type="button" title=${title} aria-label=${`Insert ${node.name}`} @click=${() => this.send("function-chosen", node.name)}>
+      <button type="button" title=${title} @click=${() => this.send("function-chosen", node.name)}>
         ${merges
           ? nothing
           : html`<span class="letters" aria-hidden="true">${node.conditions.join("")}</span>
@@ -122,7 +122,7 @@ export class Diagram extends LitElement {
                   ? html`<span>and ${more} more</span>`
                   : nothing}</span
               >`}
-        <span class="name">${node.name}</span>
+        <span class="name"><span class="hidden">Insert </span>${node.name}</span>
       </button>
     </li>`;
   }
