@@ -78,7 +78,8 @@ def test_the_identity_tells_options_apart() -> None:
     assert len(identities) == 2
     lesser = attrs.evolve(device, features=device.features[1:])
     identities.add(LLVMCompiler(lesser, Options()).identity)
-    assert len(identities) == (3 if device.features else 2)
+    identities.add(LLVMCompiler(device, Options(quick=True)).identity)
+    assert len(identities) == (4 if device.features else 3)
 
 
 @examples(5)

@@ -119,6 +119,19 @@ def test_without_a_cache_nothing_is_written(tmp_path: Path, monkeypatch: pytest.
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_is_compiled_quickly_has_passes_of_its_own_and_is_not_stored(
+    disk: DiskCache, log: pytest.LogCaptureFixture
+) -> None:
+    executable = _compile(disk, options=Options(quick=True))
+    assert _events(log) == []
+    assert executable.scheduled == _compile(None, passes="quick").scheduled != _compile(None).scheduled
+    quick = Options(quick=True)
+    asked = _compile(disk, options=quick, passes="plain"), _compile(disk, options=quick, target="gpu")
+    wanted = _compile(None, passes="plain"), _compile(None, target="gpu")
+    assert [each.scheduled for each in asked] == [each.scheduled for each in wanted], "who names passes gets them"
+    assert executable.asm != _compile(None, passes="quick").asm, "LLVM did less"
+
+
 def test_what_decides_kernels_or_code_is_part_of_the_key(disk: DiskCache, log: pytest.LogCaptureFixture) -> None:
     _compile(disk)
     _events(log)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tileir.passes.base import Pass
 
 PIPELINES: Final[Mapping[str, Callable[[Target], tuple[Pass, ...]]]] = {
-    name: partial(resolve_pipeline, name) for name in ("cpu", "fused", "gpu", "outer_product", "plain")
+    name: partial(resolve_pipeline, name) for name in ("cpu", "fused", "gpu", "outer_product", "plain", "quick")
 }
 
 cpu: Final = PIPELINES["cpu"]

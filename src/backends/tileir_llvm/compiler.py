@@ -56,6 +56,7 @@ class LLVMCompiler:
             f"{target.vector_bytes * 8}-bit",
             ",".join(self.device.features),
             "fast-math" if self.options.fast_math else "precise",
+            "quick" if self.options.quick else "optimised",
         )
         return " ".join(parts)
 
@@ -76,7 +77,7 @@ class LLVMCompiler:
 
         available = self.device.target.threads
         threads = min(self.options.threads or available, available, max(1, len(kernels)))
-        codes = object_codes(written(), self.device.features, threads)
+        codes = object_codes(written(), self.device.features, threads, quick=self.options.quick)
         return LLVMLibrary(tuple(kernels), tuple(texts), codes, self._assembly)
 
     def _modules(self, kernels: Sequence[KernelFunction]) -> Iterator[str]:
@@ -117,4 +118,4 @@ class LLVMCompiler:
         return LLVMLibrary(tuple(kernels), tuple(texts), tuple(codes), self._assembly)
 
     def _assembly(self, text: str) -> str:
-        return uninterrupted(lambda: assembly(text, self.device.features))
+        return uninterrupted(lambda: assembly(text, self.device.features, quick=self.options.quick))

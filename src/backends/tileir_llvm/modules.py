@@ -30,6 +30,9 @@ convolutions took 40 to 105 ms to optimise where level 2 takes 16 to 22, and a t
 GENERATION: Final = 3
 """Level of LLVM's code generator."""
 
+QUICK_GENERATION: Final = 1
+"""The same where code is wanted soon. Level 0 takes half the time, and its loops run three to five times as long."""
+
 
 class _Passes(llvm.ModulePassManager):
     """Passes for one module: LLVM uses them up.
@@ -51,7 +54,9 @@ def can_pass_the_lock() -> bool:
     return all(hasattr(call, "_cfn") for call in (_optimise(), _emit()))
 
 
-def object_code(text: str, features: tuple[str, ...], *, optimise: bool = True, past_the_lock: bool = False) -> bytes:
+def object_code(
+    text: str, features: tuple[str, ...], *, optimise: bool = True, past_the_lock: bool = False, quick: bool = False
+) -> bytes:
     """Return relocatable object code of a module for the host's processor with these features.
 
     Args:
@@ -60,36 +65,37 @@ def object_code(text: str, features: tuple[str, ...], *, optimise: bool = True, 
         optimise: Whether to run LLVM's passes.
         past_the_lock: Whether other threads may enter LLVM meanwhile. The caller then holds
             :data:`tileir_llvm.forking.PAST_THE_LOCK`.
+        quick: Whether to take little time, for slower code.
 
     Raises:
         BackendError: TIL805, LLVM refused the code.
 
     """
-    with _refusals(), _spare_machine(features) as machine:
+    with _refusals(), _spare_machine(features, quick) as machine:
         module = _parsed(text, machine)
         if optimise:
-            passes = _passes(text, machine)
+            passes = _passes(text, machine, quick)
             run = _optimise()._cfn if past_the_lock else _optimise()
             run(passes, module, passes.builder)
         return _emitted(module, machine, past_the_lock)
 
 
-def assembly(text: str, features: tuple[str, ...]) -> str:
+def assembly(text: str, features: tuple[str, ...], *, quick: bool = False) -> str:
     """Return the assembly of an optimised module; arguments and errors are those of :func:`object_code`."""
-    with _refusals(), _spare_machine(features) as machine:
+    with _refusals(), _spare_machine(features, quick) as machine:
         module = _parsed(text, machine)
-        passes = _passes(text, machine)
+        passes = _passes(text, machine, quick)
         passes.run(module, passes.builder)
         return machine.emit_assembly(module)
 
 
-def target_machine(features: tuple[str, ...]) -> llvm.TargetMachine:
+def target_machine(features: tuple[str, ...], *, quick: bool = False) -> llvm.TargetMachine:
     """Return a code generator for the processor with these features, which one thread at a time may use."""
     _initialise()
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=processor().name,
         features=",".join(f"+{feature}" for feature in features),
-        opt=GENERATION,
+        opt=QUICK_GENERATION if quick else GENERATION,
         reloc="pic",
         codemodel="default",
         jit=True,
@@ -104,19 +110,19 @@ def _initialise() -> None:
 
 
 @contextmanager
-def _spare_machine(features: tuple[str, ...]) -> Iterator[llvm.TargetMachine]:
+def _spare_machine(features: tuple[str, ...], quick: bool) -> Iterator[llvm.TargetMachine]:
     """Lend a code generator to one thread. To make one is cheap; its first use takes a tenth of a small compilation."""
-    spare = _machines.setdefault(features, deque())
+    spare = _machines.setdefault((features, quick), deque())
     try:
         machine = spare.pop()
     except IndexError:
-        machine = target_machine(features)
+        machine = target_machine(features, quick=quick)
     yield machine
     spare.append(machine)
 
 
-_machines: Final[dict[tuple[str, ...], deque[llvm.TargetMachine]]] = {}
-"""Code generators that nobody uses, by features."""
+_machines: Final[dict[tuple[tuple[str, ...], bool], deque[llvm.TargetMachine]]] = {}
+"""Code generators that nobody uses, by features, and whether they are quick."""
 
 
 @contextmanager
@@ -144,16 +150,16 @@ def _pass_builder(machine: llvm.TargetMachine) -> llvm.PassBuilder:
     return llvm.create_pass_builder(machine, tuning)
 
 
-def _passes(text: str, machine: llvm.TargetMachine) -> _Passes:
-    """Return LLVM's whole pipeline; for a scheduled module only what puts variables into registers.
+def _passes(text: str, machine: llvm.TargetMachine, quick: bool) -> _Passes:
+    """Return LLVM's whole pipeline; for a scheduled or quick module only what puts variables into registers.
 
-    Such a module has nothing that the other passes would improve: instructions are numbered as they are written, those
-    that no loop changes stand in front of it, and what is computed side by side is in vectors. The pipeline takes
+    A scheduled module has nothing that the other passes would improve: instructions are numbered as they are written,
+    those that no loop changes stand in front of it, and what is computed side by side is in vectors. The pipeline takes
     between half and four fifths of the time of a compilation, most of it for InstCombine, which looks at all
     instructions some eight times.
     """
     builder = _pass_builder(machine)
-    if not text.startswith(SCHEDULED):
+    if not quick and not text.startswith(SCHEDULED):
         return _Passes(builder, ffi.lib.LLVMPY_buildPerModuleDefaultPipeline(builder, OPTIMISATION))
     passes = _Passes(builder)
     passes.add_sroa_pass()

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 
-def object_codes(texts: Iterable[str], features: tuple[str, ...], threads: int) -> tuple[bytes, ...]:
+def object_codes(
+    texts: Iterable[str], features: tuple[str, ...], threads: int, *, quick: bool = False
+) -> tuple[bytes, ...]:
     """Return what :func:`tileir_llvm.modules.object_code` makes of each module, with so many threads at most.
 
     Each text is asked for when a thread is free, in that thread. An interrupt lets the modules end that are being
@@ -35,7 +37,7 @@ def object_codes(texts: Iterable[str], features: tuple[str, ...], threads: int) 
 
     """
     if threads == 1 or not can_pass_the_lock():
-        return tuple(uninterrupted(partial(object_code, text, features)) for text in texts)
+        return tuple(uninterrupted(partial(object_code, text, features, quick=quick)) for text in texts)
     todo = _Numbered(iter(texts))
     made: dict[int, bytes] = {}
     failed: list[BaseException] = []
@@ -44,7 +46,7 @@ def object_codes(texts: Iterable[str], features: tuple[str, ...], threads: int) 
         try:
             while (following := todo.take()) is not None:
                 number, text = following
-                made[number] = object_code(text, features, past_the_lock=True)
+                made[number] = object_code(text, features, past_the_lock=True, quick=quick)
         except BaseException as error:  # the first of them is raised when all threads have ended
             failed.append(error)
             todo.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
@@ -17,7 +17,7 @@ from tileir.driver.arguments import (
     passed_values,
     tensor_types,
 )
-from tileir.driver.compilation import Compilation, Request, ready
+from tileir.driver.compilation import PROGRAM, Compilation, Request, ready
 from tileir.driver.compiler import function_of
 from tileir.driver.pending import PendingCall
 from tileir.driver.targets import choice_of, scheduling_target
@@ -335,14 +335,9 @@ def compile_for(
     """
     chosen = context.device(device)
     wanted = context.options if options is None else options
-    device_target = chosen.target.with_approximations() if wanted.fast_math else chosen.target
-    target = scheduling_target(None, device_target, wanted.threads)
-    scheduling = None if choice is None else scheduling_target(choice, device_target, wanted.threads)
-    disk = context.disk_cache
-    request = Request(function, dict(types), target, passes, scheduling, default=passes is None)
-    if passes is None and disk is not None:
-        request = tuned(request, disk, context.compiler(chosen, wanted), chosen)
-    resources = context.resources(chosen, wanted)
+    disk = None if wanted.quick else context.disk_cache
+    request = _requested(function, types, context, chosen, wanted, passes, choice)
+    resources = context.resources(chosen, attrs.evolve(wanted, quick=False))  # threads that run, and their memory
 
     def prepare(compilation: Compilation, library: Library) -> Plan:
         return Plan.of(compilation.sem, library, resources)
@@ -350,3 +345,46 @@ def compile_for(
     compiler = context.compiler(chosen, wanted)
     compilation, library, plan = ready(request, compiler, chosen, disk, prepare)
     return Executable(chosen, compilation, library, plan)
+
+
+def is_stored(
+    function: tile.Function,
+    types: Mapping[str, typed.TensorType],
+    context: Context,
+    device: str | DeviceInfo | None,
+    options: Options | None = None,
+    choice: Target | TargetChoice | None = None,
+) -> bool:
+    """Return whether the cache on disk has the kernels of what :func:`compile_for` would compile."""
+    wanted = context.options if options is None else options
+    disk = context.disk_cache
+    if disk is None or wanted.quick:
+        return False
+    key = _requested(function, types, context, context.device(device), wanted, None, choice).key
+    return key is not None and disk.holds(PROGRAM, key)
+
+
+def _requested(
+    function: tile.Function,
+    types: Mapping[str, typed.TensorType],
+    context: Context,
+    chosen: DeviceInfo,
+    wanted: Options,
+    passes: tuple[Pass, ...] | str | None,
+    choice: Target | TargetChoice | None,
+) -> Request:
+    """Return all that decides which kernels a function becomes."""
+    device_target = chosen.target.with_approximations() if wanted.fast_math else chosen.target
+    target = scheduling_target(None, device_target, wanted.threads)
+    scheduling = None if choice is None else scheduling_target(choice, device_target, wanted.threads)
+    if wanted.quick and choice is None and target.pipeline == _PROCESSORS:
+        scheduling = attrs.evolve(target, pipeline=_QUICK)
+    request = Request(function, dict(types), target, passes, scheduling, default=passes is None)
+    if passes is None and context.disk_cache is not None and not wanted.quick:
+        request = tuned(request, context.disk_cache, context.compiler(chosen, wanted), chosen)
+    return request
+
+
+_PROCESSORS: Final = "cpu"
+_QUICK: Final = "quick"
+"""Names of targets: of that whose programs are compiled quickly where :attr:`Options.quick` asks for it, and how."""

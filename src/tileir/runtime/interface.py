@@ -280,6 +280,8 @@ class Options:
         fast_math: Whether float results may be reassociated and approximated; infinities and NaN keep their meaning.
         threads: At most this many, from 1 on; None: all that the process may use.
         profile: Whether events of devices with clocks of their own tell their duration, which makes each launch slower.
+        quick: Whether to compile in less time to slower code: processors get the passes of the target ``quick``, LLVM
+            optimises little, and nothing is stored on disk.
 
     Raises:
         ArgumentError: TIL707, a value is of the wrong kind.
@@ -288,9 +290,11 @@ class Options:
     fast_math: bool = attrs.field(default=False)
     threads: int | None = attrs.field(default=None)
     profile: bool = attrs.field(default=False)
+    quick: bool = attrs.field(default=False)
 
     @fast_math.validator
     @profile.validator
+    @quick.validator
     def _check_switch(self, option: attrs.Attribute[bool], value: object) -> None:
         if not isinstance(value, bool):
             raise ArgumentError((Diagnostic("TIL707", f"option {option.name} is True or False, not {value!r}"),))

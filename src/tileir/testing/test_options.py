@@ -20,7 +20,9 @@ LAYER = """function (A[M, K], B[K, N], I) -> (O, C, J) {
 SPECIAL = "function (A) -> (E, L, D, M, N) { E = exp(A); L = log(A); D = 1 / A; M = max(A, 0); N = A == A; }"
 
 each_option = pytest.mark.parametrize(
-    "options", [Options(threads=1), Options(fast_math=True), Options(threads=2, fast_math=True)], ids=str
+    "options",
+    [Options(threads=1), Options(fast_math=True), Options(threads=2, fast_math=True), Options(quick=True)],
+    ids=str,
 )
 
 
