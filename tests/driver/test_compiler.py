@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tileir
+from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError, TileError, VerifyError
 from tileir.core.target import Target
@@ -114,3 +115,22 @@ def test_one_thread_gets_the_schedule_of_one_thread() -> None:
         alone.scheduled
         == compile_stages(TOTAL, TYPES, attrs.evolve(tileir.default_context().device().target, threads=1)).scheduled
     )
+
+
+def test_a_compilation_that_is_given_up_stops_between_passes_and_leaves_nothing_behind() -> None:
+    context = tileir.Context(disk_cache=None)
+    summed = tileir.jit(TOTAL, context=context)
+    array = np.ones(100, np.float32)
+    asked = 0
+    for most in (0, 3, 20, 40):
+
+        def given_up(most: int = most) -> bool:
+            nonlocal asked
+            asked += 1
+            return asked > most
+
+        asked = 0
+        with pytest.raises(CancelledError), cancelled_if(given_up):
+            summed(array)
+        assert asked == most + 1, "it stops at once, also where pipelines go on after faults"
+    assert summed(array) == 100

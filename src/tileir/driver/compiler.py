@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.cancelling import checkpoint
 from tileir.core.collection import collection_paused
 from tileir.core.errors import ArgumentError, Diagnostic, SkippedPassWarning
 from tileir.passes.base import run, run_at_once
@@ -88,10 +89,12 @@ def compile_stages(
 
     Raises:
         TileError: The function is wrong, or does not fit the arguments.
+        CancelledError: Nobody wants the kernels any more, as :func:`tileir.core.cancelling.cancelled_if` tells.
     """
     with collection_paused():
         function = function_of(source)
         graph = prepared(infer(function, arguments))
+        checkpoint()
         program = lower_to_stripe(graph)
         steps = passes_of(passes, target)
         skipped: tuple[Skipped, ...] = ()
@@ -140,11 +143,18 @@ def _finished(program: sem.Program) -> sem.Program:
     It is checked at the end; and where that fails as it came, to tell whose fault it is.
     """
     try:
-        simple = attrs.evolve(program, kernels=tuple(simplify_kernel(kernel) for kernel in program.kernels))
+        simple = attrs.evolve(program, kernels=tuple(map(_simplified, program.kernels)))
         small = share_kernels(reuse_in_place(simple))
+        checkpoint()
         finished = attrs.evolve(small, kernels=tuple(interleave(kernel) for kernel in small.kernels))
+        checkpoint()
         verify_program(finished)
     except Exception:
         verify_program(program)
         raise
     return finished
+
+
+def _simplified(kernel: sem.KernelFunction) -> sem.KernelFunction:
+    checkpoint()
+    return simplify_kernel(kernel)

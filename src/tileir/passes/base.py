@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 import attrs
 
+from tileir.core.cancelling import checkpoint
 from tileir.core.errors import TileError, fail
 from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
@@ -165,7 +166,9 @@ def applied(step: Pass, program: Program) -> Program:
     Raises:
         TileError: The pass refuses the program; TIL549, it returned something else than a program.
         Exception: What the pass raises, with a note that names it.
+        CancelledError: Nobody wants the program any more.
     """
+    checkpoint()
     if getattr(unnamed(step), "sees_loops", False):
         return _called(step, program)
     return between_loops(lambda part: _called(step, part), program)
