@@ -238,12 +238,13 @@ def bilateral(image: Picture, size: int, near: float, alike: float, mode: str) -
     return np.asarray(total / sizes)
 
 
-def test_bilateral() -> None:
+@pytest.mark.parametrize("size", [3, 5, 9])
+def test_bilateral(size: int) -> None:
     for channels in (1, 3, 4):
         picture = photograph(channels)
         for boundary, mode in MODES.items():
-            expected = bilateral(picture.astype(np.float64), 5, 1.5, 0.2, mode)
-            result = filtered(f"bilateral(size=5, near=1.5, alike=0.2) outside {boundary}", picture)
+            expected = bilateral(picture.astype(np.float64), size, 1.5, 0.2, mode)
+            result = filtered(f"bilateral(size={size}, near=1.5, alike=0.2) outside {boundary}", picture)
             np.testing.assert_allclose(result, expected, atol=1e-5)
 
 

@@ -60,6 +60,20 @@ def test_one_kernel_reads_the_matrix(mode: Any, shape: tuple[int, int], margin: 
         assert {r.name for r in after.entry.refinements} == {"X", "Y"}
 
 
+@pytest.mark.parametrize(("size", "most_apart", "copied"), [(3, 8, True), (3, 9, False), (2, 8, False)])
+def test_neighbours_from_far_apart_are_brought_together_for_many_loads(
+    size: int, most_apart: int, copied: bool
+) -> None:
+    text = """function (X[H, W, C]) -> (O) {
+        P[c, y, x : C, H, W] = =(X[y, x, c]);
+        O[c, y, x : C, 5, 6] = +(P[c, y + i, x + j]), i < N, j < N;
+    }"""
+    program = lower(infer(tileir.parse(text.replace("N", str(size))), {"X": TensorType(DType.F32, (8, 9, 3))}))
+    after = run((UnrollWindow(), Forward(most_apart=most_apart), DeadCode()), program)
+    assert ("P" in {r.name for r in after.entry.refinements}) is copied
+    assert_same_meaning(program, after)
+
+
 def test_places_that_are_affine_everywhere_are_not_computed() -> None:
     f = tileir.FunctionBuilder()
     x = f.input("X", "N")

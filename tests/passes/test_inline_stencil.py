@@ -106,6 +106,28 @@ def test_elements_of_other_places_are_stored_where_they_are_read_more_often(body
     results_of(before, after, DType.I32)
 
 
+DEAR = "S = exp(as_float(I, 32)); A[{1} : {2}] = =(S[{0}, x]); B[{1} : {2}] = =(S[{0} + 1, x]); O = A / B;"
+ONCE = DEAR.format("2 * y", "y, x", "5, W")
+
+
+@pytest.mark.parametrize(
+    ("body", "kernels"),
+    [(ONCE, 1), (DEAR.format("y", "y, x", "9, W"), 2), (DEAR.format("2 * y", "x, y", "W, 5"), 2)],
+    ids=["each element once", "most of them twice", "across vectors"],
+)
+def test_dear_elements_are_computed_where_each_is_read_once(body: str, kernels: int) -> None:
+    before = program(body)
+    after = run((*FUSED, InlineStencil(), DeadCode()), before)
+    assert len(after.main.blocks) == kernels
+    results_of(before, after)
+
+
+def test_kernels_that_compute_dear_elements_have_an_end() -> None:
+    fused = run(FUSED, program(ONCE))
+    assert run((InlineStencil(statements=11),), fused) is fused
+    assert run((InlineStencil(statements=12),), fused) is not fused
+
+
 def test_operations_count_for_each_load() -> None:
     fused = run(FUSED, program(f"S = as_float(I, 32) * 2; {BLUR.format('S')}"))
     assert run((InlineStencil(operations=5),), fused) is fused

@@ -17,6 +17,10 @@ from tileir.passes.base import run
 from tileir.passes.unroll_window import UnrollWindow
 from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import Intrinsic, Load, Program
+from tileir.stripe.lowering import lower
+from tileir.tile.parser import parse
+from tileir.typed.inference import infer
+from tileir.typed.ir import TensorType
 
 WINDOW = "function (I[H, W], K[P, Q]) -> (O) { O[y, x : 4, 6] = +(I[y + i, x + j] * K[i, j]); }"
 SHAPES = {"I": (6, 8), "K": (3, 3)}
@@ -73,6 +77,41 @@ def test_elements_of_the_window_are_loaded_once() -> None:
 def test_all_else_stays(text: str, shapes: dict[str, tuple[int, ...]]) -> None:
     program = Case(text, DType.F32, shapes).program()
     assert run((UnrollWindow(),), program) is program
+
+
+def kernels(text: str, **shapes: tuple[int, ...]) -> list[dict[str, int]]:
+    """Return the ranges of the kernels after the pass."""
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+    before = lower(infer(parse(text), types))
+    program = run((UnrollWindow(),), before)
+    assert_same_meaning(before, program)
+    return [kernel.ranges for kernel in program.main.blocks]
+
+
+WEIGHTED = (
+    "function (I[P, W], K[H, N, W], L[H, N, W]) -> (S, T) {{ "
+    "S[y, x : H, W] = +(I[y + i, x] * K[y, i, x]); T[y, x : H, W] = +({}); }}"
+)
+
+
+@pytest.mark.parametrize(
+    ("term", "written_out"),
+    [("K[y, i, x]", True), ("L[y, i, x]", False), ("K[y, 2 - i, x]", False), ("K[y, i, x] * L[y, i, x]", False)],
+)
+def test_sums_of_the_weights_of_a_window_are_written_out_beside_it(term: str, written_out: bool) -> None:
+    found = kernels(WEIGHTED.format(term), I=(6, 8), K=(4, 3, 8), L=(4, 3, 8))
+    assert [ranges.get("i") for ranges in found] == [None, None if written_out else 3]
+
+
+def test_sums_of_weights_alone_stay() -> None:
+    assert "i" in kernels("function (K[H, N, W]) -> (T) { T[y, x : H, W] = +(K[y, i, x]); }", K=(4, 3, 8))[0]
+
+
+@pytest.mark.parametrize(("channels", "written_out"), [(3, True), (5, False)])
+def test_windows_over_planes_make_pixels(channels: int, written_out: bool) -> None:
+    text = "function (I[C, P, Q], K[A, B]) -> (O) { O[y, x, c : 4, 6, C] = +(I[c, y + i, x + j] * K[i, j]); }"
+    (ranges,) = kernels(text, I=(channels, 6, 8), K=(3, 3))
+    assert ("i" not in ranges) is written_out
 
 
 @given(case=written("pictures"), most=st.integers(1, 9))

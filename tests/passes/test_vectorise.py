@@ -112,6 +112,15 @@ def test_rows_that_read_the_same_elements_are_computed_together(height: int) -> 
     assert beside == ([3] if 0 < height < 3 else [])
 
 
+@pytest.mark.parametrize(("statements", "rows"), [(18, [3]), (17, [2]), (12, [2]), (11, []), (1, [])])
+def test_rows_that_run_together_have_a_body_that_is_not_too_long(statements: int, rows: list[int]) -> None:
+    before = stencil(19, 16, 1, 0)  # six statements
+    program = run((Vectorise(vector_bytes=16, chunk=8, rows=3, statements=statements),), before)
+    blocks = [b for kernel in program.main.blocks for outer in kernel.blocks for b in outer.blocks]
+    assert [i.range for block in blocks for i in block.indices if "unroll" in i.tags] == rows
+    assert_same_meaning(before, program)
+
+
 def test_rows_that_are_left_make_a_kernel_of_their_own() -> None:
     program = run((Vectorise(vector_bytes=16, chunk=8, rows=4),), stencil(12, 16, 1, 0))
     assert [kernel.indices[0].range for kernel in program.main.blocks] == [2, 3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -33,11 +34,14 @@ class Forward:
         mark: Whether to tag the copies with ``copies`` only, by which the passes that fuse leave them alone: what they
             hand on is going to be read elsewhere.
         most_runs: Of how many runs of equal steps an axis may be made, as a reader sees it.
+        most_apart: Through how many views a kernel may read neighbours of a tensor that are not neighbours where they
+            come from: so many vectors cost as much to gather as the copy that brings them together.
     """
 
     name: ClassVar[str] = "forward"
     mark: bool = False
     most_runs: int = attrs.field(default=8, validator=at_least(1))
+    most_apart: int = attrs.field(default=8, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with tensors read through; copies that nobody reads any more are gone."""
@@ -127,6 +131,8 @@ class _Scan:
             return False
         views = [r for r in kernel.refinements if r.source == name]
         strides = self.program.main.refinement(name).shape.strides
+        if len(views) > self.options.most_apart and not _stays_near(found[name]):
+            return False
         return all(
             r.direction is Direction.IN
             and is_element(r)
@@ -135,6 +141,13 @@ class _Scan:
             and axes_seen(r, found[name], kernel.ranges, self.options.most_runs) is not None
             for r in views
         )
+
+
+def _stays_near(made: Pieces) -> bool:
+    """Return whether most neighbours along the last axis are neighbours where they come from, or the same element."""
+    last = made.table[-1]
+    pairs = [(a, b) for a, b in pairwise(last) if a is not None and b is not None]
+    return 2 * sum(abs(b - a) <= 1 for a, b in pairs) >= len(pairs)
 
 
 def _loads(kernel: Block) -> frozenset[str]:

@@ -13,6 +13,7 @@ from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, with_kernels
 from tileir.passes.inline import CHEAP
+from tileir.passes.kernels.equal_scalars import made_once
 from tileir.passes.kernels.own_axes import with_own_axes
 from tileir.passes.kernels.reindex import renamed
 from tileir.poly.affine import Affine
@@ -45,14 +46,19 @@ class InlineStencil:
     place of a window, which costs less than to store it and load it again. That is done where all readers of the result
     are elementwise kernels, few, and load it so seldom that it pays. The kernel then has no readers left, and goes.
 
+    Elements that no two points read are computed no more often than before, so they may be dear, as the weights of
+    neighbours by how alike they are: those of a window would take many times the memory of the picture.
+
     Attributes:
-        operations: Most operations that a reader does more for each of its points.
+        operations: Most operations that a reader does more for each of its points, where elements are computed again.
         readers: Most kernels that read a result.
+        statements: Most statements of a reader that computes dear elements.
     """
 
     name: ClassVar[str] = "inline_stencil"
     operations: int = attrs.field(default=40, validator=at_least(0))
     readers: int = attrs.field(default=2, validator=at_least(1))
+    statements: int = attrs.field(default=2048, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with elementwise kernels computed where stencils read them."""
@@ -96,9 +102,9 @@ class _Scan:
         producer = self.statements[first]
         if not isinstance(producer, Block):
             return
-        moved = not _makes(producer, name, self._held)
+        moved, dear = not _makes(producer, name, self._held), not _is_cheap(producer)
         seen: dict[int, Block] = {}
-        if moved:
+        if moved or dear:
             if not _makes_anywhere(producer, name):
                 return
             own = {name: self._held[name].shape}
@@ -109,25 +115,36 @@ class _Scan:
         sources = {self._roots[r.source] for r in producer.refinements if r.direction is Direction.IN}
         for number in readers:
             reader = seen.get(number, self.statements[number])
-            if not isinstance(reader, Block) or not self._pays(producer, reader, name):
+            pays = self._fits if dear else self._pays
+            if not isinstance(reader, Block) or not pays(producer, reader, name):
                 return
             computing[number] = reader
         if any(self._is_written(source, first, readers[-1]) for source in sources):
             return
         self.statements[first] = None
         for number, reader in computing.items():
-            self.statements[number] = _computing(reader, name, producer, same=not moved)
+            self.statements[number] = _computing(reader, name, producer, same=not (moved or dear))
         for source in sources:
             self._touching[source] = (self._touching[source] - {first}) | computing.keys()
 
     def _pays(self, producer: Block, reader: Block, name: str) -> bool:
         """Return whether a kernel can compute what it reads of a tensor, for what each of its points does more."""
-        views = [r for r in reader.refinements if r.source == name]
-        if not _is_elementwise(reader) or any(r.direction is not Direction.IN for r in views):
+        if not _only_reads(reader, name):
             return False
-        names = {r.name for r in views}
+        names = {r.name for r in reader.refinements if r.source == name}
         loads = sum(isinstance(s, Load) and s.source in names for s in reader.statements)
         return loads * sum(isinstance(s, Intrinsic | Convert) for s in producer.statements) <= self.options.operations
+
+    def _fits(self, producer: Block, reader: Block, name: str) -> bool:
+        """Return whether a kernel can compute dear elements of a tensor: few, along the vectors that it goes over."""
+        if not _only_reads(reader, name):
+            return False
+        views = _element_views(reader, name)
+        written = [address(r) for r in reader.refinements if r.direction.writes]
+        steps = {abs(int(step)): index for where in written for index, step in where.terms if reader.ranges[index] > 1}
+        along = steps[min(steps)] if steps else None
+        near = along is not None and all(address(r).coefficient(along) == 1 for r in views)
+        return near and len(reader.statements) + len(views) * len(producer.statements) <= self.options.statements
 
     def _once(self, producer: Block, readers: Sequence[Block], name: str) -> bool:
         """Return whether kernels load elements of a tensor, by its axes, no more often than there are any."""
@@ -137,10 +154,9 @@ class _Scan:
             strides = self._held[name].shape.strides
             if not all(is_element(r) and r.shape.strides == strides for r in views.values()):
                 return False
-            loads = [s for s in reader.statements if isinstance(s, Load) and s.source in views]
-            if any(load.index is not None for load in loads):
+            if any(isinstance(s, Load) and s.source in views and s.index is not None for s in reader.statements):
                 return False
-            loaded += len(loads) * prod(reader.ranges.values())
+            loaded += len(_element_views(reader, name)) * prod(reader.ranges.values())
         return loaded <= prod(producer.ranges.values())
 
     def _is_written(self, root: str, first: int, last: int) -> bool:
@@ -148,6 +164,18 @@ class _Scan:
         numbers = (number for number in self._touching[root] if first <= number <= last)
         statements = (s for number in numbers if (s := self.statements[number]) is not None)
         return any(self._roots[name] == root for s in statements for name in views_written(s))
+
+
+def _only_reads(kernel: Block, name: str) -> bool:
+    """Return whether a kernel is elementwise and does nothing to a tensor but load from it."""
+    views = (r for r in kernel.refinements if r.source == name)
+    return _is_elementwise(kernel) and all(r.direction is Direction.IN for r in views)
+
+
+def _element_views(kernel: Block, name: str) -> set[Refinement]:
+    """Return the views, without their names, through which a kernel loads different elements of a tensor."""
+    loaded = {s.source for s in kernel.statements if isinstance(s, Load)}
+    return {attrs.evolve(r, name="") for r in kernel.refinements if r.source == name and r.name in loaded}
 
 
 def _is_elementwise(kernel: Block) -> bool:
@@ -158,7 +186,7 @@ def _is_elementwise(kernel: Block) -> bool:
 
 
 def _makes(kernel: Block, name: str, held: Mapping[str, Refinement]) -> bool:
-    """Return whether a kernel stores to each place of a tensor something cheap of what is at that place of others."""
+    """Return whether a kernel stores to each place of a tensor something of what is at that place of others."""
     written = _result(kernel, name)
     if written is None:
         return False
@@ -174,7 +202,7 @@ def _makes(kernel: Block, name: str, held: Mapping[str, Refinement]) -> bool:
 
 
 def _makes_anywhere(kernel: Block, name: str) -> bool:
-    """Return whether a kernel stores to the place of its indices something cheap of elements of others."""
+    """Return whether a kernel stores to the place of its indices something of elements of others."""
     written = _result(kernel, name)
     if written is None or not all(is_element(r) for r in kernel.refinements):
         return False
@@ -183,7 +211,7 @@ def _makes_anywhere(kernel: Block, name: str) -> bool:
 
 
 def _result(kernel: Block, name: str) -> Refinement | None:
-    """Return the view by which a kernel stores something cheap to each place of a tensor; None of other kernels."""
+    """Return the view by which a kernel stores what it computes to each place of a tensor; None of other kernels."""
     if not _is_elementwise(kernel) or "copies" in kernel.tags:
         return None
     written = [r for r in kernel.refinements if r.direction is not Direction.IN]
@@ -192,13 +220,14 @@ def _result(kernel: Block, name: str) -> Refinement | None:
     *computed, last = kernel.statements
     if not isinstance(last, Store) or last.index is not None or not is_element(written[0]):
         return None
-    if not all(isinstance(s, Load | Constant | Convert) or _is_cheap(s) for s in computed):
+    if not all(isinstance(s, Load | Constant | Convert | Intrinsic) for s in computed):
         return None
     return None if any(isinstance(s, Load) and s.index is not None for s in computed) else written[0]
 
 
-def _is_cheap(statement: Statement) -> bool:
-    return isinstance(statement, Intrinsic) and statement.op in CHEAP
+def _is_cheap(kernel: Block) -> bool:
+    """Return whether all that a kernel computes costs less than to load it from memory."""
+    return all(s.op in CHEAP for s in kernel.statements if isinstance(s, Intrinsic))
 
 
 def _values(written: Refinement, view: Refinement) -> dict[str, Affine]:
@@ -246,4 +275,5 @@ def _computing(kernel: Block, name: str, producer: Block, *, same: bool) -> Bloc
             index = statement.index if moves else None
             statements.append(Load(views[seen], fresh[step.into], index, step.tags))
     comments = tuple(dict.fromkeys((*producer.comments, *kernel.comments)))
-    return attrs.evolve(kernel, refinements=(*kept, *added), statements=tuple(statements), comments=comments, deps=())
+    once = tuple(made_once(statements))
+    return attrs.evolve(kernel, refinements=(*kept, *added), statements=once, comments=comments, deps=())

@@ -11,8 +11,10 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Op
+from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.base import at_least, map_kernels
+from tileir.passes.base import at_least, map_kernels, selected, with_kernels
+from tileir.passes.kernels.equal_scalars import made_once
 from tileir.passes.kernels.jam import MERGES
 from tileir.passes.kernels.reindex import moved, reindexed, renamed
 from tileir.poly.affine import Affine
@@ -21,6 +23,7 @@ from tileir.stripe.ir import Block, Direction, Intrinsic, Special, Store, scalar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tileir.poly.affine import Rational
     from tileir.stripe.ir import Index, Program, Refinement, Statement
 
 
@@ -32,7 +35,8 @@ class UnrollWindow:
     what they load. A window slides where an index of the reduction and one of the output move along one axis of an
     input, which all indices of the output move; other inputs, such as weights, share some of these. Contractions in
     which two inputs are used again for different outputs, as in products of matrices, stay as they are; so do windows
-    that constraints cut.
+    that constraints cut. A reduction over the very elements that such a window reads, as the sum of its weights is one,
+    is written out beside it, so that both can run as one kernel.
 
     Attributes:
         reqs: Tags that a kernel must carry.
@@ -45,17 +49,38 @@ class UnrollWindow:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with small windows written out."""
-        return map_kernels(program, self._kernel, self.reqs)
+        weighed: set[_Walk] = set()
+        for kernel in program.main.blocks:
+            found = self._window(kernel) if selected(kernel, self.reqs) else None
+            if found is not None and _slides(kernel, *found):
+                weighed.update(_walks(kernel, *found))
+        return self._beside(map_kernels(program, self._kernel, self.reqs), weighed) if weighed else program
 
-    def _kernel(self, kernel: Block) -> Block:
+    def _window(self, kernel: Block) -> tuple[Refinement, list[Index]] | None:
+        """Return the result of a flat kernel that aggregates few points, and the indices of these."""
         result = _aggregate(kernel)
         if result is None:
-            return kernel
+            return None
         output = {name for access in result.access for name in access.indices}
         window = [i for i in kernel.indices if i.name not in output]
-        if not 1 < prod(i.range for i in window) <= self.most or not _slides(kernel, result, window):
-            return kernel
-        return _written_out(kernel, result, window)
+        return (result, window) if 1 < prod(i.range for i in window) <= self.most else None
+
+    def _kernel(self, kernel: Block) -> Block:
+        found = self._window(kernel)
+        return _written_out(kernel, *found) if found is not None and _slides(kernel, *found) else kernel
+
+    def _beside(self, program: Program, weighed: set[_Walk]) -> Program:
+        """Return the program with those reductions written out that walk through tensors as windows do."""
+
+        def written(statement: Statement) -> tuple[Statement, ...]:
+            if not isinstance(statement, Block) or not selected(statement, self.reqs):
+                return (statement,)
+            found = self._window(statement)
+            walks = _walks(statement, *found) if found is not None else []
+            alike = found is not None and walks and weighed.issuperset(walks)
+            return (_written_out(statement, *found) if found is not None and alike else statement,)
+
+        return with_kernels(program, rewritten(program.main.statements, written))
 
 
 def _aggregate(kernel: Block) -> Refinement | None:
@@ -73,16 +98,54 @@ def _aggregate(kernel: Block) -> Refinement | None:
     return result if merges and result.direction is Direction.OUT else None
 
 
+@attrs.frozen
+class _Walk:
+    """Which elements of a tensor an aggregate takes: steps and ranges of the indices of its window, and of others."""
+
+    tensor: str
+    start: Rational
+    window: frozenset[tuple[Rational, int]]
+    others: frozenset[tuple[Rational, int]]
+
+
+def _walks(kernel: Block, result: Refinement, window: Sequence[Index]) -> list[_Walk]:
+    """Return how an aggregate walks through each of its inputs."""
+    ranges, inner = kernel.ranges, {i.name for i in window}
+    walks = []
+    for view in kernel.refinements:
+        if view is not result:
+            where = address(view)
+            steps = [(name in inner, (step, ranges[name])) for name, step in where.terms]
+            parts = (frozenset(step for inside, step in steps if inside is wanted) for wanted in (True, False))
+            walks.append(_Walk(view.source, where.offset, *parts))
+    return walks
+
+
+def _lines(kernel: Block, result: Refinement) -> list[list[str]]:
+    """Return the indices along which elements of the result are neighbours, and those along which pixels are."""
+    where = address(result)
+    single = [i for i in kernel.indices if where.coefficient(i.name) == 1]
+    lines = [[i.name for i in single]]
+    if len(single) == 1 and single[0].range <= _MOST_CHANNELS:
+        pixels = [i.name for i in kernel.indices if where.coefficient(i.name) == single[0].range > 1]
+        lines.extend([pixels] if pixels else [])
+    return lines
+
+
+_MOST_CHANNELS = 4
+"""Pixels have up to so many channels."""
+
+
 def _slides(kernel: Block, result: Refinement, window: Sequence[Index]) -> bool:
     """Return whether a window moves over one of the inputs, and nothing else is used again for other outputs."""
     inner = {i.name for i in window}
     views = [r for r in kernel.refinements if r is not result]
     outer = {r.name: {n for a in r.access for n in a.indices} - inner for r in views}
-    along = [i.name for i in kernel.indices if address(result).coefficient(i.name) == 1]
+    lines = _lines(kernel, result)
     for view in views:
         slides = any(inner & set(a.indices) and set(a.indices) - inner for a in view.access)
         whole = all(outer[view.name] >= names for names in outer.values())
-        near = all(address(view).coefficient(name) == 1 for name in along)
+        near = any(all(address(view).coefficient(name) == 1 for name in along) for along in lines)
         if slides and whole and near and is_element(view):
             return True
     return False
@@ -117,7 +180,7 @@ def _written_out(kernel: Block, result: Refinement, window: Sequence[Index]) -> 
         kernel,
         indices=tuple(i for i in kernel.indices if i not in window),
         refinements=(*(attrs.evolve(view, name=name) for view, name in views.items()), stored),
-        statements=(*_once(chain.statements), Store(chain.total, result.name, tags=store.tags)),
+        statements=(*made_once(chain.statements), Store(chain.total, result.name, tags=store.tags)),
         tags=kernel.tags.add("eltwise", "window"),
         deps=(),
     )
@@ -189,21 +252,3 @@ class _Chain:
         assert how.op is not None
         before, self.total = self.total, self.scalars.fresh(f"{self.result.name}_part")
         self.statements.append(Intrinsic(how.op, (before, value), self.total, self.result.shape.dtype, MERGES))
-
-
-def _once(statements: Sequence[Statement]) -> list[Statement]:
-    """Return statements without loads, constants and computations that an earlier one has made already."""
-    same: dict[str, str] = {}
-    known: dict[Statement, str] = {}
-    result: list[Statement] = []
-    for statement in statements:
-        new = renamed(statement, same, {})
-        into = scalar_output(new)
-        assert into is not None
-        key = renamed(new, {into: ""}, {})
-        if key in known:
-            same[into] = known[key]
-        else:
-            known[key] = into
-            result.append(new)
-    return result

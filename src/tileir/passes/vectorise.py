@@ -32,6 +32,7 @@ class Vectorise:
         rows: At most so many rows are computed at the same time where they read some of the same elements, as those of
             stencils do.
         terms: Twice as many where each element is an aggregate of at least so many terms, most of which rows share.
+        statements: No more rows than have so many statements: caches of instructions do not hold longer loops.
     """
 
     name: ClassVar[str] = "vectorise"
@@ -40,6 +41,7 @@ class Vectorise:
     chunk: int = attrs.field(default=16 * 1024, validator=at_least(1))
     rows: int = attrs.field(default=4, validator=at_least(1))
     terms: int = attrs.field(default=20, validator=at_least(2))
+    statements: int = attrs.field(default=1024, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with its elementwise kernels vectorised."""
@@ -63,6 +65,9 @@ class Vectorise:
             return [(nest, 1)]
         merged = sum(map(merges, nest.segments[0].statements))
         rows = 2 * self.rows if merged + 1 >= self.terms and row.range >= 2 * self.rows else self.rows
+        rows = min(rows, self.statements // len(nest.segments[0].statements))
+        if rows < 2:
+            return [(nest, 1)]
         whole, left = divmod(row.range, rows)
         parts = [(_rows_of(nest, row, 0, whole * rows), rows)]
         return [*parts, (_rows_of(nest, row, whole * rows, left), 1)] if left else parts
