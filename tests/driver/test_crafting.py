@@ -189,6 +189,30 @@ def test_loops_are_explained() -> None:
         formula.explain(PHOTO, measure=True)
 
 
+@pytest.mark.parametrize("device", ["llvm", "opencl"])
+@pytest.mark.parametrize(
+    ("shape", "steps"),
+    [
+        ((64, 97, 3), ["equalise", "to_lab", "stretch", "from_lab", "equalise"]),
+        ((64, 97), ["erode", "stretch", "gamma", "stretch", "dilate"]),
+        ((32, 48, 4), ["erode", "stretch", "gamma", "stretch", "dilate"]),
+    ],
+)
+def test_steps_in_place_leave_what_is_read_later(device: str, shape: tuple[int, ...], steps: list[str]) -> None:
+    picture = np.random.default_rng(6).random(shape, np.float32)
+    text = "\n".join(["first = stretch", *steps, f"maximum of ${len(steps) + 1}, first"])
+    formula = tileir.craft(text, device=device)
+    one_by_one = first = tileir.craft("stretch", device=device)(picture)
+    for step in steps:
+        one_by_one = tileir.craft(step, device=device)(one_by_one)
+    np.testing.assert_allclose(formula(picture), np.maximum(one_by_one, first), rtol=1e-4, atol=1e-4)
+    explanation = formula.explain(picture)
+    places = [number for number, kernel in enumerate(explanation.kernels) if kernel.in_place]
+    assert places
+    assert all(f"kernel {number}: writes " in str(explanation) for number in places)
+    assert "steps[0]" not in explanation.kernels[places[-1]].steps
+
+
 def test_windows_of_low_rank_within_a_tolerance() -> None:
     y, x = np.mgrid[-7:8, -7:8]
     disc = "; ".join(" ".join(map(str, row)) for row in (np.hypot(x, y) < 5).astype(int))

@@ -181,11 +181,20 @@ def chain_of(weights: np.ndarray[Any, Any], layers: int = 50) -> np.ndarray[Any,
 
 
 def test_a_long_chain_holds_few_temporaries_at_a_time() -> None:
-    executable = tileir.compile(LAYERS, [(8, 8), (8, 8)])
-    one = 4 * 8 * 8
+    """Each kernel reads columns, and so what it has written, if it wrote in place."""
+    executable = tileir.compile(LAYERS.replace("[i, k]", "[k, i]"), [(64, 64), (64, 64)])
+    one = 4 * 64 * 64
     assert executable.memory.temporaries == 49 * one
     assert executable.memory.peak <= 3 * one
     assert (executable.memory.inputs, executable.memory.outputs, executable.memory.constants) == (2 * one, one, 0)
+    mirror = np.eye(64, dtype=np.float32)[::-1].copy()
+    np.testing.assert_array_equal(executable(mirror, mirror), chain_of(mirror))
+
+
+def test_a_chain_of_small_layers_has_one_temporary() -> None:
+    """Each kernel reads a row before it writes the same row of its result."""
+    executable = tileir.compile(LAYERS, [(8, 8), (8, 8)])
+    assert executable.memory.temporaries == 4 * 8 * 8
     shift = np.roll(np.eye(8, dtype=np.float32), 1, axis=0)
     np.testing.assert_array_equal(executable(shift, shift), chain_of(shift))
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tileir
-from tileir.semtree.in_place import reads_before_it_writes, reuse_in_place
+from tileir.semtree.element_order import ElementOrder
+from tileir.semtree.in_place import reuse_in_place
 from tileir.semtree.interpreter import run_program
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.launches import launches
@@ -48,7 +50,7 @@ def kernel(body: str, grid: str = "4") -> KernelFunction:
 
 
 def fits(body: str, grid: str = "4") -> bool:
-    return reads_before_it_writes(kernel(body, grid), 1, 0)
+    return ElementOrder.of(kernel(body, grid)).reads_before_it_writes(1, 0)
 
 
 def test_a_temporary_takes_the_place_of_one_that_dies() -> None:
@@ -134,6 +136,27 @@ def test_only_temporaries_that_die_where_others_are_born_matter(old: str, new: s
         ("i64 g = group_id(0); o[ramp<4>(g, 16)] = x[ramp<4>(g, 16)];", "16"),
         ("i64 g = group_id(0); o[63 - g] = x[63 - g];", "64"),
         ("i64 g = group_id(0); f32 v = x[g]; f32 w = x[g]; o[g] = v; o[g] = v * w;", "64"),
+        ("i64 g = group_id(0); for (i64 i = 0; i < 1; i += 1) { f32 v = x[g]; } o[g] = 0.0;", "64"),
+        (  # channels of pixels, all of which are read first
+            "i64 g = group_id(0); f32x4 v = x[ramp<4>(g * 8, 2)]; f32x4 w = x[ramp<4>(g * 8 + 1, 2)]; "
+            "o[ramp<4>(g * 8, 2)] = v + w; o[ramp<4>(g * 8 + 1, 2)] = v - w;",
+            "8",
+        ),
+        (  # one channel after the other
+            "i64 g = group_id(0); o[ramp<4>(g * 8, 2)] = x[ramp<4>(g * 8, 2)]; "
+            "o[ramp<4>(g * 8 + 1, 2)] = x[ramp<4>(g * 8 + 1, 2)];",
+            "8",
+        ),
+        (  # a remainder of each row
+            "i64 g = group_id(0); for (i64 i = 0; i < 3; i += 1) { o[g * 16 + i * 4 : 4] = x[g * 16 + i * 4 : 4]; } "
+            "for (i64 i = 0; i < 4; i += 1) { o[g * 16 + 12 + i] = x[g * 16 + 12 + i]; }",
+            "4",
+        ),
+        (  # all of a row before its first result
+            "i64 g = group_id(0); f32 s = 0.0; for (i64 i = 0; i < 16; i += 1) { s = s + x[g * 16 + i]; } "
+            "for (i64 i = 0; i < 4; i += 1) { o[g * 16 + i * 4 : 4] = broadcast<4>(s); }",
+            "4",
+        ),
     ],
 )
 def test_kernels_that_read_what_they_write_next(body: str, grid: str) -> None:
@@ -156,31 +179,58 @@ def test_kernels_that_read_what_they_write_next(body: str, grid: str) -> None:
         ("i64 g = group_id(0); i64 e = n[g]; for (i64 i = 0; i < e; i += 1) { o[i] = x[i]; }", "1"),
         ("i64 g = group_id(0); o[ramp<4>(g, 2)] = x[ramp<4>(g, 2)];", "16"),  # lanes meet
         ("i64 g = group_id(0); f32 v = x[g];", "64"),  # writes nothing
-        ("i64 g = group_id(0); for (i64 i = 0; i < 1; i += 1) { f32 v = x[g]; } o[g] = 0.0;", "64"),  # other loops
+        ("i64 g = group_id(0); o[ramp<2>(g * 4, 2)] = x[ramp<2>(g * 4, 2)]; o[g * 4 : 2] = x[g * 4 + 2 : 2];", "16"),
+        ("for (i64 i = 0; i < 8; i += 1) { o[i * 2] = x[i * 2]; f32 v = x[14 - i * 2]; }", "1"),  # against each other
+        ("i64 g = group_id(0); for (i64 i = 0; i < 4; i += 1) { o[g * 4 + i] = x[g * 4 + 3 - i]; }", "16"),
+        ("i64 g = group_id(0); o[g] = x[g]; for (i64 i = 0; i < 1; i += 1) { f32 v = x[g]; }", "64"),  # read later
     ],
 )
 def test_kernels_of_which_nothing_is_known(body: str, grid: str) -> None:
     assert not fits(body, grid)
 
 
-@given(
-    grid=st.tuples(st.integers(1, 4), st.integers(1, 4)),
-    trips=st.integers(1, 4),
-    strides=st.tuples(*[st.integers(-9, 9)] * 3),
-    lanes=st.sampled_from([1, 2, 4]),
+ACCESS = st.tuples(
+    st.sampled_from(["load", "store"]),
+    st.integers(0, 5),
+    st.sampled_from([18, 18, 18, 18, 6, -2]),  # by each group
+    st.sampled_from([6, 6, 6, 6, 1, 0, -6]),  # by each trip of a loop
+    st.sampled_from([1, 3, 3]),  # by each lane
+    st.integers(1, 2),
 )
-def test_passes_never_share_an_element(
-    grid: tuple[int, int], trips: int, strides: tuple[int, int, int], lanes: int
-) -> None:
-    a, b, c = strides
-    place = f"300 + g * ({a}) + h * ({b}) + i * ({c})" + (f" : {lanes}" if lanes > 1 else "")
-    body = f"for (i64 i = 0; i < {trips}; i += 1) {{ o[{place}] = x[{place}]; }}"
-    text = f"i64 g = group_id(0); i64 h = group_id(1); {body}"
-    found = parse_kernel(f"kernel k(out f32 o[999], in f32 x[999]) grid({grid[0]}, {grid[1]}) {{ {text} }}")
-    starts = [a * g + b * h + c * i for g, h, i in itertools.product(range(grid[0]), range(grid[1]), range(trips))]
-    elements = [start + lane for start in starts for lane in range(lanes)]
-    if reads_before_it_writes(found, 1, 0):
-        assert len(set(elements)) == len(elements)
+LOOP = st.tuples(st.integers(1, 3), st.lists(ACCESS, min_size=1, max_size=4))
+BODY = st.lists(st.one_of(ACCESS, LOOP), min_size=1, max_size=3)
+
+
+def placed(access: tuple[str, int, int, int, int, int], counter: str, name: str) -> str:
+    kind, base, group, inner, step, lanes = access
+    place = f"{100 + base} + g * {group} + {counter} * {inner}"
+    place = f"ramp<2>({place}, {step})" if lanes == 2 else place
+    if kind == "store":
+        return f"o[{place}] = {'f32x2(1.0)' if lanes == 2 else '1.0'};"
+    return f"{'f32x2' if lanes == 2 else 'f32'} {name} = x[{place}];"
+
+
+@given(grid=st.integers(1, 3), items=BODY)
+def test_every_load_is_before_every_store_of_its_element(grid: int, items: list[Any]) -> None:
+    text: list[str] = []
+    events: list[tuple[str, int, int]] = []  # what is done to which element by which group, in the order of each
+    for number, item in enumerate(items):
+        trips, accesses = item if len(item) == 2 else (1, [item])
+        counter = f"i{number}" if len(item) == 2 else "0"
+        inside = " ".join(placed(access, counter, f"v{number}_{place}") for place, access in enumerate(accesses))
+        loop = f"for (i64 {counter} = 0; {counter} < {trips}; {counter} += 1) {{ {inside} }}"
+        text.append(loop if len(item) == 2 else inside)
+        for trip, (kind, base, group, inner, step, lanes) in itertools.product(range(trips), accesses):
+            for g, lane in itertools.product(range(grid), range(lanes)):
+                events.append((kind, base + g * group + trip * inner + lane * step, g))
+    found = parse_kernel(
+        f"kernel k(out f32 o[200], in f32 x[200]) grid({grid}) {{ i64 g = group_id(0); {' '.join(text)} }}"
+    )
+    if ElementOrder.of(found).reads_before_it_writes(1, 0):
+        for (at, load), (before, store) in itertools.product(enumerate(events), repeat=2):
+            if (load[0], store[0], load[1]) == ("load", "store", store[1]):
+                assert load[2] == store[2]
+                assert at < before
 
 
 def test_a_function_uses_it() -> None:

@@ -75,6 +75,11 @@ class CraftedKernel:
     runs: int = 1
     windows: tuple[str, ...] = ()
 
+    @property
+    def in_place(self) -> tuple[str, ...]:
+        """The buffers that it writes over what it reads of them."""
+        return tuple(name for name in self.writes if name in self.reads)
+
 
 @attrs.frozen
 class ApproximateStep:
@@ -161,6 +166,8 @@ class FormulaExplanation:
         )
         for number, kernel in enumerate(self.kernels):
             yield from (f"kernel {number}: {window}" for window in kernel.windows)
+            if kernel.in_place:
+                yield f"kernel {number}: writes {', '.join(kernel.in_place)} in place"
         for step in self.approximations:
             yield f"{step.path}: {step.rank} windows of rank one replace the weights, and differ by {step.error:.2g}"
         times = [kernel.seconds for kernel in self.kernels]
@@ -242,9 +249,13 @@ def _labels(function: Function, crafted: Crafted) -> tuple[dict[str, set[str]], 
 
 
 def _paths(launch: Dispatched, labels: Mapping[str, set[str]]) -> set[str]:
-    """Return the steps of whose values a launch computes some: by the names that it defines, and parts of these."""
+    """Return the steps of whose values a launch computes some: by the names that it defines, and parts of these.
+
+    A buffer that is written in place has the name of an earlier value.
+    """
     found: set[str] = set()
-    for statement in (*launch.writes, *launch.statements):
+    new = (name for name in launch.writes if name not in launch.reads)
+    for statement in (*new, *launch.statements):
         match = _VALUE.match(statement)
         name = match.group() if match else ""
         while name and name not in labels and _PART.search(name):
