@@ -19,7 +19,7 @@ from tileir.driver.binding import bind
 from tileir.driver.formula_faults import Trial
 from tileir.driver.formula_function import FormulaFunction
 from tileir.driver.jit import jit
-from tileir.driver.strips import MOST_PIXELS, Rectangle, check_inside, in_tiles, part
+from tileir.driver.picture_parts import MOST_PIXELS, Rectangle, check_inside, in_tiles, part
 from tileir.formula import edits
 from tileir.formula.applying import apply
 from tileir.formula.catalogue import default_catalogue

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tileir.core.dtype import DType
-    from tileir.driver.strips import Array
+    from tileir.driver.picture_parts import Array
     from tileir.formula.functions import Function
     from tileir.formula.ir import Formula, Source
 

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from tileir.driver.arguments import tensor_types
-from tileir.driver.strips import STRIP_PIXELS, in_strips
+from tileir.driver.picture_parts import STRIP_PIXELS, in_strips
 from tileir.typed.inference import infer
 from tileir.typed.reach import Reach, reach_of
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.driver.jit import Jit
-    from tileir.driver.strips import Array
+    from tileir.driver.picture_parts import Array
     from tileir.formula.lowering import Crafted
     from tileir.tile.low_rank import Approximation
 

@@ -9,8 +9,8 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import fail
+from tileir.driver.picture_parts import Rectangle
 from tileir.driver.pictures import as_levels
-from tileir.driver.strips import Rectangle
 from tileir.studio.session import STALE, Event
 
 if TYPE_CHECKING:

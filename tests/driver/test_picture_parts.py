@@ -8,7 +8,7 @@ import pytest
 import tileir
 from tileir.core.errors import ArgumentError
 from tileir.driver import crafting, formula_function
-from tileir.driver.strips import Rectangle
+from tileir.driver.picture_parts import Rectangle
 from tileir.formula.catalogue import own_functions
 from tileir.formula.function_file import read_functions
 
