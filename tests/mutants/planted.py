@@ -1,4 +1,4 @@
-"""Faults to plant into passes and lowerings: a piece of source and what stands there instead.
+"""Faults to plant into passes: a piece of source and what stands there instead.
 
 Each is of a kind that passes have had: guards of tiles off by one, remainders that are dropped, accumulators that are
 cleared twice, loops that must not run in parallel, coverage that is not there, and the like.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from mutants.in_emitters import IN_EMITTERS
+from mutants.in_kernels import IN_KERNELS
 from mutants.in_pixels import IN_PIXELS
 from mutants.in_stencils import IN_STENCILS
 from mutants.mutant import Mutant
@@ -295,65 +296,6 @@ IN_PASSES: Final = (
         "everything is injective", "poly.coverage", "return _no_move(moves, [*confined, *within], ends)", "return True"
     ),
     Mutant(
-        "one buffer passed twice",
-        "semtree.in_place",
-        "if name in temporaries and launch.arguments.count(name) == 1",
-        "if name in temporaries",
-        tests="semtree/test_in_place.py",
-    ),
-    Mutant(
-        "in place where counters overlap",
-        "semtree.in_place",
-        "if extent > 1 and stride <= reach:",
-        "if extent > 1 and stride < reach:",
-        tests="semtree/test_in_place.py",
-    ),
-    Mutant(
-        "in place where reads come later",
-        "semtree.in_place",
-        "if start < 0 or (loads and loads[-1][0] > start):",
-        "if start < 0:",
-        tests="semtree/test_in_place.py",
-    ),
-    Mutant("no barrier between phases", "semtree.lower_barriers", "if _meet(pending, step.touches):", "if False:"),
-    Mutant(
-        "no barrier between iterations",
-        "semtree.lower_barriers",
-        "if step.repeats and _meet(_from_last_iteration(body.after), body.before):",
-        "if False:",
-    ),
-    Mutant(
-        "asynchronous copies waited for too late",
-        "semtree.lower_pipeline",
-        "sem.AsyncWait(stages - 2)",
-        "sem.AsyncWait(stages - 1)",
-    ),
-    Mutant(
-        "asynchronous copies overwritten while read",
-        "semtree.lower_pipeline",
-        "sem.AsyncWait(stages - 2),\n            sem.Barrier(),",
-        "sem.AsyncWait(stages - 2),",
-    ),
-    Mutant(
-        "upper bound of a loop one too small",
-        "semtree.lower_loops",
-        "upper = tuple(c.substitute({variable.name: 0}) + 1 for",
-        "upper = tuple(c.substitute({variable.name: 0}) for",
-    ),
-    Mutant(
-        "lanes of running sums one too far",
-        "semtree.lower_running",
-        "self.lanes + lane - distance",
-        "self.lanes + lane - distance + 1",
-        "scan{least=2,vector_bytes=16}",
-    ),
-    Mutant(
-        "index that is not clamped from above",
-        "semtree.lower_block",
-        "for bound in (0, size - 1))",
-        "for bound in (0, size))",
-    ),
-    Mutant(
         "depth of a staged product one too long",
         "passes.groups.contraction",
         "tests.append(loop.range - 1 - first - place)",
@@ -396,4 +338,4 @@ IN_PASSES: Final = (
     ),
 )
 
-PLANTED: Final = (*IN_PASSES, *IN_PIXELS, *IN_STENCILS, *IN_EMITTERS)
+PLANTED: Final = (*IN_PASSES, *IN_PIXELS, *IN_STENCILS, *IN_KERNELS, *IN_EMITTERS)

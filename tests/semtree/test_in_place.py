@@ -182,6 +182,10 @@ def test_kernels_that_read_what_they_write_next(body: str, grid: str) -> None:
         ("i64 g = group_id(0); o[ramp<2>(g * 4, 2)] = x[ramp<2>(g * 4, 2)]; o[g * 4 : 2] = x[g * 4 + 2 : 2];", "16"),
         ("for (i64 i = 0; i < 8; i += 1) { o[i * 2] = x[i * 2]; f32 v = x[14 - i * 2]; }", "1"),  # against each other
         ("i64 g = group_id(0); for (i64 i = 0; i < 4; i += 1) { o[g * 4 + i] = x[g * 4 + 3 - i]; }", "16"),
+        (
+            "local f32 s[64] align(16); async s[0 : 4] = x[0 : 4]; async_commit(); o[0] = 1.0; async_wait(0);",
+            "1",
+        ),  # under way
         ("i64 g = group_id(0); o[g] = x[g]; for (i64 i = 0; i < 1; i += 1) { f32 v = x[g]; }", "64"),  # read later
     ],
 )

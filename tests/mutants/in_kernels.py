@@ -1,0 +1,83 @@
+"""Faults to plant into the making of kernels: lowering, barriers, pipelines, results in place."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.mutant import Mutant
+
+IN_KERNELS: Final = (
+    Mutant(
+        "one buffer passed twice",
+        "semtree.in_place",
+        "if name in temporaries and launch.arguments.count(name) == 1",
+        "if name in temporaries",
+        tests="semtree/test_in_place.py",
+    ),
+    Mutant(
+        "in place where counters overlap",
+        "semtree.element_order",
+        "if extent > 1 and stride <= reach:",
+        "if extent > 1 and stride < reach:",
+        tests="semtree/test_in_place.py",
+    ),
+    Mutant(
+        "in place where reads come later",
+        "semtree.element_order",
+        "load.number < store.number",
+        "True",
+        tests="semtree/test_in_place.py",
+    ),
+    Mutant(
+        "in place where loads and stores go different ways",
+        "semtree.element_order",
+        "both == alike and ",
+        "",
+        tests="semtree/test_in_place.py",
+    ),
+    Mutant(
+        "in place while copies are under way",
+        "semtree.element_order",
+        "plain = not isinstance(stmt, AsyncCopy | MatrixMultiply)",
+        "plain = True",
+        tests="semtree/test_in_place.py",
+    ),
+    Mutant("no barrier between phases", "semtree.lower_barriers", "if _meet(pending, step.touches):", "if False:"),
+    Mutant(
+        "no barrier between iterations",
+        "semtree.lower_barriers",
+        "if step.repeats and _meet(_from_last_iteration(body.after), body.before):",
+        "if False:",
+    ),
+    Mutant(
+        "asynchronous copies waited for too late",
+        "semtree.lower_pipeline",
+        "sem.AsyncWait(stages - 2)",
+        "sem.AsyncWait(stages - 1)",
+    ),
+    Mutant(
+        "asynchronous copies overwritten while read",
+        "semtree.lower_pipeline",
+        "sem.AsyncWait(stages - 2),\n            sem.Barrier(),",
+        "sem.AsyncWait(stages - 2),",
+    ),
+    Mutant(
+        "upper bound of a loop one too small",
+        "semtree.lower_loops",
+        "upper = tuple(c.substitute({variable.name: 0}) + 1 for",
+        "upper = tuple(c.substitute({variable.name: 0}) for",
+    ),
+    Mutant(
+        "lanes of running sums one too far",
+        "semtree.lower_running",
+        "self.lanes + lane - distance",
+        "self.lanes + lane - distance + 1",
+        "scan{least=2,vector_bytes=16}",
+    ),
+    Mutant(
+        "index that is not clamped from above",
+        "semtree.lower_block",
+        "for bound in (0, size - 1))",
+        "for bound in (0, size))",
+    ),
+)
