@@ -10,6 +10,7 @@ import pytest
 from scipy import special
 from skimage import color, exposure
 
+import tileir
 from strategies.photographs import Picture, filtered, photograph
 
 if TYPE_CHECKING:
@@ -153,6 +154,21 @@ def test_hues_of_primaries() -> None:
     table = np.array([[r, g, b] for r in (0, 0.5, 1) for g in (0, 0.5, 1) for b in (0, 0.5, 1)], np.float32)
     expected = [colorsys.rgb_to_hsv(*row) for row in table.astype(float)]
     np.testing.assert_allclose(filtered("to_hsv", table[None])[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["to_hsv", "from_hsv", "to_ycbcr", "from_ycbcr", "to_lab", "from_lab"])
+def test_colours_of_many_channels_leave_the_others(name: str) -> None:
+    picture = np.random.default_rng(3).random((6, 7, 5), np.float32)
+    result = tileir.craft(name)(picture)
+    np.testing.assert_allclose(result[..., :3], tileir.craft(name)(picture[..., :3]), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(result[..., 3:], picture[..., 3:])
+
+
+@pytest.mark.parametrize("name", ["to_ycbcr", "from_ycbcr", "to_lab", "from_lab"])
+def test_colours_of_two_channels_are_the_greys_of_the_first(name: str) -> None:
+    picture = np.random.default_rng(3).random((6, 7, 2), np.float32)
+    grey = tileir.craft(name)(picture[..., :1].copy())
+    np.testing.assert_allclose(tileir.craft(name)(picture), grey, rtol=1e-5, atol=1e-6)
 
 
 def test_channels() -> None:
