@@ -13,6 +13,7 @@ import tileir
 from tileir.core.errors import ArgumentError, TileError
 from tileir.driver.crafting import craft_file
 from tileir.formula.function_file import read_functions
+from tileir.runtime.disk_cache import DiskCache
 
 if TYPE_CHECKING:
     from tileir.formula.given_values import GivenValue
@@ -234,3 +235,37 @@ def test_windows_that_were_written_out_are_explained() -> None:
     assert said == "written out: 5 of 9 terms, with constants as immediate values"
     assert f"kernel 0: {said}\n" in str(explanation)
     assert json.loads(explanation.to_json())["kernels"][0]["windows"] == [said]
+
+
+def test_whether_it_is_compiled_is_known_without_compiling(tmp_path: Path) -> None:
+    context = tileir.Context(disk_cache=DiskCache(tmp_path))
+    photo = np.random.default_rng(7).random((80, 90, 3), np.float32)
+    formula, region = tileir.craft("gaussian(sigma=1)", context=context), (2, 3, 8, 9)
+    assert not formula.is_compiled(photo)
+    formula(photo)
+    assert formula.is_compiled(photo)
+    assert not formula.is_compiled(photo, region=region)
+    formula.region(region, photo)
+    assert formula.is_compiled(photo, region=region)
+    assert formula.executable(photo, region=region) is not formula.executable(photo)
+    assert not tileir.craft("gaussian(sigma=1.1)", context=context).is_compiled(photo)
+    context.programs.clear()
+    assert formula.is_compiled(photo), "the cache on disk has it"
+    assert not tileir.craft("gaussian(sigma=1)", context=tileir.Context(disk_cache=None)).is_compiled(photo)
+    with pytest.raises(TileError) as caught:
+        formula.executable(photo, region=(0, 0, photo.shape[0] + 1, 4))
+    assert caught.value.diagnostics[0].code == "TIL314"
+
+
+def test_other_options_compile_it_anew_and_compute_the_same() -> None:
+    formula = tileir.craft("gaussian(sigma=1)\nsharpen", context=tileir.Context(disk_cache=None))
+    expected = formula(PHOTO)
+    quick = formula.with_options(tileir.Options(quick=True))
+    assert not quick.is_compiled(PHOTO)
+    np.testing.assert_allclose(quick(PHOTO), expected, rtol=1e-5, atol=1e-5)
+    assert quick.executable(PHOTO).scheduled != formula.executable(PHOTO).scheduled
+    assert formula.with_options(tileir.Options(quick=True)).is_compiled(PHOTO)
+    crafted = tileir.craft("sharpen", options=tileir.Options(quick=True), context=tileir.Context(disk_cache=None))
+    assert crafted.options == tileir.Options(quick=True)
+    moved = crafted.with_value("steps[0].arguments.amount", 2)
+    assert moved.options == crafted.options

@@ -128,3 +128,11 @@ def test_all_values_may_be_forgotten() -> None:
     assert cache.get(3, lambda: 8) == 8, "it was the one not used for longest"
     cache.clear()
     assert len(cache) == 0
+
+
+def test_a_value_is_there_once_it_is_made() -> None:
+    cache: Cache[str, bool] = Cache(2)
+    assert "a" not in cache
+    assert cache.get("a", lambda: "a" in cache) is False
+    assert "a" in cache
+    assert "b" not in cache

@@ -6,20 +6,20 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 
-from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
 from tileir.core.names import nearest
-from tileir.driver.arguments import is_number
+from tileir.driver.arguments import check_options, is_number
 from tileir.driver.binding import bind
 from tileir.driver.formula_faults import Trial
 from tileir.driver.formula_function import FormulaFunction
+from tileir.driver.formula_values import RANKS, as_passed, dtype_of, shown
 from tileir.driver.jit import jit
-from tileir.driver.picture_parts import MOST_PIXELS, Rectangle, check_inside, in_tiles, part
+from tileir.driver.picture_parts import MOST_PIXELS, Rectangle, check_inside, in_tiles, part, part_read
 from tileir.formula import edits
 from tileir.formula.applying import apply
 from tileir.formula.catalogue import default_catalogue
@@ -38,18 +38,15 @@ from tileir.tile.low_rank import with_low_rank
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from tileir.core.dtype import DType
     from tileir.driver.executable import Executable
     from tileir.driver.formula_explanation import FormulaExplanation
+    from tileir.driver.formula_values import Array
     from tileir.formula.functions import Function
     from tileir.formula.given_values import GivenValue
     from tileir.formula.lowering import Crafted
     from tileir.runtime.context import Context
-    from tileir.runtime.interface import DeviceInfo
-
-Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-
-RANKS = (2, 3)
-"""Of pictures: [rows, columns], or [rows, columns, channels]."""
+    from tileir.runtime.interface import DeviceInfo, Options
 
 
 def craft(
@@ -60,6 +57,7 @@ def craft(
     context: Context | None = None,
     live: str | Iterable[str] = (),
     tolerance: float = 0.0,
+    options: Options | None = None,
     name: str = "<formula>",
 ) -> CraftedFormula:
     """Return a formula that runs on pictures.
@@ -73,6 +71,7 @@ def craft(
             value of them compiles nothing. All others are constants of the kernels, which makes these faster.
         tolerance: How far windows of weights may be from sums of such of rank one, which are faster: the sum of the
             absolute differences, as a share of the sum of the absolute weights. :meth:`CraftedFormula.explain` tells.
+        options: How to compile; by default as the context does.
         name: What errors call the text.
 
     Raises:
@@ -84,7 +83,8 @@ def craft(
     text = source if isinstance(source, str) else to_text(source)
     known = default_catalogue().functions if functions is None else functions
     paths = frozenset((live,) if isinstance(live, str) else live)
-    crafted = CraftedFormula(text, MappingProxyType(dict(known)), device, context, paths, tolerance, name)
+    check_options(options)
+    crafted = CraftedFormula(text, MappingProxyType(dict(known)), device, context, paths, tolerance, options, name)
     verify(crafted.formula, known)
     if crafted.live:
         _check_live(crafted)
@@ -117,6 +117,7 @@ class CraftedFormula:
         context: Owner of devices and caches; None for the process-wide one.
         live: The paths of the parameters that are passed at each call.
         tolerance: How far windows of weights may be from sums of such of rank one.
+        options: How it is compiled; None for as the context does.
         name: What errors call the text.
 
     """
@@ -127,6 +128,7 @@ class CraftedFormula:
     context: Context | None = attrs.field(default=None, repr=False)
     live: frozenset[str] = frozenset()
     tolerance: float = attrs.field(default=0.0, validator=_check_tolerance)
+    options: Options | None = None
     name: str = attrs.field(default="<formula>", repr=False)
     _crafted: dict[tuple[DType, ...], FormulaFunction] = attrs.field(factory=dict, init=False, repr=False)
 
@@ -158,7 +160,7 @@ class CraftedFormula:
             function = self._function(arrays)
             reach = function.reach(arrays) if arrays[0][..., 0].size > MOST_PIXELS and out is None else None
             results = function.on(arrays, target) if reach is None else function.in_strips(arrays, reach)
-        return out if out is not None else _shown(results, flat)
+        return out if out is not None else shown(results, flat)
 
     def region(self, rectangle: tuple[int, int, int, int], *pictures: Any) -> Any:
         """Return a part of the result: from as much of the pictures as it needs, where steps do not depend on places.
@@ -181,10 +183,10 @@ class CraftedFormula:
             reach = function.reach(arrays)
         if reach is not None:
             check_inside(wanted, arrays[0].shape)
-            return _shown(part(function.on, arrays, reach, wanted), flat)
+            return shown(part(function.on, arrays, reach, wanted), flat)
         results = function.on(arrays)
         check_inside(wanted, results[0].shape)
-        return _shown(tuple(result[wanted.slices] for result in results), flat)
+        return shown(tuple(result[wanted.slices] for result in results), flat)
 
     def parts(self, first: tuple[int, int, int, int], *pictures: Any) -> Iterator[tuple[Rectangle, Any]]:
         """Yield the results in parts, so that what somebody looks at is there before the rest.
@@ -208,18 +210,31 @@ class CraftedFormula:
             reach = function.reach(arrays)
         if reach is None:
             whole = function.on(arrays)
-            yield Rectangle(0, 0, *whole[0].shape[:2]), _shown(whole, flat)
+            yield Rectangle(0, 0, *whole[0].shape[:2]), shown(whole, flat)
             return
         check_inside(Rectangle(*first), arrays[0].shape)
         for place, results in in_tiles(function.on, arrays, reach, Rectangle(*first)):
-            yield place, _shown(results, flat)
+            yield place, shown(results, flat)
 
-    def executable(self, *pictures: Any) -> Executable:
-        """Return what runs for such pictures; raises what a call raises."""
+    def executable(self, *pictures: Any, region: tuple[int, int, int, int] | None = None) -> Executable:
+        """Return what runs for such pictures, or for a rectangle of the results; raises what a call raises."""
         arrays, _ = self._pictures(pictures)
         with self._faults_located(arrays):
             function = self._function(arrays)
-            return function.call.specialise(*arrays, *function.passed)
+            return function.call.specialise(*_read(function, arrays, region), *function.passed)
+
+    def is_compiled(self, *pictures: Any, region: tuple[int, int, int, int] | None = None) -> bool:
+        """Return whether :meth:`executable` need not compile: the context or the cache on disk has the kernels."""
+        arrays, _ = self._pictures(pictures)
+        with self._faults_located(arrays):
+            function = self._function(arrays)
+            return function.call.is_compiled(*_read(function, arrays, region), *function.passed)
+
+    def with_options(self, options: Options) -> CraftedFormula:
+        """Return the formula compiled in another way."""
+        changed = attrs.evolve(self, options=options)
+        changed._crafted.update((dtypes, made.with_options(options)) for dtypes, made in self._crafted.items())
+        return changed
 
     def tile(self, pixels: str | Sequence[str] = "f32") -> Crafted:
         """Return the formula as a Tile function for pictures of some dtype, or of one each."""
@@ -274,7 +289,7 @@ class CraftedFormula:
         baked = {name for name, value in now.values.items() if not self._is_live(now.paths[name], value)}
         same = before.paths == now.paths and before.fixed == now.fixed and path in now.paths.values()
         if same and all(np.array_equal(before.values[name], now.values[name]) for name in baked):
-            passed = tuple(_as_passed(value) for name, value in now.values.items() if name not in baked)
+            passed = tuple(as_passed(value) for name, value in now.values.items() if name not in baked)
             for dtypes, made in other._crafted.items():
                 crafted = attrs.evolve(made.crafted, arguments=now.values)
                 self._crafted[dtypes] = attrs.evolve(made, crafted=crafted, passed=passed)
@@ -323,22 +338,22 @@ class CraftedFormula:
         try:
             yield
         except TileError as error:
-            dtypes = tuple(map(_dtype_of, self.formula.inputs, arrays))
+            dtypes = tuple(map(dtype_of, self.formula.inputs, arrays))
             located = Trial(self.formula, self.functions, arrays, dtypes).located(error)
             if located is error:
                 raise
             raise located from error
 
     def _function(self, arrays: Sequence[Array]) -> FormulaFunction:
-        dtypes = tuple(map(_dtype_of, self.formula.inputs, arrays))
+        dtypes = tuple(map(dtype_of, self.formula.inputs, arrays))
         if dtypes not in self._crafted:
             crafted = lowered(self.formula, self.functions, pixels=dtypes)
             paths = crafted.paths
             passed = {name: value for name, value in crafted.arguments.items() if self._is_live(paths[name], value)}
             fixed = {name: value for name, value in crafted.arguments.items() if name not in passed}
             bound, found = with_low_rank(bind(crafted.function, fixed), self.tolerance)
-            call = jit(bound, self.device, context=self.context)
-            self._crafted[dtypes] = FormulaFunction(crafted, call, tuple(map(_as_passed, passed.values())), found)
+            call = jit(bound, self.device, context=self.context, options=self.options)
+            self._crafted[dtypes] = FormulaFunction(crafted, call, tuple(map(as_passed, passed.values())), found)
         return self._crafted[dtypes]
 
     def _is_live(self, path: str, value: object) -> bool:
@@ -351,6 +366,22 @@ class CraftedFormula:
         call, dot, name = path.rpartition(".arguments.")
         is_derived = bool(dot) and name[:1].isupper() and isinstance(value, float)
         return is_derived and any(each.rpartition(".arguments.")[0] == call for each in self.live)
+
+
+def _read(
+    function: FormulaFunction, arrays: Sequence[Array], region: tuple[int, int, int, int] | None
+) -> Sequence[Array]:
+    """Return the parts of pictures that a rectangle of the results needs; all of them where steps depend on places.
+
+    Raises:
+        ArgumentError: TIL314, results have no such rows or columns.
+    """
+    reach = None if region is None else function.reach(arrays)
+    if region is None or reach is None:
+        return arrays
+    wanted = Rectangle(*region)
+    check_inside(wanted, arrays[0].shape)
+    return [array[part_read(wanted, reach, array.shape).slices] for array in arrays]
 
 
 def craft_file(path: Path, **options: Any) -> CraftedFormula:
@@ -366,25 +397,3 @@ def craft_file(path: Path, **options: Any) -> CraftedFormula:
     except (OSError, UnicodeError) as error:
         raise ArgumentError((Diagnostic("TIL901", f"cannot read {path}: {error}"),)) from None
     return craft(text, **options, name=str(path))
-
-
-def _dtype_of(name: str, array: Array) -> DType:
-    dtype = DType.of(array.dtype)
-    if dtype is None:
-        raise ArgumentError((Diagnostic("TIL701", f"{name} has pixels of {array.dtype}, which tileir does not know"),))
-    return dtype
-
-
-def _as_passed(value: Any) -> Any:
-    """Return the value of a parameter as a call takes it fastest: as an array, but for integers, which make sizes."""
-    return np.asarray(value, np.float32) if isinstance(value, float) else value
-
-
-def _shown(results: tuple[Array, ...], flat: bool) -> Any:
-    """Return what a caller sees: one array where there is one result, without an axis for one channel where asked."""
-    shaped = tuple(_flattened(result, flat) for result in results)
-    return shaped if len(shaped) > 1 else shaped[0]
-
-
-def _flattened(result: Array, flat: bool) -> Array:
-    return result[..., 0] if flat and result.ndim == max(RANKS) and result.shape[-1] == 1 else result

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tileir.driver.jit import Jit
     from tileir.driver.picture_parts import Array
     from tileir.formula.lowering import Crafted
+    from tileir.runtime.interface import Options
     from tileir.tile.low_rank import Approximation
 
 
@@ -30,6 +31,13 @@ class FormulaFunction:
     passed: tuple[Any, ...]
     approximations: tuple[Approximation, ...]
     _reaches: dict[tuple[tuple[int, ...], ...], Reach | None] = attrs.field(factory=dict, repr=False)
+    _otherwise: dict[Options, Jit] = attrs.field(factory=dict, repr=False)
+
+    def with_options(self, options: Options) -> FormulaFunction:
+        """Return the formula compiled in another way; it is asked for at each move of a control."""
+        if options not in self._otherwise:
+            self._otherwise[options] = attrs.evolve(self.call, options=options)
+        return attrs.evolve(self, call=self._otherwise[options])
 
     def on(self, arrays: Sequence[Array], out: Any = None) -> tuple[Array, ...]:
         """Return the results for pictures with channels."""

@@ -19,7 +19,7 @@ from tileir.driver.arguments import (
     tensor_types,
 )
 from tileir.driver.compiler import function_of
-from tileir.driver.executable import Executable, compile_for
+from tileir.driver.executable import Executable, compile_for, is_stored
 from tileir.driver.targets import choice_of
 from tileir.runtime.arrays import check_inputs, to_array
 from tileir.runtime.context import Context, default_context
@@ -28,7 +28,7 @@ from tileir.typed.inference import infer
 from tileir.typed.interpreter import interpret
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from tileir.core.target import Target
     from tileir.driver.targets import Named, TargetChoice
@@ -95,7 +95,16 @@ class Jit:
         """Return the executable for the dtypes and shapes of these arrays."""
         return self._specialised(bind(self._names, arrays, named))
 
-    def _specialised(self, values: Sequence[Any]) -> Executable:
+    def is_compiled(self, *arrays: Any) -> bool:
+        """Return whether a call with such arrays has nothing to compile: the context or the cache on disk has it."""
+        context = self._context
+        if self._key(arrays) in context.programs:
+            return True
+        types = tensor_types(self.function, arrays)
+        return is_stored(self.function, types, context, self.device, self.options, self.target)
+
+    def _key(self, values: Sequence[Any]) -> Hashable:
+        """Return what the context keeps the executable for such values under."""
         signature = tuple(
             (value.dtype, value.shape)
             if type(value) is np.ndarray and name not in self._sizing
@@ -103,15 +112,21 @@ class Jit:
             for name, value in zip(self._names, values, strict=True)
         )
         context = self._context
-        options = context.options if self.options is None else self.options
-        key = (self.function, signature, self.device or context.device_id, options, self.target)
+        return self.function, signature, self.device or context.device_id, self._options, self.target
+
+    @property
+    def _options(self) -> Options:
+        return self._context.options if self.options is None else self.options
+
+    def _specialised(self, values: Sequence[Any]) -> Executable:
+        context = self._context
 
         def make() -> Executable:
             types = tensor_types(self.function, values)
-            return compile_for(self.function, types, context, self.device, options, None, self.target)
+            return compile_for(self.function, types, context, self.device, self._options, None, self.target)
 
-        executable: Executable = context.programs.get(key, make)
-        self._latest[:] = [_Latest(weakref.ref(executable), context.device_id, options)]
+        executable: Executable = context.programs.get(self._key(values), make)
+        self._latest[:] = [_Latest(weakref.ref(executable), context.device_id, self._options)]
         return executable
 
     def _type(self, name: str, value: object) -> object:

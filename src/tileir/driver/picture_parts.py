@@ -53,13 +53,17 @@ def check_inside(wanted: Rectangle, shape: tuple[int, ...]) -> None:
 
 def part(compute: Compute, pictures: Sequence[Array], reach: Reach, wanted: Rectangle) -> tuple[Array, ...]:
     """Return a rectangle of each result."""
-    rows, columns = pictures[0].shape[:2]
-    top, height = _start_and_size(wanted.top, wanted.height, reach.above, reach.below, rows)
-    left, width = _start_and_size(wanted.left, wanted.width, reach.left, reach.right, columns)
-    read = Rectangle(top, left, height, width)
+    read = part_read(wanted, reach, pictures[0].shape)
     results = compute([np.ascontiguousarray(picture[read.slices]) for picture in pictures])
     inner = Rectangle(wanted.top - read.top, wanted.left - read.left, wanted.height, wanted.width)
     return tuple(result[inner.slices] for result in results)
+
+
+def part_read(wanted: Rectangle, reach: Reach, shape: tuple[int, ...]) -> Rectangle:
+    """Return what a rectangle of results is computed from, of pictures of a shape."""
+    top, height = _start_and_size(wanted.top, wanted.height, reach.above, reach.below, shape[0])
+    left, width = _start_and_size(wanted.left, wanted.width, reach.left, reach.right, shape[1])
+    return Rectangle(top, left, height, width)
 
 
 def in_strips(

@@ -76,5 +76,11 @@ class Cache(Generic[K, V]):
         with self._lock:
             self._slots.clear()
 
+    def __contains__(self, key: K) -> bool:
+        """Return whether the value of ``key`` was made; another thread may be making it otherwise."""
+        with self._lock:
+            slot = self._slots.get(key)
+            return slot is not None and slot.value is not None
+
     def __len__(self) -> int:
         return len(self._slots)
