@@ -76,5 +76,13 @@ def frames(client: TestClient, job: str, **request: Any) -> list[tuple[str, Any,
     return found
 
 
+def shown(client: TestClient, **request: Any) -> tuple[Any, bytes]:
+    """Return the last view of a preview and the picture that the page shows then."""
+    found = frames(client, "formula.preview", **request)
+    name, view, _ = found[-1]
+    assert name == "preview", view
+    return view, next(parts["preview"] for _, _, parts in reversed(found) if parts)
+
+
 def pixels(view: Any, content: bytes) -> np.ndarray[Any, Any]:
     return np.frombuffer(content, np.uint8).reshape(*view["size"], 4)

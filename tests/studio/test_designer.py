@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import tileir
-from studio.conversation import codes, events, frames, pixels, studio
+from studio.conversation import codes, events, frames, pixels, shown, studio
 from tileir.driver.pictures import as_levels
 from tileir.studio.command import start_of
 from tileir.studio.uploads import KEPT, keep, read, store
@@ -169,9 +169,9 @@ def test_all_functions_are_offered(client: TestClient) -> None:
 
 
 def test_a_preview_is_what_the_formula_makes(client: TestClient, pictures: dict[str, str]) -> None:
-    shown = pixels(*frame(client, "formula.preview", text=FORMULA, inputs=pictures))
-    np.testing.assert_array_equal(shown[..., :3], tileir.craft(FORMULA)(LEVELS))
-    assert (shown[..., 3] == 255).all()
+    seen = pixels(*shown(client, text=FORMULA, inputs=pictures))
+    np.testing.assert_array_equal(seen[..., :3], tileir.craft(FORMULA)(LEVELS))
+    assert (seen[..., 3] == 255).all()
     original = pixels(*frame(client, "formula.original", upload=pictures["image"]))
     np.testing.assert_array_equal(original[..., :3], LEVELS)
 
@@ -180,7 +180,7 @@ def test_a_dragged_control_gives_the_text_and_the_picture_of_its_value(
     client: TestClient, pictures: dict[str, str]
 ) -> None:
     dragged = {"path": "steps[1].arguments.sigma", "value": "1.1"}
-    view, content = frame(client, "formula.preview", text=FORMULA, inputs=pictures, **dragged)
+    view, content = shown(client, text=FORMULA, inputs=pictures, **dragged)
     expected = FORMULA.replace("sigma=1", "sigma=1.1")
     assert view["text"] == expected
     difference = pixels(view, content)[..., :3].astype(int) - tileir.craft(expected)(LEVELS)
@@ -189,7 +189,7 @@ def test_a_dragged_control_gives_the_text_and_the_picture_of_its_value(
 
 def test_one_of_several_results_is_shown(client: TestClient, pictures: dict[str, str]) -> None:
     text = FORMULA + "results a, b\n"
-    view, content = frame(client, "formula.preview", text=text, inputs=pictures, result=1)
+    view, content = shown(client, text=text, inputs=pictures, result=1)
     assert view["results"] == 2
     expected = tileir.craft("gaussian(sigma=1)")(LEVELS)
     np.testing.assert_array_equal(pixels(view, content)[..., :3], expected)
@@ -199,8 +199,8 @@ def test_one_of_several_results_is_shown(client: TestClient, pictures: dict[str,
 
 def test_a_picture_in_grey_is_shown_and_wrong_pictures_are_told(client: TestClient, pictures: dict[str, str]) -> None:
     grey = client.post("/api/uploads", content=png(LEVELS[..., 0])).json()["name"]
-    shown = pixels(*frame(client, "formula.preview", text="gaussian", inputs={"image": grey}))
-    np.testing.assert_array_equal(shown[..., 1], tileir.craft("gaussian")(LEVELS[..., 0]))
+    seen = pixels(*shown(client, text="gaussian", inputs={"image": grey}))
+    np.testing.assert_array_equal(seen[..., 1], tileir.craft("gaussian")(LEVELS[..., 0]))
     vector = io.BytesIO()
     np.save(vector, np.zeros(5, np.float32))
     line = client.post("/api/uploads", content=vector.getvalue()).json()["name"]
@@ -313,10 +313,10 @@ def test_what_the_page_begins_with_outlives_all_uploads(tmp_path: Path) -> None:
     with studio(tmp_path) as client:
         given = [png(LEVELS + np.uint8(number)) for number in range(1, KEPT + 9)]
         others = [client.post("/api/uploads", content=each).json()["name"] for each in given]
-        view, _ = frame(client, "formula.preview", text="box", inputs={"image": first})
+        view, _ = shown(client, text="box", inputs={"image": first})
         assert view["size"] == [24, 32]
         assert codes(events(client, "formula.preview", text="box", inputs={"image": others[0]})) == ["TIL912"]
-        frame(client, "formula.preview", text="box", inputs={"image": others[-1]})
+        shown(client, text="box", inputs={"image": others[-1]})
     start = start_of(None, tmp_path)
     for number in range(KEPT + 1):
         store(tmp_path, bytes([number]))

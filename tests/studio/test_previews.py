@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tileir
-from studio.conversation import codes, events, frames, pixels, studio
+from studio.conversation import codes, events, frames, pixels, shown, studio
 from tileir.studio.uploads import store
 from tileir.studio.workshop import StaleError, Workshop
 
@@ -51,14 +51,16 @@ def pictures(client: TestClient) -> dict[str, str]:
 
 def test_the_visible_part_comes_first_and_is_that_of_the_whole(client: TestClient, pictures: dict[str, str]) -> None:
     found = frames(client, "formula.preview", **DRAGGED, inputs=pictures, region=[300, 500, 200, 250])
-    (first, part, one), (second, whole, other) = found
-    assert (first, second) == ("part", "preview")
+    (quick, place, sooner), (first, part, one), (second, whole, other) = found
+    assert (quick, first, second) == ("part", "part", "preview")
+    assert place == part
+    assert np.abs(np.frombuffer(sooner["part"], np.uint8).astype(int) - np.frombuffer(one["part"], np.uint8)).max() <= 1
     top, left, height, width = part["place"]
     assert (top, left, height, width) == (256, 256, 256, 512)
     assert part["size"] == whole["size"] == [1100, 1300]
-    shown = np.frombuffer(one["part"], np.uint8).reshape(height, width, 4).astype(int)
+    seen = np.frombuffer(one["part"], np.uint8).reshape(height, width, 4).astype(int)
     everything = pixels(whole, other["preview"])
-    assert np.abs(shown - everything[top : top + height, left : left + width]).max() <= 1
+    assert np.abs(seen - everything[top : top + height, left : left + width]).max() <= 1
     expected = tileir.craft("gaussian(sigma=1.5)")(LARGE)
     assert np.abs(everything[..., :3] - expected.astype(int)).max() <= 1
 
@@ -80,22 +82,23 @@ def test_the_visible_part_comes_first_and_is_that_of_the_whole(client: TestClien
 def test_what_has_no_part_that_is_worth_it_comes_as_a_whole(
     client: TestClient, pictures: dict[str, str], text: str, region: list[int] | None
 ) -> None:
+    view, content = shown(client, text=text, inputs=pictures, region=region)
+    np.testing.assert_array_equal(pixels(view, content)[..., :3], tileir.craft(text)(LARGE))
     ((name, view, parts),) = frames(client, "formula.preview", text=text, inputs=pictures, region=region)
-    assert name == "preview", view
-    np.testing.assert_array_equal(pixels(view, parts["preview"])[..., :3], tileir.craft(text)(LARGE))
+    assert (name, parts) == ("preview", {"preview": content}), "its kernels are there now"
 
 
 def test_several_results_and_grey_have_parts_too(client: TestClient) -> None:
     grey = {"image": client.post("/api/uploads", content=npy(LARGE[..., 0])).json()["name"]}
     text = "a = gaussian\nb = box of image\nresults a, b\n"
     asked = {"text": text, "inputs": grey, "region": [40, 1200, 100, 100], "result": 1}
-    (_, part, one), (_, whole, other) = frames(client, "formula.preview", **asked)
+    *_, (_, part, one), (_, whole, other) = frames(client, "formula.preview", **asked)
     assert whole["results"] == 2
     top, left, height, width = part["place"]
     assert (top, left + width) == (0, 1300)
     expected = tileir.craft("box")(LARGE[..., 0])
-    shown = np.frombuffer(one["part"], np.uint8).reshape(height, width, 4)[..., 0].astype(int)
-    assert np.abs(shown - expected[:height, left:]).max() <= 1
+    seen = np.frombuffer(one["part"], np.uint8).reshape(height, width, 4)[..., 0].astype(int)
+    assert np.abs(seen - expected[:height, left:]).max() <= 1
     assert np.abs(pixels(whole, other["preview"])[..., 0].astype(int) - expected).max() <= 1
 
 

@@ -33,11 +33,13 @@ class Assignment:
     Attributes:
         formula: Crafted; with one live parameter where a control is dragged.
         pictures: Levels from 0 to 255, in u8, for each input.
+        dragged: The same as the last move of a control left it, with that parameter live; None where there was none.
 
     """
 
     formula: CraftedFormula
     pictures: tuple[Array, ...]
+    dragged: CraftedFormula | None = None
 
 
 @attrs.define
@@ -60,13 +62,18 @@ class Bench:
         """
         formula = self.crafted(text_of(request), word_or_none(request, "device"))
         path = word_or_none(request, "path")
-        if path is not None:
+        dragged = None
+        if path is None:
+            last = self._dragged
+            dragged = last if last is not None and (last.text, last.device) == (formula.text, formula.device) else None
+        else:
             formula = self._dragged = self._moved(formula, path, word_or_none(request, "value") or "")
         given = texts_of(request, "inputs")
         missing = [name for name in formula.formula.inputs if name not in given]
         if missing:
             raise fail("TIL912", f"give a picture for each input; {', '.join(missing)} has none")
-        return Assignment(formula, tuple(self.picture(given[name], folder) for name in formula.formula.inputs))
+        pictures = tuple(self.picture(given[name], folder) for name in formula.formula.inputs)
+        return Assignment(formula, pictures, dragged)
 
     def _moved(self, formula: CraftedFormula, path: str, value: str) -> CraftedFormula:
         """Return a formula with the value of a control that is dragged, and what it was crafted to at the last move.

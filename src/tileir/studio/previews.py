@@ -1,26 +1,37 @@
-"""What a formula makes of pictures while somebody looks: of large ones the visible part first, then the rest."""
+"""What a formula makes of pictures while somebody looks: of large ones the visible part first, then the rest.
+
+What is not compiled yet is shown by a quick program first (:mod:`tileir.studio.quick`), unless a newer request comes
+meanwhile; what remains is always of the optimised one.
+"""
 
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
 
+from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import fail
 from tileir.driver.picture_parts import Rectangle
 from tileir.driver.pictures import as_levels
+from tileir.studio.quick import quick_results
 from tileir.studio.session import STALE, Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.studio.bench import Array, Assignment
+    from tileir.studio.quick import Region
     from tileir.studio.session import Session
 
 LARGE: Final = 1 << 20
 """Pixels from which on a part is worth a kernel of its own."""
+
+QUICK: Final = "quick"
+"""The event with what is shown until the optimised program is there."""
 
 _GRID: Final = 256
 """Parts have corners on a grid of so many pixels, so that few sizes of them need kernels."""
@@ -30,15 +41,49 @@ def preview(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
     """Yield one result of a formula, as the colours of its pixels, row by row.
 
     With ``region``, the top, left, height and width of what is visible, that comes first where the picture is large.
+    An event ``quick``, which has the form of ``preview``, or ``part`` comes before where there is more to compile;
+    ``preview`` then has a picture only where that is another one.
     """
     assignment = session.bench.assignment(request, session.folder)
     region = _region(request, assignment.pictures[0].shape)
+    place = None if region is None else attrs.astuple(region)
+    quick = None
+    if not assignment.formula.is_compiled(*assignment.pictures, region=place):
+        with _given_up_with(session):
+            quick = _quick(request, assignment, place)
+        if quick is not None:
+            yield quick
+        with _given_up_with(session):
+            assignment.formula.executable(*assignment.pictures, region=place)
+        if session.is_stale:
+            yield Event(STALE, None)
+            return
     if region is None:
         results, seconds = run(assignment)
-        number = chosen(request, len(results))
-        yield _whole(assignment, shown_pixels(as_levels(results[number])), seconds, len(results))
+        shown = shown_pixels(as_levels(results[chosen(request, len(results))]))
+        yield _whole(assignment, shown, seconds, len(results), quick)
     else:
         yield from _by_parts(session, request, assignment, region)
+
+
+@contextmanager
+def _given_up_with(session: Session) -> Iterator[None]:
+    """Leave what is inside once nobody waits for the answer any more."""
+    with suppress(CancelledError), cancelled_if(lambda: session.is_stale):
+        yield
+
+
+def _quick(request: Mapping[str, Any], assignment: Assignment, region: Region | None) -> Event | None:
+    """Return what is shown until the optimised program is there; None where that is worth waiting for."""
+    begun = time.perf_counter()
+    found = quick_results(assignment, region)
+    if found is None:
+        return None
+    place, results = found
+    shown = shown_pixels(as_levels(results[chosen(request, len(results))]))
+    if place is not None and attrs.astuple(place) == region:  # else steps depend on places, and it is the whole
+        return _part(assignment, place, shown)
+    return attrs.evolve(_whole(assignment, shown, time.perf_counter() - begun, len(results)), name=QUICK)
 
 
 def _by_parts(
@@ -52,8 +97,7 @@ def _by_parts(
         results = found if isinstance(found, tuple) else (found,)
         shown = shown_pixels(as_levels(results[chosen(request, len(results))]))
         if place == region:
-            view = {"place": attrs.astuple(place), "size": (rows, columns), "text": assignment.formula.text}
-            yield Event("part", view, {"part": shown.tobytes()})
+            yield _part(assignment, place, shown)
             whole = np.empty((rows, columns, 4), np.uint8)
         if whole is None:  # where steps depend on places
             whole = shown
@@ -66,9 +110,17 @@ def _by_parts(
     yield _whole(assignment, whole, time.perf_counter() - begun, len(results))
 
 
-def _whole(assignment: Assignment, shown: Array, seconds: float, count: int) -> Event:
+def _part(assignment: Assignment, place: Rectangle, shown: Array) -> Event:
+    size = assignment.pictures[0].shape[:2]
+    view = {"place": attrs.astuple(place), "size": size, "text": assignment.formula.text}
+    return Event("part", view, {"part": shown.tobytes()})
+
+
+def _whole(assignment: Assignment, shown: Array, seconds: float, count: int, before: Event | None = None) -> Event:
+    """Return the event of a whole picture, without the picture where the event before it had the same."""
     view = {"size": shown.shape[:2], "seconds": seconds, "results": count, "text": assignment.formula.text}
-    return Event("preview", view, {"preview": shown.tobytes()})
+    pictures = {"preview": shown.tobytes()}
+    return Event("preview", view, {} if before is not None and before.pictures == pictures else pictures)
 
 
 def _region(request: Mapping[str, Any], shape: tuple[int, ...]) -> Rectangle | None:

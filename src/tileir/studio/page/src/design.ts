@@ -186,7 +186,7 @@ export abstract class Design extends Draft {
     return (this.shown?.seconds ?? 0) > SLOW;
   }
 
-  /** Fetches a picture; once the part that is seen is there, the next value may overtake the rest. */
+  /** Fetches a picture; once what is seen is there, the next value may overtake the rest, or a better program. */
   private async ask(more: object, overtake: () => void = () => undefined): Promise<boolean> {
     const number = ++this.asked;
     if (this.original === null) await this.fetchOriginal();
@@ -197,15 +197,24 @@ export abstract class Design extends Draft {
         this.made = patched(this.made, size, place, content);
         overtake();
       },
-      preview: (view, parts) => {
+      quick: (view, parts) => {
         if (number !== this.asked) return;
-        this.shown = view;
-        this.trouble = [];
-        if (parts["preview"] !== undefined) this.made = imageOf(view.size, parts["preview"]);
+        this.present(view, parts);
+        overtake();
+      },
+      preview: (view, parts) => {
+        if (number === this.asked) this.present(view, parts);
       },
       faults: (faults) => (this.trouble = faults),
     });
     return number === this.asked;
+  }
+
+  /** Shows a picture; where there is none, the one before it was the same. */
+  private present(view: Preview, parts: Parts): void {
+    this.shown = view;
+    this.trouble = [];
+    if (parts["preview"] !== undefined) this.made = imageOf(view.size, parts["preview"]);
   }
 
   private async fetchOriginal(): Promise<void> {

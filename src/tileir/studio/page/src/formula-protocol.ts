@@ -190,6 +190,9 @@ export interface FormulaEvents {
   original: { size: Size };
   offered: Offered;
   completed: Completed;
+  /** What is shown until the optimised program is there. */
+  quick: Preview;
+  /** Without a picture where that is the same as of `quick`. */
   preview: Preview;
   part: PreviewPart;
   thumbnails: { sizes: Record<string, Size> };
