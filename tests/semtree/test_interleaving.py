@@ -14,7 +14,7 @@ from strategies.semtree import kernel_cases
 from strategies.semtree_values import same_content
 from tileir.semtree.interleaving import interleave
 from tileir.semtree.interpreter import run
-from tileir.semtree.ir import Assign, Declare, Ramp, Subscript
+from tileir.semtree.ir import Assign, Declare, Ramp, Shuffle, Subscript
 from tileir.semtree.parser import parse_kernel
 from tileir.semtree.printer import to_text
 from tileir.semtree.rewrite import expressions, statements, walk
@@ -164,3 +164,22 @@ def test_lanes_may_be_half_as_many_elements_apart_as_there_are(lanes: int, strid
     y = np.zeros(lanes, np.float32)
     run(kernel, [y, np.arange(size, dtype=np.float32)])
     np.testing.assert_array_equal(y, np.arange(0, size, stride))
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_channels_are_chosen_in_place_and_moved_once(lanes: int) -> None:
+    stride = 3
+    ramps = [f"ramp<{lanes}>(i + {channel}, {stride})" for channel in range(stride)]
+    loads = " ".join(f"f32x{lanes} v{n} = X[{ramp}];" for n, ramp in enumerate(ramps))
+    stores = " ".join(f"Y[{ramp}] = v{stride - 1 - n};" for n, ramp in enumerate(ramps))
+    params = f"in f32 X[{lanes * stride}] noalias, out f32 Y[{lanes * stride}] noalias"
+    kernel = parse_kernel(f"kernel k({params}) {{ i64 i = 1; i = 0; {loads} {stores} }}")
+    whole = interleave(kernel)
+    verify(whole)
+    roots = (root for stmt in statements(whole.body) for root in expressions(stmt))
+    shuffles = [node for root in roots for node in walk(root) if isinstance(node, Shuffle)]
+    assert sum(any(lane % lanes != at for at, lane in enumerate(s.lanes)) for s in shuffles) == 2 * stride
+    picture = np.arange(lanes * stride, dtype=np.float32)
+    out = np.zeros_like(picture)
+    run(whole, [picture, out])
+    np.testing.assert_array_equal(out.reshape(-1, stride), picture.reshape(-1, stride)[:, ::-1])

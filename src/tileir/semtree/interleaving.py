@@ -8,6 +8,7 @@ those that are read.
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -175,23 +176,44 @@ class _Bodies:
             made[access.position] = (Declare(channel, stmt.value),)
         operands = tuple(channels[number] for number in range(stride))
         stores: list[Stmt] = []
+        in_place = gcd(stride, kind.lanes) == 1
+        if in_place:  # each lane goes to where all stores want it; they then only choose between channels
+            stores, operands = self._turned(operands)
         for start in range(0, stride * kind.lanes, kind.lanes):
             places = range(start, start + kind.lanes)
-            lanes = tuple(place % stride * kind.lanes + place // stride for place in places)
+            lanes = tuple(
+                place % stride * kind.lanes + (place - start if in_place else place // stride) for place in places
+            )
             steps, picked = self._picked(operands, lanes)
             stores += [*steps, Assign(Subscript(array, _moved(base, group.first + start), kind), picked)]
         last = group.accesses[-1].position
         made[last] = (*made[last], *stores)
 
+    def _turned(self, channels: tuple[Var, ...]) -> tuple[list[Stmt], tuple[Var, ...]]:
+        """Return channels whose lanes are where they will be in the vectors of memory, and what computes these."""
+        stride, count = len(channels), channels[0].type.lanes
+        turned = tuple(Var(self.names.fresh(channel.name), channel.type) for channel in channels)
+        steps: list[Stmt] = []
+        for number, (channel, there) in enumerate(zip(channels, turned, strict=True)):
+            lanes = {(stride * lane + number) % count: lane for lane in range(count)}
+            steps.append(Declare(there, Shuffle((channel,), tuple(lanes[place] for place in range(count)))))
+        return steps, turned
+
     def _picked(self, vectors: tuple[Var, ...], lanes: tuple[int, ...]) -> tuple[list[Stmt], Shuffle]:
         """Return as many lanes as each vector has, by shuffles of two vectors, as processors have them.
 
-        A lane that a later step brings in holds until then what stands at its place.
+        A lane that a later step brings in holds until then what stands at its place. Of three vectors or more, lanes
+        that are at different places are first chosen where they are, which takes no shuffle, and then put in order.
         """
         count = len(lanes)
         places = [divmod(lane, count) for lane in lanes]
         first, *others = sorted({number for number, _ in places})
         steps: list[Stmt] = []
+        order = [lane for _, lane in places]
+        if len(others) > 1 and order != sorted(order) and len(set(order)) == count:
+            steps, chosen_in_place = self._picked(vectors, tuple(sorted(lanes, key=lambda lane: lane % count)))
+            chosen = Var(self.names.fresh("chosen"), vectors[first].type)
+            return [*steps, Declare(chosen, chosen_in_place)], Shuffle((chosen,), tuple(order))
         if not others:
             return steps, Shuffle((vectors[first],), tuple(lane for _, lane in places))
         before, done = (
@@ -200,10 +222,10 @@ class _Bodies:
         )
         while others:
             second = others.pop(0)
-            chosen = tuple(
+            taken = tuple(
                 count + lane if number == second else held for (number, lane), held in zip(places, done, strict=True)
             )
-            picked = Shuffle((before, vectors[second]), chosen)
+            picked = Shuffle((before, vectors[second]), taken)
             if others:
                 before, done = Var(self.names.fresh("picked"), before.type), tuple(range(count))
                 steps.append(Declare(before, picked))
