@@ -10,11 +10,13 @@ import pytest
 
 from tileir import evaluate
 from tileir.core.errors import TileError
+from tileir.driver.arguments import tensor_types
 from tileir.formula.catalogue import own_functions
 from tileir.formula.lowering import craft
 from tileir.formula.parser import parse
 from tileir.formula.verifier import faults_of
 from tileir.tile.ir import Scan
+from tileir.typed.inference import infer
 
 Picture = npt.NDArray[Any]
 
@@ -190,3 +192,17 @@ def test_values_have_paths() -> None:
     assert crafted.arguments == {"S1_1_sigma": 1.0, "S1_1_Radius": 4, "S1_1_condition_limit": 5.0}
     assert crafted.paths["S1_1_sigma"] == "steps[0].steps[0].arguments.sigma"
     assert set(crafted.labels.values()) == {"steps[0].steps[0]"}
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Return the sizes of a result."""
+    crafted = craft(parse(text), own_functions(), pixels="f32")
+    graph = infer(crafted.function, tensor_types(crafted.function, [PHOTO, *crafted.arguments.values()]))
+    return next(operation.shape for operation in graph.operations if operation.name == graph.outputs[0])
+
+
+@pytest.mark.parametrize("name", own_functions())
+def test_what_each_function_makes_can_be_read_with_a_border(name: str) -> None:
+    """The border asks for the sizes of what it is put around, which a body may have written in any way."""
+    step = f"{name} of image, image" if len(own_functions()[name].pictures) == 2 else name
+    assert sizes(f"{step}\nbox") == sizes(step)

@@ -9,6 +9,7 @@ from tileir import evaluate, parse, to_text
 from tileir.core.errors import TileError
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.building.inlining import inline
+from tileir.tile.printer import expression_text
 
 BODY = parse("""
 function (A[N, M], K[J], Scale, Size) -> (O, A) {
@@ -120,3 +121,21 @@ def test_attributes_are_kept() -> None:
     builder = FunctionBuilder()
     (made,) = inline(body, builder.input("Data", "M"))
     assert "[[finite]] " in to_text(builder.build(made))
+
+
+def test_sizes_of_what_is_written_inside_other_expressions_are_known() -> None:
+    body = parse("""
+    function (X[H, W]) -> (A, B, C) {
+        Zero = 0.0;
+        Sum0[w : W] = =(Zero[]);
+        S = scan(Sum0; X) function (Sum[M], Row[M]) -> (NewSum) { NewSum = Sum + Row; };
+        A = element(S, 0) / reshape(element(S, 0), W);
+        B = -reshape(X * 2.0, W, H, 1) + 1.0;
+        C = H < 9 ? gather(X, as_i32(reshape(X, H * W))) : reshape(X, H * W, 1);
+    }
+    """)
+    builder = FunctionBuilder()
+    made = inline(body, builder.input("Data", "N", "K"))
+    ranks = [each.rank for each in made]
+    assert ranks == [1, 3, 2]
+    assert [expression_text(dim.expr) for dim in made[1].dims] == ["K", "N", "1"]

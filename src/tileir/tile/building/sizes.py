@@ -9,7 +9,7 @@ from tileir.core.span import call_site
 from tileir.tile.building.indices import Dim
 from tileir.tile.functions import builtin
 from tileir.tile.ir import Call, Constant, Contraction, IntLiteral, Name, Scan
-from tileir.tile.traversal import walk
+from tileir.tile.traversal import children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -79,9 +79,9 @@ def _operands(recorder: Recorder, reference: str) -> tuple[str, ...]:
     step = recorder.steps.get(reference)
     if step is None or isinstance(step.body, Contraction | Scan | Constant):
         return ()
-    if (carry := _carry(recorder, step.body)) is not None:
-        return (carry,)
-    return tuple(node.name for node in walk(step.body) if isinstance(node, Name) and node.name not in recorder.dims)
+    nodes = tuple(walk(step.body))
+    names = (node.name for node in nodes if isinstance(node, Name) and node.name not in recorder.dims)
+    return *names, *(carry for node in nodes if (carry := _carry(recorder, node)) is not None)
 
 
 def _carry(recorder: Recorder, body: Expr) -> str | None:
@@ -107,14 +107,24 @@ def _sizes(recorder: Recorder, reference: str) -> Sizes | None:
         return None  # a tuple; parts that Python made have their sizes from the beginning
     if isinstance(body, Constant):
         return tuple(_literal(recorder, size) for size in body.shape)
-    if (carry := _carry(recorder, body)) is not None:
+    return _of(recorder, body)
+
+
+def _of(recorder: Recorder, expr: Expr) -> Sizes | None:
+    """Return the sizes of an expression whose tensors are known: numbers and dimensions have none.
+
+    Written functions nest expressions that Python records one by one, by no more levels than texts may have.
+    """
+    if isinstance(expr, Name):
+        return () if expr.name in recorder.dims else recorder.sizes[expr.name]
+    if (carry := _carry(recorder, expr)) is not None:
         return recorder.sizes[carry]
-    if isinstance(body, Call) and body.function in _ROWS:
-        return _ROWS[body.function](recorder, body)
-    function = builtin(body.function) if isinstance(body, Call) else None
+    if isinstance(expr, Call) and expr.function in _ROWS:
+        return _ROWS[expr.function](recorder, expr)
+    function = builtin(expr.function) if isinstance(expr, Call) else None
     if function is not None and not function.elementwise:
         return None
-    return _all([recorder.sizes[name] for name in _operands(recorder, reference)])
+    return _all([_of(recorder, operand) for operand in children(expr)])
 
 
 def _all(shapes: Sequence[Sizes | None]) -> Sizes | None:
@@ -126,20 +136,14 @@ def _dims(recorder: Recorder, sizes: Sequence[Expr]) -> Sizes:
     return tuple(Dim(size, recorder, sum(1 for _ in walk(size))) for size in sizes)
 
 
-def _operand(recorder: Recorder, expr: Expr) -> Sizes | None:
-    """Return the sizes of an argument: a tensor, or a number or dimension, which have none."""
-    is_tensor = isinstance(expr, Name) and expr.name not in recorder.dims
-    return recorder.sizes[expr.name] if is_tensor and isinstance(expr, Name) else ()
-
-
 def _like_the_first(recorder: Recorder, call: Call) -> Sizes | None:
-    return _operand(recorder, call.arguments[0])
+    return _of(recorder, call.arguments[0])
 
 
 def _derivative(recorder: Recorder, call: Call) -> Sizes | None:
     """Return the sizes of the one tensor that something is differentiated by; for several there are no sizes."""
     by = call.arguments[_MEMBERS[call.function] :]
-    return _operand(recorder, by[0]) if len(by) == 1 else None
+    return _of(recorder, by[0]) if len(by) == 1 else None
 
 
 def _given(recorder: Recorder, call: Call) -> Sizes | None:
@@ -148,17 +152,17 @@ def _given(recorder: Recorder, call: Call) -> Sizes | None:
 
 
 def _shape(recorder: Recorder, call: Call) -> Sizes | None:
-    sizes = _operand(recorder, call.arguments[0])
+    sizes = _of(recorder, call.arguments[0])
     return None if sizes is None else (_literal(recorder, len(sizes)),)
 
 
 def _gather(recorder: Recorder, call: Call) -> Sizes | None:
-    data, indices = (_operand(recorder, argument) for argument in call.arguments)
+    data, indices = (_of(recorder, argument) for argument in call.arguments)
     return None if data is None or indices is None else indices + data[1:]
 
 
 def _scatter(recorder: Recorder, call: Call) -> Sizes | None:
-    updates, indices, like = (_operand(recorder, argument) for argument in call.arguments)
+    updates, indices, like = (_of(recorder, argument) for argument in call.arguments)
     return None if updates is None or indices is None or not like else like[:1] + updates[len(indices) :]
 
 
@@ -171,7 +175,7 @@ def _element(recorder: Recorder, call: Call) -> Sizes | None:
     group, position = call.arguments
     parts = _members(recorder, group)
     known = isinstance(position, IntLiteral) and position.value < len(parts)
-    return _operand(recorder, parts[position.value]) if known and isinstance(position, IntLiteral) else None
+    return _of(recorder, parts[position.value]) if known and isinstance(position, IntLiteral) else None
 
 
 def _members(recorder: Recorder, group: Expr) -> tuple[Expr, ...]:
