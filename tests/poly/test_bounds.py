@@ -309,3 +309,14 @@ def test_windows_up_to_the_stride_take_no_steps(stride: int, dilation: int, offs
     domain = domain_of(([stride * y + dilation * j - offset], [20 * stride]), ([j], [stride]), ([y], [20]))
     valid = sum(0 <= stride * b + dilation * a - offset < 20 * stride for a in range(stride) for b in range(20))
     assert prod(size for _, size in domain.ranges) <= valid * 1.25
+
+
+def test_a_problem_is_solved_once_and_refused_each_time() -> None:
+    i, j = Affine.index("i"), Affine.index("j")
+    first = solve([[i], [i + j]], [[7], [9]], [(j, 3)])
+    assert first is not None
+    assert solve(((i,), (i + j,)), ((7,), (9,)), ((j, 3),)) is first
+    assert solve([[i], [i + j]], [[7], [9]], [(j, 4)]) != first
+    for _ in range(2):
+        with pytest.raises(TileError, match="TIL401"):
+            solve([[i], [i + j]], [[7], [9]])

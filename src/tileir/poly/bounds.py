@@ -7,6 +7,7 @@ same points in coordinates that are easy to loop over.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import attrs
@@ -68,6 +69,22 @@ def solve(
             constraint without indices is false; TIL405, a number does not fit in 64 bits.
 
     """
+    return _solved(
+        tuple(map(tuple, accesses)),
+        tuple(map(tuple, sizes)),
+        tuple((each, bound) for each, bound in constraints),
+        reduce,
+    )
+
+
+@lru_cache(maxsize=1024)  # inference asks first, then lowering; and steps of a formula, again and again, for borders
+def _solved(
+    accesses: tuple[tuple[Affine, ...], ...],
+    sizes: tuple[tuple[int, ...], ...],
+    constraints: tuple[tuple[Affine, int], ...],
+    reduce: bool,
+) -> Domain | None:
+    """Return what :func:`solve` returns."""
     names = tuple(sorted({i for access in accesses for polynomial in access for i, _ in polynomial.terms}))
     faults = tuple(_faults(accesses, constraints))
     if faults:
