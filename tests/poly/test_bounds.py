@@ -318,5 +318,5 @@ def test_a_problem_is_solved_once_and_refused_each_time() -> None:
     assert solve(((i,), (i + j,)), ((7,), (9,)), ((j, 3),)) is first
     assert solve([[i], [i + j]], [[7], [9]], [(j, 4)]) != first
     for _ in range(2):
-        with pytest.raises(TileError, match="TIL401"):
-            solve([[i], [i + j]], [[7], [9]])
+        with pytest.raises(TileError, match="TIL404"):
+            solve([[i]], [[7]], [(Affine.constant(9), 3)])
