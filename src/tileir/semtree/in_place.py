@@ -120,8 +120,8 @@ def _variant(kernels: list[KernelFunction], number: int, pairs: Sequence[Pair], 
 def _compacted(
     program: Program, kernels: Sequence[KernelFunction], works: tuple[Work, ...], places: Mapping[str, str]
 ) -> Program:
-    """Return the program without kernels and buffers that are not used any more."""
-    used = sorted({launch.kernel for launch in launches(works)})
+    """Return the program without kernels and buffers that are not used any more, kernels by their first launch."""
+    used = tuple(dict.fromkeys(launch.kernel for launch in launches(works)))
     numbers = {number: position for position, number in enumerate(used)}
     return attrs.evolve(
         program,
