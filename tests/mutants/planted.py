@@ -51,6 +51,20 @@ IN_PASSES: Final = (
         "split_reduction{parts=8,operations=1,columns=4}",
     ),
     Mutant(
+        "part of a scatter off by one",
+        "passes.split_scatter",
+        "else (index.range - 1 - value,)",
+        "else (index.range - value,)",
+        tests="passes/test_split_scatter.py",
+    ),
+    Mutant(
+        "one table for all parts of a scatter",
+        "passes.split_scatter",
+        "access=(*of.access, Affine.index(self.part.name))",
+        "access=(*of.access, Affine())",
+        tests="passes/test_split_scatter.py",
+    ),
+    Mutant(
         "result read before it is written",
         "passes.accumulate",
         "Direction.OUT if hit is None else Direction.INOUT",

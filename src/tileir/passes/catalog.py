@@ -54,6 +54,7 @@ from tileir.passes.shadow import Shadow
 from tileir.passes.share_names import ShareNames
 from tileir.passes.split_border import SplitBorder
 from tileir.passes.split_reduction import SplitReduction
+from tileir.passes.split_scatter import SplitScatter
 from tileir.passes.stream_reduction import StreamReduction
 from tileir.passes.strips import Strips
 from tileir.passes.tensorise import Tensorise
@@ -122,6 +123,7 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     ShareNames,
     SplitBorder,
     SplitReduction,
+    SplitScatter,
     StreamReduction,
     Strips,
     Tensorise,
