@@ -128,6 +128,20 @@ def test_what_would_run_too_long_waits_for_the_optimised_program(
     assert names(previews(session, "gaussian(sigma=2)")) == ["preview"]
 
 
+def test_moves_that_follow_closely_come_to_the_optimised_program(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quick, "SMOOTH", 0.0)
+    dragged = {"job": "formula.preview", "text": "gaussian(sigma=2)", "inputs": {"image": UPLOAD}, "path": SIGMA}
+    for value, names_of_events in (("2.0", ["quick", "stale"]), ("2.05", ["preview"]), ("2.1", ["preview"])):
+        session.request += 1
+        events = []
+        for event in answer(session, {**dragged, "value": value}):
+            events.append(event)
+            session.given_up = session.request
+        assert names(events) == names_of_events
+
+
 def test_a_control_that_rests_shows_what_its_last_move_computed(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

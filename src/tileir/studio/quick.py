@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 LONGEST: Final = 0.25
 """Seconds of a run, as predicted, up to which the quick program is worth it: the other one is there soon after that."""
 
+SMOOTH: Final = 0.05
+"""The same where it ran before: moves that follow closely would never see the optimised one, so one of them waits."""
+
 _predicted: Final[WeakKeyDictionary[Executable, float]] = WeakKeyDictionary()
 """What runs take, since a control that is dragged asks each time."""
 
@@ -40,12 +43,13 @@ def quick_results(assignment: Assignment, region: Region | None) -> tuple[Rectan
     pictures = assignment.pictures
     candidates = tuple(_candidates(assignment))
     try:
-        ready = (each for each in candidates if each.is_compiled(*pictures, region=region))
-        formula = next(ready, candidates[-1])
+        ready = next((each for each in candidates if each.is_compiled(*pictures, region=region)), None)
+        formula = candidates[-1] if ready is None else ready
+        ran_before = ready is not None and ready.options is not None and ready.options.quick
         executable = formula.executable(*pictures, region=region)
         if executable not in _predicted:
             _predicted[executable] = explain_program(executable.scheduled, executable.device.target).seconds
-        if _predicted[executable] > LONGEST:
+        if _predicted[executable] > (SMOOTH if ran_before else LONGEST):
             return None
         place, found = (None, formula(*pictures)) if region is None else next(formula.parts(region, *pictures))
     except (TileError, MemoryError):
