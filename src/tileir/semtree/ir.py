@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import prod
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.core.schema import BODY, INTRODUCES, OPERAND, OPERANDS, PART, USES, Role, role
 from tileir.semtree.kinds import BufferRole as BufferRole
 from tileir.semtree.kinds import GridLevel as GridLevel
 from tileir.semtree.kinds import LoopKind as LoopKind
@@ -61,7 +62,7 @@ class Const:
 class Var:
     """A variable declared before: a :class:`Declare` or the counter of a loop."""
 
-    name: str
+    name: str = attrs.field(metadata=USES)
     type: Type
 
 
@@ -79,7 +80,7 @@ class Apply:
     """An elementwise operation on operands of equal type."""
 
     op: Op
-    args: tuple[Expr, ...]
+    args: tuple[Expr, ...] = attrs.field(metadata=OPERANDS)
 
     @cached_property
     def type(self) -> Type:
@@ -92,7 +93,7 @@ class Apply:
 class Cast:
     """Convert by value, with :func:`tileir.core.arithmetic.cast`; lanes stay."""
 
-    operand: Expr
+    operand: Expr = attrs.field(metadata=OPERAND)
     type: Type
 
 
@@ -100,7 +101,7 @@ class Cast:
 class Bitcast:
     """Read the same bits as a type of the same lanes and element width."""
 
-    operand: Expr
+    operand: Expr = attrs.field(metadata=OPERAND)
     type: Type
 
 
@@ -108,7 +109,7 @@ class Bitcast:
 class Broadcast:
     """A scalar in every lane."""
 
-    operand: Expr
+    operand: Expr = attrs.field(metadata=OPERAND)
     lanes: int
 
     @cached_property
@@ -121,7 +122,7 @@ class Broadcast:
 class Ramp:
     """``base, base + stride, base + 2·stride, …`` of a scalar integer ``base``."""
 
-    base: Expr
+    base: Expr = attrs.field(metadata=OPERAND)
     stride: int
     lanes: int
 
@@ -136,7 +137,7 @@ class Reduce:
     """Merge all lanes into a scalar with ADD, MUL, MAX or MIN, in any order."""
 
     op: Op
-    operand: Expr
+    operand: Expr = attrs.field(metadata=OPERAND)
 
     @cached_property
     def type(self) -> Type:
@@ -151,7 +152,7 @@ class Shuffle:
     The operands, one at least, are of one type. A single lane makes a scalar.
     """
 
-    operands: tuple[Expr, ...]
+    operands: tuple[Expr, ...] = attrs.field(metadata=OPERANDS)
     lanes: tuple[int, ...]
 
     @cached_property
@@ -168,9 +169,9 @@ class Dot:
     multiplied; integers wrap, and floats are added in any order.
     """
 
-    left: Expr
-    right: Expr
-    total: Expr
+    left: Expr = attrs.field(metadata=OPERAND)
+    right: Expr = attrs.field(metadata=OPERAND)
+    total: Expr = attrs.field(metadata=OPERAND)
 
     @cached_property
     def type(self) -> Type:
@@ -191,8 +192,8 @@ class Subscript:
     one with lanes addresses each lane's element (a gather or scatter; where lanes of a scatter meet, the last wins).
     """
 
-    array: str
-    offset: Expr
+    array: str = attrs.field(metadata=USES)
+    offset: Expr = attrs.field(metadata=OPERAND)
     type: Type
 
 
@@ -201,20 +202,23 @@ Expr: TypeAlias = (
 )
 LValue: TypeAlias = Var | Subscript
 
+_ELEMENTS: Final = role(Role.OPERAND, Subscript)
+_TARGET: Final = role(Role.TARGET, Var, Subscript)
+
 
 @attrs.frozen(cache_hash=True)
 class Declare:
     """Introduce a variable, visible to the end of the enclosing list of statements."""
 
-    variable: Var
-    value: Expr
+    variable: Var = attrs.field(metadata=INTRODUCES)
+    value: Expr = attrs.field(metadata=OPERAND)
 
 
 @attrs.frozen(cache_hash=True)
 class DeclareArray:
     """Introduce an array of ``size`` elements with undefined content; ``alignment`` in bytes."""
 
-    name: str
+    name: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     size: int
     region: Region = Region.PRIVATE
@@ -225,8 +229,8 @@ class DeclareArray:
 class Assign:
     """Set a variable or array elements."""
 
-    target: LValue
-    value: Expr
+    target: LValue = attrs.field(metadata=_TARGET)
+    value: Expr = attrs.field(metadata=OPERAND)
 
 
 @attrs.frozen(cache_hash=True)
@@ -236,11 +240,11 @@ class For:
     Both bounds are evaluated once, before the first iteration; the counter does not wrap.
     """
 
-    counter: Var
-    begin: Expr
-    end: Expr
+    counter: Var = attrs.field(metadata=INTRODUCES)
+    begin: Expr = attrs.field(metadata=OPERAND)
+    end: Expr = attrs.field(metadata=OPERAND)
     step: int
-    body: tuple[Stmt, ...]
+    body: tuple[Stmt, ...] = attrs.field(metadata=BODY)
     kind: LoopKind = LoopKind.SERIAL
 
 
@@ -248,9 +252,9 @@ class For:
 class If:
     """Run ``then`` where the scalar bool ``condition`` holds, else ``otherwise``."""
 
-    condition: Expr
-    then: tuple[Stmt, ...]
-    otherwise: tuple[Stmt, ...] = ()
+    condition: Expr = attrs.field(metadata=OPERAND)
+    then: tuple[Stmt, ...] = attrs.field(metadata=BODY)
+    otherwise: tuple[Stmt, ...] = attrs.field(default=(), metadata=BODY)
 
 
 @attrs.frozen(cache_hash=True)
@@ -262,8 +266,8 @@ class Barrier:
 class AsyncCopy:
     """Begin to copy neighbours to a local array, whose elements are undefined until an :class:`AsyncWait`."""
 
-    target: Subscript
-    source: Subscript
+    target: Subscript = attrs.field(metadata=_ELEMENTS)
+    source: Subscript = attrs.field(metadata=_ELEMENTS)
 
 
 @attrs.frozen(cache_hash=True)
@@ -282,7 +286,7 @@ class AsyncWait:
 class MatrixOperand:
     """Element (i, j) is at ``p ^ ((p >> shift) & mask)``, where ``p = start.offset + i·strides[0] + j·strides[1]``."""
 
-    start: Subscript
+    start: Subscript = attrs.field(metadata=_ELEMENTS)
     strides: tuple[int, int]
     shift: int = 0
     mask: int = 0
@@ -298,16 +302,16 @@ class MatrixMultiply:
 
     shape: tuple[int, int, int]
     tile: tuple[int, int, int]
-    accumulators: Subscript
-    left: MatrixOperand
-    right: MatrixOperand
+    accumulators: Subscript = attrs.field(metadata=_ELEMENTS)
+    left: MatrixOperand = attrs.field(metadata=PART)
+    right: MatrixOperand = attrs.field(metadata=PART)
 
 
 @attrs.frozen(cache_hash=True)
 class Prefetch:
     """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
 
-    target: Subscript
+    target: Subscript = attrs.field(metadata=_ELEMENTS)
 
 
 Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Prefetch

@@ -6,92 +6,32 @@ Lists of statements are walked by loops, so their length is not bounded.
 
 from __future__ import annotations
 
-import operator
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core import schema
 from tileir.core.rewrite import Rule, rewritten
-from tileir.semtree.ir import (
-    Apply,
-    Assign,
-    AsyncCommit,
-    AsyncCopy,
-    AsyncWait,
-    Barrier,
-    Bitcast,
-    Broadcast,
-    Cast,
-    Const,
-    Declare,
-    DeclareArray,
-    Dot,
-    For,
-    GridIndex,
-    If,
-    MatrixMultiply,
-    Prefetch,
-    Ramp,
-    Reduce,
-    Shuffle,
-    Subscript,
-    Var,
-)
+from tileir.semtree.ir import Assign, Const, Subscript, Var
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     from tileir.core.names import NameScope
-    from tileir.semtree.ir import Expr, KernelFunction, LValue, Stmt
+    from tileir.semtree.ir import Expr, For, KernelFunction, Stmt
 
 _NO_ARRAYS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the direct operands of an expression; the offset for a subscript."""
-    match expr:  # the most frequent ones first: this is the innermost step of every walk
-        case Apply():
-            return expr.args
-        case Var() | Const():
-            return ()
-        case Subscript():
-            return (expr.offset,)
-        case Cast() | Bitcast() | Broadcast() | Reduce():
-            return (expr.operand,)
-        case Shuffle():
-            return expr.operands
-        case GridIndex():
-            return ()
-        case Ramp():
-            return (expr.base,)
-        case Dot(left=left, right=right, total=total):
-            return (left, right, total)
-        case _:
-            assert_never(expr)
+    return schema.operands(expr)
 
 
 def with_children(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
     """Return ``expr`` over other operands, as many as :func:`children` gives; itself when they are the same."""
-    if all(map(operator.is_, children(expr), operands)):
-        return expr
-    match expr:
-        case Const() | Var() | GridIndex():
-            return expr
-        case Apply(op=op):
-            return Apply(op, operands)
-        case Cast() | Bitcast() | Broadcast() | Reduce():
-            return attrs.evolve(expr, operand=operands[0])
-        case Shuffle(lanes=lanes):
-            return Shuffle(operands, lanes)
-        case Dot():
-            return Dot(*operands)
-        case Ramp(stride=stride, lanes=count):
-            return Ramp(operands[0], stride, count)
-        case Subscript(array=array, type=kind):
-            return Subscript(array, operands[0], kind)
-        case _:
-            assert_never(expr)
+    return schema.with_operands(expr, operands)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -100,14 +40,14 @@ def walk(expr: Expr) -> Iterator[Expr]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(children(node)))
+        stack.extend(reversed(schema.operands(node)))
 
 
 def map_expr(function: Callable[[Expr], Expr], expr: Expr) -> Expr:
     """Apply ``function`` to every node, operands before the node that uses them."""
-    below = children(expr)
+    below = schema.operands(expr)
     if below:
-        expr = with_children(expr, tuple(map_expr(function, child) for child in below))
+        expr = schema.with_operands(expr, tuple([map_expr(function, child) for child in below]))
     return function(expr)
 
 
@@ -121,42 +61,12 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
 
     The target of an assignment counts only by its offset.
     """
-    match stmt:
-        case Declare(value=value):
-            return (value,)
-        case Assign(target=Subscript(offset=offset), value=value):
-            return (offset, value)
-        case Assign(value=value):
-            return (value,)
-        case For(begin=begin, end=end):
-            return (begin, end)
-        case If(condition=condition):
-            return (condition,)
-        case AsyncCopy(target=target, source=source):
-            return (target, source)
-        case MatrixMultiply(accumulators=accumulators, left=left, right=right):
-            return (accumulators, left.start, right.start)
-        case Prefetch(target=target):
-            return (target,)
-        case DeclareArray() | Barrier() | AsyncCommit() | AsyncWait():
-            return ()
-        case _:
-            assert_never(stmt)
+    return schema.operands(stmt)
 
 
 def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
     """Return the lists of statements inside a statement."""
-    match stmt:
-        case Declare() | DeclareArray() | Assign() | Barrier():
-            return ()
-        case For(body=body):
-            return (body,)
-        case If(then=then, otherwise=otherwise):
-            return (then, otherwise)
-        case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
-            return ()
-        case _:
-            assert_never(stmt)
+    return schema.bodies(stmt)
 
 
 def statements(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
@@ -165,8 +75,9 @@ def statements(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
     while stack:
         for stmt in stack[-1]:
             yield stmt
-            if isinstance(stmt, For | If):
-                stack.extend(iter(body) for body in reversed(bodies(stmt)))
+            inside = schema.bodies(stmt)
+            if inside:
+                stack.extend(map(iter, reversed(inside)))
                 break
         else:
             stack.pop()
@@ -181,78 +92,12 @@ def map_stmts(function: Callable[[Expr], Expr], stmts: tuple[Stmt, ...]) -> tupl
 
 
 def _map_stmt(function: Callable[[Expr], Expr], stmt: Stmt) -> Stmt:
-    match stmt:
-        case Declare(variable=variable, value=value):
-            new = function(value)
-            return stmt if new is value else Declare(variable, new)
-        case Assign(target=target, value=value):
-            return _assigned(stmt, _lvalue(function(target)), function(value))
-        case For():
-            begin, end, body = function(stmt.begin), function(stmt.end), map_stmts(function, stmt.body)
-            same = begin is stmt.begin and end is stmt.end and body is stmt.body
-            return stmt if same else attrs.evolve(stmt, begin=begin, end=end, body=body)
-        case If():
-            condition = function(stmt.condition)
-            return with_branches(stmt, condition, map_stmts(function, stmt.then), map_stmts(function, stmt.otherwise))
-        case AsyncCopy(target=target, source=source):
-            new_target, new_source = _subscript(function(target)), _subscript(function(source))
-            return stmt if new_target is target and new_source is source else AsyncCopy(new_target, new_source)
-        case MatrixMultiply():
-            return _multiplied(function, stmt)
-        case Prefetch(target=target):
-            new_target = _subscript(function(target))
-            return stmt if new_target is target else Prefetch(new_target)
-        case DeclareArray() | Barrier() | AsyncCommit() | AsyncWait():
-            return stmt
-        case _:
-            assert_never(stmt)
-
-
-def with_branches(stmt: If, condition: Expr, then: tuple[Stmt, ...], otherwise: tuple[Stmt, ...]) -> If:
-    """Return ``stmt`` with other parts; itself when they are the same."""
-    same = condition is stmt.condition and then is stmt.then and otherwise is stmt.otherwise
-    return stmt if same else If(condition, then, otherwise)
-
-
-def _assigned(stmt: Assign, target: LValue, value: Expr) -> Assign:
-    return stmt if target is stmt.target and value is stmt.value else Assign(target, value)
-
-
-def _lvalue(expr: Expr) -> LValue:
-    if not isinstance(expr, Var | Subscript):
-        raise TypeError(f"an assigned variable must be replaced by a variable, not by {type(expr).__name__}")
-    return expr
-
-
-def _subscript(expr: Expr) -> Subscript:
-    if not isinstance(expr, Subscript):
-        raise TypeError(f"array elements must be replaced by array elements, not by {type(expr).__name__}")
-    return expr
-
-
-def _multiplied(function: Callable[[Expr], Expr], stmt: MatrixMultiply) -> MatrixMultiply:
-    sums = _subscript(function(stmt.accumulators))
-    starts = _subscript(function(stmt.left.start)), _subscript(function(stmt.right.start))
-    if sums is stmt.accumulators and starts[0] is stmt.left.start and starts[1] is stmt.right.start:
-        return stmt
-    left, right = attrs.evolve(stmt.left, start=starts[0]), attrs.evolve(stmt.right, start=starts[1])
-    return attrs.evolve(stmt, accumulators=sums, left=left, right=right)
+    return schema.map_bodies(lambda body: map_stmts(function, body), schema.map_operands(function, stmt))
 
 
 def map_bodies(function: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]], stmt: Stmt) -> Stmt:
     """Apply ``function`` to each list of statements inside ``stmt``."""
-    match stmt:
-        case For(body=body):
-            new = function(body)
-            return stmt if new is body else attrs.evolve(stmt, body=new)
-        case If():
-            return with_branches(stmt, stmt.condition, function(stmt.then), function(stmt.otherwise))
-        case Declare() | DeclareArray() | Assign() | Barrier():
-            return stmt
-        case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
-            return stmt
-        case _:
-            assert_never(stmt)
+    return schema.map_bodies(function, stmt)
 
 
 def rewrite_stmts(function: Callable[[Stmt], tuple[Stmt, ...]], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -299,19 +144,7 @@ def substitute_stmts(
 def declared_names(stmts: Iterable[Stmt]) -> Iterator[str]:
     """Yield the names of variables, counters and arrays that the statements introduce, in the order of the text."""
     for stmt in statements(stmts):
-        match stmt:
-            case Declare(variable=variable):
-                yield variable.name
-            case DeclareArray(name=name):
-                yield name
-            case For(counter=counter):
-                yield counter.name
-            case Assign() | If() | Barrier():
-                pass
-            case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
-                pass
-            case _:
-                assert_never(stmt)
+        yield from schema.introduced(stmt)
 
 
 def kernel_names(kernel: KernelFunction) -> Iterator[str]:
@@ -335,24 +168,10 @@ def renamed(stmts: tuple[Stmt, ...], names: Mapping[str, str]) -> tuple[Stmt, ..
     """Rename variables and arrays where they are introduced and where they are used."""
 
     def in_expr(node: Expr) -> Expr:
-        match node:
-            case Var(name=name, type=kind) if name in names:
-                return Var(names[name], kind)
-            case Subscript(array=array, offset=offset, type=kind) if array in names:
-                return Subscript(names[array], offset, kind)
-            case _:
-                return node
+        return schema.with_names(node, names)
 
     def in_stmt(stmt: Stmt) -> tuple[Stmt, ...]:
-        match stmt:
-            case Declare(variable=variable, value=value) if variable.name in names:
-                return (Declare(Var(names[variable.name], variable.type), value),)
-            case DeclareArray(name=name) if name in names:
-                return (attrs.evolve(stmt, name=names[name]),)
-            case For(counter=counter) if counter.name in names:
-                return (attrs.evolve(stmt, counter=Var(names[counter.name], counter.type)),)
-            case _:
-                return (stmt,)
+        return (schema.with_names(stmt, names),)
 
     return map_stmts(lambda expr: map_expr(in_expr, expr), rewrite_stmts(in_stmt, stmts))
 

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
 from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
+from tileir.core.schema import map_operands
 from tileir.semtree.ir import (
     Apply,
     Assign,
-    AsyncCommit,
-    AsyncCopy,
-    AsyncWait,
-    Barrier,
     Const,
     Declare,
     DeclareArray,
     For,
     If,
-    MatrixMultiply,
-    Prefetch,
     Subscript,
     Var,
 )
@@ -31,7 +26,7 @@ from tileir.semtree.rewrite import (
     expressions,
     freshened,
     kernel_names,
-    map_stmts,
+    map_bodies,
     rewrite_stmts,
     statements,
     substitute,
@@ -39,7 +34,6 @@ from tileir.semtree.rewrite import (
     trip_values,
     walk,
     with_body,
-    with_branches,
 )
 
 if TYPE_CHECKING:
@@ -72,27 +66,12 @@ class _Copies:
         return result
 
     def _statement(self, stmt: Stmt, local: list[str]) -> tuple[Stmt, ...]:
-        match stmt:
-            case Declare(variable=Var(name=name), value=value):
-                new = self._expr(value)
-                if name not in self.assigned and self._is_copy(new):
-                    self.known[name] = new
-                    local.append(name)
-                    return ()
-                return (stmt if new is value else Declare(stmt.variable, new),)
-            case For(begin=begin, end=end, body=body):
-                start, stop, inner = self._expr(begin), self._expr(end), self.body(body)
-                same = start is begin and stop is end and inner is body
-                return (stmt if same else attrs.evolve(stmt, begin=start, end=stop, body=inner),)
-            case If():
-                condition = self._expr(stmt.condition)
-                return (with_branches(stmt, condition, self.body(stmt.then), self.body(stmt.otherwise)),)
-            case Assign() | DeclareArray() | Barrier() | Prefetch():
-                return map_stmts(self._expr, (stmt,)) if self.known else (stmt,)
-            case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
-                return map_stmts(self._expr, (stmt,)) if self.known else (stmt,)
-            case _:
-                assert_never(stmt)
+        new = map_operands(self._expr, stmt)
+        if isinstance(new, Declare) and new.variable.name not in self.assigned and self._is_copy(new.value):
+            self.known[new.variable.name] = new.value
+            local.append(new.variable.name)
+            return ()
+        return (map_bodies(self.body, new),)
 
     def _expr(self, expr: Expr) -> Expr:
         return substitute(expr, self.known) if self.known else expr
@@ -122,12 +101,8 @@ class _Flattener:
                 return self._loop(stmt)
             case If():
                 return self._branch(stmt)
-            case Declare() | DeclareArray() | Assign() | Barrier():
-                return (stmt,)
-            case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
-                return (stmt,)
             case _:
-                assert_never(stmt)
+                return (stmt,)
 
     def _loop(self, loop: For) -> tuple[Stmt, ...]:
         values = trip_values(loop)
@@ -159,10 +134,8 @@ def drop_dead(kernel: KernelFunction) -> KernelFunction:
             case Assign(target=target):
                 name = target.name if isinstance(target, Var) else target.array
                 return name in live or (isinstance(target, Subscript) and name not in arrays)
-            case For() | If() | Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
-                return True
             case _:
-                assert_never(stmt)
+                return True
 
     return with_body(kernel, rewrite_stmts(lambda stmt: (stmt,) if needed(stmt) else (), kernel.body))
 

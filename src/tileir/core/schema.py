@@ -1,0 +1,209 @@
+"""Roles of the fields of nodes, declared once where a node is, and the walks that follow from them.
+
+A role stands in the metadata of a field: ``value: Expr = attrs.field(metadata=OPERAND)``. Fields without one are data
+that no walk looks at, such as sizes and types. Nodes are attrs classes whose fields are all passed by position.
+"""
+
+from __future__ import annotations
+
+import operator
+from enum import Enum
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+N = TypeVar("N")
+
+
+class Role(Enum):
+    """What a field is to its node."""
+
+    OPERAND = "an expression that the node evaluates"
+    OPERANDS = "several of them"
+    TARGET = "what the node writes: an expression of which only the operands are evaluated"
+    PART = "a record whose fields have roles"
+    BODY = "a list of statements inside the node"
+    INTRODUCES = "a name, or a node with a name, that the node introduces"
+    USES = "the name of something that is introduced elsewhere"
+
+
+_ROLE: Final = "tileir.role"
+_KINDS: Final = "tileir.kinds"
+
+
+def role(of: Role, *kinds: type) -> Mapping[str, object]:
+    """Return the metadata of a field: its role, and what it stays when it is replaced, where that is not anything."""
+    return MappingProxyType({_ROLE: of, _KINDS: kinds})
+
+
+OPERAND: Final = role(Role.OPERAND)
+OPERANDS: Final = role(Role.OPERANDS)
+PART: Final = role(Role.PART)
+BODY: Final = role(Role.BODY)
+INTRODUCES: Final = role(Role.INTRODUCES)
+USES: Final = role(Role.USES)
+
+
+@attrs.frozen
+class Slot:
+    """A field with a role, and its place among the fields of its node."""
+
+    name: str
+    role: Role
+    place: int
+    kinds: tuple[type, ...]
+
+
+@cache
+def slots(kind: type, *roles: Role) -> tuple[Slot, ...]:
+    """Return the fields of a node that have one of some roles, by default any, in their order."""
+    found = (
+        Slot(field.name, field.metadata[_ROLE], place, field.metadata[_KINDS])
+        for place, field in enumerate(attrs.fields(kind))
+        if _ROLE in field.metadata
+    )
+    return tuple(slot for slot in found if not roles or slot.role in roles)
+
+
+class _Table(dict[type, Any]):
+    """What follows from the roles of each kind of node, made when it is asked for first."""
+
+    def __init__(self, make: Callable[[type], Any]) -> None:
+        super().__init__()
+        self.make = make
+
+    def __missing__(self, kind: type) -> Any:
+        return self.setdefault(kind, self.make(kind))
+
+
+def operands(node: object) -> tuple[Any, ...]:
+    """Return the expressions that a node itself evaluates, in the order of its fields."""
+    return _OPERANDS[type(node)](node)  # type: ignore[no-any-return]
+
+
+def with_operands(node: N, new: tuple[Any, ...]) -> N:
+    """Return a node without targets and parts over as many other operands; itself when they are the same."""
+    return node if all(map(operator.is_, operands(node), new)) else _REBUILT[type(node)](node, new)
+
+
+def map_operands(function: Callable[[Any], Any], node: N) -> N:
+    """Apply ``function`` to each expression that a node evaluates, and to each target as a whole.
+
+    Raises:
+        TypeError: A field cannot hold what ``function`` returns.
+
+    """
+    changed: list[tuple[int, object]] = []
+    for slot in slots(_kind(node), Role.OPERAND, Role.OPERANDS, Role.TARGET, Role.PART):
+        old = getattr(node, slot.name)
+        if slot.role is Role.OPERANDS:
+            several = tuple(map(function, old))
+            new = old if all(map(operator.is_, old, several)) else several
+        else:
+            new = map_operands(function, old) if slot.role is Role.PART else function(old)
+        if new is not old:
+            if slot.kinds and not isinstance(new, slot.kinds):
+                wanted = " or ".join(kind.__name__ for kind in slot.kinds)
+                place = f"{type(node).__name__}.{slot.name}"
+                raise TypeError(f"{place} must be replaced by {wanted}, not by {type(new).__name__}")
+            changed.append((slot.place, new))
+    return _with_fields(node, changed) if changed else node
+
+
+def bodies(node: object) -> tuple[Any, ...]:
+    """Return the lists of statements inside a node."""
+    return _BODIES[type(node)](node)  # type: ignore[no-any-return]
+
+
+def map_bodies(function: Callable[[Any], Any], node: N) -> N:
+    """Apply ``function`` to each list of statements inside a node; itself when all stay as they are."""
+    changed: list[tuple[int, object]] = []
+    for slot in slots(_kind(node), Role.BODY):
+        old = getattr(node, slot.name)
+        new = function(old)
+        if new is not old:
+            changed.append((slot.place, new))
+    return _with_fields(node, changed) if changed else node
+
+
+def introduced(node: object) -> Iterator[str]:
+    """Yield the names that a node introduces."""
+    for slot in slots(_kind(node), Role.INTRODUCES):
+        value = getattr(node, slot.name)
+        yield value if isinstance(value, str) else value.name
+
+
+def with_names(node: N, names: Mapping[str, str]) -> N:
+    """Return a node that introduces and uses others of its names; operands, targets and bodies keep theirs."""
+    changed: list[tuple[int, object]] = []
+    for slot in slots(_kind(node), Role.INTRODUCES, Role.USES):
+        old = getattr(node, slot.name)
+        new = names.get(old, old) if isinstance(old, str) else with_names(old, names)
+        if new is not old:
+            changed.append((slot.place, new))
+    return _with_fields(node, changed) if changed else node
+
+
+def _with_fields(node: N, changed: Iterable[tuple[int, object]]) -> N:
+    values = [getattr(node, name) for name in _NAMES[type(node)]]
+    for place, value in changed:
+        values[place] = value
+    return type(node)(*values)
+
+
+def _kind(node: object) -> type:
+    return type(node)
+
+
+def _nothing(_: object) -> tuple[Any, ...]:
+    return ()
+
+
+def _operands_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    found = slots(kind, Role.OPERAND, Role.OPERANDS, Role.TARGET, Role.PART)
+    if all(slot.role is Role.OPERAND for slot in found):
+        return _fields(found)
+    if len(found) == 1 and found[0].role is Role.OPERANDS:
+        return operator.attrgetter(found[0].name)
+
+    def several(node: object) -> tuple[Any, ...]:
+        result: list[Any] = []
+        for slot in found:
+            value = getattr(node, slot.name)
+            if slot.role is Role.OPERAND:
+                result.append(value)
+            else:
+                result.extend(value if slot.role is Role.OPERANDS else operands(value))
+        return tuple(result)
+
+    return several
+
+
+def _fields(found: tuple[Slot, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function of nodes that gives their fields, one for each slot."""
+    if not found:
+        return _nothing
+    get = operator.attrgetter(*[slot.name for slot in found])
+    return get if len(found) > 1 else lambda node: (get(node),)
+
+
+def _rebuilt(kind: type) -> Callable[[Any, tuple[Any, ...]], Any]:
+    found = slots(kind, Role.OPERAND, Role.OPERANDS, Role.TARGET, Role.PART)
+    if len(found) == 1 and found[0].role is Role.OPERANDS:
+        place = found[0].place
+        return lambda node, new: _with_fields(node, ((place, new),))
+    if any(slot.role is not Role.OPERAND for slot in found):
+        raise TypeError(f"{kind.__name__} has operands behind other fields")
+    places = [slot.place for slot in found]
+    return lambda node, new: _with_fields(node, zip(places, new, strict=True))
+
+
+_OPERANDS: Final = _Table(_operands_of)
+_REBUILT: Final = _Table(_rebuilt)
+_BODIES: Final = _Table(lambda kind: _fields(slots(kind, Role.BODY)))
+_NAMES: Final = _Table(lambda kind: tuple(field.name for field in attrs.fields(kind)))

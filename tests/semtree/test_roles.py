@@ -1,0 +1,61 @@
+"""The roles of fields are total: each field that holds a node, or a name, says which it is."""
+
+from __future__ import annotations
+
+from typing import Any, Final, get_args, get_type_hints
+
+import attrs
+import pytest
+
+from tileir.core import schema
+from tileir.core.dtype import DType
+from tileir.core.schema import Role, slots
+from tileir.semtree import ir
+
+EXPRESSIONS = get_args(ir.Expr)
+STATEMENTS = get_args(ir.Stmt)
+PARTS = (ir.MatrixOperand,)
+ALLOWED: Final[dict[str, set[Role | None]]] = {
+    "expressions": {Role.OPERAND, Role.OPERANDS, Role.TARGET, Role.INTRODUCES},
+    "statements": {Role.BODY},
+    "parts": {Role.PART},
+    "names": {Role.INTRODUCES, Role.USES},
+    "data": {None},
+}
+
+
+def holds(hint: Any) -> str:
+    """Return what values of a type hold."""
+    inside = {hint, *get_args(hint)}
+    inside |= {each for one in inside for each in get_args(one)}
+    for name, kinds in (("statements", STATEMENTS), ("expressions", EXPRESSIONS), ("parts", PARTS), ("names", (str,))):
+        if not inside.isdisjoint(kinds):
+            return name
+    return "data"
+
+
+@pytest.mark.parametrize("kind", [*EXPRESSIONS, *STATEMENTS, *PARTS], ids=lambda kind: kind.__name__)
+def test_each_field_has_the_role_of_what_it_holds(kind: type[attrs.AttrsInstance]) -> None:
+    hints = get_type_hints(kind)
+    roles = {slot.name: slot.role for slot in slots(kind)}
+    for field in attrs.fields(kind):
+        assert field.init
+        assert not field.kw_only
+        assert roles.get(field.name) in ALLOWED[holds(hints[field.name])], field.name
+
+
+@pytest.mark.parametrize("kind", EXPRESSIONS, ids=lambda kind: kind.__name__)
+def test_expressions_evaluate_operands_only(kind: type) -> None:
+    """So :func:`tileir.core.schema.with_operands` can make each of them anew."""
+    roles = [slot.role for slot in slots(kind) if slot.role not in (Role.USES, Role.INTRODUCES)]
+    assert set(roles) <= {Role.OPERAND} or roles == [Role.OPERANDS]
+
+
+def test_names_of_statements_and_expressions_are_not_mixed() -> None:
+    """A statement introduces names and expressions use them."""
+    assert all(slot.role is not Role.INTRODUCES for kind in EXPRESSIONS for slot in slots(kind))
+    assert all(slot.role is not Role.USES for kind in STATEMENTS for slot in slots(kind))
+    zero = ir.Const(0, ir.Type(DType.I64))
+    loop = ir.For(ir.Var("i", zero.type), zero, zero, 1, ())
+    assert list(schema.introduced(loop)) == ["i"]
+    assert list(schema.introduced(schema.with_names(loop, {"i": "j"}))) == ["j"]
