@@ -16,15 +16,15 @@ from tileir.core.errors import TileError, fail
 from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.loops import between_loops
-from tileir.stripe.ir import Block, Program
+from tileir.stripe.ir import Block, Direction, Program, Tags
 from tileir.stripe.twins import as_twin, twins
 from tileir.stripe.verifier import diagnose
 from tileir.stripe.verifier import verify as verify_program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable, Sequence
 
-    from tileir.stripe.ir import Statement
+    from tileir.stripe.ir import Refinement, Statement
 
 
 class Pass(Protocol):
@@ -269,3 +269,23 @@ def with_main(program: Program, main: Block) -> Program:
         main = attrs.evolve(main, statements=unordered(main.statements))
     statements = tuple(main if statement is old else statement for statement in program.entry.statements)
     return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=statements))
+
+
+def with_temporaries(
+    program: Program, statements: Iterable[Statement], added: Sequence[Refinement], gone: Container[str] = ()
+) -> Program:
+    """Return the program whose ``main`` has other statements.
+
+    Args:
+        program: The program.
+        statements: Of ``main``; they lose their dependencies.
+        added: Allocations of temporaries that they use, which become the program's.
+        gone: Temporaries that none of them uses any more.
+
+    """
+    views = (attrs.evolve(each, direction=Direction.OUT, source=each.name, tags=Tags()) for each in added)
+    kept = (view for view in program.main.refinements if view.source not in gone)
+    main = attrs.evolve(program.main, refinements=(*kept, *views), statements=tuple(statements))
+    program = with_main(program, main)
+    allocations = (each for each in program.entry.refinements if each.name not in gone)
+    return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=(*allocations, *added)))

@@ -14,7 +14,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Op
-from tileir.passes.base import at_least, selected, with_main
+from tileir.passes.base import at_least, selected, with_temporaries
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
     Block,
@@ -77,12 +77,7 @@ class Pad:
             statements.append(kernel)
         if not added:
             return program
-        views = tuple(attrs.evolve(a, direction=Direction.OUT, source=a.name, tags=Tags()) for a in added)
-        main = program.main
-        main = attrs.evolve(main, refinements=(*main.refinements, *views), statements=tuple(statements))
-        program = with_main(program, main)
-        entry = attrs.evolve(program.entry, refinements=(*program.entry.refinements, *added))
-        return attrs.evolve(program, entry=entry)
+        return with_temporaries(program, statements, added)
 
     def _plan(self, kernel: Block, sizes: dict[str, TensorShape], written: set[str]) -> _Plan | None:
         """Return how to pad a kernel; None where its meaning would change, or nothing would be gained."""

@@ -9,7 +9,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import running
-from tileir.passes.base import at_least, selected, with_main
+from tileir.passes.base import at_least, selected, with_temporaries
 from tileir.passes.groups.scan import GroupPlan, GroupScanKernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import product
@@ -80,11 +80,7 @@ class Scan:
             added.extend(temporary)
         if all(a is b for a, b in zip(statements, program.main.statements, strict=False)):
             return program
-        statements = [attrs.evolve(s, deps=()) if s.deps else s for s in statements]  # their numbers no longer hold
-        views = tuple(attrs.evolve(t, direction=stripe.Direction.OUT, source=t.name, tags=stripe.Tags()) for t in added)
-        main = attrs.evolve(program.main, refinements=(*program.main.refinements, *views), statements=tuple(statements))
-        entry = attrs.evolve(program.entry, refinements=(*program.entry.refinements, *added))
-        return with_main(attrs.evolve(program, entry=attrs.evolve(entry, statements=program.entry.statements)), main)
+        return with_temporaries(program, statements, added)
 
     def _kernels(
         self, kernel: stripe.Block, found: Running, names: NameScope

@@ -12,7 +12,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import address
-from tileir.passes.base import at_least, with_main
+from tileir.passes.base import at_least, with_temporaries
 from tileir.passes.kernels.nest import product
 from tileir.passes.kernels.schedule import divisor_at_least
 from tileir.poly.affine import Affine
@@ -65,11 +65,7 @@ class SplitReduction:
                 added.append(split.temporary)
         if not added:
             return program
-        views = tuple(attrs.evolve(t, direction=stripe.Direction.OUT, source=t.name, tags=stripe.Tags()) for t in added)
-        main = attrs.evolve(program.main, refinements=(*program.main.refinements, *views), statements=tuple(statements))
-        program = with_main(program, main)
-        entry = attrs.evolve(program.entry, refinements=(*program.entry.refinements, *added))
-        return attrs.evolve(program, entry=entry)
+        return with_temporaries(program, statements, added)
 
     def _split(self, kernel: stripe.Block, names: NameScope) -> _Split | None:
         outputs = [r for r in kernel.refinements if r.direction.writes]

@@ -11,7 +11,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
-from tileir.passes.base import at_least, with_main
+from tileir.passes.base import at_least, with_temporaries
 from tileir.passes.kernels.nest import product
 from tileir.passes.kernels.schedule import power_of_two_below
 from tileir.poly.affine import Affine
@@ -55,11 +55,7 @@ class SplitScatter:
                 statements.append(kernel)
         if not added:
             return program
-        views = tuple(attrs.evolve(t, direction=stripe.Direction.OUT, source=t.name, tags=stripe.Tags()) for t in added)
-        main = attrs.evolve(program.main, refinements=(*program.main.refinements, *views), statements=tuple(statements))
-        program = with_main(program, main)
-        entry = attrs.evolve(program.entry, refinements=(*program.entry.refinements, *added))
-        return attrs.evolve(program, entry=entry)
+        return with_temporaries(program, statements, added)
 
     def _parts(self, clear: stripe.Statement | None, kernel: stripe.Statement) -> tuple[stripe.Index, int] | None:
         """Return the index to cut, and into how many parts; None where that does not pay."""

@@ -15,7 +15,7 @@ from tileir.core.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.rows import Rows, rows_seen, rows_touched, rows_written, writing
-from tileir.passes.base import at_least, with_main
+from tileir.passes.base import at_least, with_temporaries
 from tileir.passes.canonicalise import simplified
 from tileir.passes.kernels.decided import computed_tests, decided
 from tileir.passes.kernels.inside import divided, inside
@@ -291,14 +291,7 @@ class _Scan:
         statements: list[Statement] = []
         for number, statement in enumerate(self.statements):
             statements.extend(self._replaced.get(number, (statement,)))
-        plain = tuple(attrs.evolve(s, deps=()) if s.deps else s for s in statements)
-        views = tuple(attrs.evolve(t, direction=Direction.OUT, source=t.name, tags=Tags()) for t in self.added)
-        main, entry = self.program.main, self.program.entry
-        kept = tuple(r for r in main.refinements if r.name not in self.gone)
-        main = attrs.evolve(main, refinements=(*kept, *views), statements=plain)
-        program = with_main(self.program, main)
-        allocations = tuple(r for r in entry.refinements if r.name not in self.gone)
-        return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=(*allocations, *self.added)))
+        return with_temporaries(self.program, statements, self.added, self.gone)
 
 
 def _rows_of(stage: _Stage, kernel: Block) -> Iterator[tuple[int, int]]:

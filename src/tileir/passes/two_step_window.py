@@ -10,7 +10,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import terms_of
-from tileir.passes.base import at_least, selected, with_main
+from tileir.passes.base import at_least, selected, with_temporaries
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, Load, Refinement, Store, Tags, TensorShape
 
@@ -58,13 +58,7 @@ class TwoStepWindow:
                 added.append(between)
         if not added:
             return program
-        statements = [attrs.evolve(s, deps=()) if s.deps else s for s in statements]  # their numbers no longer hold
-        views = tuple(attrs.evolve(t, direction=Direction.OUT, source=t.name, tags=Tags()) for t in added)
-        main = attrs.evolve(program.main, refinements=(*program.main.refinements, *views), statements=tuple(statements))
-        program = with_main(program, main)
-        return attrs.evolve(
-            program, entry=attrs.evolve(program.entry, refinements=(*program.entry.refinements, *added))
-        )
+        return with_temporaries(program, statements, added)
 
     def _window(self, kernel: Block) -> _Window | None:
         """Return how to compute a kernel in two steps; None where it is no such window, or too narrow."""

@@ -8,7 +8,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.passes.analysis.running import running, terms_of
-from tileir.passes.base import at_least, selected, with_main
+from tileir.passes.base import at_least, selected, with_temporaries
 from tileir.passes.kernels.reindex import reindexed
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
@@ -60,12 +60,7 @@ class Window:
                 statements.append(kernel)
         if len(statements) == len(program.main.statements):
             return program
-        statements = [attrs.evolve(s, deps=()) if s.deps else s for s in statements]  # their numbers no longer hold
-        views = tuple(attrs.evolve(t, direction=stripe.Direction.OUT, source=t.name, tags=stripe.Tags()) for t in added)
-        main = attrs.evolve(program.main, refinements=(*program.main.refinements, *views), statements=tuple(statements))
-        program = with_main(program, main)
-        entry = attrs.evolve(program.entry, refinements=(*program.entry.refinements, *added))
-        return attrs.evolve(program, entry=entry)
+        return with_temporaries(program, statements, added)
 
     def _pieces(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
         """Cut a kernel where other bounds begin to hold, if that makes a scan or a window of some piece."""
