@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 N = TypeVar("N")
+T = TypeVar("T")
 
 
 class Role(Enum):
@@ -70,20 +71,20 @@ def slots(kind: type, *roles: Role) -> tuple[Slot, ...]:
     return tuple(slot for slot in found if not roles or slot.role in roles)
 
 
-class _Table(dict[type, Any]):
+class _Table(dict[type, T]):
     """What follows from the roles of each kind of node, made when it is asked for first."""
 
-    def __init__(self, make: Callable[[type], Any]) -> None:
+    def __init__(self, make: Callable[[type], T]) -> None:
         super().__init__()
         self.make = make
 
-    def __missing__(self, kind: type) -> Any:
+    def __missing__(self, kind: type) -> T:
         return self.setdefault(kind, self.make(kind))
 
 
 def operands(node: object) -> tuple[Any, ...]:
     """Return the expressions that a node itself evaluates, in the order of its fields."""
-    return _OPERANDS[type(node)](node)  # type: ignore[no-any-return]
+    return _OPERANDS[type(node)](node)
 
 
 def with_operands(node: N, new: tuple[Any, ...]) -> N:
@@ -117,7 +118,7 @@ def map_operands(function: Callable[[Any], Any], node: N) -> N:
 
 def bodies(node: object) -> tuple[Any, ...]:
     """Return the lists of statements inside a node."""
-    return _BODIES[type(node)](node)  # type: ignore[no-any-return]
+    return _BODIES[type(node)](node)
 
 
 def map_bodies(function: Callable[[Any], Any], node: N) -> N:
