@@ -15,6 +15,12 @@ def test_every_operation_has_a_row() -> None:
     assert all(op.info is OPS[op] for op in Op)
 
 
+def test_only_copies_cost_nothing() -> None:
+    assert [op for op in Op if min(op.info.weight) < 1] == [Op.IDENT]
+    assert all(in_f32 <= in_f64 for in_f32, in_f64 in (op.info.weight for op in Op))
+    assert [Op.ERF.info.weight_in(dtype) for dtype in (DType.F16, DType.F32, DType.F64)] == [40, 40, 65]
+
+
 @pytest.mark.parametrize("op", [op for op in Op if op.info.commutes])
 def test_what_commutes_does(op: Op) -> None:
     dtypes = [DType.I32] if op.info.domain is Domain.BITS else [DType.I32, DType.F32]

@@ -7,6 +7,7 @@ import pytest
 from strategies.passes import arrays_for, program_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
+from tileir.core.ops import Domain, Op
 from tileir.core.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.semtree.interpreter import run_program
@@ -14,7 +15,7 @@ from tileir.semtree.lowering import identifier, lower, operation_count
 from tileir.semtree.printer import to_text
 from tileir.semtree.verifier import verify_program
 from tileir.stripe.interpreter import interpret
-from tileir.stripe.ir import Block, Program, Special
+from tileir.stripe.ir import Block, Constant, Index, Intrinsic, Program, Special
 from tileir.typed.interpreter import interpret as interpret_function
 from tileir.typed.ir import TensorType
 
@@ -189,6 +190,14 @@ def test_kernels_get_names_of_their_own_that_are_identifiers() -> None:
 def test_operations_are_counted_over_all_points() -> None:
     (block,) = program_of([LANES.strip()], LANES_SIZES).main.blocks
     assert operation_count(block) == 3 * 2 * 4 * 4
+
+
+@pytest.mark.parametrize("op", [op for op in Op if op.info.arity == 2])
+def test_operations_cost_what_their_rows_say(op: Op) -> None:
+    dtype = DType.F64 if op.info.domain is Domain.FLOAT else DType.I32
+    statements = (Constant("a", dtype, 1), Intrinsic(op, ("a", "a"), "b", dtype))
+    block = Block("kernel", (Index("i", 5),), statements=statements)
+    assert operation_count(block) == 5 * op.info.weight_in(dtype)
 
 
 @pytest.mark.parametrize(

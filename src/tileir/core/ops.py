@@ -88,41 +88,86 @@ class OpInfo:
 
     All operands share one dtype (for ``COND`` the second and third; the first is bool).
     The result has that dtype too, or bool when ``compares``.
+
+    Attributes:
+        arity: The number of operands.
+        domain: The dtypes of operands.
+        weight: How many elementary operations it costs, in f32 or anything narrower and in f64: what all estimates of
+            time count in.
+        compares: Whether the result is bool.
+        commutes: Whether two operands may change places.
+        approximates: Whether it is a function that is computed by an expansion into other operations, within a bound of
+            error; everything else has one right result.
+
     """
 
     arity: int
     domain: Domain
+    weight: tuple[int, int]
     compares: bool = False
     commutes: bool = False
+    approximates: bool = False
+
+    def weight_in(self, dtype: DType) -> int:
+        """Return how many elementary operations this costs on operands of ``dtype``."""
+        return self.weight[dtype is DType.F64]
+
+
+_FREE: Final = (0, 0)
+_ONE: Final = (1, 1)
+_DIVISION: Final = (8, 8)
+"""How many additions take as long as a quotient, remainder or root: dividers are not pipelined, or a few times slower
+than adders, from Fog, "Instruction tables" (2022)."""
+
+
+def _function(f32: int, f64: int, arity: int = 1) -> OpInfo:
+    """Return the row of a function of floats; its weights are the sizes of what the semtree expands it into."""
+    return OpInfo(arity, Domain.FLOAT, (f32, f64), approximates=True)
 
 
 def _table() -> Mapping[Op, OpInfo]:
-    number_1 = (Op.NEG, Op.ABS, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC)
-    float_1 = (
-        Op.SQRT, Op.RSQRT, Op.EXP, Op.LOG, Op.SIN, Op.COS, Op.TAN, Op.ASIN, Op.ACOS, Op.ATAN,
-        Op.SINH, Op.COSH, Op.TANH, Op.SIGMOID, Op.ERF,
-    )  # fmt: skip
-    table = {
-        Op.IDENT: OpInfo(1, Domain.ANY),
-        Op.BIT_NOT: OpInfo(1, Domain.BITS),
-        **{op: OpInfo(1, Domain.NUMBER) for op in number_1},
-        **{op: OpInfo(1, Domain.FLOAT) for op in float_1},
-        Op.ADD: OpInfo(2, Domain.NUMBER, commutes=True),
-        Op.MUL: OpInfo(2, Domain.NUMBER, commutes=True),
-        **{op: OpInfo(2, Domain.NUMBER) for op in (Op.SUB, Op.DIV, Op.MOD)},
-        Op.POW: OpInfo(2, Domain.FLOAT),
-        Op.MAX: OpInfo(2, Domain.ANY),
-        Op.MIN: OpInfo(2, Domain.ANY),
-        **{op: OpInfo(2, Domain.BITS, commutes=True) for op in (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR)},
-        Op.BIT_LEFT: OpInfo(2, Domain.BITS),
-        Op.BIT_RIGHT: OpInfo(2, Domain.BITS),
-        Op.CMP_EQ: OpInfo(2, Domain.ANY, compares=True, commutes=True),
-        Op.CMP_NE: OpInfo(2, Domain.ANY, compares=True, commutes=True),
-        **{op: OpInfo(2, Domain.ANY, compares=True) for op in (Op.CMP_LT, Op.CMP_LE, Op.CMP_GT, Op.CMP_GE)},
-        Op.COND: OpInfo(3, Domain.ANY),
-        Op.FMA: OpInfo(3, Domain.FLOAT),
+    """Return the row of each operation.
+
+    Raises:
+        KeyError: An operation has none.
+
+    """
+    rows = {
+        Op.IDENT: OpInfo(1, Domain.ANY, _FREE),
+        Op.BIT_NOT: OpInfo(1, Domain.BITS, _ONE),
+        **{op: OpInfo(1, Domain.NUMBER, _ONE) for op in (Op.NEG, Op.ABS, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC)},
+        Op.SQRT: OpInfo(1, Domain.FLOAT, _DIVISION),
+        Op.RSQRT: _function(2, 2),
+        Op.EXP: _function(24, 29),
+        Op.LOG: _function(33, 37),
+        Op.SIN: _function(29, 35),
+        Op.COS: _function(28, 34),
+        Op.TAN: _function(31, 37),
+        Op.ASIN: _function(21, 29),
+        Op.ACOS: _function(23, 31),
+        Op.ATAN: _function(28, 34),
+        Op.SINH: _function(38, 46),
+        Op.COSH: _function(25, 30),
+        Op.TANH: _function(22, 44),
+        Op.SIGMOID: _function(28, 33),
+        Op.ERF: _function(40, 65),
+        Op.ADD: OpInfo(2, Domain.NUMBER, _ONE, commutes=True),
+        Op.SUB: OpInfo(2, Domain.NUMBER, _ONE),
+        Op.MUL: OpInfo(2, Domain.NUMBER, _ONE, commutes=True),
+        Op.DIV: OpInfo(2, Domain.NUMBER, _DIVISION),
+        Op.MOD: OpInfo(2, Domain.NUMBER, _DIVISION),
+        Op.POW: _function(92, 154, arity=2),
+        Op.MAX: OpInfo(2, Domain.ANY, _ONE),
+        Op.MIN: OpInfo(2, Domain.ANY, _ONE),
+        **{op: OpInfo(2, Domain.BITS, _ONE, commutes=True) for op in (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR)},
+        Op.BIT_LEFT: OpInfo(2, Domain.BITS, _ONE),
+        Op.BIT_RIGHT: OpInfo(2, Domain.BITS, _ONE),
+        **{op: OpInfo(2, Domain.ANY, _ONE, compares=True, commutes=True) for op in (Op.CMP_EQ, Op.CMP_NE)},
+        **{op: OpInfo(2, Domain.ANY, _ONE, compares=True) for op in (Op.CMP_LT, Op.CMP_LE, Op.CMP_GT, Op.CMP_GE)},
+        Op.COND: OpInfo(3, Domain.ANY, _ONE),
+        Op.FMA: OpInfo(3, Domain.FLOAT, _ONE),
     }
-    return MappingProxyType(table)
+    return MappingProxyType({op: rows[op] for op in Op})
 
 
 OPS: Final = _table()

@@ -33,13 +33,7 @@ if TYPE_CHECKING:
     from tileir.poly.affine import Affine
     from tileir.stripe.ir import Program, Refinement, Statement
 
-CHEAP: Final = frozenset(
-    (
-        *(Op.IDENT, Op.NEG, Op.ABS, Op.BIT_NOT, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC, Op.ADD, Op.SUB, Op.MUL),
-        *(Op.MAX, Op.MIN, Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.BIT_LEFT, Op.BIT_RIGHT, Op.COND, Op.FMA),
-        *(Op.CMP_EQ, Op.CMP_NE, Op.CMP_LT, Op.CMP_LE, Op.CMP_GT, Op.CMP_GE),
-    )
-)
+CHEAP: Final = frozenset(op for op in Op if max(op.info.weight) <= 1)
 """Operations that cost less than to load an element from memory."""
 _SMALL: Final = 8
 """A tensor this many times smaller than a result costs nothing to read beside it."""

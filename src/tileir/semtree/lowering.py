@@ -218,8 +218,8 @@ def operation_count(block: stripe.Block) -> int:
         match statement:
             case stripe.Block():
                 inside += operation_count(statement)
-            case stripe.Intrinsic(op=op):
-                inside += _COSTS.get(op.value, 1)
+            case stripe.Intrinsic(op=op, dtype=dtype):
+                inside += op.info.weight_in(dtype)
             case stripe.Special(outputs=outputs):
                 inside += sum(block.refinement(out).shape.elements for out in outputs)
             case stripe.Constant():
@@ -229,10 +229,3 @@ def operation_count(block: stripe.Block) -> int:
     for index in block.indices:
         inside *= index.range
     return inside
-
-
-_COSTS = {
-    **dict.fromkeys(("div", "mod", "sqrt", "rsqrt"), 4),
-    **dict.fromkeys(("exp", "log", "sin", "cos", "sigmoid", "tanh", "erf", "atan", "asin", "acos"), 16),
-    **dict.fromkeys(("tan", "sinh", "cosh", "pow"), 32),
-}

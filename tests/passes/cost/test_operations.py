@@ -7,7 +7,7 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.names import NameScope
 from tileir.core.ops import OPS, Op
-from tileir.passes.cost.operations import FUNCTION_WEIGHTS, Kind, kind_of, weight_of
+from tileir.passes.cost.operations import Kind, kind_of
 from tileir.semtree.expansions import EXPANDED, expand
 from tileir.semtree.ir import Apply, Bitcast, Cast, Expr, Type, Var
 from tileir.semtree.rewrite import expressions, walk
@@ -26,7 +26,7 @@ def size_of_expansion(op: Op, dtype: DType) -> int:
 
 @pytest.mark.parametrize("op", [op for op in Op if op in EXPANDED])
 def test_weights_are_the_sizes_of_the_expansions(op: Op) -> None:
-    assert FUNCTION_WEIGHTS[op] == (size_of_expansion(op, DType.F32), size_of_expansion(op, DType.F64))
+    assert op.info.weight == (size_of_expansion(op, DType.F32), size_of_expansion(op, DType.F64))
 
 
 def test_functions_are_what_is_expanded() -> None:
@@ -34,4 +34,4 @@ def test_functions_are_what_is_expanded() -> None:
 
 
 def test_plain_operations_count_once() -> None:
-    assert [weight_of(op, DType.F32) for op in (Op.ADD, Op.MUL, Op.MAX, Op.COND, Op.IDENT)] == [1, 1, 1, 1, 0]
+    assert [op.info.weight_in(DType.F32) for op in (Op.ADD, Op.MUL, Op.MAX, Op.COND, Op.IDENT)] == [1, 1, 1, 1, 0]

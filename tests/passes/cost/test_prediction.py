@@ -18,7 +18,7 @@ from tileir.passes.base import run
 from tileir.passes.catalog import pipeline_for
 from tileir.passes.cost.core import REGISTER
 from tileir.passes.cost.machine import machine_of
-from tileir.passes.cost.operations import Kind, weight_of
+from tileir.passes.cost.operations import Kind
 from tileir.passes.cost.prediction import predict
 from tileir.stripe import interpreter
 from tileir.stripe.ir import Convert, Intrinsic, Load, Store
@@ -96,7 +96,7 @@ class Recorder:
     def weight(lanes: Any, statement: Statement) -> int:
         match statement:
             case Intrinsic(op=op, dtype=dtype):
-                return weight_of(op, dtype)
+                return op.info.weight_in(dtype)
             case Convert():
                 return 1
             case Store(into=into):

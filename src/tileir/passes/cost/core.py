@@ -15,7 +15,7 @@ import attrs
 
 from tileir.core.dtype import accumulator
 from tileir.core.ops import Op
-from tileir.passes.cost.operations import fused_products, scalar_dtypes, weight_of
+from tileir.passes.cost.operations import fused_products, scalar_dtypes
 from tileir.passes.cost.scopes import Kind
 from tileir.stripe import ir as stripe
 
@@ -137,7 +137,8 @@ class _Counter:
                     moved = frozenset().union(*(self.moving[name] for name in inputs))
                     self.moving[into] = moved
                     if into not in fused:
-                        self._compute(dtypes[inputs[-1]], weight_of(op, dtypes[inputs[-1]]), moved, fused=op is Op.FMA)
+                        dtype = dtypes[inputs[-1]]
+                        self._compute(dtype, op.info.weight_in(dtype), moved, fused=op is Op.FMA)
                 case stripe.Convert(input=source, into=into, dtype=dtype):
                     self.moving[into] = self.moving[source]
                     if MULTIPLY in block.tags:

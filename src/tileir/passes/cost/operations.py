@@ -1,23 +1,22 @@
 """How many operations the statements of a block stand for.
 
-Each operation counts as many as its weight says: 1 for what processors do in one instruction, and for functions the
-size of their expansions, in elementary operations. A product whose only use is to be added to a sum is a multiply-add,
-and counts 2.
+Each operation counts as many as the weight in its row of :mod:`tileir.core.ops` says: 1 for what processors do in one
+instruction, and for functions the size of their expansions, in elementary operations. A product whose only use is to be
+added to a sum is a multiply-add, and counts 2.
 """
 
 from __future__ import annotations
 
 import enum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tileir.core.dtype import DType
     from tileir.passes.cost.scopes import Access, Scope
 
 
@@ -33,45 +32,12 @@ class Kind(enum.Enum):
     __hash__ = object.__hash__
 
 
-FUNCTION_WEIGHTS: Final[Mapping[Op, tuple[int, int]]] = MappingProxyType(
-    {
-        Op.ACOS: (23, 31),
-        Op.ASIN: (21, 29),
-        Op.ATAN: (28, 34),
-        Op.COS: (28, 34),
-        Op.COSH: (25, 30),
-        Op.ERF: (40, 65),
-        Op.EXP: (24, 29),
-        Op.LOG: (33, 37),
-        Op.POW: (92, 154),
-        Op.RSQRT: (2, 2),
-        Op.SIGMOID: (28, 33),
-        Op.SIN: (29, 35),
-        Op.SINH: (38, 46),
-        Op.TAN: (31, 37),
-        Op.TANH: (22, 44),
-    }
-)
-"""Operations of the expansions of :mod:`tileir.semtree.expansions`, in f32 and in f64; a test counts them again."""
-
-DIVISION_WEIGHT: Final = 8
-"""How many additions take as long as a quotient, remainder or root: dividers are not pipelined, or a few times slower
-than adders, from Fog, "Instruction tables" (2022)."""
-
 _DIVISIONS: Final = frozenset({Op.DIV, Op.MOD, Op.SQRT})
-_FREE: Final = frozenset({Op.IDENT})
-
-
-def weight_of(op: Op, dtype: DType) -> int:
-    """Return how many elementary operations ``op`` counts as."""
-    if op in FUNCTION_WEIGHTS:
-        return FUNCTION_WEIGHTS[op][dtype is DType.F64]
-    return 0 if op in _FREE else DIVISION_WEIGHT if op in _DIVISIONS else 1
 
 
 def kind_of(op: Op) -> Kind:
     """Return what sort of operation ``op`` is, by itself."""
-    if op in FUNCTION_WEIGHTS:
+    if op.info.approximates:
         return Kind.FUNCTION
     return Kind.MULTIPLY_ADD if op is Op.FMA else Kind.DIVISION if op in _DIVISIONS else Kind.ARITHMETIC
 
@@ -121,7 +87,7 @@ def operations_of(scope: Scope) -> Iterator[tuple[DType, Kind, int]]:
         match statement:
             case stripe.Intrinsic(op=op, into=into, inputs=inputs):
                 dtype = dtypes[inputs[-1]]
-                if into not in fused and (weight := weight_of(op, dtype)):
+                if into not in fused and (weight := op.info.weight_in(dtype)):
                     yield dtype, kind_of(op), 2 * weight if op is Op.FMA else weight
             case stripe.Convert(dtype=dtype):
                 yield dtype, Kind.CONVERSION, 1

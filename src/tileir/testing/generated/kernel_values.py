@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import Type
     from tileir.testing.generated.choices import Choices
 
-APPROXIMATE: Final = frozenset(
-    {
-        Op.RSQRT, Op.EXP, Op.LOG, Op.SIN, Op.COS, Op.TAN, Op.ASIN, Op.ACOS, Op.ATAN,
-        Op.SINH, Op.COSH, Op.TANH, Op.SIGMOID, Op.ERF, Op.POW,
-    }
-)  # fmt: skip
+APPROXIMATE: Final = frozenset(op for op in Op if op.info.approximates)
 """Operations whose results may differ within a bound."""
 
 _SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
