@@ -139,7 +139,7 @@ def measure(workload: Workload, device: tileir.DeviceInfo, runs: int) -> dict[st
         executor.copy(here, there).wait()  # through the caches, which then hold nothing else
         last: list[Any] = []
         total = 0.0
-        for launch in unrolled(program.launches):
+        for launch in unrolled(program.works):
             event = kernels[launch.kernel].run([memory[name] for name in launch.arguments], last)
             event.wait()
             last = [event]
@@ -160,7 +160,7 @@ def measure(workload: Workload, device: tileir.DeviceInfo, runs: int) -> dict[st
         "rate": nbytes / seconds,
         "operations": workload.operations / seconds,
         "error": error,
-        "kernels": len(program.launches),
+        "kernels": len(program.works),
     }
 
 

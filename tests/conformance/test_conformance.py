@@ -37,7 +37,7 @@ def test_interpreters_of_kernels_and_stripe_agree_with_numpy(case: Conformance) 
     compiled = means.stages(tileir.parse(case.text), case.inputs)
     case.check(means.by_stripe_interpreter(compiled, case.inputs, scheduled=False))
     case.check(means.by_stripe_interpreter(compiled, case.inputs, scheduled=True))
-    work = sum(compiled.sem.kernels[launch.kernel].operations for launch in unrolled(compiled.sem.launches))
+    work = sum(compiled.sem.kernels[launch.kernel].operations for launch in unrolled(compiled.sem.works))
     if work <= INTERPRETED_POINTS:
         case.check(means.by_kernel_interpreter(compiled, case.inputs))
 

@@ -20,7 +20,7 @@ def test_launches_and_lives() -> None:
     executable = tileir.compile(CHAIN, [np.zeros(1 << 12, np.float32), np.zeros(1 << 12, np.float32)])
     dispatch = executable.dispatch
     lives = {each.name: each for each in dispatch.buffers}
-    assert len(dispatch.launches) == len(executable.sem.launches)
+    assert len(dispatch.launches) == len(executable.sem.works)
     assert [each.role for each in dispatch.buffers if each.name in ("A", "B", "R")] == ["input", "input", "output"]
     for number, launch in enumerate(dispatch.launches):
         assert launch.runs == 1

@@ -90,7 +90,7 @@ def test_rows_of_any_length_fit_groups_of_256_threads(columns: int, dtype: DType
     card = attrs.evolve(with_facts(Target(pipeline="nvidia-hopper")), group_threads=256)
     program = compile_stages(parse(SOFTMAX), {"X": TensorType(dtype, (2048, columns))}, card).sem
     assert max(math.prod(kernel.group) for kernel in program.kernels) <= 256
-    assert len(program.launches) == launches
+    assert len(program.works) == launches
 
 
 def test_the_error_survives_pickling() -> None:

@@ -68,7 +68,7 @@ def test_programs_run_without_a_report(
     case: Conformance, pipeline: str, simulator: DeviceInfo, resources: Resources, reports: Reports
 ) -> None:
     stages = compiled(case, simulator.target, pipeline)
-    if sum(stages.sem.kernels[launch.kernel].operations for launch in unrolled(stages.sem.launches)) > MOST_OPERATIONS:
+    if sum(stages.sem.kernels[launch.kernel].operations for launch in unrolled(stages.sem.works)) > MOST_OPERATIONS:
         pytest.skip("too large for a simulator")
     found = results(stages, resources, simulator, case.inputs)
     assert reports.take() == ""

@@ -45,4 +45,4 @@ def test_products_that_meet_others_keep_their_schedule_on_cards(name: str, dtype
 @pytest.mark.parametrize("name", MEETING)
 def test_products_join_only_each_other_on_processors(name: str) -> None:
     program = meeting(name, DType.F32, Target(threads=2))
-    assert len(program.launches) == (2 if name == "product and sum" else 1)
+    assert len(program.works) == (2 if name == "product and sum" else 1)

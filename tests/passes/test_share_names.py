@@ -110,7 +110,7 @@ def test_equal_layers_are_scheduled_once() -> None:
     _, second, third, _ = stages.scheduled.main.blocks
     assert list(twins(stages.scheduled.main).items()) == [(id(third), second)]
     assert third.name == "kernel_6(G,W)+kernel_7(S,C)+kernel_8(F_0)"
-    assert [launch.kernel for launch in launches(stages.sem.launches)] == [0, 1, 1, 2]
+    assert [launch.kernel for launch in launches(stages.sem.works)] == [0, 1, 1, 2]
 
 
 @pytest.mark.parametrize("pipeline", [cpu, gpu], ids=["cpu", "gpu"])

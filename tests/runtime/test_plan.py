@@ -19,7 +19,7 @@ from tileir.core.ops import Op
 from tileir.runtime.events import PendingEvent
 from tileir.runtime.plan import MemoryUse, Plan
 from tileir.runtime.resources import Resources
-from tileir.semtree.ir import BufferRole, Launch, Program, Repeat
+from tileir.semtree.ir import BufferRole, Launch, Loop, Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +173,7 @@ def test_any_program_gives_what_its_launches_do_in_order(
 
 LOOP = (
     Launch(0, ("x", "x", "a")),
-    Repeat(3, (Launch(0, ("a", "x", "b")), Repeat(2, (Launch(1, ("b", "x", "a")), Launch(0, ("a", "a", "b")))))),
+    Loop(3, (Launch(0, ("a", "x", "b")), Loop(2, (Launch(1, ("b", "x", "a")), Launch(0, ("a", "a", "b")))))),
     Launch(1, ("b", "x", "out")),
 )
 
@@ -215,7 +215,7 @@ def test_what_is_repeated_is_handed_over_in_order() -> None:
 
 def test_what_a_repetition_uses_lives_throughout_it() -> None:
     names = [buffer(name, BufferRole.TEMPORARY) for name in "abc"] + [buffer("x", BufferRole.INPUT)]
-    loop = Repeat(2, (Launch(0, ("x", "x", "a")), Launch(0, ("a", "a", "b")), Launch(0, ("b", "b", "c"))))
+    loop = Loop(2, (Launch(0, ("x", "x", "a")), Launch(0, ("a", "a", "b")), Launch(0, ("b", "b", "c"))))
     plan = plan_of(Program((binary(Op.ADD),), tuple(names), (loop,)))
     assert plan.peak_bytes == 2 * 4096 + 4000
 

@@ -57,8 +57,8 @@ def test_a_temporary_takes_the_place_of_one_that_dies() -> None:
     before = parse_program(PROGRAM)
     after = reuse_in_place(before)
     verify_program(after)
-    assert [launch.arguments for launch in launches(after.launches)] == [("B", "A"), ("B", "B"), ("D", "B"), ("E", "D")]
-    first, second, *_ = launches(after.launches)
+    assert [launch.arguments for launch in launches(after.works)] == [("B", "A"), ("B", "B"), ("D", "B"), ("E", "D")]
+    first, second, *_ = launches(after.works)
     aliasing = after.kernels[second.kernel]
     assert [param.no_alias for param in aliasing.params] == [False, False]
     assert [param.no_alias for param in after.kernels[first.kernel].params] == [True, True]
@@ -97,7 +97,7 @@ def test_several_results_take_the_places_of_several_that_die() -> None:
     before = parse_program(SEVERAL)
     after = reuse_in_place(before)
     verify_program(after)
-    assert [launch.arguments for launch in launches(after.launches)] == [
+    assert [launch.arguments for launch in launches(after.works)] == [
         ("B", "C", "A", "A"), ("B", "C", "B", "C"), ("F", "B", "C")
     ]  # fmt: skip
     values = {"A": np.arange(16, dtype=np.float32)}
@@ -244,7 +244,7 @@ def test_a_function_uses_it() -> None:
     }"""
     x = np.random.default_rng(0).random((8, 8), np.float32)
     executable = tileir.compile(source, [x, x])
-    arguments = [launch.arguments for launch in launches(executable.sem.launches)]
+    arguments = [launch.arguments for launch in launches(executable.sem.works)]
     assert any(len(set(names)) < len(names) for names in arguments)
     np.testing.assert_allclose(executable(x, x), tileir.evaluate(source, [x, x]), rtol=1e-5)
 

@@ -10,7 +10,7 @@ from tileir.core.errors import ParseError, VerifyError
 from tileir.core.ops import Op
 from tileir.semtree.in_place import reuse_in_place
 from tileir.semtree.interpreter import run_program
-from tileir.semtree.ir import BufferRole, Launch, Program, Repeat
+from tileir.semtree.ir import BufferRole, Launch, Loop, Program
 from tileir.semtree.launches import MAX_REPEATS, launches, runs, unrolled, with_launches
 from tileir.semtree.parser import parse_program
 from tileir.semtree.printer import to_text
@@ -18,7 +18,7 @@ from tileir.semtree.sharing import share_kernels
 from tileir.semtree.verifier import verify_program
 
 A, B, C = Launch(0, ("x", "x", "t")), Launch(0, ("t", "x", "u")), Launch(0, ("u", "x", "t"))
-WORKS = (A, Repeat(3, (B, Repeat(2, (C, B)))), Launch(1, ("u", "t", "out")))
+WORKS = (A, Loop(3, (B, Loop(2, (C, B)))), Launch(1, ("u", "t", "out")))
 PROGRAM = Program(
     (binary(Op.ADD), binary(Op.MUL)),
     (
@@ -49,28 +49,28 @@ def test_text_and_json_come_back() -> None:
 
 def test_repeated_launches_run_one_time_after_the_other() -> None:
     x = np.arange(SIZE, dtype=np.float32)
-    unrolled_program = attrs.evolve(PROGRAM, launches=tuple(unrolled(WORKS)))
+    unrolled_program = attrs.evolve(PROGRAM, works=tuple(unrolled(WORKS)))
     np.testing.assert_array_equal(run_program(PROGRAM, {"x": x})["out"], run_program(unrolled_program, {"x": x})["out"])
 
 
-@pytest.mark.parametrize("works", [(A, Repeat(0, (B,))), (A, Repeat(2, ()))])
-def test_repetitions_of_nothing_are_refused(works: tuple[Launch | Repeat, ...]) -> None:
+@pytest.mark.parametrize("works", [(A, Loop(0, (B,))), (A, Loop(2, ()))])
+def test_repetitions_of_nothing_are_refused(works: tuple[Launch | Loop, ...]) -> None:
     with pytest.raises(VerifyError, match="TIL551"):
-        verify_program(attrs.evolve(PROGRAM, launches=works))
+        verify_program(attrs.evolve(PROGRAM, works=works))
 
 
 def test_what_is_repeated_is_checked() -> None:
     with pytest.raises(VerifyError, match="TIL557"):
-        verify_program(attrs.evolve(PROGRAM, launches=(Repeat(2, (B,)), *WORKS)))
+        verify_program(attrs.evolve(PROGRAM, works=(Loop(2, (B,)), *WORKS)))
     with pytest.raises(VerifyError, match="TIL556"):
-        verify_program(attrs.evolve(PROGRAM, launches=(A, Repeat(2, (Launch(5, ()),)))))
+        verify_program(attrs.evolve(PROGRAM, works=(A, Loop(2, (Launch(5, ()),)))))
 
 
 def test_repetitions_are_not_nested_without_end() -> None:
-    work: Launch | Repeat = B
+    work: Launch | Loop = B
     for _ in range(MAX_REPEATS + 1):
-        work = Repeat(2, (work,))
-    deep = attrs.evolve(PROGRAM, launches=(A, work))
+        work = Loop(2, (work,))
+    deep = attrs.evolve(PROGRAM, works=(A, work))
     with pytest.raises(VerifyError, match="TIL551"):
         verify_program(deep)
     with pytest.raises(ParseError, match="TIL103"):
@@ -78,19 +78,19 @@ def test_repetitions_are_not_nested_without_end() -> None:
 
 
 def test_memory_of_what_is_repeated_is_not_given_away_before_the_end() -> None:
-    program = attrs.evolve(PROGRAM, launches=(A, Repeat(2, (B,)), Launch(1, ("u", "t", "out"))))
+    program = attrs.evolve(PROGRAM, works=(A, Loop(2, (B,)), Launch(1, ("u", "t", "out"))))
     assert reuse_in_place(program) is program
 
 
 def test_places_reach_into_repetitions() -> None:
-    chain = (Launch(0, ("x", "x", "u")), Launch(1, ("u", "u", "t")), Repeat(2, (Launch(0, ("t", "x", "out")),)))
-    reused = reuse_in_place(attrs.evolve(PROGRAM, launches=(chain[0], Launch(1, ("u", "x", "t")), chain[2])))
-    assert list(launches(reused.launches))[-1].arguments == ("u", "x", "out")
+    chain = (Launch(0, ("x", "x", "u")), Launch(1, ("u", "u", "t")), Loop(2, (Launch(0, ("t", "x", "out")),)))
+    reused = reuse_in_place(attrs.evolve(PROGRAM, works=(chain[0], Launch(1, ("u", "x", "t")), chain[2])))
+    assert list(launches(reused.works))[-1].arguments == ("u", "x", "out")
     assert [b.name for b in reused.buffers] == ["x", "u", "out"]
 
 
 def test_equal_kernels_are_shared_where_they_are_repeated() -> None:
     kernels = (binary(Op.ADD), attrs.evolve(binary(Op.ADD), name="again"))
-    works = (A, Repeat(2, (attrs.evolve(B, kernel=1),)), Launch(1, ("u", "t", "out")))
-    shared = share_kernels(attrs.evolve(PROGRAM, kernels=kernels, launches=works))
-    assert {launch.kernel for launch in launches(shared.launches)} == {0}
+    works = (A, Loop(2, (attrs.evolve(B, kernel=1),)), Launch(1, ("u", "t", "out")))
+    shared = share_kernels(attrs.evolve(PROGRAM, kernels=kernels, works=works))
+    assert {launch.kernel for launch in launches(shared.works)} == {0}

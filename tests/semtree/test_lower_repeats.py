@@ -12,7 +12,7 @@ from tileir.driver.compiler import compile_stages
 from tileir.passes.base import run
 from tileir.passes.resolution import resolve_pipeline
 from tileir.semtree.interpreter import run_program
-from tileir.semtree.ir import BufferRole, Launch, Repeat
+from tileir.semtree.ir import BufferRole, Launch, Loop
 from tileir.semtree.lowering import lower
 from tileir.semtree.verifier import verify_program
 from tileir.stripe import lowering
@@ -35,7 +35,7 @@ def test_kernels_compute_what_loops_mean(function: Function) -> None:
 def test_two_steps_take_turns(steps: int) -> None:
     types = {"A": TensorType(DType.F32, (2,)), "Xs": TensorType(DType.F32, (steps, 2))}
     program = compile_stages(TEXT, types, Target()).sem
-    assert [work.count for work in program.launches if isinstance(work, Repeat)] == ([steps // 2] if steps > 1 else [])
+    assert [work.times for work in program.works if isinstance(work, Loop)] == ([steps // 2] if steps > 1 else [])
     x = np.arange(2 * steps, dtype=np.float32).reshape(steps, 2)
     result = run_program(program, {"A": np.ones(2, np.float32), "Xs": x})["H"]
     np.testing.assert_array_equal(result, 1 + x.sum(axis=0))
@@ -45,8 +45,8 @@ def test_memory_that_takes_turns_with_that_of_the_caller_asks_for_no_more_alignm
     types = {"A": TensorType(DType.F32, (2,)), "Xs": TensorType(DType.F32, (4, 2))}
     program = compile_stages(TEXT, types, Target()).sem
     roles = {buffer.name: buffer.role for buffer in program.buffers}
-    (loop,) = (work for work in program.launches if isinstance(work, Repeat))
-    for launch in loop.launches:
+    (loop,) = (work for work in program.works if isinstance(work, Loop))
+    for launch in loop.works:
         assert isinstance(launch, Launch)
         for param, name in zip(program.kernels[launch.kernel].params, launch.arguments, strict=True):
             if roles[name] is BufferRole.OUTPUT:
@@ -56,6 +56,6 @@ def test_memory_that_takes_turns_with_that_of_the_caller_asks_for_no_more_alignm
 def test_a_kernel_of_the_step_counts_the_steps() -> None:
     types = {"A": TensorType(DType.F32, (2,)), "Xs": TensorType(DType.F32, (4, 2))}
     program = compile_stages(TEXT, types, Target()).sem
-    (loop,) = (work for work in program.launches if isinstance(work, Repeat))
-    assert len(loop.launches) == 2
+    (loop,) = (work for work in program.works if isinstance(work, Loop))
+    assert len(loop.works) == 2
     assert len(program.kernels) == 3  # two that give first values, and one for both steps

@@ -15,6 +15,7 @@ from tileir.semtree import ir
 EXPRESSIONS = get_args(ir.Expr)
 STATEMENTS = get_args(ir.Stmt)
 PARTS = (ir.MatrixOperand,)
+WORKS = get_args(ir.Work)
 ALLOWED: Final[dict[str, set[Role | None]]] = {
     "expressions": {Role.OPERAND, Role.OPERANDS, Role.TARGET, Role.INTRODUCES},
     "statements": {Role.BODY},
@@ -28,13 +29,20 @@ def holds(hint: Any) -> str:
     """Return what values of a type hold."""
     inside = {hint, *get_args(hint)}
     inside |= {each for one in inside for each in get_args(one)}
-    for name, kinds in (("statements", STATEMENTS), ("expressions", EXPRESSIONS), ("parts", PARTS), ("names", (str,))):
+    for name, kinds in (
+        ("statements", (*STATEMENTS, *WORKS)),
+        ("expressions", EXPRESSIONS),
+        ("parts", PARTS),
+        ("names", (str,)),
+    ):
         if not inside.isdisjoint(kinds):
             return name
     return "data"
 
 
-@pytest.mark.parametrize("kind", [*EXPRESSIONS, *STATEMENTS, *PARTS], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [*EXPRESSIONS, *STATEMENTS, *PARTS, *WORKS, ir.Program], ids=lambda kind: kind.__name__
+)
 def test_each_field_has_the_role_of_what_it_holds(kind: type[attrs.AttrsInstance]) -> None:
     hints = get_type_hints(kind)
     roles = {slot.name: slot.role for slot in slots(kind)}
@@ -59,3 +67,9 @@ def test_names_of_statements_and_expressions_are_not_mixed() -> None:
     loop = ir.For(ir.Var("i", zero.type), zero, zero, 1, ())
     assert list(schema.introduced(loop)) == ["i"]
     assert list(schema.introduced(schema.with_names(loop, {"i": "j"}))) == ["j"]
+
+
+def test_names_that_a_launch_uses_are_replaced() -> None:
+    launch = ir.Launch(0, ("a", "b", "a"))
+    assert schema.with_names(launch, {"a": "c"}) == ir.Launch(0, ("c", "b", "c"))
+    assert schema.with_names(launch, {"x": "c"}) is launch

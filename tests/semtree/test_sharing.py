@@ -41,7 +41,7 @@ def program(text: str = SOURCE) -> Program:
 def test_kernels_that_differ_in_names_become_one() -> None:
     shared = share_kernels(program())
     assert shared.kernels == program().kernels[:1]
-    assert shared.launches == (Launch(0, ("B", "A")), Launch(0, ("C", "B")))
+    assert shared.works == (Launch(0, ("B", "A")), Launch(0, ("C", "B")))
     verify_program(shared)
 
 
@@ -68,5 +68,5 @@ def test_layers_of_one_shape_are_compiled_once() -> None:
     source = f"function (T0[N, N], W[N, N]) -> (T50) {{ {layers} }}"
     function = tileir.parse(source)
     stages = compile_stages(function, tensor_types(function, [(8, 8)] * 2), tileir.Target())
-    assert len(stages.sem.launches) == 50
+    assert len(stages.sem.works) == 50
     assert len(stages.sem.kernels) <= 3  # the first and the last have arrays of the caller, of another alignment

@@ -306,7 +306,7 @@ def test_legal_programs_pass() -> None:
         (program(("a", "b"), ("b", "b")), "TIL556"),
         (program(("t", "b"), buffers=(TEMPORARY, OUTPUT)), "TIL557"),
         (program(), "TIL557"),
-        (attrs.evolve(program(("a", "b")), launches=(Launch(0, ("a", "b")), Launch(1, ()))), "TIL556"),
+        (attrs.evolve(program(("a", "b")), works=(Launch(0, ("a", "b")), Launch(1, ()))), "TIL556"),
     ],
 )
 def test_broken_program(broken: Program, code: str) -> None:

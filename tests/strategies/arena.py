@@ -52,7 +52,7 @@ def run_in_arenas(scheduled: Program, target: Target, inputs: Mapping[str, Array
     kernels = [_unaligned(kernel) for kernel in program.kernels]
     library = compiler().build(kernels)
     prepared = [executor().prepare(library, number) for number in range(len(kernels))]
-    for launch in unrolled(program.launches):
+    for launch in unrolled(program.works):
         prepared[launch.kernel].launch(device_buffers(memory[name] for name in launch.arguments))
     outputs = (buffer for buffer in program.buffers if buffer.role is BufferRole.OUTPUT)
     return {buffer.name: memory[buffer.name].reshape(buffer.shape) for buffer in outputs}

@@ -159,7 +159,7 @@ def program_digest(program: Program) -> str:
     """Return a digest that renaming of kernels, buffers and variables does not change, and all else does."""
     numbers = {name: str(number) for number, name in enumerate(_used(program))}
     works = with_launches(
-        program.launches, lambda launch: attrs.evolve(launch, arguments=tuple(numbers[a] for a in launch.arguments))
+        program.works, lambda launch: attrs.evolve(launch, arguments=tuple(numbers[a] for a in launch.arguments))
     )
     kept = sorted((b for b in program.buffers if b.name in numbers), key=lambda b: int(numbers[b.name]))
     buffers = tuple(attrs.evolve(buffer, name=numbers[buffer.name]) for buffer in kept)
@@ -168,7 +168,7 @@ def program_digest(program: Program) -> str:
 
 
 def _used(program: Program) -> list[str]:
-    return list(dict.fromkeys(name for launch in launches(program.launches) for name in launch.arguments))
+    return list(dict.fromkeys(name for launch in launches(program.works) for name in launch.arguments))
 
 
 def digest_of(text: str) -> str:

@@ -47,7 +47,7 @@ def test_a_result_that_is_one_element_short_is_told(target: str) -> None:
     missed, seen = [], 0
     for name, program in golden(target):
         told: dict[str, bool] = {}
-        for launch in launches(program.launches):
+        for launch in launches(program.works):
             kernel = program.kernels[launch.kernel]
             for place, (param, buffer) in enumerate(zip(kernel.params, launch.arguments, strict=True)):
                 if param.access is not ParamAccess.READ and not told.get(buffer):

@@ -10,7 +10,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from tileir.semtree.ir import Repeat
+from tileir.semtree.ir import Loop
 from tileir_opencl.compiler import build_options
 from tileir_opencl.devices import device_of
 from tileir_opencl.emitter import emit, scratch_bytes, symbol
@@ -45,7 +45,7 @@ def whole(program: Program, device: DeviceInfo, text: str) -> str:
     parts = (
         ("options", " ".join(build_options(entry))),
         ("buffers", buffers),
-        ("launches", [_work(program, work, name) for work in program.launches]),
+        ("launches", [_work(program, work, name) for work in program.works]),
     )
     document = ",\n".join(f"{json.dumps(key)}: {_in_lines(value)}" for key, value in parts)
     described = "".join(f"    {line}".rstrip() + "\n" for line in text.splitlines())
@@ -63,8 +63,8 @@ def _buffer(buffer: Buffer) -> dict[str, Any]:
 
 
 def _work(program: Program, work: Work, scratch: str) -> dict[str, Any]:
-    if isinstance(work, Repeat):
-        return {"times": work.count, "launches": [_work(program, each, scratch) for each in work.launches]}
+    if isinstance(work, Loop):
+        return {"times": work.times, "launches": [_work(program, each, scratch) for each in work.works]}
     return _launch(program, work, scratch)
 
 

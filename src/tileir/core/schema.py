@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
+from tileir.core.rewrite import rewritten
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -28,9 +30,9 @@ class Role(Enum):
     OPERANDS = "several of them"
     TARGET = "what the node writes: an expression of which only the operands are evaluated"
     PART = "a record whose fields have roles"
-    BODY = "a list of statements inside the node"
+    BODY = "a list of statements, or of works, inside the node"
     INTRODUCES = "a name, or a node with a name, that the node introduces"
-    USES = "the name of something that is introduced elsewhere"
+    USES = "the name of something that is introduced elsewhere, or several of them"
 
 
 _ROLE: Final = "tileir.role"
@@ -117,12 +119,12 @@ def map_operands(function: Callable[[Any], Any], node: N) -> N:
 
 
 def bodies(node: object) -> tuple[Any, ...]:
-    """Return the lists of statements inside a node."""
+    """Return the lists of statements, or of works, inside a node."""
     return _BODIES[type(node)](node)
 
 
 def map_bodies(function: Callable[[Any], Any], node: N) -> N:
-    """Apply ``function`` to each list of statements inside a node; itself when all stay as they are."""
+    """Apply ``function`` to each list of statements, or of works, inside a node; itself when all stay as they are."""
     changed: list[tuple[int, object]] = []
     for slot in slots(_kind(node), Role.BODY):
         old = getattr(node, slot.name)
@@ -144,10 +146,16 @@ def with_names(node: N, names: Mapping[str, str]) -> N:
     changed: list[tuple[int, object]] = []
     for slot in slots(_kind(node), Role.INTRODUCES, Role.USES):
         old = getattr(node, slot.name)
-        new = names.get(old, old) if isinstance(old, str) else with_names(old, names)
+        new = _renamed(old, names)
         if new is not old:
             changed.append((slot.place, new))
     return _with_fields(node, changed) if changed else node
+
+
+def _renamed(old: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(old, str):
+        return names.get(old, old)
+    return rewritten(old, lambda name: (names.get(name, name),)) if isinstance(old, tuple) else with_names(old, names)
 
 
 def _with_fields(node: N, changed: Iterable[tuple[int, object]]) -> N:

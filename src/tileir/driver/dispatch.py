@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.passes.loops import is_loop
-from tileir.semtree.ir import BufferRole, ParamAccess, Repeat
+from tileir.semtree.ir import BufferRole, Loop, ParamAccess
 from tileir.semtree.launches import launches as launches_of
 from tileir.stripe import ir as stripe
 
@@ -99,9 +99,7 @@ def dispatch_of(scheduled: stripe.Program, plan: Plan) -> Dispatch:
     """Return how a plan dispatches its program, which was made of a scheduled Stripe program."""
     program = plan.program
     launches: list[Dispatched] = []
-    for (launch, runs), (name, statements) in zip(
-        _with_runs(program.launches), _kernels(scheduled, program), strict=True
-    ):
+    for (launch, runs), (name, statements) in zip(_with_runs(program.works), _kernels(scheduled, program), strict=True):
         pairs = list(zip(program.kernels[launch.kernel].params, launch.arguments, strict=True))
         reads = tuple(name for param, name in pairs if param.access is not ParamAccess.WRITE)
         writes = tuple(name for param, name in pairs if param.access is not ParamAccess.READ)
@@ -112,8 +110,8 @@ def dispatch_of(scheduled: stripe.Program, plan: Plan) -> Dispatch:
 def _with_runs(works: Sequence[Work], runs: int = 1) -> Iterator[tuple[Launch, int]]:
     """Yield each launch, and how often it runs."""
     for work in works:
-        if isinstance(work, Repeat):
-            yield from _with_runs(work.launches, runs * work.count)
+        if isinstance(work, Loop):
+            yield from _with_runs(work.works, runs * work.times)
         else:
             yield work, runs
 
@@ -129,8 +127,8 @@ def _kernels(scheduled: stripe.Program, program: Program) -> Iterator[tuple[str,
             assert isinstance(block, stripe.Block)  # the lowering makes a launch of each block
             yield block.name, block.comments
         return
-    times = Counter(launch.kernel for launch in launches_of(program.launches))
-    for launch in launches_of(program.launches):
+    times = Counter(launch.kernel for launch in launches_of(program.works))
+    for launch in launches_of(program.works):
         kernel = program.kernels[launch.kernel]
         yield kernel.name, kernel.comments if times[launch.kernel] == 1 else ()
 

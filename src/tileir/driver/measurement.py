@@ -76,7 +76,7 @@ def kernel_seconds(request: Request, context: Context, device: DeviceInfo) -> tu
             executor.copy(content, memory[buffer.name]).wait()
     runs = [
         partial(kernels[launch.kernel].run, [memory[name] for name in launch.arguments])
-        for launch in unrolled(compilation.sem.launches)
+        for launch in unrolled(compilation.sem.works)
     ]
     return _medians(runs)
 

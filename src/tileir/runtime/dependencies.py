@@ -26,7 +26,7 @@ def dependencies(program: Program) -> tuple[tuple[int, ...], ...]:
     read: dict[str, list[int]] = {}
     result: list[tuple[int, ...]] = []
     before: list[int] = []
-    for number, work in enumerate(program.launches):
+    for number, work in enumerate(program.works):
         needed: set[int] = set()
         accesses = merged_accesses(program, work)
         for name, access in accesses.items():

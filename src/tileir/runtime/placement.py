@@ -107,7 +107,7 @@ def _lives(program: Program, after: Sequence[Sequence[int]] | None) -> list[_Lif
     What a repetition uses lives throughout it.
     """
     uses: dict[str, list[int]] = {}
-    for number, work in enumerate(program.launches):
+    for number, work in enumerate(program.works):
         for name in dict.fromkeys(name for launch in launches((work,)) for name in launch.arguments):
             uses.setdefault(name, []).append(number)
     before = None if after is None else ancestors(after)

@@ -16,8 +16,8 @@ from tileir.runtime.events import PendingEvent, all_ended
 from tileir.runtime.interface import SequencingExecutor
 from tileir.runtime.placement import place
 from tileir.runtime.submission import SubmittingWorkspace
-from tileir.runtime.workspace import Layout, Loop, SequencedWorkspace, Slot, Step, SteppingWorkspace, copied
-from tileir.semtree.ir import BufferRole, ParamAccess, Repeat
+from tileir.runtime.workspace import Layout, LoopStep, SequencedWorkspace, Slot, Step, SteppingWorkspace, copied
+from tileir.semtree.ir import BufferRole, Loop, ParamAccess
 from tileir.semtree.launches import launches
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ class Plan:
             BackendError: the device cannot load them.
 
         """
-        concurrent = resources.asynchronous and resources.parts and len(program.launches) <= GRAPH_LAUNCHES
-        after = dependencies(program) if concurrent else chain(len(program.launches))
+        concurrent = resources.asynchronous and resources.parts and len(program.works) <= GRAPH_LAUNCHES
+        after = dependencies(program) if concurrent else chain(len(program.works))
         placement = place(
             program, after if concurrent else None, parts=resources.parts, alignment=_part_alignment(program, resources)
         )
@@ -210,7 +210,7 @@ def _layout(
     reads = _first_reads(program, after)
     steps = tuple(
         _step(work, kernels, numbers, after[number], tuple(numbers[name] for name in reads[number]))
-        for number, work in enumerate(program.launches)
+        for number, work in enumerate(program.works)
     )
     alignments = _alignments(program)
     slots = {name: Slot(number, alignments.get(name, 1)) for name, number in numbers.items()}
@@ -236,9 +236,9 @@ def _step(
     numbers: Mapping[str, int],
     after: tuple[int, ...] = (),
     reads_first: tuple[int, ...] = (),
-) -> Step | Loop:
-    if isinstance(work, Repeat):
-        return Loop(work.count, tuple(_step(inner, kernels, numbers) for inner in work.launches), after, reads_first)
+) -> Step | LoopStep:
+    if isinstance(work, Loop):
+        return LoopStep(work.times, tuple(_step(inner, kernels, numbers) for inner in work.works), after, reads_first)
     return Step(kernels[work.kernel], tuple(numbers[name] for name in work.arguments), after, reads_first)
 
 
@@ -261,9 +261,9 @@ def _first_reads(program: Program, after: tuple[tuple[int, ...], ...]) -> list[l
     inputs = {buffer.name for buffer in _with_role(program, BufferRole.INPUT)}
     result: list[list[str]] = []
     readers: dict[str, int] = {}
-    in_order = len(program.launches) > GRAPH_LAUNCHES
+    in_order = len(program.works) > GRAPH_LAUNCHES
     before = () if in_order else ancestors(after)
-    for number, work in enumerate(program.launches):
+    for number, work in enumerate(program.works):
         used = dict.fromkeys(name for launch in launches((work,)) for name in launch.arguments)
         names = [name for name in used if name in inputs]
         result.append([name for name in names if not readers.get(name, 0) & (-1 if in_order else before[number])])
@@ -275,7 +275,7 @@ def _first_reads(program: Program, after: tuple[tuple[int, ...], ...]) -> list[l
 def _writers(program: Program) -> Mapping[str, tuple[int, ...]]:
     """Return which launches write each output."""
     writers: dict[str, list[int]] = {buffer.name: [] for buffer in _with_role(program, BufferRole.OUTPUT)}
-    for number, work in enumerate(program.launches):
+    for number, work in enumerate(program.works):
         for name, access in merged_accesses(program, work).items():
             if access is not ParamAccess.READ and name in writers:
                 writers[name].append(number)
@@ -287,7 +287,7 @@ def _alignments(program: Program) -> Mapping[str, int]:
     external = (*_with_role(program, BufferRole.INPUT), *_with_role(program, BufferRole.OUTPUT))
     names = {buffer.name for buffer in external}
     needed: dict[str, int] = {}
-    for launch in launches(program.launches):
+    for launch in launches(program.works):
         for param, name in zip(program.kernels[launch.kernel].params, launch.arguments, strict=True):
             if name in names and param.alignment > param.dtype.itemsize:
                 needed[name] = max(needed.get(name, 1), param.alignment)

@@ -39,19 +39,19 @@ class Step:
 
 
 @attrs.frozen(eq=False)
-class Loop:
+class LoopStep:
     """Steps that run ``count`` times, in order; ``after`` and ``reads_first`` are as for one launch."""
 
     count: int
-    steps: tuple[Step | Loop, ...]
+    steps: tuple[Step | LoopStep, ...]
     after: tuple[int, ...] = ()
     reads_first: tuple[int, ...] = ()
 
 
-def unrolled(steps: Iterable[Step | Loop]) -> Iterator[Step]:
+def unrolled(steps: Iterable[Step | LoopStep]) -> Iterator[Step]:
     """Yield every launch as often as it runs, in order."""
     for step in steps:
-        if isinstance(step, Loop):
+        if isinstance(step, LoopStep):
             for _ in range(step.count):
                 yield from unrolled(step.steps)
         else:
@@ -85,7 +85,7 @@ class Layout:
     """
 
     executor: Executor[Any]
-    steps: tuple[Step | Loop, ...]
+    steps: tuple[Step | LoopStep, ...]
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     buffers: int
@@ -213,9 +213,9 @@ class SteppingWorkspace:
             layout.executor.copy(placed, array).wait()
 
 
-def _bound(step: Step | Loop, arguments: Sequence[Any]) -> tuple[Kernel, list[Any]] | Repetition:
+def _bound(step: Step | LoopStep, arguments: Sequence[Any]) -> tuple[Kernel, list[Any]] | Repetition:
     """Return a launch, or a repetition of launches, with its arguments."""
-    if isinstance(step, Loop):
+    if isinstance(step, LoopStep):
         return Repetition(step.count, tuple(_bound(inner, arguments) for inner in step.steps))
     return step.kernel, [arguments[number] for number in step.arguments]
 

@@ -13,7 +13,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.semtree.element_order import ElementOrder
-from tileir.semtree.ir import BufferRole, ParamAccess, Repeat
+from tileir.semtree.ir import BufferRole, Loop, ParamAccess
 from tileir.semtree.launches import launches, with_launches
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def reuse_in_place(program: Program) -> Program:
     variants: dict[tuple[int, tuple[Pair, ...]], Variant] = {}
     places: dict[str, str] = {}
     works: list[Work] = []
-    for launch, pairs in zip(program.launches, _dying_and_born(program), strict=True):
-        if isinstance(launch, Repeat):
+    for launch, pairs in zip(program.works, _dying_and_born(program), strict=True):
+        if isinstance(launch, Loop):
             works.extend(with_launches((launch,), partial(_in_places, places)))
             continue
         key = (launch.kernel, tuple(pairs))
@@ -63,15 +63,15 @@ def _dying_and_born(program: Program) -> list[list[Pair]]:
     """
     first: dict[str, int] = {}
     last: dict[str, int] = {}
-    for number, work in enumerate(program.launches):
+    for number, work in enumerate(program.works):
         for used in launches((work,)):
             for name in used.arguments:
                 first.setdefault(name, number)
                 last[name] = number
     temporaries = {buffer.name for buffer in program.buffers if buffer.role is BufferRole.TEMPORARY}
     result: list[list[Pair]] = []
-    for number, launch in enumerate(program.launches):
-        if isinstance(launch, Repeat):
+    for number, launch in enumerate(program.works):
+        if isinstance(launch, Loop):
             result.append([])
             continue
         uses = [
@@ -127,5 +127,5 @@ def _compacted(
         program,
         kernels=tuple(kernels[number] for number in used),
         buffers=tuple(buffer for buffer in program.buffers if buffer.name not in places),
-        launches=with_launches(works, lambda launch: attrs.evolve(launch, kernel=numbers[launch.kernel])),
+        works=with_launches(works, lambda launch: attrs.evolve(launch, kernel=numbers[launch.kernel])),
     )

@@ -66,7 +66,7 @@ def run_program(
     verify_program(program)
     memory = {buffer.name: _content(buffer, inputs, numbers) for buffer in program.buffers}
     compiled: dict[int, CompiledKernel] = {}
-    for launch in unrolled(program.launches):
+    for launch in unrolled(program.works):
         if launch.kernel not in compiled:
             compiled[launch.kernel] = compile_kernel(program.kernels[launch.kernel], checks, numbers)
         compiled[launch.kernel].run([memory[name] for name in launch.arguments])

@@ -373,24 +373,24 @@ class Launch:
     """Run kernel number ``kernel`` on the named buffers, one for each of its parameters."""
 
     kernel: int
-    arguments: tuple[str, ...]
+    arguments: tuple[str, ...] = attrs.field(metadata=USES)
 
 
 @attrs.frozen(cache_hash=True)
-class Repeat:
-    """Run ``launches``, in order, ``count`` times, from 1 on, one time after the other."""
+class Loop:
+    """Run ``works``, in order, ``times`` times, from 1 on, one time after the other."""
 
-    count: int
-    launches: tuple[Work, ...]
+    times: int
+    works: tuple[Work, ...] = attrs.field(metadata=BODY)
 
 
-Work: TypeAlias = Launch | Repeat
+Work: TypeAlias = Launch | Loop
 
 
 @attrs.frozen(cache_hash=True)
 class Program:
-    """Kernels, the buffers between them, and launches in an order that respects all dependencies."""
+    """Kernels, the buffers between them, and works in an order that respects all dependencies."""
 
     kernels: tuple[KernelFunction, ...]
     buffers: tuple[Buffer, ...]
-    launches: tuple[Work, ...]
+    works: tuple[Work, ...] = attrs.field(metadata=BODY)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from tileir.core.rewrite import rewritten
-from tileir.semtree.ir import Launch, Repeat
+from tileir.core.schema import bodies, map_bodies
+from tileir.semtree.ir import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,31 +21,30 @@ MAX_REPEATS: Final = 32
 def launches(works: Iterable[Work]) -> Iterator[Launch]:
     """Yield every launch once, in the order of the text."""
     for work in works:
-        if isinstance(work, Repeat):
-            yield from launches(work.launches)
-        else:
+        if isinstance(work, Launch):
             yield work
+        else:
+            for body in bodies(work):
+                yield from launches(body)
 
 
 def unrolled(works: Iterable[Work]) -> Iterator[Launch]:
     """Yield every launch as often as it runs, in order."""
     for work in works:
-        if isinstance(work, Repeat):
-            for _ in range(work.count):
-                yield from unrolled(work.launches)
-        else:
+        if isinstance(work, Launch):
             yield work
+        else:
+            for _ in range(work.times):
+                yield from unrolled(work.works)
 
 
 def with_launches(works: tuple[Work, ...], function: Callable[[Launch], Launch]) -> tuple[Work, ...]:
     """Replace every launch; ``works`` itself where none changed."""
 
     def new(work: Work) -> tuple[Work]:
-        if not isinstance(work, Repeat):
-            return (function(work),)
-        inner = with_launches(work.launches, function)
-        return (work if inner is work.launches else attrs.evolve(work, launches=inner),)
+        return (function(work) if isinstance(work, Launch) else map_bodies(inner, work),)
 
+    inner = partial(with_launches, function=function)
     return rewritten(works, new)
 
 
@@ -55,10 +54,10 @@ def runs(program: Program) -> tuple[int, ...]:
 
     def count(works: tuple[Work, ...], times: int) -> None:
         for work in works:
-            if isinstance(work, Repeat):
-                count(work.launches, times * work.count)
-            else:
+            if isinstance(work, Launch):
                 counts[work.kernel] += times
+            else:
+                count(work.works, times * work.times)
 
-    count(program.launches, 1)
+    count(program.works, 1)
     return tuple(counts)

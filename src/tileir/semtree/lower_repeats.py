@@ -69,11 +69,11 @@ def lower_loop(
         step = _joined(lowering.kernels, step)
     count = loop.indices[0].range
     if not turns:
-        return [*before, sem.Repeat(count, step)]
+        return [*before, sem.Loop(count, step)]
     other = _exchanged(step, turns)
     if count % 2:
         before = [*_exchanged(tuple(before), turns), *other]
-    return before if count == 1 else [*before, sem.Repeat(count // 2, (*step, *other))]
+    return before if count == 1 else [*before, sem.Loop(count // 2, (*step, *other))]
 
 
 def _exchanged(works: tuple[sem.Work, ...], turns: Mapping[str, str]) -> tuple[sem.Work, ...]:

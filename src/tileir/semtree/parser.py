@@ -27,12 +27,12 @@ from tileir.semtree.ir import (
     If,
     KernelFunction,
     Launch,
+    Loop,
     LoopKind,
     Param,
     ParamAccess,
     Program,
     Region,
-    Repeat,
     Subscript,
     Type,
     Var,
@@ -141,7 +141,7 @@ class _Parser:
         works: list[Work] = []
         while not cursor.accept("}"):
             works.append(self._work(depth + 1))
-        return Repeat(count, tuple(works))
+        return Loop(count, tuple(works))
 
     def _launch(self) -> Launch:
         cursor = self.cursor

@@ -35,6 +35,7 @@ from tileir.semtree.ir import (
     GridIndex,
     If,
     KernelFunction,
+    Loop,
     LoopKind,
     MatrixMultiply,
     MatrixOperand,
@@ -43,7 +44,6 @@ from tileir.semtree.ir import (
     Program,
     Ramp,
     Reduce,
-    Repeat,
     Shuffle,
     Subscript,
     Var,
@@ -77,18 +77,18 @@ def _program(writer: Writer, program: Program) -> None:
         for kernel in program.kernels:
             writer.line()
             _kernel(writer, kernel)
-        if program.launches:
+        if program.works:
             writer.line()
-        _launches(writer, program.launches)
+        _launches(writer, program.works)
     writer.line("}")
 
 
 def _launches(writer: Writer, works: tuple[Work, ...]) -> None:
     for work in works:
-        if isinstance(work, Repeat):
-            writer.line(f"repeat {work.count} {{")
+        if isinstance(work, Loop):
+            writer.line(f"repeat {work.times} {{")
             with writer.indented():
-                _launches(writer, work.launches)
+                _launches(writer, work.works)
             writer.line("}")
         else:
             writer.line(f"launch {work.kernel}({', '.join(map(spelt_name, work.arguments))});")

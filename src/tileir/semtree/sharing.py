@@ -32,8 +32,8 @@ def share_kernels(program: Program) -> Program:
         chosen.append(number)
     if len(kept) == len(program.kernels):
         return program
-    works = with_launches(program.launches, lambda launch: attrs.evolve(launch, kernel=chosen[launch.kernel]))
-    return attrs.evolve(program, kernels=tuple(kept), launches=works)
+    works = with_launches(program.works, lambda launch: attrs.evolve(launch, kernel=chosen[launch.kernel]))
+    return attrs.evolve(program, kernels=tuple(kept), works=works)
 
 
 def _head(kernel: KernelFunction) -> object:

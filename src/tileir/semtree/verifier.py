@@ -9,7 +9,7 @@ import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.semtree.instruction_checks import check_copies, check_prefetches, check_products
-from tileir.semtree.ir import BufferRole, ParamAccess, Repeat
+from tileir.semtree.ir import BufferRole, Loop, ParamAccess
 from tileir.semtree.launches import MAX_REPEATS, launches
 from tileir.semtree.scope_checks import (
     check_barriers,
@@ -65,7 +65,7 @@ def verify_program(program: Program) -> None:
 
     """
     faults = [fault for kernel in program.kernels for fault in kernel_faults(kernel)]
-    repeats = tuple(check_repeats(program.launches, 1))
+    repeats = tuple(check_repeats(program.works, 1))
     faults.extend((*check_buffers(program), *repeats))
     if not repeats:
         faults.extend((*check_launches(program), *check_order(program)))
@@ -119,20 +119,20 @@ def _has_data(buffer: Buffer) -> bool:
 def check_repeats(works: tuple[Work, ...], depth: int) -> Iterator[Diagnostic]:
     """Repetitions run from once on, hold something, and are not nested without end."""
     for work in works:
-        if not isinstance(work, Repeat):
+        if not isinstance(work, Loop):
             continue
-        if work.count < 1 or not work.launches:
-            yield Diagnostic("TIL551", f"a repetition runs {len(work.launches)} launches {work.count} times: drop it")
+        if work.times < 1 or not work.works:
+            yield Diagnostic("TIL551", f"a repetition runs {len(work.works)} launches {work.times} times: drop it")
         if depth > MAX_REPEATS:
             yield Diagnostic("TIL551", f"more than {MAX_REPEATS} repetitions inside one another")
         else:
-            yield from check_repeats(work.launches, depth + 1)
+            yield from check_repeats(work.works, depth + 1)
 
 
 def check_launches(program: Program) -> Iterator[Diagnostic]:
     """Every launch names a kernel, and a buffer of the right dtype and size for each of its parameters."""
     buffers = {buffer.name: buffer for buffer in program.buffers}
-    for launch in launches(program.launches):
+    for launch in launches(program.works):
         if not 0 <= launch.kernel < len(program.kernels):
             yield Diagnostic("TIL556", f"there is no kernel number {launch.kernel}")
             continue
@@ -164,7 +164,7 @@ def _argument_faults(kernel: KernelFunction, param: Param, buffer: Buffer, launc
 def check_order(program: Program) -> Iterator[Diagnostic]:
     """No launch reads a buffer that nothing has written, and every output is written."""
     written = {b.name for b in program.buffers if b.role in (BufferRole.INPUT, BufferRole.CONSTANT) or not b.elements}
-    for launch in launches(program.launches):
+    for launch in launches(program.works):
         params = program.kernels[launch.kernel].params if 0 <= launch.kernel < len(program.kernels) else ()
         pairs = tuple(zip(params, launch.arguments, strict=False))
         for param, name in pairs:

@@ -11,7 +11,7 @@ import numpy as np
 from tileir.core.names import NameScope
 from tileir.core.text import Writer
 from tileir.runtime.placement import place
-from tileir.semtree.ir import BufferRole, Repeat
+from tileir.semtree.ir import BufferRole, Loop
 from tileir.semtree.launches import launches
 from tileir.semtree.layout import ALIGNMENT, aligned
 from tileir_c.emitter import HEADER, comment_line, emit
@@ -183,13 +183,13 @@ class _Body:
         with out.indented():
             self._memory(out)
             arrays = dict(zip(constants, spelt.values(), strict=True)) | dict(self.interface.parameters)
-            self._launches(out, self.program.launches, arrays)
+            self._launches(out, self.program.works, arrays)
         out.line("}")
         parts = (HEADER, self.emitted.prelude, *(f"{text}\n" for text in self.emitted.functions), out.text())
         return "".join(parts)
 
     def _memory(self, out: Writer) -> None:
-        launched = {argument for launch in launches(self.program.launches) for argument in launch.arguments}
+        launched = {argument for launch in launches(self.program.works) for argument in launch.arguments}
         for buffer in (*self.interface.inputs, *self.interface.outputs):
             if buffer.name not in launched:
                 out.line(f"(void){self.interface.parameters[buffer.name]};")
@@ -200,11 +200,11 @@ class _Body:
 
     def _launches(self, out: Writer, works: Sequence[Work], arrays: Mapping[str, str]) -> None:
         for work in works:
-            if isinstance(work, Repeat):
+            if isinstance(work, Loop):
                 turn = self.scope.fresh("turn")
-                out.line(f"for (int64_t {turn} = 0; {turn} < INT64_C({work.count}); ++{turn}) {{")
+                out.line(f"for (int64_t {turn} = 0; {turn} < INT64_C({work.times}); ++{turn}) {{")
                 with out.indented():
-                    self._launches(out, work.launches, arrays)
+                    self._launches(out, work.works, arrays)
                 out.line("}")
             else:
                 self._launch(out, work, arrays)
