@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from tileir.core.arithmetic import Array, cast
-from tileir.core.dtype import DType, accumulator, float_for, promote, promote_all
+from tileir.core.dtype import FORMATS, DType, accumulator, float_for, promote, promote_all
 
 
 @pytest.mark.parametrize("dtype", DType)
@@ -26,6 +27,29 @@ def test_foreign_numpy_types_have_no_equal(name: str) -> None:
 def test_integer_limits_are_those_of_numpy(dtype: DType) -> None:
     info = np.iinfo(dtype.numpy)
     assert (dtype.minimum, dtype.maximum) == (info.min, info.max)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_the_row_of_a_float_tells_its_limits(dtype: DType) -> None:
+    row, info = dtype.format, ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]  # it has no annotations
+    assert (dtype.bits, row.exponent_bits, row.fraction_bits) == (info.bits, info.nexp, info.nmant)
+    assert [row.largest, row.epsilon, row.smallest_normal, row.smallest_subnormal] == [
+        float(limit) for limit in (info.max, info.eps, info.smallest_normal, info.smallest_subnormal)
+    ]
+    assert (dtype.minimum, dtype.maximum) == (-row.greatest, row.greatest)
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in FORMATS if dtype.bits <= 16])
+def test_the_row_of_a_float_tells_each_pattern_of_bits(dtype: DType) -> None:
+    row, codes = dtype.format, np.arange(1 << dtype.bits)
+    with np.errstate(invalid="ignore"):
+        values = codes.astype(f"u{dtype.itemsize}").view(dtype.numpy).astype(np.float64)
+    size = codes & (1 << (dtype.bits - 1)) - 1
+    exponent, fraction = size >> row.fraction_bits, size & (1 << row.fraction_bits) - 1
+    hidden = np.where(exponent == 0, 0, 1 << row.fraction_bits)
+    expected = (hidden + fraction) * 2.0 ** (np.maximum(exponent, 1) - row.bias - row.fraction_bits)
+    expected = np.where(size > row.greatest_bits, np.nan, np.where(expected > row.largest, np.inf, expected))
+    assert np.array_equal(np.where(codes >> (dtype.bits - 1), -expected, expected), values, equal_nan=True)
 
 
 def test_kinds_partition_the_types() -> None:
@@ -67,9 +91,8 @@ def test_float_for_and_accumulator() -> None:
 def extreme(dtype: DType) -> Array:
     """Return the values that another type is most likely to lose: limits, long significands, the least steps."""
     if dtype.is_float:
-        tiny = 2.0**-133 if dtype is DType.BF16 else float(np.finfo(dtype.numpy).smallest_subnormal)
-        ulp = {DType.BF16: 2.0**-7, DType.F16: 2.0**-10, DType.F32: 2.0**-23, DType.F64: 2.0**-52}[dtype]
-        return np.array([0.0, -0.5, tiny, 1 + ulp, float("inf")], dtype.numpy)
+        row = dtype.format
+        return np.array([0.0, -0.5, row.smallest_subnormal, 1 + row.epsilon, row.largest, row.greatest], dtype.numpy)
     return np.array([0, 1, dtype.minimum, dtype.maximum, dtype.maximum - 1], dtype.numpy)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.dtype import DType
-from tileir_llvm.spelling import HALVES, constant, register, suffix
+from tileir_llvm.spelling import constant, register, suffix
 from tileir_llvm.text import FunctionText, Value
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def cast(out: FunctionText, value: Value, dtype: DType) -> Value:
 def widened(out: FunctionText, value: Value) -> Value:
     """Return an f16 or bf16 value as f32, and any other as it is."""
     dtype = value.type.dtype
-    if dtype not in HALVES:
+    if not dtype.is_narrow:
         return value
     kind = value.type.with_dtype(DType.F32)
     if dtype is DType.F16:
@@ -113,7 +113,7 @@ def _saturated_lanes(out: FunctionText, value: Value, kind: Type, instruction: s
 
 def _float_to_float(out: FunctionText, value: Value, dtype: DType) -> Value:
     kind = value.type.with_dtype(dtype)
-    if dtype in HALVES:
+    if dtype.is_narrow:
         single = _rounded_to_odd(out, value) if value.type.dtype is DType.F64 else value
         return narrowed(out, single, dtype)
     if value.type.dtype is dtype:
@@ -156,7 +156,7 @@ def _to_bf16(out: FunctionText, value: Value) -> Value:
 def _integer_to_float(out: FunctionText, value: Value, dtype: DType) -> Value:
     source = value.type.dtype
     instruction = "sitofp" if source.is_signed else "uitofp"
-    if dtype not in HALVES:
+    if not dtype.is_narrow:
         return convert(out, instruction, value, value.type.with_dtype(dtype))
     if dtype is DType.F16 or source.bits <= 16:
         # Integers that f32 rounds are infinite in f16.

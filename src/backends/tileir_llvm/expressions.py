@@ -31,7 +31,7 @@ from tileir_llvm.dots import apply_dot, fits_instruction
 from tileir_llvm.floats import NATIVE, apply_float
 from tileir_llvm.integers import apply_integer, select
 from tileir_llvm.memory import Place, broadcast, joined, lane_of, load
-from tileir_llvm.spelling import HALVES, REGISTER, constant, register, suffix
+from tileir_llvm.spelling import REGISTER, constant, register, suffix
 from tileir_llvm.text import FunctionText, Value
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _reduce(out: FunctionText, op: Op, value: Value) -> Value:
     kind, result = value.type, Type(value.type.dtype)
     if kind.lanes == 1:
         return value
-    if kind.dtype in HALVES:
+    if kind.dtype.is_narrow:
         return _reduce_in_turn(out, op, value)
     vector = (register(kind), value.text)
     if not kind.dtype.is_float:

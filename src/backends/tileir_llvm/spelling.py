@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from tileir.semtree.ir import Type
 
-HALVES: Final = frozenset({DType.F16, DType.BF16})
-"""Types whose arithmetic is done in f32."""
-
 REGISTER: Final[Mapping[DType, str]] = MappingProxyType(
     {
         DType.BOOL: "i1",

@@ -11,7 +11,7 @@ from tileir.core.dtype import DType
 from tileir_opencl.definitions import define
 from tileir_opencl.integers import reinterpreted
 from tileir_opencl.logic import both, choice, compared, either
-from tileir_opencl.spelling import BIT_AND, HALVES, UNARY, register, vector
+from tileir_opencl.spelling import BIT_AND, UNARY, register, vector
 from tileir_opencl.text import Value, call, integer, real
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def converted(value: Value, kind: Type, suffix: str = "") -> Value:
 def rounded(out: KernelText, value: Value, dtype: DType) -> Value:
     """Round f32 to a value of f16 or bf16, to nearest even; any other type stays."""
     kind = value.type.with_dtype(dtype)
-    if dtype not in HALVES:
+    if not dtype.is_narrow:
         return value
     single = value.type.with_dtype(DType.F32)
     name = f"rounded_{dtype.value}_{register(single)}"
@@ -175,7 +175,7 @@ def _from_bool(value: Value, kind: Type) -> Value:
 
 def _float_to_integer(out: KernelText, value: Value, kind: Type) -> Value:
     """Truncate, saturate at the limits, and give 0 for a NaN."""
-    source = value.type.with_dtype(DType.F32) if value.type.dtype in HALVES else value.type
+    source = value.type.with_dtype(DType.F32) if value.type.dtype.is_narrow else value.type
     name = f"saturated_{register(kind)}_{register(source)}"
     return call(define(out, name, kind, (source,), partial(_saturated, kind)), kind, value)
 
@@ -196,10 +196,10 @@ def _saturated(kind: Type, _: KernelText, value: Value) -> Value:
 
 def _float_to_float(out: KernelText, value: Value, kind: Type) -> Value:
     source, dtype = value.type.dtype, kind.dtype
-    if dtype in HALVES:
+    if dtype.is_narrow:
         single = _odd(out, value) if source is DType.F64 else value.retyped(value.type.with_dtype(DType.F32))
         return rounded(out, single, dtype)
-    if dtype is DType.F32 and source in HALVES:
+    if dtype is DType.F32 and source.is_narrow:
         return value.retyped(kind)
     return converted(value, kind)
 
@@ -232,7 +232,7 @@ def _odd(out: KernelText, value: Value) -> Value:
 
 def _integer_to_float(out: KernelText, value: Value, kind: Type) -> Value:
     source, dtype = value.type.dtype, kind.dtype
-    if dtype not in HALVES:
+    if not dtype.is_narrow:
         return converted(value, kind)
     single = value.type.with_dtype(DType.F32)
     if dtype is DType.F16 or source.bits <= 16:

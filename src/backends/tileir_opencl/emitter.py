@@ -39,7 +39,7 @@ from tileir_opencl.floats import FAST, NATIVE, SINGLE
 from tileir_opencl.lanes import split_lanes
 from tileir_opencl.memory import Place
 from tileir_opencl.names import identifiers
-from tileir_opencl.spelling import HALVES, MEMORY
+from tileir_opencl.spelling import MEMORY
 from tileir_opencl.statements import Statements, aligned
 from tileir_opencl.text import Helpers, KernelText, Value, integer
 
@@ -216,7 +216,7 @@ def _vector_bytes(kernel: KernelFunction) -> Mapping[str, int]:
     for root in _roots(kernel):
         for node in walk(root):
             if isinstance(node, Subscript) and node.type.lanes in (2, 4, 8, 16):
-                size = 4 if node.type.dtype in HALVES else node.type.dtype.itemsize
+                size = 4 if node.type.dtype.is_narrow else node.type.dtype.itemsize
                 found[node.array] = max(found.get(node.array, 1), node.type.lanes * size)
     return found
 

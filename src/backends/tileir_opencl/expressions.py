@@ -33,7 +33,7 @@ from tileir_opencl.integers import apply_integer, reinterpreted, steps
 from tileir_opencl.logic import choice, compared
 from tileir_opencl.memory import Place, load
 from tileir_opencl.peephole import INEXACT, builtin_for, guard
-from tileir_opencl.spelling import HALVES, MASKS, UNARY, register, vector
+from tileir_opencl.spelling import MASKS, UNARY, register, vector
 from tileir_opencl.text import KernelText, Value, call, canonical, integer, lane_of, real
 
 if TYPE_CHECKING:
@@ -167,10 +167,10 @@ def _bitcast(out: KernelText, value: Value, kind: Type) -> Value:
     source, dtype = value.type.dtype, kind.dtype
     if source is dtype or dtype.is_bool:
         return value
-    if source in HALVES:
-        bits = half_bits(out, value, kind.with_dtype(DType.U16) if dtype in HALVES else kind)
-        return from_half_bits(out, bits, kind) if dtype in HALVES else bits
-    if dtype in HALVES:
+    if source.is_narrow:
+        bits = half_bits(out, value, kind.with_dtype(DType.U16) if dtype.is_narrow else kind)
+        return from_half_bits(out, bits, kind) if dtype.is_narrow else bits
+    if dtype.is_narrow:
         return from_half_bits(out, value, kind)
     if source.is_integer and dtype.is_integer and kind.lanes == 1:
         return reinterpreted(value, kind)

@@ -10,7 +10,7 @@ from tileir.core.ops import Op
 from tileir_opencl.conversions import rounded
 from tileir_opencl.definitions import define
 from tileir_opencl.logic import choice, compared, either
-from tileir_opencl.spelling import HALVES, INFIX, UNARY, register
+from tileir_opencl.spelling import INFIX, UNARY, register
 from tileir_opencl.text import Value, call, infix
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _extremum(out: KernelText, op: Op, kind: Type) -> str:
 
     A comparison with a NaN is false, which chooses the right operand, so that only the left needs a test.
     """
-    kind = kind.with_dtype(DType.F32) if kind.dtype in HALVES else kind
+    kind = kind.with_dtype(DType.F32) if kind.dtype.is_narrow else kind
     sign, word = (">", "maximum") if op is Op.MAX else ("<", "minimum")
 
     def body(_: KernelText, left: Value, right: Value) -> Value:

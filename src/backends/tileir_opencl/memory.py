@@ -13,7 +13,7 @@ from tileir.semtree.ir import Type
 from tileir_opencl.conversions import from_half_bits, half_bits
 from tileir_opencl.integers import apply_integer, as_ramp
 from tileir_opencl.logic import compared
-from tileir_opencl.spelling import HALVES, MEMORY, PRODUCT, SUM, UNARY, register, vector
+from tileir_opencl.spelling import MEMORY, PRODUCT, SUM, UNARY, register, vector
 from tileir_opencl.text import Value, call, canonical, integer, lane_of, masked
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Place:
     @property
     def stored(self) -> DType:
         """The element type in memory."""
-        return DType.F32 if self.registers and self.dtype in HALVES else self.dtype
+        return DType.F32 if self.registers and self.dtype.is_narrow else self.dtype
 
 
 def load(out: KernelText, place: Place, offset: Value, kind: Type) -> Value:

@@ -47,9 +47,6 @@ INFIX: Final[Mapping[Op, tuple[str, int]]] = MappingProxyType(
     }
 )
 
-HALVES: Final = frozenset({DType.F16, DType.BF16})
-"""Types whose arithmetic is done in f32."""
-
 MEMORY: Final[Mapping[DType, str]] = MappingProxyType(
     {
         DType.BOOL: "uchar",
@@ -90,7 +87,7 @@ def register(kind: Type) -> str:
 
 def register_bits(dtype: DType) -> int:
     """Return the bits of one lane of a variable."""
-    return 32 if dtype in HALVES else dtype.itemsize * 8
+    return 32 if dtype.is_narrow else dtype.itemsize * 8
 
 
 def lane(number: int) -> str:

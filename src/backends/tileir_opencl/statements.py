@@ -29,7 +29,7 @@ from tileir_opencl.facts import Fact
 from tileir_opencl.instructions import commit, copy, multiply, wait
 from tileir_opencl.memory import Place, prefetch, store
 from tileir_opencl.peephole import accumulation
-from tileir_opencl.spelling import ATOM, HALVES, MEMORY, SUM, register
+from tileir_opencl.spelling import ATOM, MEMORY, SUM, register
 from tileir_opencl.text import Value, canonical
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Statements:
     def _private(self, array: DeclareArray) -> Place:
         """Declare an array of this thread; halves are kept as floats, as variables are."""
         name = self.identifiers[array.name]
-        registers = array.dtype in HALVES
+        registers = array.dtype.is_narrow
         element = MEMORY[DType.F32 if registers else array.dtype]
         alignment, text = aligned(array, self.alignments)
         self._line(f"{element} {name}[{array.size}]{text};")

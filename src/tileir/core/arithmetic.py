@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 Array: TypeAlias = np.ndarray[Any, Any]
 Number: TypeAlias = bool | int | float
 
-_HALVES: Final = frozenset({DType.F16, DType.BF16})
-
 
 def apply(op: Op, *args: Array) -> Array:
     """Compute ``op`` at every element; operands broadcast as in NumPy.
@@ -41,7 +39,7 @@ def apply(op: Op, *args: Array) -> Array:
     with np.errstate(all="ignore"):
         if op is Op.COND:
             return np.where(args[0], args[1], args[2])
-        if dtype not in _HALVES:
+        if not dtype.is_narrow:
             return np.asarray(_apply(op, dtype, args))
         if op is Op.IDENT:
             return args[0]
@@ -69,10 +67,8 @@ def cast(array: Array, dtype: DType) -> Array:
             return np.asarray(array != 0)
         if source.is_float and dtype.is_integer:
             return _saturate(np.asarray(array, np.float64), dtype)
-        if dtype is DType.BF16 and source.bits >= 32:
-            return np.asarray(_odd_f32(array)).astype(dtype.numpy)
-        if source is DType.BF16 or dtype is DType.BF16:
-            return array.astype(np.float32).astype(dtype.numpy)
+        if any(kind.is_float and kind.format.registered for kind in (source, dtype)):
+            return (_odd_f32(array) if source.bits >= 32 else array.astype(np.float32)).astype(dtype.numpy)
         return array.astype(dtype.numpy)
 
 
@@ -153,12 +149,12 @@ def _odd_f64(value: int) -> float:
 
 
 def _odd_f32(array: Array) -> Array:
-    """Round f32, f64 or integers to f32 "to odd", so that a second rounding to bf16 is the only one that counts."""
+    """Round f32, f64 or integers to f32 "to odd", so that a second rounding to 22 bits at most is all that counts."""
     if array.dtype == np.float32:
         return array
     exact = np.asarray(array, np.float64)
     if array.dtype.kind in "iu":
-        # From 2**53 on, f64 would round: fold the low 12 bits into one, far below the precision of bf16.
+        # From 2**53 on, f64 would round: fold the low 12 bits into one, far below the precision of f32.
         mask = np.array(0xFFF).astype(array.dtype)
         folded = (array & ~mask) | ((array & mask != 0) * (mask // 2 + 1)).astype(array.dtype)
         exact = np.where(np.abs(exact) < 2.0**53, exact, folded.astype(np.float64))

@@ -1,15 +1,17 @@
-"""Element types, and the one promotion rule of tileir."""
+"""Element types, the formats of those that are floats, and the one promotion rule of tileir."""
 
 from __future__ import annotations
 
 import enum
 from functools import cache, reduce
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
+import attrs
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
 
@@ -45,8 +47,18 @@ class DType(enum.Enum):
 
     @property
     def is_float(self) -> bool:
-        """Whether this is one of f16, bf16, f32, f64."""
-        return self in _FLOATS
+        """Whether this is one of the types of :data:`FORMATS`."""
+        return self in FORMATS
+
+    @property
+    def format(self) -> FloatFormat:
+        """How a float represents numbers; a KeyError, a defect of the caller, for any other type."""
+        return FORMATS[self]
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether this is a float that is computed in f32 and rounded after each operation."""
+        return self in _NARROW
 
     @property
     def is_bool(self) -> bool:
@@ -65,23 +77,21 @@ class DType(enum.Enum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype; bf16 is the one that ``ml_dtypes`` registers."""
-        if self is DType.BF16:
-            return _bfloat16()
-        return _NUMPY[self]
+        """The NumPy dtype; ``ml_dtypes`` registers those that NumPy lacks."""
+        return _NUMPY[self] if self in _NUMPY else _registered(self)
 
     @property
     def minimum(self) -> int | float:
         """The least value: minus infinity for floats, 0 for bool."""
         if self.is_float:
-            return float("-inf")
+            return -self.format.greatest
         return -(1 << (self.bits - 1)) if self.is_signed else 0
 
     @property
     def maximum(self) -> int | float:
         """The greatest value: infinity for floats, 1 for bool."""
         if self.is_float:
-            return float("inf")
+            return self.format.greatest
         return (1 << (self.bits - 1 if self.is_signed else self.bits)) - 1
 
     def holds(self, other: DType) -> bool:
@@ -91,9 +101,9 @@ class DType(enum.Enum):
         if not self.is_float:
             return self.minimum <= other.minimum and other.maximum <= self.maximum
         if other.is_float:
-            return other.bits < self.bits
+            return self.format.holds(other.format)
         # 65535 fits the 11 bits of f16 neither, so its exponent never matters here.
-        return other.bits - other.is_signed <= _PRECISION[self]
+        return other.bits - other.is_signed <= self.format.precision
 
     @classmethod
     def of(cls, dtype: np.dtype[Any]) -> DType | None:
@@ -101,32 +111,132 @@ class DType(enum.Enum):
         return _BY_NUMPY_NAME.get(dtype.name) if dtype.isnative else None
 
 
+@attrs.frozen
+class FloatFormat:
+    """How a float type represents numbers, from which everything else that is known of it follows.
+
+    A sign, an exponent and a fraction, as IEEE 754-2019 has them in section 3.4: the exponent 0 is that of zeros and
+    subnormal numbers.
+
+    Attributes:
+        exponent_bits: The bits of the exponent; its bias is the middle of their range.
+        precision: The bits of the significand, the hidden one among them.
+        numpy: The name of the NumPy dtype.
+        computed_in: The type of arithmetic on values of this one, whose results are then rounded to this one; None
+            where that is the type itself.
+        registered: Whether ``ml_dtypes`` has the NumPy dtype, because NumPy lacks it.
+        infinities: Whether the greatest exponent is that of infinities and NaN. Without infinities, its only NaN is the
+            largest fraction, and all others are numbers.
+
+    """
+
+    exponent_bits: int
+    precision: int
+    numpy: str
+    computed_in: DType | None = None
+    registered: bool = False
+    infinities: bool = True
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element."""
+        return self.exponent_bits + self.precision
+
+    @property
+    def fraction_bits(self) -> int:
+        """Bits of the significand that are stored: all but the hidden one."""
+        return self.precision - 1
+
+    @property
+    def bias(self) -> int:
+        """How much more the stored exponent is than the exponent."""
+        return (1 << (self.exponent_bits - 1)) - 1
+
+    @property
+    def greatest_bits(self) -> int:
+        """The bits of the greatest value; those of NaN are greater, but for the sign."""
+        hidden = 1 << self.fraction_bits
+        return (hidden << self.exponent_bits) - (hidden if self.infinities else 2)
+
+    @property
+    def nan_bits(self) -> int:
+        """The bits of a NaN: of one that is quiet, or the only one."""
+        return self.greatest_bits + ((1 << self.fraction_bits - 1) if self.infinities else 1)
+
+    @property
+    def epsilon(self) -> float:
+        """The distance from 1 to the next number."""
+        return 2.0**-self.fraction_bits
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        if self.infinities:
+            return (2.0 - self.epsilon) * 2.0**self.bias
+        return (2.0 - 2.0 * self.epsilon) * 2.0 ** (self.bias + 1)
+
+    @property
+    def greatest(self) -> float:
+        """The greatest value: infinity where there is one."""
+        return float("inf") if self.infinities else self.largest
+
+    @property
+    def smallest_normal(self) -> float:
+        """The smallest positive number with the hidden bit set."""
+        return 2.0 ** (1 - self.bias)
+
+    @property
+    def smallest_subnormal(self) -> float:
+        """The smallest positive number."""
+        return 2.0 ** (1 - self.bias - self.fraction_bits)
+
+    def holds(self, other: FloatFormat) -> bool:
+        """Return whether every value of ``other`` is a value of this format."""
+        return (
+            other.precision <= self.precision
+            and other.greatest <= self.greatest
+            and other.largest <= self.largest
+            and other.smallest_subnormal >= self.smallest_subnormal
+        )
+
+
+FORMATS: Final[Mapping[DType, FloatFormat]] = MappingProxyType(
+    {
+        DType.F16: FloatFormat(5, 11, "float16", DType.F32),
+        DType.BF16: FloatFormat(8, 8, "bfloat16", DType.F32, registered=True),
+        DType.F32: FloatFormat(8, 24, "float32"),
+        DType.F64: FloatFormat(11, 53, "float64"),
+    }
+)
+"""The float types, one row for each."""
+
 _BITS = {
     DType.BOOL: 1,
-    **{d: int(d.value[1:]) for d in DType if d.value[0] in "iuf" and d.value[1:].isdigit()},
-    DType.BF16: 16,
+    **{dtype: int(dtype.value[1:]) for dtype in DType if dtype.value[0] in "iu"},
+    **{dtype: row.bits for dtype, row in FORMATS.items()},
 }
-_FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
-_SIGNED = _FLOATS | {d for d in DType if d.value.startswith("i")}
-_PRECISION = {DType.BF16: 8, DType.F16: 11, DType.F32: 24, DType.F64: 53}
-"""Bits of the significand, the hidden one among them."""
+_SIGNED = frozenset({*FORMATS, *(dtype for dtype in DType if dtype.value[0] == "i")})
+_NARROW = frozenset(dtype for dtype, row in FORMATS.items() if row.computed_in is not None)
 _NUMPY_NAMES = {
     DType.BOOL: "bool",
-    DType.BF16: "bfloat16",
-    **{d: f"int{d.bits}" for d in DType if d.value[0] == "i"},
-    **{d: f"uint{d.bits}" for d in DType if d.value[0] == "u"},
-    **{d: f"float{d.bits}" for d in DType if d.value[0] == "f"},
+    **{dtype: f"int{dtype.bits}" for dtype in DType if dtype.value[0] == "i"},
+    **{dtype: f"uint{dtype.bits}" for dtype in DType if dtype.value[0] == "u"},
+    **{dtype: row.numpy for dtype, row in FORMATS.items()},
 }
-_NUMPY: dict[DType, np.dtype[Any]] = {d: np.dtype(n) for d, n in _NUMPY_NAMES.items() if d is not DType.BF16}
+_NUMPY: dict[DType, np.dtype[Any]] = {
+    dtype: np.dtype(name)
+    for dtype, name in _NUMPY_NAMES.items()
+    if dtype not in FORMATS or not FORMATS[dtype].registered
+}
 _BY_NUMPY_NAME = {name: dtype for dtype, name in _NUMPY_NAMES.items()}
 
 
 @cache
-def _bfloat16() -> np.dtype[Any]:
-    import ml_dtypes  # only bf16 needs it, and importing tileir must stay cheap
+def _registered(dtype: DType) -> np.dtype[Any]:
+    import ml_dtypes  # few programs need it, and importing tileir must stay cheap
 
-    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return dtype
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.format.numpy))
+    return found
 
 
 def promote(left: DType, right: DType) -> DType:
@@ -154,4 +264,7 @@ def float_for(dtype: DType) -> DType:
 
 def accumulator(dtype: DType) -> DType:
     """Return the type in which sums of ``dtype`` are kept: f32 for f16 and bf16, else itself."""
-    return DType.F32 if dtype in (DType.F16, DType.BF16) else dtype
+    return _ACCUMULATORS.get(dtype, dtype)
+
+
+_ACCUMULATORS = {dtype: row.computed_in for dtype, row in FORMATS.items() if row.computed_in is not None}

@@ -15,8 +15,6 @@ from tileir.driver.executable import compile_for
 from tileir.driver.measurement import kernel_seconds, random_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tileir.driver.compilation import Request
     from tileir.driver.executable import Executable
     from tileir.passes.base import Pass
@@ -38,8 +36,11 @@ ROUNDS: Final = 25
 ROUND_SECONDS: Final = 0.03
 """How long a pipeline is timed in each round at least, but for long calls."""
 
-TOLERANCES: Final[Mapping[DType, float]] = {DType.F16: 2e-2, DType.BF16: 1e-1, DType.F32: 1e-4, DType.F64: 1e-11}
-"""How far results may be apart, in parts of the largest: other schedules add in other orders."""
+ROUNDINGS: Final = 1000.0
+"""How many roundings results may be apart, in parts of the largest: other schedules add in other orders."""
+
+NARROW_ROUNDINGS: Final = 16.0
+"""The same where sums are kept in a wider type than that of the results."""
 
 
 @attrs.define(eq=False)
@@ -166,4 +167,5 @@ def _agree(actual: Array, expected: Array) -> bool:
     if not same.all():
         return False
     largest = np.abs(other[finite]).max(initial=0.0)
-    return bool(np.abs(one[finite] - other[finite]).max(initial=0.0) <= TOLERANCES[dtype] * max(largest, 1e-30))
+    tolerance = (NARROW_ROUNDINGS if dtype.is_narrow else ROUNDINGS) * dtype.format.epsilon
+    return bool(np.abs(one[finite] - other[finite]).max(initial=0.0) <= tolerance * max(largest, 1e-30))

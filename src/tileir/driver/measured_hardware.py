@@ -38,7 +38,11 @@ SECONDS: Final = 0.1
 OUTERMOST_BYTES: Final = 1 << 28
 DIGITS: Final = 3
 
-_MEASURED: Final = {DType.F32: (DType.F16, DType.BF16), DType.F64: (), DType.I32: (DType.I8, DType.I16, DType.U8)}
+_MEASURED: Final = {
+    DType.F32: tuple(dtype for dtype in DType if dtype.is_narrow),
+    DType.F64: (),
+    DType.I32: (DType.I8, DType.I16, DType.U8),
+}
 """What is measured, and the dtypes whose rates are taken to be off by as much."""
 
 

@@ -100,10 +100,10 @@ def expand(op: Op, args: tuple[Expr, ...], names: NameScope) -> tuple[tuple[Stmt
     draft = Draft(names)
     terms = [Term(arg) for arg in args]
     dtype = terms[0].type.dtype
-    if dtype.bits == 16:
+    if dtype.is_narrow:
         terms = [_widened(draft, term) for term in terms]
     result = power(draft, *terms) if op is Op.POW else _UNARY[op](draft, *terms)
-    return tuple(draft.statements), (result if dtype.bits > 16 else result.cast(dtype)).expr
+    return tuple(draft.statements), (result.cast(dtype) if dtype.is_narrow else result).expr
 
 
 def _widened(draft: Draft, term: Term) -> Term:

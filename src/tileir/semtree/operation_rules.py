@@ -76,7 +76,7 @@ def power_of_two_divisor(expr: Expr) -> Expr | None:
     match expr:
         case Apply(op=Op.DIV, args=(left, Const(value=float() as value, type=kind))) if _is_power_of_two(value):
             inverse = 1.0 / value
-            tiny = 2.0**-126 if kind.dtype is not DType.F16 else 2.0**-14
+            tiny = kind.dtype.format.smallest_normal
             exact = tiny <= abs(inverse) <= 1 / tiny and rounded(inverse, kind.dtype) == inverse
             return Apply(Op.MUL, (left, Const(inverse, kind))) if exact else None
         case _:

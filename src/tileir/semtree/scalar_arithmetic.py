@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 Value: TypeAlias = Any
 """An int, a bool, a NumPy scalar or a NumPy array, as the module text says."""
 
-_HALVES: Final = frozenset({DType.F16, DType.BF16})
-
 _ON_BOTH: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType(
     {
         Op.ADD: operator.add,
@@ -67,7 +65,7 @@ def operation(op: Op, operand: Type, numbers: NumberSystem = REAL) -> Callable[.
     if operand.lanes == 1 and not operand.dtype.is_float:
         return _scalar_operation(op, operand.dtype)
     function = (_ON_FLOATS if operand.dtype.is_float else _ON_ARRAYS).get(op)
-    if function is None or operand.dtype in _HALVES:
+    if function is None or operand.dtype.is_narrow:
         return _by_definition(op, operand)
     if op.info.compares and operand.lanes == 1:
         return lambda left, right: bool(function(left, right))
@@ -191,7 +189,7 @@ def reduction(op: Op, operand: Type, numbers: NumberSystem = REAL) -> Callable[[
     """Return the function that merges all lanes of values of type ``operand``."""
     if operand.lanes == 1:
         return _same
-    if operand.dtype in _HALVES or (operand.dtype.is_float and numbers is not REAL):
+    if operand.dtype.is_narrow or (operand.dtype.is_float and numbers is not REAL):
         return lambda value: reduce(lambda left, right: numbers.apply(op, operand.dtype, left, right), value)[()]
     function = _REDUCTIONS[op]
     if operand.dtype.is_float:

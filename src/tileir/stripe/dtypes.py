@@ -15,12 +15,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Statement
 
 SPELLING: Final[Mapping[DType, str]] = MappingProxyType(
-    {
-        **{dtype: dtype.value for dtype in DType},
-        DType.F16: "fp16",
-        DType.F32: "fp32",
-        DType.F64: "fp64",
-    }
+    {dtype: f"fp{dtype.value[1:]}" if dtype.value[0] == "f" else dtype.value for dtype in DType}
 )
 """How the text writes a dtype: Stripe's floats are ``fp32``, not ``f32``."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _DEPTH: Final = 24
 """Places are computed in a few operations; longer chains are not looked through."""
-_EXACT: Final = {DType.F16: 2**11, DType.BF16: 2**8, DType.F32: 2**24, DType.F64: 2**53}
-"""Up to which number a float type has all integers."""
 
 
 @attrs.frozen
@@ -166,4 +164,4 @@ def _holds(dtype: DType, bounds: tuple[int, int]) -> bool:
     """Return whether a dtype has all integers between two."""
     if dtype.is_integer:
         return dtype.minimum <= bounds[0] and bounds[1] <= dtype.maximum
-    return dtype in _EXACT and -_EXACT[dtype] <= bounds[0] and bounds[1] <= _EXACT[dtype]
+    return dtype.is_float and max(-bounds[0], bounds[1]) <= 1 << dtype.format.precision

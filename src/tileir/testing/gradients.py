@@ -33,8 +33,6 @@ Arrays: TypeAlias = "dict[str, Array]"
 _FIRST_STEP: Final = 2.0**-6
 _SHRINKING: Final = 2.0**-3
 _STEPS: Final = 5  # step sizes that are tried before an element counts as one at a kink
-_NOISE: Final = {DType.F64: 2.0**-48, DType.F32: 2.0**-19, DType.F16: 2.0**-7, DType.BF16: 2.0**-5}
-"""Relative rounding error of a sum of results, generously, by the narrowest float in between."""
 _FLOOR: Final = 2.0**-7  # of the greatest gradient of a tensor: smaller ones need not be more accurate than this one
 
 
@@ -90,7 +88,7 @@ def check_gradients(
             for name, result in results.items()
         }
         seeds = {seed_: weights[name] for seed_, name in zip(made.seeds, results, strict=True)}
-        noise = max(_NOISE[value.dtype] for value in (*graph.inputs, *graph.operations) if value.dtype.is_float)
+        noise = max(_noise(value.dtype) for value in (*graph.inputs, *graph.operations) if value.dtype.is_float)
         value = _Weighted(_evaluator(source, arrays, device), weights, noise)
         gradients = _evaluator(made.function, {**arrays, **seeds}, device)({**arrays, **seeds})
         found = dict(zip(sources, gradients.values(), strict=True))
@@ -230,3 +228,8 @@ def _compare(check: _Check, gradients: Arrays, order: int) -> None:
         raise AssertionError(f"{worst[1]}; {wrong} of {settled} gradients are wrong{what}")
     if settled * 2 < total:
         raise AssertionError(f"{total - settled} of {total} elements are at kinks or jumps; choose other inputs")
+
+
+def _noise(dtype: DType) -> float:
+    """Return the relative rounding error of a sum of results, generously, if this is the narrowest float in between."""
+    return (8.0 if dtype.is_narrow else 16.0) * dtype.format.epsilon

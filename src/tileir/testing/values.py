@@ -24,8 +24,8 @@ def special(dtype: DType) -> Array:
         return np.array([low, low + 1, *small, high - 1, high], dtype.numpy)
     finite = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, 0.1, -0.7, 3.14159, 1e-3, 10.0, -100.0, 700.0]
     finite += [1e-7, 12345.678, -88.5, 1e4, 1e-4]
-    info = _limits(dtype)
-    limits = [info["max"], -info["max"], info["tiny"], -info["tiny"], info["least"], np.inf, -np.inf, np.nan]
+    largest, tiny = dtype.format.largest, dtype.format.smallest_normal
+    limits = [largest, -largest, tiny, -tiny, dtype.format.smallest_subnormal, np.inf, -np.inf, np.nan]
     return np.concatenate([cast(np.array(finite), dtype), np.array(limits).astype(dtype.numpy)])
 
 
@@ -42,13 +42,3 @@ def small(dtype: DType, *shape: int, seed: int) -> Array:
     """Return integers from -3 to 4, as far as the dtype has them: sums and products of a few are exact."""
     values = np.random.default_rng(seed).integers(-3 if dtype.is_signed or dtype.is_float else 0, 5, shape)
     return np.asarray(cast(np.asarray(values, np.int64), dtype))
-
-
-def _limits(dtype: DType) -> dict[str, float]:
-    largest, tiny, least = {
-        "f16": (65504.0, 2.0**-14, 2.0**-24),
-        "bf16": ((2 - 2.0**-7) * 2.0**127, 2.0**-126, 2.0**-133),
-        "f32": ((2 - 2.0**-23) * 2.0**127, 2.0**-126, 2.0**-149),
-        "f64": (float(np.finfo(np.float64).max), 2.0**-1022, 2.0**-1074),
-    }[dtype.value]
-    return {"max": largest, "tiny": tiny, "least": least}

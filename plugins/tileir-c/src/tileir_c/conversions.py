@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.dtype import DType
-from tileir_c.spelling import HALVES, VALUE
+from tileir_c.spelling import VALUE
 
 if TYPE_CHECKING:
     from tileir_c.prelude import Prelude
@@ -16,12 +16,12 @@ def cast(prelude: Prelude, text: str, source: DType, target: DType) -> str:
     if source is target:
         return text
     if target.is_bool:
-        return f"(({text} & 0x7fff) != 0)" if source in HALVES else f"({text} != 0)"
-    if source in HALVES:
+        return f"(({text} & 0x7fff) != 0)" if source.is_narrow else f"({text} != 0)"
+    if source.is_narrow:
         return cast(prelude, widened(prelude, text, source), DType.F32, target)
     if source.is_float and target.is_integer:
         return f"{_float_to_integer(prelude, source, target)}({text})"
-    if target in HALVES:
+    if target.is_narrow:
         return _to_half(prelude, text, source, target)
     return f"({VALUE[target]}){text}"
 

@@ -10,7 +10,7 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.ops import Op
 from tileir_c.conversions import narrowed, widened
 from tileir_c.integers import COMPARISONS
-from tileir_c.spelling import HALVES, VALUE
+from tileir_c.spelling import VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ def apply_float(prelude: Prelude, op: Op, dtype: DType, args: tuple[str, ...]) -
     wide = tuple(widened(prelude, arg, dtype) for arg in args)
     if op in COMPARISONS:
         return f"({wide[0]} {COMPARISONS[op]} {wide[1]})"
-    return narrowed(prelude, _compute(prelude, op, DType.F32 if dtype in HALVES else dtype, wide), dtype)
+    return narrowed(prelude, _compute(prelude, op, DType.F32 if dtype.is_narrow else dtype, wide), dtype)
 
 
 def _compute(prelude: Prelude, op: Op, dtype: DType, args: tuple[str, ...]) -> str:

@@ -18,9 +18,6 @@ from tileir.core.dtype import DType
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-HALVES: Final = frozenset({DType.F16, DType.BF16})
-"""Types whose arithmetic is done in f32."""
-
 VALUE: Final[Mapping[DType, str]] = MappingProxyType(
     {
         DType.BOOL: "bool",
@@ -49,7 +46,7 @@ def constant(value: bool | int | float, dtype: DType) -> str:
     """
     if dtype.is_bool:
         return "true" if value else "false"
-    if dtype in HALVES:
+    if dtype.is_narrow:
         return f"0x{half_bits(float(value), dtype):04x}"
     return _float(float(value), dtype) if dtype.is_float else _integer(int(value), dtype)
 

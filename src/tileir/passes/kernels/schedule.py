@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.dtype import DType
+from tileir.core.dtype import DType, accumulator
 from tileir.core.ops import Op
 from tileir.passes.kernels.nest import chosen_by_data, product
 from tileir.poly.affine import Affine
@@ -112,7 +112,7 @@ def widest_access(nest: Nest) -> int:
 
 def computing_itemsize(dtype: DType) -> int:
     """Return the bytes in which a processor computes: f16 and bf16 arithmetic happens in f32."""
-    return 4 if dtype in (DType.F16, DType.BF16) else dtype.itemsize
+    return accumulator(dtype).itemsize
 
 
 def power_of_two_below(value: int) -> int:

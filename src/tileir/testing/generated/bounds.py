@@ -36,9 +36,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 STEEPEST: Final = 1.13
 """The greatest slope of the functions that generated programs apply to inexact values: that of erf at 0."""
 
-_UNIT: Final = {DType.F16: 2.0**-11, DType.BF16: 2.0**-8, DType.F32: 2.0**-24, DType.F64: 2.0**-53}
-_LEAST: Final = {DType.F16: 2.0**-24, DType.BF16: 2.0**-133, DType.F32: 2.0**-149, DType.F64: 2.0**-1074}
-
 
 def differences(function: typed.Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Return, for each output, how far two right implementations may be apart at each element; f64.
@@ -131,7 +128,7 @@ class _Analysis:
         else:
             carried = total(*errors)
         terms = total(*[np.ones_like(size) for size in sizes])
-        rounding = (terms + 2.0) * _UNIT[operation.accumulator] * total(*sizes)
+        rounding = (terms + 2.0) * _unit(operation.accumulator) * total(*sizes)
         result = carried + rounding + _rounding(total(*sizes), operation.dtype)
         if operation.default is not None:
             return np.maximum(result, self.of(operation.default))
@@ -144,7 +141,7 @@ class _Analysis:
             return _run(wide, {**self.values, operation.updates: updates})
 
         size = self.size(operation.updates)
-        rounding = (total(np.ones_like(size)) + 2.0) * _UNIT[operation.accumulator] * total(size)
+        rounding = (total(np.ones_like(size)) + 2.0) * _unit(operation.accumulator) * total(size)
         return total(self.of(operation.updates)) + rounding + _rounding(total(size), operation.dtype)
 
 
@@ -170,4 +167,8 @@ def _rounding(size: Array, dtype: DType) -> Array:
     """Return half a unit in the last place of numbers of that size."""
     if not dtype.is_float:
         return np.zeros(size.shape)
-    return np.asarray(np.where(np.isfinite(size), size, 0.0) * _UNIT[dtype] + _LEAST[dtype] / 2)
+    return np.asarray(np.where(np.isfinite(size), size, 0.0) * _unit(dtype) + dtype.format.smallest_subnormal / 2)
+
+
+def _unit(dtype: DType) -> float:
+    return dtype.format.epsilon / 2
