@@ -38,7 +38,7 @@ IN_KERNELS: Final = (
     Mutant(
         "in place while copies are under way",
         "semtree.element_order",
-        "plain = not isinstance(stmt, AsyncCopy | MatrixMultiply)",
+        "plain = is_plain(stmt)",
         "plain = True",
         tests="semtree/test_in_place.py",
     ),

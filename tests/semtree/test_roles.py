@@ -17,7 +17,7 @@ STATEMENTS = get_args(ir.Stmt)
 PARTS = (ir.MatrixOperand,)
 WORKS = get_args(ir.Work)
 ALLOWED: Final[dict[str, set[Role | None]]] = {
-    "expressions": {Role.OPERAND, Role.OPERANDS, Role.TARGET, Role.INTRODUCES},
+    "expressions": {Role.OPERAND, Role.OPERANDS, Role.TARGET, Role.UPDATED, Role.PLACE, Role.INTRODUCES},
     "statements": {Role.BODY},
     "parts": {Role.PART},
     "names": {Role.INTRODUCES, Role.USES},

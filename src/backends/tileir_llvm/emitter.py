@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.effects import assigned_variables
 from tileir.semtree.ir import GridLevel, ParamAccess, Type
 from tileir.semtree.layout import ALIGNMENT, layout
 from tileir.semtree.threads import one_thread
@@ -18,7 +19,7 @@ from tileir_llvm.conversions import integer
 from tileir_llvm.expressions import Environment
 from tileir_llvm.integers import apply_integer
 from tileir_llvm.memory import Place
-from tileir_llvm.statements import Statements, assigned_variables, has_vectors
+from tileir_llvm.statements import Statements, has_vectors
 from tileir_llvm.text import FunctionText, ModuleText, Value
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     for number, param in enumerate(kernel.params):
         constant = param.no_alias and param.access is ParamAccess.READ
         env.arrays[param.name] = Place(f"%a{number}", param.dtype, max(param.alignment, param.dtype.itemsize), constant)
-    writer = Statements(env, layout(kernel), assigned_variables(kernel), has_vectors(kernel))
+    writer = Statements(env, layout(kernel), assigned_variables(kernel.body), has_vectors(kernel))
     out.branch_if(out.pure("icmp slt i64 %begin, %end"), "first", "finished")
     out.start("first")
     starts = coordinates(out, kernel.grid, Value("%begin", _INDEX))

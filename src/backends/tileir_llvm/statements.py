@@ -15,6 +15,7 @@ from tileir.semtree.ir import (
     Declare,
     DeclareArray,
     For,
+    Hint,
     If,
     LoopKind,
     MatrixMultiply,
@@ -77,12 +78,18 @@ class Statements:
                 self._loop(stmt)
             case If():
                 self._branch(stmt)
-            case Prefetch(target=target):
-                prefetch(self.env.out, self.env.arrays[target.array], evaluate(self.env, target.offset, index=True))
             case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
                 pass  # groups have one thread, and what it does is spelt out
+            case Hint():
+                self._hint(stmt)
             case _:
                 assert_never(stmt)
+
+    def _hint(self, hint: Hint) -> None:
+        """Write a hint that LLVM has a word for."""
+        if isinstance(hint, Prefetch):
+            place = hint.target
+            prefetch(self.env.out, self.env.arrays[place.array], evaluate(self.env, place.offset, index=True))
 
     def _declare(self, variable: Var, expr: Expr) -> None:
         value = evaluate(self.env, expr)
@@ -217,12 +224,3 @@ def has_vectors(kernel: KernelFunction) -> bool:
 def _types(kernel: KernelFunction) -> Iterator[Type]:
     roots = (root for stmt in statements(kernel.body) for root in expressions(stmt))
     return (node.type for root in roots for node in walk(root))
-
-
-def assigned_variables(kernel: KernelFunction) -> frozenset[str]:
-    """Return the names of all variables that the kernel assigns to."""
-    return frozenset(
-        stmt.target.name
-        for stmt in statements(kernel.body)
-        if isinstance(stmt, Assign) and isinstance(stmt.target, Var)
-    )

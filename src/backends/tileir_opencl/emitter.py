@@ -16,9 +16,9 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.names import NameScope
+from tileir.semtree.effects import assigned_variables
 from tileir.semtree.expansions import expand_kernel
 from tileir.semtree.ir import (
-    Assign,
     AsyncCopy,
     Declare,
     DeclareArray,
@@ -28,11 +28,10 @@ from tileir.semtree.ir import (
     Region,
     Subscript,
     Type,
-    Var,
 )
 from tileir.semtree.layout import layout
 from tileir.semtree.matrices import without_instructions
-from tileir.semtree.rewrite import expressions, kernel_names, statements, walk
+from tileir.semtree.rewrite import kernel_names, mentions, statements, walk
 from tileir_opencl.expressions import Environment
 from tileir_opencl.facts import Fact
 from tileir_opencl.floats import FAST, NATIVE, SINGLE
@@ -108,9 +107,7 @@ def _layout(kernel: KernelFunction) -> Layout:
 
 def _roots(kernel: KernelFunction) -> Iterator[Expr]:
     for stmt in statements(kernel.body):
-        yield from expressions(stmt)
-        if isinstance(stmt, Assign):
-            yield stmt.target
+        yield from mentions(stmt)
 
 
 def _dtypes(kernel: KernelFunction) -> frozenset[DType]:
@@ -160,7 +157,8 @@ def _kernel(out: KernelText, kernel: KernelFunction, name: str) -> str:
         alignments = _vector_bytes(kernel)
         shared = _shared_arrays(out, kernel, spelt, alignments, scratch)
         fences = "CLK_LOCAL_MEM_FENCE" + (" | CLK_GLOBAL_MEM_FENCE" if scratch else "")
-        Statements(env, spelt, _assigned(kernel), shared, alignments, fences, kernel.group).write(kernel.body)
+        assigned = assigned_variables(kernel.body)
+        Statements(env, spelt, assigned, shared, alignments, fences, kernel.group).write(kernel.body)
     return "".join((*map(_comment, kernel.comments), _header(kernel, name, params), "{\n", out.writer.text(), "}\n"))
 
 
@@ -204,8 +202,7 @@ def _coordinates_inside(kernel: KernelFunction) -> Iterator[tuple[GridLevel, int
     for stmt in statements(kernel.body):
         if isinstance(stmt, Declare) and isinstance(stmt.value, GridIndex):
             continue
-        roots = (stmt.target, stmt.value) if isinstance(stmt, Assign) else expressions(stmt)
-        for root in roots:
+        for root in mentions(stmt):
             yield from ((node.level, node.axis) for node in walk(root) if isinstance(node, GridIndex))
 
 
@@ -264,9 +261,3 @@ def _group_number(kernel: KernelFunction) -> str:
             before = math.prod(kernel.grid[:axis])
             terms.append(f"get_group_id({axis})" + (f" * {before}" if before > 1 else ""))
     return terms[0] if len(terms) == 1 and " " not in terms[0] else f"({' + '.join(terms)})" if terms else ""
-
-
-def _assigned(kernel: KernelFunction) -> frozenset[str]:
-    """Return the names of all variables that the kernel assigns to."""
-    targets = (stmt.target for stmt in statements(kernel.body) if isinstance(stmt, Assign))
-    return frozenset(target.name for target in targets if isinstance(target, Var))

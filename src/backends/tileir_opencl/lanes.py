@@ -35,11 +35,11 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.rewrite import (
-    expressions,
     kernel_names,
     map_bodies,
     map_expr,
     map_stmts,
+    mentions,
     statements,
     walk,
     with_body,
@@ -86,9 +86,7 @@ def split_lanes(kernel: KernelFunction, features: Features) -> KernelFunction:
 
 def _roots(stmts: tuple[Stmt, ...]) -> Iterator[Expr]:
     for stmt in statements(stmts):
-        yield from expressions(stmt)
-        if isinstance(stmt, Assign):
-            yield stmt.target
+        yield from mentions(stmt)
 
 
 def _chunks(lanes: int, dtypes: tuple[DType, ...], features: Features) -> Iterator[Chunk]:

@@ -18,6 +18,7 @@ from tileir.semtree.ir import (
     Declare,
     DeclareArray,
     For,
+    Hint,
     If,
     LoopKind,
     MatrixMultiply,
@@ -101,11 +102,16 @@ class Statements:
             case MatrixMultiply():
                 with self._block():
                     multiply(self.env, stmt, self.group)
-            case Prefetch(target=target):
-                offset = evaluate(self.env, target.offset, index=True)
-                self._line(prefetch(self.env.arrays[target.array], offset))
+            case Hint():
+                self._hint(stmt)
             case _:
                 assert_never(stmt)
+
+    def _hint(self, hint: Hint) -> None:
+        """Write a hint that OpenCL has a word for."""
+        if isinstance(hint, Prefetch):
+            offset = evaluate(self.env, hint.target.offset, index=True)
+            self._line(prefetch(self.env.arrays[hint.target.array], offset))
 
     def _declare(self, stmt: Declare) -> None:
         variable = stmt.variable

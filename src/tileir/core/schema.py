@@ -29,6 +29,8 @@ class Role(Enum):
     OPERAND = "an expression that the node evaluates"
     OPERANDS = "several of them"
     TARGET = "what the node writes: an expression of which only the operands are evaluated"
+    UPDATED = "an expression that the node evaluates and then writes"
+    PLACE = "an expression of which only the operands are evaluated: it is neither read nor written"
     PART = "a record whose fields have roles"
     BODY = "a list of statements, or of works, inside the node"
     INTRODUCES = "a name, or a node with a name, that the node introduces"
@@ -50,6 +52,10 @@ PART: Final = role(Role.PART)
 BODY: Final = role(Role.BODY)
 INTRODUCES: Final = role(Role.INTRODUCES)
 USES: Final = role(Role.USES)
+
+_WHOLE: Final = (Role.OPERAND, Role.OPERANDS, Role.TARGET, Role.UPDATED, Role.PLACE, Role.PART)
+_EVALUATED: Final = (Role.OPERAND, Role.OPERANDS, Role.UPDATED)
+_WRITTEN: Final = (Role.TARGET, Role.UPDATED)
 
 
 @attrs.frozen
@@ -89,20 +95,30 @@ def operands(node: object) -> tuple[Any, ...]:
     return _OPERANDS[type(node)](node)
 
 
+def mentions(node: object) -> tuple[Any, ...]:
+    """Return the expressions in the fields of a node, those that it only writes or names among them, in their order."""
+    return _MENTIONS[type(node)](node)
+
+
+def targets(node: object) -> tuple[Any, ...]:
+    """Return the expressions that a node writes, in the order of its fields."""
+    return _TARGETS[type(node)](node)
+
+
 def with_operands(node: N, new: tuple[Any, ...]) -> N:
     """Return a node without targets and parts over as many other operands; itself when they are the same."""
     return node if all(map(operator.is_, operands(node), new)) else _REBUILT[type(node)](node, new)
 
 
 def map_operands(function: Callable[[Any], Any], node: N) -> N:
-    """Apply ``function`` to each expression that a node evaluates, and to each target as a whole.
+    """Apply ``function`` to each expression in the fields of a node, as :func:`mentions` gives them.
 
     Raises:
         TypeError: A field cannot hold what ``function`` returns.
 
     """
     changed: list[tuple[int, object]] = []
-    for slot in slots(_kind(node), Role.OPERAND, Role.OPERANDS, Role.TARGET, Role.PART):
+    for slot in slots(_kind(node), *_WHOLE):
         old = getattr(node, slot.name)
         if slot.role is Role.OPERANDS:
             several = tuple(map(function, old))
@@ -136,9 +152,13 @@ def map_bodies(function: Callable[[Any], Any], node: N) -> N:
 
 def introduced(node: object) -> Iterator[str]:
     """Yield the names that a node introduces."""
-    for slot in slots(_kind(node), Role.INTRODUCES):
-        value = getattr(node, slot.name)
+    for value in _INTRODUCED[type(node)](node):
         yield value if isinstance(value, str) else value.name
+
+
+def introduced_of(node: object, kind: type[N]) -> tuple[N, ...]:
+    """Return the nodes of one kind that a node introduces."""
+    return tuple([value for value in _INTRODUCED[type(node)](node) if isinstance(value, kind)])
 
 
 def with_names(node: N, names: Mapping[str, str]) -> N:
@@ -174,8 +194,23 @@ def _nothing(_: object) -> tuple[Any, ...]:
 
 
 def _operands_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
-    found = slots(kind, Role.OPERAND, Role.OPERANDS, Role.TARGET, Role.PART)
-    if all(slot.role is Role.OPERAND for slot in found):
+    return _gathered(kind, _WHOLE, lambda slot: slot.role in _EVALUATED, operands)
+
+
+def _mentions_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    return _gathered(kind, _WHOLE, lambda slot: slot.role is not Role.PART, mentions)
+
+
+def _targets_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    return _gathered(kind, (*_WRITTEN, Role.PART), lambda slot: slot.role is not Role.PART, targets)
+
+
+def _gathered(
+    kind: type, roles: tuple[Role, ...], whole: Callable[[Slot], bool], inside: Callable[[object], tuple[Any, ...]]
+) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function of nodes that gives fields with some roles: as they are, or what is ``inside`` of them."""
+    found = slots(kind, *roles)
+    if all(slot.role is not Role.OPERANDS and whole(slot) for slot in found):
         return _fields(found)
     if len(found) == 1 and found[0].role is Role.OPERANDS:
         return operator.attrgetter(found[0].name)
@@ -184,10 +219,12 @@ def _operands_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
         result: list[Any] = []
         for slot in found:
             value = getattr(node, slot.name)
-            if slot.role is Role.OPERAND:
+            if slot.role is Role.OPERANDS:
+                result.extend(value)
+            elif whole(slot):
                 result.append(value)
             else:
-                result.extend(value if slot.role is Role.OPERANDS else operands(value))
+                result.extend(inside(value))
         return tuple(result)
 
     return several
@@ -202,7 +239,7 @@ def _fields(found: tuple[Slot, ...]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _rebuilt(kind: type) -> Callable[[Any, tuple[Any, ...]], Any]:
-    found = slots(kind, Role.OPERAND, Role.OPERANDS, Role.TARGET, Role.PART)
+    found = slots(kind, *_WHOLE)
     if len(found) == 1 and found[0].role is Role.OPERANDS:
         place = found[0].place
         return lambda node, new: _with_fields(node, ((place, new),))
@@ -213,6 +250,9 @@ def _rebuilt(kind: type) -> Callable[[Any, tuple[Any, ...]], Any]:
 
 
 _OPERANDS: Final = _Table(_operands_of)
+_MENTIONS: Final = _Table(_mentions_of)
+_TARGETS: Final = _Table(_targets_of)
 _REBUILT: Final = _Table(_rebuilt)
+_INTRODUCED: Final = _Table(lambda kind: _fields(slots(kind, Role.INTRODUCES)))
 _BODIES: Final = _Table(lambda kind: _fields(slots(kind, Role.BODY)))
 _NAMES: Final = _Table(lambda kind: tuple(field.name for field in attrs.fields(kind)))

@@ -15,23 +15,20 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.core.ops import Op
+from tileir.semtree.effects import assigned_variables, is_plain, reads, writes
 from tileir.semtree.ir import (
     Apply,
-    Assign,
-    AsyncCopy,
     Cast,
     Const,
     Declare,
     For,
     GridIndex,
     GridLevel,
-    MatrixMultiply,
-    Prefetch,
     Ramp,
     Subscript,
     Var,
 )
-from tileir.semtree.rewrite import bodies, declared_names, expressions, statements, trip_values, walk
+from tileir.semtree.rewrite import bodies, declared_names, statements, trip_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -140,14 +137,9 @@ def _distinct(spans: list[tuple[int, int]], dtype: DType) -> bool:
 def _accesses(stmts: tuple[Stmt, ...], loops: Loops) -> Iterator[tuple[bool, Access]]:
     """Yield loads (False) and stores (True) in the order of the text; a statement reads before it writes."""
     for stmt in stmts:
-        if isinstance(stmt, Prefetch):
-            continue
-        # Copies may be under way for long, and the threads of a group multiply matrices together.
-        plain = not isinstance(stmt, AsyncCopy | MatrixMultiply)
-        for root in expressions(stmt):
-            yield from ((False, (node, loops, plain)) for node in walk(root) if isinstance(node, Subscript))
-        if isinstance(stmt, Assign | AsyncCopy) and isinstance(stmt.target, Subscript):
-            yield True, (stmt.target, loops, plain)
+        plain = is_plain(stmt)
+        yield from ((False, (node, loops, plain)) for node in reads(stmt))
+        yield from ((True, (node, loops, plain)) for node in writes(stmt))
         within = (*loops, stmt) if isinstance(stmt, For) else loops
         for body in bodies(stmt):
             yield from _accesses(body, within)
@@ -186,14 +178,9 @@ def _site(
 def _constant_variables(kernel: KernelFunction) -> dict[str, Expr]:
     """Return the values of the variables that are introduced once and never assigned."""
     introduced = Counter(declared_names(kernel.body))
-    values: dict[str, Expr] = {}
-    assigned: set[str] = set()
-    for stmt in statements(kernel.body):
-        if isinstance(stmt, Declare) and introduced[stmt.variable.name] == 1:
-            values[stmt.variable.name] = stmt.value
-        elif isinstance(stmt, Assign) and isinstance(stmt.target, Var):
-            assigned.add(stmt.target.name)
-    return {name: value for name, value in values.items() if name not in assigned}
+    assigned = assigned_variables(kernel.body)
+    declared = ((s.variable.name, s.value) for s in statements(kernel.body) if isinstance(s, Declare))
+    return {name: value for name, value in declared if introduced[name] == 1 and name not in assigned}
 
 
 def _holds(wide: DType, narrow: DType) -> bool:

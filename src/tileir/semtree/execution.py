@@ -19,9 +19,9 @@ from tileir.semtree.ir import (
     Declare,
     DeclareArray,
     For,
+    Hint,
     If,
     MatrixMultiply,
-    Prefetch,
     Region,
     Var,
 )
@@ -87,7 +87,7 @@ class StatementCompiler:
                 return waiting(pending)
             case MatrixMultiply():
                 return multiplying(self.expressions, stmt, self.kernel)
-            case Prefetch():
+            case Hint():
                 return self.body(())
             case _:
                 assert_never(stmt)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tileir.semtree.cursor import Cursor
     from tileir.semtree.expression_parser import ExpressionParser
-    from tileir.semtree.ir import Instruction
+    from tileir.semtree.ir import Instruction, Stmt
 
 
 def _copy(cursor: Cursor, expressions: ExpressionParser) -> Instruction:
@@ -33,7 +33,7 @@ def _wait(cursor: Cursor, _: ExpressionParser) -> Instruction:
     return AsyncWait(pending)
 
 
-def _prefetch(cursor: Cursor, expressions: ExpressionParser) -> Instruction:
+def _prefetch(cursor: Cursor, expressions: ExpressionParser) -> Stmt:
     return Prefetch(_elements(cursor, expressions))
 
 
@@ -49,7 +49,7 @@ def _multiply(cursor: Cursor, expressions: ExpressionParser) -> Instruction:
     return MatrixMultiply((rows, columns, depth), (height, width, length), accumulators, left, right)
 
 
-INSTRUCTIONS: Final[Mapping[str, Callable[[Cursor, ExpressionParser], Instruction]]] = MappingProxyType(
+INSTRUCTIONS: Final[Mapping[str, Callable[[Cursor, ExpressionParser], Stmt]]] = MappingProxyType(
     {"async": _copy, "async_commit": _commit, "async_wait": _wait, "multiply": _multiply, "prefetch": _prefetch}
 )
 """What reads a statement behind the word that it starts with, up to its semicolon."""

@@ -15,13 +15,13 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.core.ops import Op
+from tileir.semtree.effects import assigns, is_plain, reads, writes
 from tileir.semtree.ir import Apply, Assign, Const, Declare, Ramp, Shuffle, Subscript, Type, Var
 from tileir.semtree.rewrite import (
-    expressions,
+    bodies,
     kernel_names,
     map_bodies,
     variables_of,
-    walk,
     with_body,
 )
 from tileir.semtree.simplifier import simplify_expr
@@ -125,23 +125,14 @@ class _Bodies:
     def _separates(self, stmt: Stmt, group: _Group) -> bool:
         """Return whether accesses of a group before a statement and after it cannot be moved past it."""
         array, base = group.key[:2]
-        if isinstance(stmt, Declare):
-            written: set[str] = set()
-        elif isinstance(stmt, Assign) and isinstance(stmt.target, Var):
-            if stmt.target.name in variables_of(base):
-                return True
-            written = set()
-        elif isinstance(stmt, Assign) and isinstance(stmt.target, Subscript):
-            found = _strided(stmt)
-            joins = group.stores and found is not None and group.takes(*found, stores=True)
-            written = set() if joins else {stmt.target.array}
-        else:
+        if bodies(stmt) or not is_plain(stmt) or not set(variables_of(base)).isdisjoint(assigns(stmt)):
             return True
-        read = {node.array for root in expressions(stmt) for node in walk(root) if isinstance(node, Subscript)}
-        if isinstance(stmt, Assign) and isinstance(stmt.target, Subscript) and not written:
-            read = {node.array for node in walk(stmt.value) if isinstance(node, Subscript)}
-        touched = written | read if group.stores else written
-        return any(self._may_meet(array, other) for other in touched)
+        found = _strided(stmt) if group.stores and isinstance(stmt, Assign) else None
+        joins = found is not None and group.takes(*found, stores=True)
+        touched = () if joins else writes(stmt)
+        if group.stores:
+            touched += reads(stmt)
+        return any(self._may_meet(array, place.array) for place in touched)
 
     def _may_meet(self, one: str, other: str) -> bool:
         return one == other or {one, other} <= self.shared

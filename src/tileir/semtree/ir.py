@@ -19,25 +19,14 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.schema import BODY, INTRODUCES, OPERAND, OPERANDS, PART, USES, Role, role
 from tileir.semtree.kinds import BufferRole as BufferRole
+from tileir.semtree.kinds import Collective as Collective
+from tileir.semtree.kinds import Deferred as Deferred
 from tileir.semtree.kinds import GridLevel as GridLevel
+from tileir.semtree.kinds import Hint as Hint
 from tileir.semtree.kinds import LoopKind as LoopKind
 from tileir.semtree.kinds import ParamAccess as ParamAccess
 from tileir.semtree.kinds import Region as Region
-
-
-@attrs.frozen(cache_hash=True)
-class Type:
-    """``lanes`` elements of one dtype; a scalar has one lane."""
-
-    dtype: DType
-    lanes: int = 1
-
-    def with_dtype(self, dtype: DType) -> Type:
-        """Return the type of as many lanes of another dtype."""
-        return Type(dtype, self.lanes)
-
-    def __str__(self) -> str:
-        return self.dtype.value if self.lanes == 1 else f"{self.dtype.value}x{self.lanes}"
+from tileir.semtree.kinds import Type as Type
 
 
 def _bits(value: bool | int | float) -> bool | int | str:
@@ -202,8 +191,10 @@ Expr: TypeAlias = (
 )
 LValue: TypeAlias = Var | Subscript
 
-_ELEMENTS: Final = role(Role.OPERAND, Subscript)
-_TARGET: Final = role(Role.TARGET, Var, Subscript)
+_READ: Final = role(Role.OPERAND, Subscript)
+_WRITTEN: Final = role(Role.TARGET, Subscript)
+_UPDATED: Final = role(Role.UPDATED, Subscript)
+_PLACE: Final = role(Role.PLACE, Subscript)
 
 
 @attrs.frozen(cache_hash=True)
@@ -229,7 +220,7 @@ class DeclareArray:
 class Assign:
     """Set a variable or array elements."""
 
-    target: LValue = attrs.field(metadata=_TARGET)
+    target: LValue = attrs.field(metadata=role(Role.TARGET, Var, Subscript))
     value: Expr = attrs.field(metadata=OPERAND)
 
 
@@ -258,16 +249,16 @@ class If:
 
 
 @attrs.frozen(cache_hash=True)
-class Barrier:
+class Barrier(Collective):
     """All threads of the group wait here, and see each other's writes to local arrays."""
 
 
 @attrs.frozen(cache_hash=True)
-class AsyncCopy:
+class AsyncCopy(Deferred):
     """Begin to copy neighbours to a local array, whose elements are undefined until an :class:`AsyncWait`."""
 
-    target: Subscript = attrs.field(metadata=_ELEMENTS)
-    source: Subscript = attrs.field(metadata=_ELEMENTS)
+    target: Subscript = attrs.field(metadata=_WRITTEN)
+    source: Subscript = attrs.field(metadata=_READ)
 
 
 @attrs.frozen(cache_hash=True)
@@ -286,14 +277,14 @@ class AsyncWait:
 class MatrixOperand:
     """Element (i, j) is at ``p ^ ((p >> shift) & mask)``, where ``p = start.offset + i·strides[0] + j·strides[1]``."""
 
-    start: Subscript = attrs.field(metadata=_ELEMENTS)
+    start: Subscript = attrs.field(metadata=_READ)
     strides: tuple[int, int]
     shift: int = 0
     mask: int = 0
 
 
 @attrs.frozen(cache_hash=True)
-class MatrixMultiply:
+class MatrixMultiply(Collective):
     """Add ``left @ right`` to what 32 neighbouring threads hold together; all threads of a group run it.
 
     ``tile`` has the rows, columns and depth of the product, multiples of those of ``shape``, an instruction.
@@ -302,21 +293,22 @@ class MatrixMultiply:
 
     shape: tuple[int, int, int]
     tile: tuple[int, int, int]
-    accumulators: Subscript = attrs.field(metadata=_ELEMENTS)
+    accumulators: Subscript = attrs.field(metadata=_UPDATED)
     left: MatrixOperand = attrs.field(metadata=PART)
     right: MatrixOperand = attrs.field(metadata=PART)
 
 
 @attrs.frozen(cache_hash=True)
-class Prefetch:
+class Prefetch(Hint):
     """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
 
-    target: Subscript = attrs.field(metadata=_ELEMENTS)
+    target: Subscript = attrs.field(metadata=_PLACE)
 
 
-Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Prefetch
+Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply
+"""What few devices have; :func:`tileir.semtree.matrices.without_instructions` does without."""
 
-Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction
+Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction | Prefetch
 
 
 @attrs.frozen(cache_hash=True)

@@ -1,14 +1,33 @@
-"""What some fields of the nodes of the kernel IR can be; :mod:`tileir.semtree.ir` holds these names too."""
+"""What fields and statements of the kernel IR can be; :mod:`tileir.semtree.ir` holds these names too."""
 
 from __future__ import annotations
 
 import enum
+
+import attrs
+
+from tileir.core.dtype import DType  # the decoder of JSON reads annotations
 
 
 class _Kind(enum.Enum):
     """Members hash by identity, which is fast."""
 
     __hash__ = object.__hash__
+
+
+@attrs.frozen(cache_hash=True)
+class Type:
+    """``lanes`` elements of one dtype; a scalar has one lane."""
+
+    dtype: DType
+    lanes: int = 1
+
+    def with_dtype(self, dtype: DType) -> Type:
+        """Return the type of as many lanes of another dtype."""
+        return Type(dtype, self.lanes)
+
+    def __str__(self) -> str:
+        return self.dtype.value if self.lanes == 1 else f"{self.dtype.value}x{self.lanes}"
 
 
 class GridLevel(_Kind):
@@ -49,3 +68,21 @@ class BufferRole(_Kind):
     OUTPUT = "output"
     TEMPORARY = "temporary"
     CONSTANT = "constant"
+
+
+class Collective:
+    """A statement that all threads of a group run together, each equally often."""
+
+    __slots__ = ()
+
+
+class Deferred:
+    """A statement whose reads and writes may happen at any time up to a later statement that waits for them."""
+
+    __slots__ = ()
+
+
+class Hint:
+    """A statement that changes nothing, so that whatever does not know it leaves it out."""
+
+    __slots__ = ()

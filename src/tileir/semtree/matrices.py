@@ -27,6 +27,7 @@ from tileir.semtree.ir import (
     For,
     GridIndex,
     GridLevel,
+    Instruction,
     MatrixMultiply,
     Subscript,
     Type,
@@ -66,7 +67,7 @@ def without_instructions(kernel: KernelFunction) -> KernelFunction:
 
     Copies happen at once, and each thread computes the sums that it holds.
     """
-    if not any(isinstance(s, AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply) for s in statements(kernel.body)):
+    if not any(isinstance(stmt, Instruction) for stmt in statements(kernel.body)):
         return kernel
     names = NameScope.of(kernel_names(kernel))
 

@@ -13,7 +13,7 @@ import attrs
 
 from tileir.core import schema
 from tileir.core.rewrite import Rule, rewritten
-from tileir.semtree.ir import Assign, Const, Subscript, Var
+from tileir.semtree.ir import Const, Subscript, Var
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -59,9 +59,14 @@ def law(text: str) -> Callable[[Callable[[Expr], Expr | None]], Rule[Expr]]:
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     """Return the expressions that a statement itself evaluates; those of nested statements are not among them.
 
-    The target of an assignment counts only by its offset.
+    What is only written, or only named, counts by its offset.
     """
     return schema.operands(stmt)
+
+
+def mentions(stmt: Stmt) -> tuple[Expr, ...]:
+    """Return the expressions of a statement itself, what it only writes or names among them, as a whole."""
+    return schema.mentions(stmt)
 
 
 def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
@@ -86,7 +91,7 @@ def statements(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
 def map_stmts(function: Callable[[Expr], Expr], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Apply ``function`` to each whole expression that the statements, nested ones too, evaluate.
 
-    ``function`` also gets the target of an assignment, and must return an lvalue for it.
+    ``function`` also gets what is only written or named, and must return elements, or an lvalue, for it.
     """
     return rewritten(stmts, lambda stmt: (_map_stmt(function, stmt),))
 
@@ -185,8 +190,7 @@ def free_variables(stmts: Iterable[Stmt]) -> tuple[str, ...]:
     bound = set(declared_names(stmts))
     found: dict[str, None] = {}
     for stmt in statements(stmts):
-        targets: tuple[Expr, ...] = (stmt.target,) if isinstance(stmt, Assign) else ()
-        for root in (*targets, *expressions(stmt)):
+        for root in mentions(stmt):
             found.update((name, None) for name in variables_of(root) if name not in bound)
     return tuple(found)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.errors import Diagnostic
+from tileir.semtree.effects import assigns, writes
 from tileir.semtree.ir import (
     Assign,
     Const,
@@ -21,9 +22,9 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.printer import expr_text
-from tileir.semtree.rewrite import children, statements, trip_values
+from tileir.semtree.rewrite import children, mentions, statements, trip_values
 from tileir.semtree.scopes import introduced_name, scoped
-from tileir.semtree.structure_checks import distinct_nodes, roots
+from tileir.semtree.structure_checks import distinct_nodes
 from tileir.semtree.type_rules import expression_faults
 from tileir.semtree.uniformity import divergent_barriers
 
@@ -70,7 +71,7 @@ def check_declared(kernel: KernelFunction) -> Iterator[Diagnostic]:
 def _uses(stmt: Stmt) -> Iterator[Var | Subscript]:
     """Yield each variable and subscript of a statement once for each object."""
     seen: set[int] = set()
-    stack = list(roots(stmt))
+    stack = list(mentions(stmt))
     while stack:
         node = stack.pop()
         if id(node) in seen:
@@ -140,16 +141,15 @@ def check_loops(kernel: KernelFunction) -> Iterator[Diagnostic]:
 def check_stores(kernel: KernelFunction) -> Iterator[Diagnostic]:
     """Neither loop counters nor parameters that are only read are written."""
     for stmt, visible in scoped(kernel):
-        if not isinstance(stmt, Assign):
-            continue
-        target = stmt.target
-        match visible.get(target.name if isinstance(target, Var) else target.array):
-            case For(counter=counter):
-                yield Diagnostic("TIL554", f"the loop counter {counter.name!r} cannot be assigned")
-            case Param(name=name, access=ParamAccess.READ):
-                yield Diagnostic("TIL554", f"{name!r} is only read by the kernel: make it out or inout to store there")
-            case _:
-                pass
+        for written in (*assigns(stmt), *(place.array for place in writes(stmt))):
+            match visible.get(written):
+                case For(counter=counter):
+                    yield Diagnostic("TIL554", f"the loop counter {counter.name!r} cannot be assigned")
+                case Param(name=name, access=ParamAccess.READ):
+                    message = f"{name!r} is only read by the kernel: make it out or inout to store there"
+                    yield Diagnostic("TIL554", message)
+                case _:
+                    pass
 
 
 def check_bounds(kernel: KernelFunction) -> Iterator[Diagnostic]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
+from tileir.core import schema
 from tileir.semtree.ir import Declare, DeclareArray, For, Param
 from tileir.semtree.rewrite import bodies
 
@@ -19,15 +20,7 @@ Declared: TypeAlias = Param | DeclareArray | Declare | For
 
 def introduced_name(stmt: Stmt) -> str | None:
     """Return the name that a statement introduces, if any."""
-    match stmt:
-        case Declare(variable=variable):
-            return variable.name
-        case DeclareArray(name=name):
-            return name
-        case For(counter=counter):
-            return counter.name
-        case _:
-            return None
+    return next(schema.introduced(stmt), None)
 
 
 def scoped(kernel: KernelFunction) -> Iterator[tuple[Stmt, Mapping[str, Declared]]]:

@@ -11,9 +11,9 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.core.schema import map_operands
+from tileir.semtree.effects import assigned_variables, meets, sets, writes
 from tileir.semtree.ir import (
     Apply,
-    Assign,
     Const,
     Declare,
     DeclareArray,
@@ -23,10 +23,12 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.rewrite import (
+    bodies,
     expressions,
     freshened,
     kernel_names,
     map_bodies,
+    mentions,
     rewrite_stmts,
     statements,
     substitute,
@@ -46,9 +48,7 @@ Names: TypeAlias = frozenset[str]
 
 def propagate_copies(kernel: KernelFunction) -> KernelFunction:
     """Replace variables that are never assigned by the constant or variable that they were declared as."""
-    targets = (stmt.target for stmt in statements(kernel.body) if isinstance(stmt, Assign))
-    assigned = frozenset(target.name for target in targets if isinstance(target, Var))
-    return with_body(kernel, _Copies(assigned).body(kernel.body))
+    return with_body(kernel, _Copies(assigned_variables(kernel.body)).body(kernel.body))
 
 
 @attrs.define
@@ -128,14 +128,8 @@ def drop_dead(kernel: KernelFunction) -> KernelFunction:
     live = _live_names(kernel, arrays)
 
     def needed(stmt: Stmt) -> bool:
-        match stmt:
-            case Declare(variable=Var(name=name)) | DeclareArray(name=name):
-                return name in live
-            case Assign(target=target):
-                name = target.name if isinstance(target, Var) else target.array
-                return name in live or (isinstance(target, Subscript) and name not in arrays)
-            case _:
-                return True
+        names = (stmt.name,) if isinstance(stmt, DeclareArray) else _only_written(stmt, arrays)
+        return not names or any(name in live for name in names)
 
     return with_body(kernel, rewrite_stmts(lambda stmt: (stmt,) if needed(stmt) else (), kernel.body))
 
@@ -146,12 +140,11 @@ def _live_names(kernel: KernelFunction, arrays: Names) -> set[str]:
     live: set[str] = set()
     work: list[str] = []
     for stmt in statements(kernel.body):
-        target = _written_name(stmt, arrays)
-        uses = _names_in(expressions(stmt))
-        if target is None:
-            work.extend(uses)
-        else:
-            feeds.setdefault(target, []).extend(uses)
+        written = _only_written(stmt, arrays)
+        if not written:
+            work.extend(_names_in(mentions(stmt)))
+        for name in written:
+            feeds.setdefault(name, []).extend(_names_in(expressions(stmt)))
     while work:
         name = work.pop()
         if name not in live:
@@ -160,15 +153,12 @@ def _live_names(kernel: KernelFunction, arrays: Names) -> set[str]:
     return live
 
 
-def _written_name(stmt: Stmt, arrays: Names) -> str | None:
-    """Return the variable or declared array that a statement only sets; None where it does more."""
-    match stmt:
-        case Declare(variable=Var(name=name)) | Assign(target=Var(name=name)):
-            return name
-        case Assign(target=Subscript(array=array)) if array in arrays:
-            return array
-        case _:
-            return None
+def _only_written(stmt: Stmt, arrays: Names) -> tuple[str, ...]:
+    """Return the variables and declared arrays that a statement only sets; none where it does more."""
+    places = [place.array for place in writes(stmt)]
+    if meets(stmt) or bodies(stmt) or not arrays.issuperset(places):
+        return ()
+    return (*sets(stmt), *places)
 
 
 def _names_in(roots: Iterable[Expr]) -> list[str]:

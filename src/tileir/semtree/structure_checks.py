@@ -5,29 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import Diagnostic
-from tileir.semtree.ir import Apply, Assign, DeclareArray, Shuffle
-from tileir.semtree.rewrite import bodies, children, expressions, kernel_names, statements
+from tileir.semtree.ir import Apply, DeclareArray, Shuffle
+from tileir.semtree.rewrite import bodies, children, kernel_names, mentions, statements
 from tileir.semtree.syntax import is_spellable
 from tileir.semtree.type_rules import MAX_DEPTH, MAX_NESTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.semtree.ir import Expr, KernelFunction, Param, Stmt
+    from tileir.semtree.ir import Expr, KernelFunction, Param
 
 _MAX_SIZE: Final = 100_000
-
-
-def roots(stmt: Stmt) -> tuple[Expr, ...]:
-    """Return the expressions of a statement itself, with the whole target of an assignment."""
-    return (stmt.target, stmt.value) if isinstance(stmt, Assign) else expressions(stmt)
 
 
 def distinct_nodes(kernel: KernelFunction) -> Iterator[Expr]:
     """Yield every expression of the kernel, in the order of the text; one object that occurs many times comes once."""
     seen: set[int] = set()
     for stmt in statements(kernel.body):
-        stack = list(reversed(roots(stmt)))
+        stack = list(reversed(mentions(stmt)))
         while stack:
             node = stack.pop()
             if id(node) not in seen:
@@ -49,7 +44,7 @@ def check_depth(kernel: KernelFunction) -> Iterator[Diagnostic]:
     """Expressions are so flat that recursion over them is safe, and not exponentially large as trees."""
     measured: dict[int, tuple[int, int]] = {}
     for stmt in statements(kernel.body):
-        for root in roots(stmt):
+        for root in mentions(stmt):
             depth, size = _measure(root, measured)
             if depth > MAX_DEPTH:
                 yield Diagnostic("TIL103", f"an expression is nested more than {MAX_DEPTH} deep: declare a part of it")

@@ -15,10 +15,10 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.core.ops import Op
+from tileir.semtree.effects import meets
 from tileir.semtree.ir import (
     Apply,
     Assign,
-    Barrier,
     Broadcast,
     Cast,
     Const,
@@ -148,7 +148,7 @@ class _Threads:
 
 
 def _has_barrier(stmt: Stmt) -> bool:
-    return any(isinstance(inner, Barrier) for inner in statements((stmt,)))
+    return any(map(meets, statements((stmt,))))
 
 
 def _seen_by(expr: Expr, coordinates: Mapping[int, Expr], number: Expr, copies: Mapping[str, _Copies]) -> Expr:

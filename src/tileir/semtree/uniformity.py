@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.semtree.effects import meets, sets, writes
 from tileir.semtree.ir import (
-    Assign,
-    AsyncCommit,
-    AsyncCopy,
-    AsyncWait,
-    Barrier,
-    Declare,
     DeclareArray,
     For,
     GridIndex,
     GridLevel,
     If,
-    MatrixMultiply,
-    Prefetch,
     Region,
     Subscript,
     Var,
 )
 from tileir.semtree.printer import expr_text
-from tileir.semtree.rewrite import statements, walk
+from tileir.semtree.rewrite import expressions, statements, walk
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, KernelFunction, Stmt
@@ -34,8 +27,7 @@ if TYPE_CHECKING:
 
 def divergent_barriers(kernel: KernelFunction) -> tuple[str, ...]:
     """Return, for each barrier or product of matrices that threads may miss, the condition or loop around it."""
-    meeting = (Barrier, MatrixMultiply)
-    if math.prod(kernel.group) == 1 or not any(isinstance(stmt, meeting) for stmt in statements(kernel.body)):
+    if math.prod(kernel.group) == 1 or not any(map(meets, statements(kernel.body))):
         return ()
     private = {
         stmt.name
@@ -64,42 +56,27 @@ class _Divergence:
         """Visit statements that run under the divergent condition ``reason``, or under none."""
         for stmt in stmts:
             match stmt:
-                case Declare(variable=variable, value=value):
-                    self._write(variable.name, reason is not None or self._varies(value))
-                case Assign(target=target, value=value):
-                    varies = reason is not None or self._varies(value)
-                    if isinstance(target, Var):
-                        self._write(target.name, varies)
-                    else:
-                        self._write(
-                            target.array, target.array in self.private and (varies or self._varies(target.offset))
-                        )
                 case For(counter=counter, begin=begin, end=end, body=body):
                     varies = self._varies(begin) or self._varies(end)
-                    self._write(counter.name, varies)
+                    self._write((counter.name,), varies)
                     self.body(body, f"loop {counter.name!r}" if varies else reason)
                 case If(condition=condition, then=then, otherwise=otherwise):
                     inner = self._condition(condition) if self._varies(condition) else reason
                     self.body(then, inner)
                     self.body(otherwise, inner)
-                case Barrier():
-                    if reason is not None:
-                        self.reasons.append(reason)
-                case MatrixMultiply(accumulators=sums):
-                    self._write(sums.array, varies=True)
-                    if reason is not None:
-                        self.reasons.append(reason)
-                case DeclareArray() | AsyncCopy() | AsyncCommit() | AsyncWait() | Prefetch():
-                    pass
                 case _:
-                    assert_never(stmt)
+                    # What threads compute together, each of them holds a part of.
+                    varies = reason is not None or meets(stmt) or any(map(self._varies, expressions(stmt)))
+                    self._write((*sets(stmt), *(p.array for p in writes(stmt) if p.array in self.private)), varies)
+                    if reason is not None and meets(stmt):
+                        self.reasons.append(reason)
 
     def _condition(self, condition: Expr) -> str:
         return f"if ({expr_text(condition, self.kernel.index)})"
 
-    def _write(self, name: str, varies: bool) -> None:
+    def _write(self, names: tuple[str, ...], varies: bool) -> None:
         if varies:
-            self.varying.add(name)
+            self.varying.update(names)
 
     def _varies(self, expr: Expr) -> bool:
         for node in walk(expr):

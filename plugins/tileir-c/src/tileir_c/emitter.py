@@ -13,12 +13,14 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.core.text import Writer
+from tileir.semtree.effects import assigned_variables
 from tileir.semtree.expansions import expand_kernel
 from tileir.semtree.ir import For, GridIndex, GridLevel, LoopKind, ParamAccess, Subscript
 from tileir.semtree.layout import layout
 from tileir.semtree.rewrite import (
     expressions,
     kernel_names,
+    mentions,
     rewrite_stmts,
     statements,
     trip_values,
@@ -30,10 +32,9 @@ from tileir.semtree.threads import one_thread
 from tileir_c.expressions import Environment
 from tileir_c.floats import NATIVE
 from tileir_c.identifiers import RESERVED, identifier, identifiers
-from tileir_c.lanes import roots
 from tileir_c.prelude import Prelude
 from tileir_c.spelling import MEMORY, VALUE
-from tileir_c.statements import Statements, assigned_variables
+from tileir_c.statements import Statements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,7 +148,7 @@ def _function(prelude: Prelude, kernel: KernelFunction, function: str) -> str:
     overlapping = frozenset(param.name for param in kernel.params if not param.no_alias)
     places = layout(kernel)
     env = Environment(prelude, scope, names, coordinates)
-    writer = Statements(out, env, places, assigned_variables(kernel), overlapping)
+    writer = Statements(out, env, places, assigned_variables(kernel.body), overlapping)
     with out.indented():
         if not places.offsets:
             out.line("(void)scratch;")
@@ -164,7 +165,7 @@ def _function(prelude: Prelude, kernel: KernelFunction, function: str) -> str:
 
 def _use(out: Writer, kernel: KernelFunction, param: Param, name: str) -> None:
     """Tell the compiler of a parameter's alignment, or that it is meant where nothing uses it."""
-    touched = (root for stmt in statements(kernel.body) for root in roots(stmt))
+    touched = (root for stmt in statements(kernel.body) for root in mentions(stmt))
     if not any(isinstance(node, Subscript) and node.array == param.name for root in touched for node in walk(root)):
         out.line(f"(void){name};")
     elif param.alignment > param.dtype.itemsize:

@@ -7,34 +7,27 @@ another lane, writes: where that cannot be excluded, a new loop begins.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.semtree.effects import reads, writes
 from tileir.semtree.ir import (
     Assign,
-    AsyncCommit,
-    AsyncCopy,
-    AsyncWait,
-    Barrier,
     Declare,
     DeclareArray,
-    For,
-    If,
-    MatrixMultiply,
-    Prefetch,
     Reduce,
     Shuffle,
     Subscript,
     Var,
 )
-from tileir.semtree.rewrite import expressions, statements, walk
+from tileir.semtree.rewrite import expressions, mentions, statements, walk
 from tileir_c.expressions import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.semtree.ir import Expr, Stmt
+    from tileir.semtree.ir import Stmt
     from tileir_c.offsets import Sum
 
 _MOST_STATEMENTS: Final = 256
@@ -99,11 +92,11 @@ class LaneGroup:
             return True
         if lanes_of(stmt) != self.lanes or has_reduction(stmt) or len(self.stmts) >= _MOST_STATEMENTS:
             return False
-        for place in _written(stmt):
+        for place in writes(stmt):
             write, memory = _Access.of(place), self._memory(place)
             if any(map(write.clashes, (*self._reads.get(memory, ()), *self._writes.get(memory, ())))):
                 return False
-        for place in _read(stmt):
+        for place in reads(stmt):
             if any(write.clashes(_Access.of(place)) for write in self._writes.get(self._memory(place), ())):
                 return False
         return not self.is_entangled(stmt)
@@ -112,21 +105,21 @@ class LaneGroup:
         """Return whether a scalar declaration that stands behind the statements may be moved before them."""
         if not isinstance(stmt, Declare | DeclareArray) or has_reduction(stmt):
             return False
-        return not any(self._memory(read) in self._writes for read in _read(stmt))
+        return not any(self._memory(read) in self._writes for read in reads(stmt))
 
     def is_entangled(self, stmt: Declare | Assign) -> bool:
         """Return whether a statement may write what another lane of itself reads."""
         return any(
             self._memory(target) == self._memory(place) and _Access.of(target).clashes(_Access.of(place))
-            for target in _written(stmt)
-            for place in _read(stmt)
+            for target in writes(stmt)
+            for place in reads(stmt)
         )
 
     def add(self, stmt: Declare | Assign) -> None:
         """Append a statement with several lanes."""
         self.lanes = lanes_of(stmt)
         self.stmts.append(stmt)
-        for places, found in ((_read(stmt), self._reads), (_written(stmt), self._writes)):
+        for places, found in ((reads(stmt), self._reads), (writes(stmt), self._writes)):
             for place in places:
                 found.setdefault(self._memory(place), []).append(_Access.of(place))
 
@@ -142,12 +135,8 @@ def lanes_of(stmt: Stmt) -> int:
             return variable.type.lanes
         case Assign(target=target):
             return target.type.lanes
-        case DeclareArray() | For() | If() | Barrier():
-            return 1
-        case AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Prefetch():
-            return 1
         case _:
-            assert_never(stmt)
+            return 1
 
 
 def has_reduction(stmt: Stmt) -> bool:
@@ -160,19 +149,6 @@ def last_mentions(stmts: Sequence[Stmt]) -> dict[str, int]:
     found: dict[str, int] = {}
     for number, stmt in enumerate(stmts):
         for inner in statements((stmt,)):
-            for root in roots(inner):
+            for root in mentions(inner):
                 found.update((node.name, number) for node in walk(root) if isinstance(node, Var))
     return found
-
-
-def roots(stmt: Stmt) -> tuple[Expr, ...]:
-    """Return the expressions of a statement itself, with the whole target of an assignment."""
-    return (stmt.target, stmt.value) if isinstance(stmt, Assign) else expressions(stmt)
-
-
-def _read(stmt: Stmt) -> list[Subscript]:
-    return [node for root in expressions(stmt) for node in walk(root) if isinstance(node, Subscript)]
-
-
-def _written(stmt: Stmt) -> list[Subscript]:
-    return [stmt.target] if isinstance(stmt, Assign) and isinstance(stmt.target, Subscript) else []

@@ -18,6 +18,7 @@ from tileir.semtree.ir import (
     Declare,
     DeclareArray,
     For,
+    Hint,
     If,
     LoopKind,
     MatrixMultiply,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.core.text import Writer
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+    from tileir.semtree.ir import Expr, Stmt
     from tileir.semtree.layout import Layout
     from tileir_c.expressions import Environment
 
@@ -219,13 +220,18 @@ class Statements:
                 self._loop(stmt)
             case If():
                 self._branch(stmt)
-            case Prefetch(target=target):
-                self.out.line(f"__builtin_prefetch(&{element(self.env, target)});")
             case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
                 pass  # groups have one thread, and what it does is spelt out
+            case Hint():
+                self._hint(stmt)
             case _:
                 assert_never(stmt)
         self.env.computed.clear()
+
+    def _hint(self, hint: Hint) -> None:
+        """Write a hint that compilers of C have a word for."""
+        if isinstance(hint, Prefetch):
+            self.out.line(f"__builtin_prefetch(&{element(self.env, hint.target)});")
 
     def _declare(self, stmt: Declare) -> None:
         variable = stmt.variable
@@ -283,12 +289,3 @@ def _advance(loop: For, name: str, end: str) -> str:
     step, wide = constant(loop.step, dtype), unsigned(dtype)
     left = f"({wide})({end}) - ({wide}){name}"
     return f"{name} = {left} > {step} ? ({VALUE[dtype]})({name} + {step}) : {end}"
-
-
-def assigned_variables(kernel: KernelFunction) -> frozenset[str]:
-    """Return the names of all variables that the kernel assigns to."""
-    return frozenset(
-        stmt.target.name
-        for stmt in statements(kernel.body)
-        if isinstance(stmt, Assign) and isinstance(stmt.target, Var)
-    )

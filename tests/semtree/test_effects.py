@@ -1,0 +1,93 @@
+"""What statements are said to read, write and set is what they do when the interpreter runs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, get_args
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from strategies.observed import observe
+from strategies.semtree import kernel_cases
+from tileir.semtree import ir
+from tileir.semtree.effects import is_plain, meets, reads, sets, writes
+from tileir.semtree.parser import parse_kernel
+from tileir.semtree.rewrite import bodies, statements
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DataObject
+
+    from strategies.observed import Touched
+
+INSTRUCTIONS: Final = """
+kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4]) grid(1) group(32) {
+  local f32 left[256] align(64);
+  private f32 sums[8] align(64);
+  for (i64 i = local_id(0); i < 256; i += 32) {
+    async left[i] = A[i];
+    prefetch A[P[i % 4] + 300];
+  }
+  async_commit();
+  for (i64 e = 0; e < 8; e += 1) {
+    sums[e] = 0.0;
+  }
+  f32 kept = 0.0;
+  async_wait(0);
+  barrier();
+  multiply(16, 8, 8) tile(16, 16, 16) sums[0] += left[P[0]] strides(16, 1) * B[0] strides(16, 1);
+  kept = kept + sums[0];
+  if (kept < 1.0) {
+    C[P[1]] = kept;
+  }
+}
+"""
+
+
+def check(touched: list[Touched]) -> None:
+    """A loop or condition has the effects of its own expressions; what is deferred is written where it is awaited."""
+    deferred = {place.array for each in touched for place in writes(each.stmt) if isinstance(each.stmt, ir.Deferred)}
+    for each in touched:
+        stmt = each.stmt
+        assert each.reads <= {place.array for place in reads(stmt)}, stmt
+        if isinstance(stmt, ir.AsyncWait):
+            assert each.writes <= deferred, stmt
+        else:
+            assert each.writes <= {place.array for place in writes(stmt)}, stmt
+        if not bodies(stmt):
+            assert each.sets <= set(sets(stmt)), stmt
+
+
+@pytest.mark.parametrize("threads", [False, True])
+@given(data=st.data())
+@examples(200)
+def test_nothing_else_is_touched(data: DataObject, threads: bool) -> None:
+    case = data.draw(kernel_cases(threads=threads))
+    check(observe(case.kernel, case.arrays()))
+
+
+def test_each_kind_touches_what_it_says() -> None:
+    kernel = parse_kernel(INSTRUCTIONS)
+    found = observe(kernel, [np.zeros(param.size, param.dtype.numpy) for param in kernel.params])
+    check(found)
+    ran = [each for each in found if each.reads or each.writes or each.sets]
+    assert {type(each.stmt) for each in ran} >= {ir.Declare, ir.Assign, ir.AsyncCopy, ir.MatrixMultiply, ir.AsyncWait}
+    for each in ran:
+        if not isinstance(each.stmt, ir.AsyncWait):
+            assert each.reads == {place.array for place in reads(each.stmt)}
+            assert each.writes == {place.array for place in writes(each.stmt)}
+
+
+def test_kinds_of_statements() -> None:
+    kernel = parse_kernel(INSTRUCTIONS)
+    found = {type(stmt): stmt for stmt in statements(kernel.body)}
+    assert found.keys() == set(get_args(ir.Stmt))
+    assert {kind for kind, stmt in found.items() if meets(stmt)} == {ir.Barrier, ir.MatrixMultiply}
+    assert {kind for kind, stmt in found.items() if not is_plain(stmt)} == {
+        ir.Barrier,
+        ir.MatrixMultiply,
+        ir.AsyncCopy,
+    }
+    assert all(not writes(stmt) and not sets(stmt) for stmt in found.values() if isinstance(stmt, ir.Hint))
