@@ -31,9 +31,9 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.layout import layout
 from tileir.semtree.matrices import without_instructions
+from tileir.semtree.ranges import Range
 from tileir.semtree.rewrite import kernel_names, mentions, statements, walk
 from tileir_opencl.expressions import Environment
-from tileir_opencl.facts import Fact
 from tileir_opencl.floats import FAST, NATIVE, SINGLE
 from tileir_opencl.lanes import split_lanes
 from tileir_opencl.memory import Place
@@ -187,7 +187,7 @@ def _coordinates(env: Environment, kernel: KernelFunction) -> None:
     for level, extents in ((GridLevel.GROUP, kernel.grid), (GridLevel.LOCAL, kernel.group)):
         stem, function = _FUNCTIONS[level]
         for axis, extent in enumerate(extents):
-            value = Value(f"{function}({axis})", kind, fact=Fact(0, extent - 1))
+            value = Value(f"{function}({axis})", kind, fact=Range(0, extent - 1))
             if extent == 1:
                 value = integer(0, kind)
             elif (level, axis) in inside:

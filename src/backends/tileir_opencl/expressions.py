@@ -25,9 +25,9 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
+from tileir.semtree.ranges import Range, either
 from tileir.semtree.rewrite import children, expressions
 from tileir_opencl.conversions import cast, from_half_bits, half_bits, rounded
-from tileir_opencl.facts import Fact, either
 from tileir_opencl.floats import apply_float
 from tileir_opencl.integers import apply_integer, reinterpreted, steps
 from tileir_opencl.logic import choice, compared
@@ -149,11 +149,13 @@ def _guarded(env: Environment, found: Guard) -> Value | None:
     """Return the test of a sum against its bound, if nothing can overflow in it or in what it is written for."""
     dtype, bound = found.bound.type.dtype, int(found.bound.value)
     terms = [evaluate(env, term) for term in found.terms]
-    total = Fact.constant(0)
+    total = Range.constant(0)
     for term in terms:
-        total = Fact(total.low + term.range.low, total.high + term.range.high)
+        total = Range(total.low + term.range.low, total.high + term.range.high)
         rest = (
-            Fact(bound - total.high, bound - total.low) if found.below else Fact(total.low - bound, total.high - bound)
+            Range(bound - total.high, bound - total.low)
+            if found.below
+            else Range(total.low - bound, total.high - bound)
         )
         if not (total.fits(dtype) and rest.fits(dtype)):
             return None

@@ -13,8 +13,8 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.ranges import Range, exact
 from tileir_opencl.definitions import define
-from tileir_opencl.facts import Fact, exact
 from tileir_opencl.logic import both, choice, compared, differ, either, negated
 from tileir_opencl.spelling import INFIX, MEMORY, SUM, UNARY, lane_constant, register, vector
 from tileir_opencl.text import Value, call, infix, integer, operands
@@ -53,10 +53,10 @@ def apply_integer(out: KernelText, op: Op, args: tuple[Value, ...], *, index: bo
     return attrs.evolve(result, fact=known, ramp=ramp)
 
 
-def _inside(fact: Fact, dtype: DType) -> Fact:
+def _inside(fact: Range, dtype: DType) -> Range:
     """Return what is known about a result that is promised not to overflow."""
     low, high = int(dtype.minimum), int(dtype.maximum)
-    return Fact(min(max(fact.low, low), high), max(min(fact.high, high), low), fact.divisor)
+    return Range(min(max(fact.low, low), high), max(min(fact.high, high), low), fact.divisor)
 
 
 def _unchanged(op: Op, args: tuple[Value, ...]) -> Value | None:
@@ -283,7 +283,7 @@ def steps(kind: Type, stride: int) -> Value:
         value -= (1 << kind.dtype.bits) if value > kind.dtype.maximum else 0
         texts.append(lane_constant(value, kind.dtype))
     ends = sorted((0, stride * (kind.lanes - 1)))
-    fact = Fact(ends[0], ends[1], abs(stride)).wrapped(kind.dtype)
+    fact = Range(ends[0], ends[1], abs(stride)).wrapped(kind.dtype)
     return Value(f"({vector(MEMORY[kind.dtype], kind.lanes)})({', '.join(texts)})", kind, fact=fact)
 
 

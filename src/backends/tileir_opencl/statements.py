@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, assert_never
 
@@ -25,8 +24,8 @@ from tileir.semtree.ir import (
     Prefetch,
     Var,
 )
+from tileir.semtree.ranges import counted
 from tileir_opencl.expressions import Environment, call_builtin, evaluate
-from tileir_opencl.facts import Fact
 from tileir_opencl.instructions import commit, copy, multiply, wait
 from tileir_opencl.memory import Place, prefetch, store
 from tileir_opencl.peephole import accumulation
@@ -155,7 +154,9 @@ class Statements:
         if loop.kind is LoopKind.UNROLL:
             self._line("#pragma unroll")
         self._line(f"for ({kind} {name} = {begin.text}; {name} < {end.at(SUM)}; {step})")
-        self.env.variables[loop.counter.name] = Value(name, loop.counter.type, fact=_counted(begin, end, loop.step))
+        self.env.variables[loop.counter.name] = Value(
+            name, loop.counter.type, fact=counted(begin.range, end.range, loop.step)
+        )
         with self._block():
             self.write(loop.body)
 
@@ -172,12 +173,6 @@ class Statements:
             self._line("else")
             with self._block():
                 self.write(stmt.otherwise)
-
-
-def _counted(begin: Value, end: Value, step: int) -> Fact:
-    """Return what is known about the counter of a loop, inside its body."""
-    first, last = begin.range, end.range
-    return Fact(first.low, max(first.low, last.high - 1), math.gcd(first.divisor, step))
 
 
 def aligned(array: DeclareArray, alignments: Mapping[str, int]) -> tuple[int, str]:

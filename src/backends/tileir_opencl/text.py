@@ -8,7 +8,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.text import Writer
-from tileir_opencl.facts import Fact
+from tileir.semtree.ranges import Range
 from tileir_opencl.spelling import ATOM, MASKS, lane, lane_constant, register, scalar_constant, vector
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Value:
     text: str
     type: Type
     rank: int = ATOM
-    fact: Fact | None = None
+    fact: Range | None = None
     ramp: tuple[Value, int] | None = None
     mask: int = 8
     splat: Value | None = None
@@ -51,9 +51,9 @@ class Value:
         return None if self.fact is None else self.fact.known
 
     @property
-    def range(self) -> Fact:
+    def range(self) -> Range:
         """What is known about an integer, or bool: at least the range of its type."""
-        return Fact.of(self.type.dtype) if self.fact is None else self.fact
+        return Range.of(self.type.dtype) if self.fact is None else self.fact
 
     def at(self, rank: int) -> str:
         """Return the text as an operand that must bind at least as tightly as ``rank``."""
@@ -116,7 +116,7 @@ class KernelText:
 
 def integer(value: int, kind: Type) -> Value:
     """Return an integer or bool constant in every lane; ``value`` is in range."""
-    fact = Fact.constant(value)
+    fact = Range.constant(value)
     text, rank = scalar_constant(value, kind.dtype)
     scalar = Value(text, type(kind)(kind.dtype), rank, fact)
     if kind.lanes == 1:

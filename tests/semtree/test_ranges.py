@@ -12,63 +12,63 @@ from strategies.effort import examples
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir_opencl.facts import Fact, either, exact
+from tileir.semtree.ranges import Range, either, exact
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
 OPS = (
-    *(Op.NEG, Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MOD, Op.MIN, Op.MAX),
+    *(Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MOD, Op.MIN, Op.MAX),
     *(Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.BIT_LEFT, Op.BIT_RIGHT),
 )
 
 
-def holds(fact: Fact, value: int) -> bool:
+def holds(fact: Range, value: int) -> bool:
     divides = value == 0 if fact.divisor == 0 else value % fact.divisor == 0
     return fact.low <= value <= fact.high and divides
 
 
 @st.composite
-def facts(draw: DrawFn) -> tuple[Fact, int]:
+def facts(draw: DrawFn) -> tuple[Range, int]:
     """Draw a fact, and a value for which it holds."""
     if draw(st.booleans()):
         value = draw(st.integers(-70, 70))
-        return Fact.constant(value), value
+        return Range.constant(value), value
     divisor = draw(st.integers(1, 16))
     multiples = sorted(draw(st.lists(st.integers(-40, 40), min_size=3, max_size=3)))
     low, value, high = (multiple * divisor for multiple in multiples)
-    return Fact(low, high, divisor), value
+    return Range(low, high, divisor), value
 
 
 @examples(600)
 @given(op=st.sampled_from(OPS), drawn=st.tuples(facts(), facts()))
-def test_operations(op: Op, drawn: tuple[tuple[Fact, int], tuple[Fact, int]]) -> None:
+def test_operations(op: Op, drawn: tuple[tuple[Range, int], tuple[Range, int]]) -> None:
     operands = drawn[: op.info.arity]
     found = exact(op, tuple(fact for fact, _ in operands))
     assume(found is not None)
     assert found is not None
     values = [np.array(value, np.int64) for _, value in operands]
-    assert holds(found, int(arithmetic.apply(op, *values)))
+    assert holds(found.wrapped(DType.I64), int(arithmetic.apply(op, *values)))
 
 
 @examples(200)
 @given(drawn=facts(), dtype=st.sampled_from([DType.I8, DType.U8, DType.I16, DType.U32]))
-def test_wrapping(drawn: tuple[Fact, int], dtype: DType) -> None:
+def test_wrapping(drawn: tuple[Range, int], dtype: DType) -> None:
     fact, value = drawn
-    scaled = Fact(fact.low * 8, fact.high * 8, fact.divisor * 8)
+    scaled = Range(fact.low * 8, fact.high * 8, fact.divisor * 8)
     assert holds(scaled.wrapped(dtype), int(arithmetic.rounded(value * 8, dtype)))
     assert scaled.wrapped(dtype).fits(dtype)
 
 
 @examples(100)
 @given(drawn=st.tuples(facts(), facts()))
-def test_either(drawn: tuple[tuple[Fact, int], tuple[Fact, int]]) -> None:
+def test_either(drawn: tuple[tuple[Range, int], tuple[Range, int]]) -> None:
     (left, first), (right, second) = drawn
     assert holds(either(left, right), first)
     assert holds(either(left, right), second)
 
 
 def test_a_range_of_one_value_is_known() -> None:
-    assert Fact.constant(7).known == 7
-    assert Fact(6, 7).known is None
-    assert Fact.of(DType.BOOL) == Fact(0, 1)
+    assert Range.constant(7).known == 7
+    assert Range(6, 7).known is None
+    assert Range.of(DType.BOOL) == Range(0, 1)
