@@ -66,13 +66,13 @@ def mapped(inputs: Mapping[str, Array], values: Mapping[str, tuple[Expr, Array]]
     return Known(KernelFunction("k", tuple(params), (loop,)), tuple(inputs.values()), expected)
 
 
-def pairs_of_bytes(dtype: DType) -> Iterator[Known]:
+def pairs_of_bytes(dtype: DType, lanes: Sequence[int] = LANES) -> Iterator[Known]:
     """Yield every operation on every pair of 8-bit integers."""
     every = np.arange(256, dtype=np.uint8).view(dtype.numpy)
     left, right = (np.ascontiguousarray(side.reshape(-1)) for side in np.meshgrid(every, every))
     ops = [op for op in (*allowed_ops(dtype), *(op for op in Op if op.info.compares)) if op.info.arity <= 2]
-    for lanes in LANES:
-        kind = Type(dtype, lanes)
+    for width in lanes:
+        kind = Type(dtype, width)
         args = Subscript("left", COUNTER, kind), Subscript("right", COUNTER, kind)
         yield mapped(
             {"left": left, "right": right},
@@ -170,10 +170,27 @@ def integers_at_ties(source: DType) -> Iterator[Known]:
         )
 
 
-def floats_at_the_ends(target: DType) -> Iterator[Known]:
+def conversions(source: DType, targets: Sequence[DType]) -> Iterator[Known]:
+    """Yield conversions of special values."""
+    given = _padded(special_values(source))
+    for lanes in LANES:
+        operand = Subscript("given", COUNTER, Type(source, lanes))
+        yield mapped(
+            {"given": given},
+            {
+                f"to_{target.value}": (Cast(operand, Type(target, lanes)), arithmetic.cast(given, target))
+                for target in targets
+            },
+        )
+
+
+_FLOATS: Final = (DType.F16, DType.BF16, DType.F32, DType.F64)
+
+
+def floats_at_the_ends(target: DType, sources: Sequence[DType] = _FLOATS) -> Iterator[Known]:
     """Yield conversions to an integer type of floats around its ends, around 0, and beyond all ends."""
     ends = [float(target.minimum), float(target.maximum) + 1, 0.0, 1.0, -1.0, 2.0**100, -(2.0**100), np.inf, -np.inf]
-    for source in (DType.F16, DType.BF16, DType.F32, DType.F64):
+    for source in sources:
         with np.errstate(over="ignore"):
             near = np.array(ends).astype(source.numpy)
         steps = [near, np.nextafter(near, near.dtype.type(np.inf)), np.nextafter(near, near.dtype.type(-np.inf))]

@@ -108,15 +108,19 @@ class Term:
         """Convert by value."""
         return Term(Cast(self.expr, self.type.with_dtype(dtype)))
 
+    def bitcast(self, dtype: DType) -> Term:
+        """Read the same bits as another dtype of the same width."""
+        return Term(Bitcast(self.expr, self.type.with_dtype(dtype)))
+
     @property
     def bits(self) -> Term:
         """The bits of a float as an unsigned integer."""
-        return Term(Bitcast(self.expr, self.type.with_dtype(_INTEGERS[self.type.dtype])))
+        return self.bitcast(_INTEGERS[self.type.dtype])
 
     @property
     def real(self) -> Term:
         """The float that has these bits."""
-        return Term(Bitcast(self.expr, self.type.with_dtype(_FLOATS[self.type.dtype])))
+        return self.bitcast(_FLOATS[self.type.dtype])
 
 
 Operand: TypeAlias = Term | bool | int | float

@@ -1,0 +1,108 @@
+"""Which operations a back end has, as data: what it lacks, the rows of this stage say in terms of the rest."""
+
+from __future__ import annotations
+
+import enum
+from itertools import product
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+
+class Support(enum.Enum):
+    """For which operands an operation or conversion of a back end gives what :mod:`tileir.core.arithmetic` defines."""
+
+    TOTAL = "total"  # for all
+    DEFINED = "defined"
+    """Where C defines it: the result fits the type, no divisor is 0, counts of shifts are less than the width."""
+
+    __hash__ = object.__hash__
+
+
+@attrs.frozen(eq=False)
+class Capabilities:
+    """The operations of a back end; what is missing is expressed by others, or refused.
+
+    Every back end has constants, variables, array elements, choices (``COND``) of all dtypes, broadcasts, ramps and
+    shuffles of those lanes that it accepts, and :class:`tileir.semtree.ir.Bitcast` between types of one width. Floats
+    of 16 bits and less may be nothing but their bits.
+
+    Attributes:
+        operations: By operation and dtype of the operands.
+        casts: By dtype before and after.
+        reductions: Operations by which a vector of a dtype is merged.
+        vectors: What there is for several lanes; None where that is the same.
+
+    """
+
+    operations: Mapping[tuple[Op, DType], Support]
+    casts: Mapping[tuple[DType, DType], Support]
+    reductions: frozenset[tuple[Op, DType]] = frozenset()
+    vectors: Capabilities | None = None
+
+    def of_lanes(self, lanes: int) -> Capabilities:
+        """Return what there is for a number of lanes."""
+        return self if lanes == 1 or self.vectors is None else self.vectors
+
+    def with_operations(self, added: Mapping[tuple[Op, DType], Support]) -> Capabilities:
+        """Return these capabilities and further operations, or others support of some."""
+        return attrs.evolve(self, operations=MappingProxyType({**self.operations, **added}))
+
+    def without(self, dropped: Iterable[tuple[Op, DType]]) -> Capabilities:
+        """Return these capabilities without some operations."""
+        gone = frozenset(dropped)
+        return attrs.evolve(
+            self, operations=MappingProxyType({key: how for key, how in self.operations.items() if key not in gone})
+        )
+
+
+INTEGERS: Final = tuple(dtype for dtype in DType if dtype.is_integer)
+COMPARISONS: Final = tuple(op for op in Op if op.info.compares)
+WIDE_FLOATS: Final = (DType.F32, DType.F64)
+"""Floats that back ends compute with; narrower ones are converted to f32, and rounded."""
+
+_RING: Final = (Op.ADD, Op.SUB, Op.MUL, Op.NEG)
+_DIVISIONS: Final = (Op.DIV, Op.MOD)
+_SHIFTS: Final = (Op.BIT_LEFT, Op.BIT_RIGHT)
+_CONNECTIVES: Final = (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR)
+_OF_FLOATS: Final = (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.NEG, *COMPARISONS)
+_LIBRARY: Final = (Op.ABS, Op.SQRT, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC, Op.MOD, Op.FMA)
+"""Functions of floats that are exact, or rounded once, in the libraries of languages like C."""
+
+
+def table(support: Support, ops: Iterable[Op], dtypes: Iterable[DType]) -> dict[tuple[Op, DType], Support]:
+    """Return entries of :attr:`Capabilities.operations`: each operation on each dtype."""
+    return dict.fromkeys(product(ops, dtypes), support)
+
+
+def _c_casts() -> Iterator[tuple[tuple[DType, DType], Support]]:
+    plain = (DType.BOOL, *INTEGERS, *WIDE_FLOATS)
+    for source, target in product(plain, plain):
+        saturates = source.is_float and target.is_integer
+        yield (source, target), Support.DEFINED if saturates else Support.TOTAL
+
+
+_UNSIGNED: Final = (DType.U32, DType.U64)
+_KEPT_BY_NOT: Final = tuple(dtype for dtype in (DType.BOOL, *INTEGERS) if dtype not in (DType.U8, DType.U16))
+"""The others become an ``int``, which is negative then."""
+
+C_LIKE: Final = Capabilities(
+    MappingProxyType(
+        {
+            **table(Support.TOTAL, (*_CONNECTIVES, *COMPARISONS), (DType.BOOL, *INTEGERS)),
+            **table(Support.TOTAL, (Op.BIT_NOT,), _KEPT_BY_NOT),
+            **table(Support.DEFINED, (*_RING, *_DIVISIONS, *_SHIFTS), INTEGERS),
+            **table(Support.TOTAL, _RING, _UNSIGNED),
+            **table(Support.TOTAL, (*_OF_FLOATS, *_LIBRARY), WIDE_FLOATS),
+        }
+    ),
+    MappingProxyType(dict(_c_casts())),
+)
+"""What languages like C have, where operands of 8 and 16 bits become ``int``, and signed overflow is undefined."""

@@ -1,0 +1,183 @@
+"""The stage that leaves in a kernel only operations that a back end has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import attrs
+
+from tileir.core import schema
+from tileir.core.dtype import DType
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.names import NameScope
+from tileir.core.ops import Op
+from tileir.core.rewrite import rewritten
+from tileir.semtree.conversion_rules import fold_bitcast, fold_cast
+from tileir.semtree.functions.draft import Term
+from tileir.semtree.ir import Apply, Bitcast, Broadcast, Cast, Const, Declare, Ramp, Reduce, Subscript, Var
+from tileir.semtree.legalise.capabilities import Support
+from tileir.semtree.legalise.integer_rows import OVERFLOWING
+from tileir.semtree.legalise.rows import cast_row, operation_row, reduction_row
+from tileir.semtree.ranges import Ranges, is_defined
+from tileir.semtree.rewrite import children, kernel_names, map_bodies, with_body, with_children
+
+if TYPE_CHECKING:
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+    from tileir.semtree.legalise.capabilities import Capabilities
+    from tileir.semtree.legalise.row import Row
+    from tileir.semtree.ranges import Range
+
+_OFFSETS: Final = frozenset({DType.I32, DType.I64})
+
+
+def legalise(kernel: KernelFunction, capabilities: Capabilities) -> KernelFunction:
+    """Express what a back end lacks in terms of what it has; ``kernel`` itself where it lacks nothing.
+
+    What is left of operations that have support where C defines them is defined for all values that can occur, as far
+    as :mod:`tileir.semtree.ranges` proves; only sums, differences and products of i32 and i64 that are parts of an
+    offset stay as they are, for an offset that overflows addresses nothing. Values that a row needs twice are declared
+    before the statement. Mathematical functions are expanded before (:mod:`tileir.semtree.expansions`).
+
+    Raises:
+        BackendError: TIL804, the back end lacks an operation that no row expresses by those that it has.
+
+    """
+    stage = _Legaliser(capabilities, NameScope.of(kernel_names(kernel)), Ranges.of(kernel))
+    return with_body(kernel, stage.statements(kernel.body))
+
+
+@attrs.define
+class _Legaliser:
+    """Rewrites one kernel, statement by statement.
+
+    Attributes:
+        capabilities: What the back end has.
+        scope: Names that are taken.
+        ranges: What is known about integers at the statement.
+
+    """
+
+    capabilities: Capabilities
+    scope: NameScope
+    ranges: Ranges
+    _hoisted: list[Stmt] = attrs.field(factory=list, init=False)
+    _done: dict[Expr, Expr] = attrs.field(factory=dict, init=False)
+    _offsets: dict[Expr, Expr] = attrs.field(factory=dict, init=False)
+
+    def statements(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return rewritten(stmts, self._statement)
+
+    def _statement(self, stmt: Stmt) -> tuple[Stmt, ...]:
+        self._hoisted, self._done, self._offsets = [], {}, {}
+        new = schema.map_operands(self.expression, stmt)
+        hoisted = self._hoisted
+        self.ranges.enter(new)
+        return (*hoisted, map_bodies(self.statements, new))
+
+    def expression(self, expr: Expr, *, offset: bool = False) -> Expr:
+        """Return an equal expression that the back end has; ``offset`` says that this is a part of an offset."""
+        done = self._offsets if offset else self._done
+        if expr not in done:
+            below = tuple(self.expression(child, offset=_passes(expr, offset=offset)) for child in children(expr))
+            new = _folded(with_children(expr, below))
+            done[expr] = done[new] = result = self._legal(new, offset=offset)
+            done[result] = result
+        found = done[expr]
+        return expr if found == expr else found
+
+    def _legal(self, expr: Expr, *, offset: bool) -> Expr:
+        row, operands = self._row(expr, offset=offset)
+        if row is None:
+            return expr
+        drafted = row.spell(self, *map(Term, operands), *((expr.type.dtype,) if isinstance(expr, Cast) else ()))
+        result = self.expression(drafted.expr)
+        if not expr.type.dtype.is_float:
+            self.ranges.note(result, self.ranges.at(expr))
+        return result
+
+    def _row(self, expr: Expr, *, offset: bool) -> tuple[Row | None, tuple[Expr, ...]]:
+        """Return the row that applies to a node, None where it stays, and what the row is about."""
+        here = self.capabilities.of_lanes(max(expr.type.lanes, *(child.type.lanes for child in children(expr)), 1))
+        match expr:
+            case Apply(op=Op.COND):
+                return None, ()
+            case Apply(op=op, args=args):
+                dtype = args[0].type.dtype
+                support = here.operations.get((op, dtype))
+                if support is Support.TOTAL or (support is Support.DEFINED and self._is_defined(expr, offset=offset)):
+                    return None, ()
+                row = operation_row(here, op, dtype)
+                return row or _refuse(f"{op.value} of {dtype.value}"), args
+            case Cast(operand=operand, type=kind):
+                source, target = operand.type.dtype, kind.dtype
+                support = here.casts.get((source, target))
+                if support is Support.TOTAL:
+                    return None, ()
+                row = cast_row(here, source, target)
+                return row or _refuse(f"conversion of {source.value} to {target.value}"), (operand,)
+            case Reduce(op=op, operand=operand) if (op, operand.type.dtype) not in here.reductions:
+                return reduction_row(op), (operand,)
+            case _:
+                return None, ()
+
+    def _is_defined(self, expr: Apply, *, offset: bool) -> bool:
+        """Return whether C defines an operation for all values that its operands can have."""
+        op, dtype = expr.op, expr.args[0].type.dtype
+        if offset and op in OVERFLOWING and dtype in _OFFSETS:
+            return True
+        return is_defined(op, dtype, tuple(map(self.ranges.at, expr.args)))
+
+    def let(self, name: str, value: Term) -> Term:
+        """Compute ``value`` once, before the statement; the result may be used several times."""
+        expr = self.expression(value.expr)
+        if isinstance(expr, Var | Const):
+            return Term(expr)
+        variable = Var(self.scope.fresh(name), expr.type)
+        declared = Declare(variable, expr)
+        self._hoisted.append(declared)
+        self.ranges.enter(declared)
+        return Term(variable)
+
+    def defined(self, value: Term) -> Term:
+        """Return an operation whose result is looked at only where C defines it."""
+        expr = value.expr
+        new = with_children(expr, tuple(map(self.expression, children(expr))))
+        self._done[new] = new
+        return Term(new)
+
+    def range(self, value: Term) -> Range:
+        """Return what is known about an integer."""
+        return self.ranges.at(value.expr)
+
+
+def _folded(expr: Expr) -> Expr:
+    """Return a conversion of a constant as a constant, and bits that were read as another type before as one step."""
+    match expr:
+        case Cast(operand=Const()):
+            return fold_cast(expr) or expr
+        case Bitcast(operand=Bitcast(operand=operand), type=kind):
+            return operand if operand.type == kind else Bitcast(operand, kind)
+        case (Cast() | Bitcast()) as conversion if conversion.operand.type == conversion.type:
+            return conversion.operand
+        case Bitcast(operand=Const()):
+            return fold_bitcast(expr) or expr
+        case _:
+            return expr
+
+
+def _refuse(lacking: str) -> NoReturn:
+    message = f"the back end has no {lacking}, nor operations that express it; have it expanded before, or support it"
+    raise BackendError((Diagnostic("TIL804", message),))
+
+
+def _passes(expr: Expr, *, offset: bool) -> bool:
+    """Return whether the operands of a node are parts of an offset."""
+    match expr:
+        case Subscript():
+            return True
+        case Apply(op=op):
+            return offset and op in OVERFLOWING
+        case Broadcast() | Ramp():
+            return offset
+        case _:
+            return False

@@ -1,0 +1,58 @@
+"""Rows: laws that say an operation in terms of others, and what they are written with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+from tileir.core.dtype import DType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.semtree.functions.draft import Term
+    from tileir.semtree.ranges import Range
+
+
+class Drafting(Protocol):
+    """What a row is written with: names for what it uses twice, and what is known about operands."""
+
+    def let(self, name: str, value: Term) -> Term:
+        """Compute ``value`` once; the result may be used several times."""
+        ...
+
+    def defined(self, value: Term) -> Term:
+        """Return an operation whose result is looked at only where C defines it."""
+        ...
+
+    def range(self, value: Term) -> Range:
+        """Return what is known about an integer."""
+        ...
+
+
+@attrs.frozen
+class Row:
+    """A law, and the function that writes its right side.
+
+    ``spell`` gets a :class:`Drafting`, the operands, and for a conversion the dtype after it. It uses an operand once,
+    or names it by :meth:`Drafting.let`; what it writes may itself be what another row is for.
+    """
+
+    law: str
+    spell: Callable[..., Term] = attrs.field(eq=False)
+
+
+def unsigned(dtype: DType) -> DType:
+    """Return the unsigned type of the width of an integer type."""
+    return DType(f"u{dtype.bits}")
+
+
+def as_unsigned(value: Term) -> Term:
+    """Return the bits of an integer as an unsigned one; itself where it is unsigned."""
+    return value if not value.type.dtype.is_signed else value.bitcast(unsigned(value.type.dtype))
+
+
+def as_bits_of(value: Term, dtype: DType) -> Term:
+    """Return an integer as the other type of its width."""
+    return value if value.type.dtype is dtype else value.bitcast(dtype)

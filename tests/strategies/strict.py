@@ -1,0 +1,76 @@
+"""Kernels run by the interpreter as a back end of known capabilities would: what it lacks or leaves undefined fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tileir.core.ops import Op
+from tileir.semtree import evaluation, interpreter, scalar_arithmetic
+from tileir.semtree.legalise.capabilities import Support
+from tileir.semtree.ranges import Range, is_defined
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pytest
+
+    from tileir.core.dtype import DType
+    from tileir.core.number_system import NumberSystem
+    from tileir.semtree.ir import KernelFunction, Type
+    from tileir.semtree.legalise.capabilities import Capabilities
+
+_OPERATION = scalar_arithmetic.operation
+_CONVERSION = scalar_arithmetic.conversion
+_REDUCTION = scalar_arithmetic.reduction
+
+
+def run_strictly(
+    kernel: KernelFunction, arrays: Sequence[Any], capabilities: Capabilities, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run a kernel; an AssertionError tells of operations that are not there, or operands that C leaves undefined."""
+
+    def operation(op: Op, kind: Type, numbers: NumberSystem) -> Callable[..., Any]:
+        function = _OPERATION(op, kind, numbers)
+        if op is Op.COND:
+            return function
+        support = capabilities.of_lanes(kind.lanes).operations.get((op, kind.dtype))
+        assert support is not None, f"{op} of {kind}"
+        return function if support is Support.TOTAL else _checked(op, kind.dtype, function)
+
+    def conversion(source: Type, target: DType, numbers: NumberSystem) -> Callable[[Any], Any]:
+        function = _CONVERSION(source, target, numbers)
+        support = capabilities.of_lanes(source.lanes).casts.get((source.dtype, target))
+        assert support is not None, f"cast of {source} to {target}"
+        return function if support is Support.TOTAL else _fitting(target, function)
+
+    def reduction(op: Op, kind: Type, numbers: NumberSystem) -> Callable[[Any], Any]:
+        assert (op, kind.dtype) in capabilities.of_lanes(kind.lanes).reductions
+        return _REDUCTION(op, kind, numbers)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "operation", operation)
+        patch.setattr(evaluation, "conversion", conversion)
+        patch.setattr(evaluation, "reduction", reduction)
+        interpreter.run(kernel, arrays)
+
+
+def _checked(op: Op, dtype: DType, function: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(*args: Any) -> Any:
+        for values in {tuple(map(int, each)) for each in zip(*map(np.atleast_1d, args), strict=True)}:
+            assert is_defined(op, dtype, tuple(map(Range.constant, values))), f"{op} of {dtype} and {values}"
+        return function(*args)
+
+    return checked
+
+
+def _fitting(target: DType, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def fitting(value: Any) -> Any:
+        whole = np.trunc(np.asarray(value, np.float64))
+        assert np.all((whole >= float(target.minimum)) & (whole < float(int(target.maximum) + 1))), (
+            f"{value} to {target}"
+        )
+        return function(value)
+
+    return fitting
