@@ -49,7 +49,7 @@ def test_text_goes_there_and_back() -> None:
 
 
 def test_a_count_of_terms_that_does_not_fit_is_an_error() -> None:
-    with pytest.raises(ParseError, match="16 lanes are not 2 for each of 4"):
+    with pytest.raises(ParseError, match="terms is 4 for these operands, not 2"):
         parse_kernel(BYTES.replace("dot_add<4>", "dot_add<2>"))
 
 

@@ -39,11 +39,22 @@ class Role(Enum):
 
 _ROLE: Final = "tileir.role"
 _KINDS: Final = "tileir.kinds"
+_CHOICES: Final = "tileir.choices"
 
 
 def role(of: Role, *kinds: type) -> Mapping[str, object]:
     """Return the metadata of a field: its role, and what it stays when it is replaced, where that is not anything."""
     return MappingProxyType({_ROLE: of, _KINDS: kinds})
+
+
+def one_of(*values: object) -> Mapping[str, object]:
+    """Return the metadata of a field that has one of some values, which are data."""
+    return MappingProxyType({_CHOICES: values})
+
+
+def choices(kind: type, name: str) -> tuple[Any, ...]:
+    """Return the values of which a field has one; none where it may have others."""
+    return tuple(getattr(attrs.fields(kind), name).metadata.get(_CHOICES, ()))
 
 
 OPERAND: Final = role(Role.OPERAND)

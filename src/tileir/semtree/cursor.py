@@ -27,23 +27,25 @@ Known: TypeAlias = "Type | DType"
 
 @attrs.define
 class Cursor:
-    """One token of look-ahead over a text, and the names in scope."""
+    """One token of look-ahead over a text, the place of the token before, and the names in scope."""
 
     _tokens: Iterator[Token]
     token: Token
+    last: Span
     known: dict[str, Known] = attrs.field(factory=dict, init=False)
 
     @classmethod
     def of(cls, source: Source) -> Cursor:
         """Return a cursor at the first token."""
         stream = tokens(source)
-        return cls(stream, next(stream))
+        first = next(stream)
+        return cls(stream, first, first.span)
 
     def advance(self) -> Token:
         """Return the current token and step past it; the end of the text stays."""
         token = self.token
         if token.kind is not TokenKind.END:
-            self.token = next(self._tokens)
+            self.last, self.token = token.span, next(self._tokens)
         return token
 
     def content(self) -> bytes:

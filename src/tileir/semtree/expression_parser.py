@@ -11,31 +11,27 @@ import attrs
 from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.form_parser import FormParser
+from tileir.semtree.forms import EXPRESSIONS
 from tileir.semtree.ir import (
     Apply,
-    Bitcast,
-    Broadcast,
-    Cast,
     Const,
-    Dot,
+    Expr,
     GridIndex,
-    Ramp,
-    Reduce,
-    Shuffle,
     Subscript,
     Type,
     Var,
 )
 from tileir.semtree.lexer import TokenKind
 from tileir.semtree.syntax import CALLS, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, type_of
-from tileir.semtree.type_rules import MAX_DEPTH, MAX_LANES, REDUCTIONS, expression_faults
+from tileir.semtree.type_rules import MAX_DEPTH, expression_faults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.span import Span
     from tileir.semtree.cursor import Cursor
-    from tileir.semtree.ir import Expr, KernelFunction
+    from tileir.semtree.ir import KernelFunction
     from tileir.semtree.lexer import Token
 
 _MAX_WEIGHT: Final = 2 * MAX_DEPTH + 2
@@ -44,9 +40,7 @@ _INFIX_OPS: Final[Mapping[str, tuple[Op, int]]] = MappingProxyType(
     {sign: (op, rank) for op, (sign, rank) in INFIX.items()}
 )
 _PREFIX_OPS: Final[Mapping[str, Op]] = MappingProxyType({sign: op for op, sign in PREFIX.items()})
-_FORMS: Final = frozenset({"cast", "bitcast", "broadcast", "ramp", "reduce", "shuffle", "dot_add"})
 _GRID_LEVELS: Final = MappingProxyType({name: level for level, name in GRID_FUNCTIONS.items()})
-_REDUCTION_OPS: Final = MappingProxyType({op.value: op for op in sorted(REDUCTIONS, key=lambda op: op.value)})
 
 
 @attrs.frozen
@@ -107,7 +101,7 @@ class ExpressionParser:
         elif cursor.accept("("):
             inner = self.expression()
             result = attrs.evolve(inner, span=token.span.to(cursor.expect(")").span))
-        elif token.kind is TokenKind.WORD and token.text in _FORMS:
+        elif token.kind is TokenKind.WORD and token.text in EXPRESSIONS:
             result = self._form()
         elif token.kind is TokenKind.WORD and self._starts_constant(token.text):
             result = self._constant()
@@ -218,69 +212,10 @@ class ExpressionParser:
         return self._made(GridIndex(_GRID_LEVELS[token.text], axis, Type(self.kernel.index)), span)
 
     def _form(self) -> Parsed:
-        """Read one of the forms with an argument in angle brackets."""
-        cursor = self.cursor
-        word = cursor.advance()
-        if word.text == "shuffle":
-            return self._shuffle(word)
-        if word.text == "dot_add":
-            return self._dot(word)
-        cursor.expect("<")
-        kind = cursor.kind() if word.text in ("cast", "bitcast") else None
-        op = self._reduction() if word.text == "reduce" else None
-        lanes = cursor.integer() if kind is None and op is None else 1
-        cursor.expect(">")
-        cursor.expect("(")
-        operand = self.expression(0, 2)
-        stride = cursor.integer() if word.text == "ramp" and cursor.accept(",") else 1
-        span = word.span.to(cursor.expect(")").span)
-        expr: Expr
-        if kind is not None:
-            expr = Cast(operand.expr, kind) if word.text == "cast" else Bitcast(operand.expr, kind)
-        elif op is not None:
-            expr = Reduce(op, operand.expr)
-        elif word.text == "ramp":
-            expr = Ramp(operand.expr, stride, lanes)
-        else:
-            expr = Broadcast(operand.expr, lanes)
-        return self._made(expr, span, (operand,))
-
-    def _shuffle(self, word: Token) -> Parsed:
-        """Read ``<lanes…>(operands…)``."""
-        cursor = self.cursor
-        lanes: list[int] = []
-        while cursor.accept("," if lanes else "<"):
-            if len(lanes) == MAX_LANES:
-                cursor.fail("TIL552", f"a vector has 1 to {MAX_LANES} lanes", word.span)
-            lanes.append(cursor.integer())
-        cursor.expect(">")
-        operands: list[Parsed] = []
-        while cursor.accept("," if operands else "("):
-            operands.append(self.expression(0, 2))
-        if not operands:
-            cursor.unexpected("an operand")
-        span = word.span.to(cursor.expect(")").span)
-        made = Shuffle(tuple(operand.expr for operand in operands), tuple(lanes))
-        return self._made(made, span, tuple(operands))
-
-    def _dot(self, word: Token) -> Parsed:
-        """Read ``<terms>(left, right, total)``."""
-        cursor = self.cursor
-        cursor.expect("<")
-        terms = cursor.integer()
-        cursor.expect(">")
-        operands: list[Parsed] = []
-        for mark in ("(", ",", ","):
-            cursor.expect(mark)
-            operands.append(self.expression(0, 2))
-        span = word.span.to(cursor.expect(")").span)
-        left, right, total = (operand.expr for operand in operands)
-        if left.type.lanes != terms * total.type.lanes:
-            cursor.fail("TIL552", f"{left.type.lanes} lanes are not {terms} for each of {total.type.lanes}", span)
-        return self._made(Dot(left, right, total), span, tuple(operands))
-
-    def _reduction(self) -> Op:
+        """Read what starts with a word that no other expression starts with."""
         word = self.cursor.advance()
-        if word.text not in _REDUCTION_OPS:
-            self.cursor.fail("TIL102", f"expected one of {', '.join(_REDUCTION_OPS)}", word.span)
-        return _REDUCTION_OPS[word.text]
+        form = FormParser(self)
+        node = form.node(EXPRESSIONS[word.text])
+        assert isinstance(node, Expr)
+        # The token before the current one is the last of the form.
+        return self._made(node, word.span.to(self.cursor.last), tuple(form.operands))

@@ -8,16 +8,26 @@ ordered. Each has ``group`` threads, one on most processors, which may meet at a
 
 from __future__ import annotations
 
-from functools import cached_property
 from math import prod
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
-from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
-from tileir.core.ops import Op
-from tileir.core.schema import BODY, INTRODUCES, OPERAND, OPERANDS, PART, USES, Role, role
+from tileir.core.schema import BODY, INTRODUCES, OPERAND, PART, USES, Role, role
+from tileir.semtree.expressions import Apply as Apply
+from tileir.semtree.expressions import Bitcast as Bitcast
+from tileir.semtree.expressions import Broadcast as Broadcast
+from tileir.semtree.expressions import Cast as Cast
+from tileir.semtree.expressions import Const as Const
+from tileir.semtree.expressions import Dot as Dot
+from tileir.semtree.expressions import Expr as Expr
+from tileir.semtree.expressions import GridIndex as GridIndex
+from tileir.semtree.expressions import Ramp as Ramp
+from tileir.semtree.expressions import Reduce as Reduce
+from tileir.semtree.expressions import Shuffle as Shuffle
+from tileir.semtree.expressions import Subscript as Subscript
+from tileir.semtree.expressions import Var as Var
 from tileir.semtree.kinds import BufferRole as BufferRole
 from tileir.semtree.kinds import Collective as Collective
 from tileir.semtree.kinds import Deferred as Deferred
@@ -28,167 +38,6 @@ from tileir.semtree.kinds import ParamAccess as ParamAccess
 from tileir.semtree.kinds import Region as Region
 from tileir.semtree.kinds import Type as Type
 
-
-def _bits(value: bool | int | float) -> bool | int | str:
-    """Return what tells floats apart as their bits do: -0.0 is not 0.0, and nan is nan."""
-    return value.hex() if isinstance(value, float) else value
-
-
-@attrs.frozen(cache_hash=True)
-class Const:
-    """A value known when compiling, the same in every lane: a bool, int or float as ``type.dtype`` represents it."""
-
-    value: bool | int | float = attrs.field(eq=_bits)
-    type: Type
-
-    @classmethod
-    def of(cls, value: bool | int | float, type: Type) -> Const:  # noqa: A002  # the name of the field
-        """Return ``value`` rounded or wrapped to ``type``, as :func:`tileir.core.arithmetic.rounded` does."""
-        return cls(rounded(value, type.dtype), type)
-
-
-@attrs.frozen(cache_hash=True)
-class Var:
-    """A variable declared before: a :class:`Declare` or the counter of a loop."""
-
-    name: str = attrs.field(metadata=USES)
-    type: Type
-
-
-@attrs.frozen(cache_hash=True)
-class GridIndex:
-    """The coordinate of this group or thread along ``axis``, as a scalar of the kernel's index type."""
-
-    level: GridLevel
-    axis: int
-    type: Type
-
-
-@attrs.frozen(cache_hash=True, slots=False)
-class Apply:
-    """An elementwise operation on operands of equal type."""
-
-    op: Op
-    args: tuple[Expr, ...] = attrs.field(metadata=OPERANDS)
-
-    @cached_property
-    def type(self) -> Type:
-        """The type of the result."""
-        operand = self.args[-1].type
-        return operand.with_dtype(DType.BOOL) if self.op.info.compares else operand
-
-
-@attrs.frozen(cache_hash=True)
-class Cast:
-    """Convert by value, with :func:`tileir.core.arithmetic.cast`; lanes stay."""
-
-    operand: Expr = attrs.field(metadata=OPERAND)
-    type: Type
-
-
-@attrs.frozen(cache_hash=True)
-class Bitcast:
-    """Read the same bits as a type of the same lanes and element width."""
-
-    operand: Expr = attrs.field(metadata=OPERAND)
-    type: Type
-
-
-@attrs.frozen(cache_hash=True, slots=False)
-class Broadcast:
-    """A scalar in every lane."""
-
-    operand: Expr = attrs.field(metadata=OPERAND)
-    lanes: int
-
-    @cached_property
-    def type(self) -> Type:
-        """The type of the result."""
-        return Type(self.operand.type.dtype, self.lanes)
-
-
-@attrs.frozen(cache_hash=True, slots=False)
-class Ramp:
-    """``base, base + stride, base + 2·stride, …`` of a scalar integer ``base``."""
-
-    base: Expr = attrs.field(metadata=OPERAND)
-    stride: int
-    lanes: int
-
-    @cached_property
-    def type(self) -> Type:
-        """The type of the result."""
-        return Type(self.base.type.dtype, self.lanes)
-
-
-@attrs.frozen(cache_hash=True, slots=False)
-class Reduce:
-    """Merge all lanes into a scalar with ADD, MUL, MAX or MIN, in any order."""
-
-    op: Op
-    operand: Expr = attrs.field(metadata=OPERAND)
-
-    @cached_property
-    def type(self) -> Type:
-        """The type of the result."""
-        return Type(self.operand.type.dtype)
-
-
-@attrs.frozen(cache_hash=True, slots=False)
-class Shuffle:
-    """Lane ``j`` of the result is number ``lanes[j]`` among the lanes of the operands, one operand after the other.
-
-    The operands, one at least, are of one type. A single lane makes a scalar.
-    """
-
-    operands: tuple[Expr, ...] = attrs.field(metadata=OPERANDS)
-    lanes: tuple[int, ...]
-
-    @cached_property
-    def type(self) -> Type:
-        """The type of the result."""
-        return Type(self.operands[0].type.dtype, len(self.lanes))
-
-
-@attrs.frozen(cache_hash=True, slots=False)
-class Dot:
-    """Lane ``j`` is that of ``total`` plus the products of lanes ``r·j … r·j + r - 1`` of ``left`` and ``right``.
-
-    These have ``r`` times as many lanes as ``total``. Their elements are converted to its dtype before they are
-    multiplied; integers wrap, and floats are added in any order.
-    """
-
-    left: Expr = attrs.field(metadata=OPERAND)
-    right: Expr = attrs.field(metadata=OPERAND)
-    total: Expr = attrs.field(metadata=OPERAND)
-
-    @cached_property
-    def type(self) -> Type:
-        """The type of the result."""
-        return self.total.type
-
-    @property
-    def terms(self) -> int:
-        """How many products each lane adds."""
-        return self.left.type.lanes // self.total.type.lanes
-
-
-@attrs.frozen(cache_hash=True)
-class Subscript:
-    """``array[offset]``, read as an expression or written as the target of :class:`Assign`.
-
-    ``offset``, in elements, is an integer. A scalar one addresses ``type.lanes`` neighbours from there on;
-    one with lanes addresses each lane's element (a gather or scatter; where lanes of a scatter meet, the last wins).
-    """
-
-    array: str = attrs.field(metadata=USES)
-    offset: Expr = attrs.field(metadata=OPERAND)
-    type: Type
-
-
-Expr: TypeAlias = (
-    Const | Var | GridIndex | Apply | Cast | Bitcast | Broadcast | Ramp | Reduce | Shuffle | Dot | Subscript
-)
 LValue: TypeAlias = Var | Subscript
 
 _READ: Final = role(Role.OPERAND, Subscript)
@@ -252,11 +101,14 @@ class If:
 class Barrier(Collective):
     """All threads of the group wait here, and see each other's writes to local arrays."""
 
+    form: ClassVar[str] = "barrier()"
+
 
 @attrs.frozen(cache_hash=True)
 class AsyncCopy(Deferred):
     """Begin to copy neighbours to a local array, whose elements are undefined until an :class:`AsyncWait`."""
 
+    form: ClassVar[str] = "async {target} = {source}"
     target: Subscript = attrs.field(metadata=_WRITTEN)
     source: Subscript = attrs.field(metadata=_READ)
 
@@ -265,11 +117,14 @@ class AsyncCopy(Deferred):
 class AsyncCommit:
     """Make one group of the copies that this thread has begun since the last one."""
 
+    form: ClassVar[str] = "async_commit()"
+
 
 @attrs.frozen(cache_hash=True)
 class AsyncWait:
     """Wait until at most the last ``pending`` groups of copies of this thread are not complete."""
 
+    form: ClassVar[str] = "async_wait({pending})"
     pending: int = 0
 
 
@@ -277,6 +132,7 @@ class AsyncWait:
 class MatrixOperand:
     """Element (i, j) is at ``p ^ ((p >> shift) & mask)``, where ``p = start.offset + i·strides[0] + j·strides[1]``."""
 
+    form: ClassVar[str] = "{start} strides({strides})[ swizzle({shift}, {mask})]"
     start: Subscript = attrs.field(metadata=_READ)
     strides: tuple[int, int]
     shift: int = 0
@@ -291,6 +147,7 @@ class MatrixMultiply(Collective):
     ``accumulators`` is the first element that a thread holds; :mod:`tileir.semtree.matrices` tells which these are.
     """
 
+    form: ClassVar[str] = "multiply({shape}) tile({tile}) {accumulators} += {left} * {right}"
     shape: tuple[int, int, int]
     tile: tuple[int, int, int]
     accumulators: Subscript = attrs.field(metadata=_UPDATED)
@@ -302,6 +159,7 @@ class MatrixMultiply(Collective):
 class Prefetch(Hint):
     """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
 
+    form: ClassVar[str] = "prefetch {target}"
     target: Subscript = attrs.field(metadata=_PLACE)
 
 

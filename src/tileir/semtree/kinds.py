@@ -30,6 +30,11 @@ class Type:
         return self.dtype.value if self.lanes == 1 else f"{self.dtype.value}x{self.lanes}"
 
 
+def bits(value: bool | int | float) -> bool | int | str:
+    """Return what tells floats apart as their bits do: -0.0 is not 0.0, and nan is nan."""
+    return value.hex() if isinstance(value, float) else value
+
+
 class GridLevel(_Kind):
     """Which coordinate a :class:`GridIndex` reads."""
 

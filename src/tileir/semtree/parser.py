@@ -15,10 +15,10 @@ from tileir.core.errors import ParseError, fail
 from tileir.core.span import Source
 from tileir.semtree.cursor import Cursor
 from tileir.semtree.expression_parser import ExpressionParser
-from tileir.semtree.instruction_parser import INSTRUCTIONS
+from tileir.semtree.form_parser import FormParser
+from tileir.semtree.forms import STATEMENTS
 from tileir.semtree.ir import (
     Assign,
-    Barrier,
     Buffer,
     BufferRole,
     Declare,
@@ -33,6 +33,7 @@ from tileir.semtree.ir import (
     ParamAccess,
     Program,
     Region,
+    Stmt,
     Subscript,
     Type,
     Var,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.core.errors import Diagnostic
-    from tileir.semtree.ir import Stmt, Work
+    from tileir.semtree.ir import Work
 
 _MAX_FAULTS: Final = 20
 _FATAL: Final = frozenset({"TIL101", "TIL103"})
@@ -300,15 +301,11 @@ class _Body:
             return self._loop()
         if word == "if":
             return self._branch()
-        if word == "barrier":
+        if word in STATEMENTS:
             cursor.advance()
-            for sign in "();":
-                cursor.expect(sign)
-            return Barrier()
-        if word in INSTRUCTIONS:
-            cursor.advance()
-            stmt = INSTRUCTIONS[word](cursor, self.expressions)
+            stmt = FormParser(self.expressions).node(STATEMENTS[word])
             cursor.expect(";")
+            assert isinstance(stmt, Stmt)
             return stmt
         return self._assign()
 

@@ -8,7 +8,8 @@ Names that are no plain words stand between back quotes.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, assert_never
+from enum import Enum
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -16,42 +17,32 @@ from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text import Writer, bytes_text
+from tileir.semtree.forms import Field, Literal, pieces
 from tileir.semtree.ir import (
     Apply,
     Assign,
-    AsyncCommit,
-    AsyncCopy,
-    AsyncWait,
-    Barrier,
-    Bitcast,
-    Broadcast,
     Buffer,
-    Cast,
     Const,
     Declare,
     DeclareArray,
-    Dot,
+    Expr,
     For,
     GridIndex,
     If,
     KernelFunction,
     Loop,
     LoopKind,
-    MatrixMultiply,
-    MatrixOperand,
     Param,
-    Prefetch,
     Program,
-    Ramp,
-    Reduce,
-    Shuffle,
     Subscript,
+    Type,
     Var,
 )
 from tileir.semtree.syntax import ATOM_RANK, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, UNARY_RANK, spelt_name
 
 if TYPE_CHECKING:
-    from tileir.semtree.ir import Expr, Stmt, Work
+    from tileir.semtree.forms import Piece
+    from tileir.semtree.ir import Stmt, Work
 
 
 def to_text(value: KernelFunction | Program) -> str:
@@ -146,25 +137,37 @@ class _Expressions:
                 return f"{GRID_FUNCTIONS[level]}({axis})"
             case Apply():
                 return self._apply(expr, outer)
-            case Cast(operand=operand, type=kind):
-                return f"cast<{kind}>({self.text(operand)})"
-            case Bitcast(operand=operand, type=kind):
-                return f"bitcast<{kind}>({self.text(operand)})"
-            case Broadcast(operand=operand, lanes=count):
-                return f"broadcast<{count}>({self.text(operand)})"
-            case Ramp(base=base, stride=stride, lanes=count):
-                return f"ramp<{count}>({self.text(base)}, {stride})"
-            case Reduce(op=op, operand=operand):
-                return f"reduce<{op.value}>({self.text(operand)})"
-            case Shuffle(operands=operands, lanes=lanes):
-                return f"shuffle<{', '.join(map(str, lanes))}>({', '.join(map(self.text, operands))})"
-            case Dot(left=left, right=right, total=total):
-                return f"dot_add<{expr.terms}>({', '.join(map(self.text, (left, right, total)))})"
             case Subscript(array=array, offset=offset, type=kind):
                 extent = f" : {kind.lanes}" if kind.lanes != offset.type.lanes else ""
                 return f"{spelt_name(array)}[{self.text(offset)}{extent}]"
             case _:
-                assert_never(expr)
+                return self.formed(expr)
+
+    def formed(self, node: object) -> str:
+        """Return the text of a node that has a form."""
+        kind: type = type(node)
+        return self._pieces(node, pieces(kind))
+
+    def _pieces(self, node: object, form: tuple[Piece, ...]) -> str:
+        texts: list[str] = []
+        for piece in form:
+            if isinstance(piece, Literal):
+                texts.append(piece.text)
+            elif isinstance(piece, Field):
+                texts.append(self._value(getattr(node, piece.name)))
+            elif piece.is_written(node):
+                texts.append(self._pieces(node, piece.pieces))
+        return "".join(texts)
+
+    def _value(self, value: object) -> str:
+        """Return the text of a field."""
+        if isinstance(value, Expr):
+            return self.text(value)
+        if isinstance(value, tuple):
+            return ", ".join(map(self._value, value))
+        if isinstance(value, Enum):
+            return str(value.value)
+        return str(value) if isinstance(value, int | Type) else self.formed(value)
 
     def _apply(self, expr: Apply, outer: int) -> str:
         op, args = expr.op, expr.args
@@ -237,25 +240,8 @@ class _Statements:
                     line("} else {")
                     self.body(otherwise)
                 line("}")
-            case Barrier():
-                line("barrier();")
-            case AsyncCopy(target=target, source=source):
-                line(f"async {text(target)} = {text(source)};")
-            case AsyncCommit():
-                line("async_commit();")
-            case AsyncWait(pending=pending):
-                line(f"async_wait({pending});")
-            case MatrixMultiply(shape=shape, tile=tile, accumulators=sums, left=left, right=right):
-                sizes = f"multiply({_numbers(shape)}) tile({_numbers(tile)})"
-                line(f"{sizes} {text(sums)} += {self._operand(left)} * {self._operand(right)};")
-            case Prefetch(target=target):
-                line(f"prefetch {text(target)};")
             case _:
-                assert_never(stmt)
-
-    def _operand(self, operand: MatrixOperand) -> str:
-        swizzle = f" swizzle({operand.shift}, {operand.mask})" if operand.mask else ""
-        return f"{self.expressions.text(operand.start)} strides({_numbers(operand.strides)}){swizzle}"
+                line(f"{self.expressions.formed(stmt)};")
 
     def _loop(self, loop: For) -> None:
         text, name = self.expressions.text, spelt_name(loop.counter.name)
@@ -264,7 +250,3 @@ class _Statements:
         self.writer.line(f"for ({begin}; {name} < {text(loop.end)}; {name} += {loop.step}) {kind}{{")
         self.body(loop.body)
         self.writer.line("}")
-
-
-def _numbers(values: tuple[int, ...]) -> str:
-    return ", ".join(map(str, values))

@@ -22,16 +22,16 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.printer import expr_text
-from tileir.semtree.rewrite import children, mentions, statements, trip_values
+from tileir.semtree.rewrite import children, expressions, mentions, statements, trip_values
 from tileir.semtree.scopes import introduced_name, scoped
 from tileir.semtree.structure_checks import distinct_nodes
 from tileir.semtree.type_rules import expression_faults
 from tileir.semtree.uniformity import divergent_barriers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+    from tileir.semtree.ir import Expr, KernelFunction
     from tileir.semtree.scopes import Declared
 
 _EXCERPT: Final = 80
@@ -59,7 +59,7 @@ def check_unique_names(kernel: KernelFunction) -> Iterator[Diagnostic]:
 def check_declared(kernel: KernelFunction) -> Iterator[Diagnostic]:
     """Variables and arrays are declared before their use, with the type of the use."""
     for stmt, visible in scoped(kernel):
-        for node in _uses(stmt):
+        for node in _uses(mentions(stmt)):
             name = node.name if isinstance(node, Var) else node.array
             known = visible.get(name)
             if known is None:
@@ -68,10 +68,10 @@ def check_declared(kernel: KernelFunction) -> Iterator[Diagnostic]:
                 yield from _use_faults(node, known)
 
 
-def _uses(stmt: Stmt) -> Iterator[Var | Subscript]:
-    """Yield each variable and subscript of a statement once for each object."""
+def _uses(roots: Iterable[Expr]) -> Iterator[Var | Subscript]:
+    """Yield each variable and subscript in some expressions once for each object."""
     seen: set[int] = set()
-    stack = list(mentions(stmt))
+    stack = list(roots)
     while stack:
         node = stack.pop()
         if id(node) in seen:
@@ -153,9 +153,9 @@ def check_stores(kernel: KernelFunction) -> Iterator[Diagnostic]:
 
 
 def check_bounds(kernel: KernelFunction) -> Iterator[Diagnostic]:
-    """Constant offsets lie inside their array."""
+    """Constant offsets of what is read or written lie inside their array."""
     for stmt, visible in scoped(kernel):
-        for node in _uses(stmt):
+        for node in _uses((*writes(stmt), *expressions(stmt))):
             known = visible.get(node.array) if isinstance(node, Subscript) else None
             if not isinstance(node, Subscript) or not isinstance(known, Param | DeclareArray):
                 continue

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.forms import EXPRESSIONS, STATEMENTS
 from tileir.semtree.ir import BufferRole, GridLevel, LoopKind, ParamAccess, Region, Type
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ QUOTED_NAME: Final = re.compile(r"`[^`\x00-\x1f]+`")
 _KEYWORDS: Final = frozenset(
     {
         "program", "launch", "repeat", "kernel", "grid", "group", "index", "operations", "align", "noalias",
-        "for", "if", "else", "barrier", "async", "async_commit", "async_wait", "multiply", "prefetch",
-        "cast", "bitcast", "broadcast", "ramp", "reduce", "shuffle", "dot_add", "true", "false", "nan", "inf",
+        "for", "if", "else", "true", "false", "nan", "inf", *EXPRESSIONS, *STATEMENTS,
         *(member.value for kind in (BufferRole, ParamAccess, Region, LoopKind) for member in kind),
         *GRID_FUNCTIONS.values(),
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.arithmetic import fits, rounded
 from tileir.core.ops import Domain, Op
+from tileir.core.schema import choices
 from tileir.semtree.ir import (
     Apply,
     Bitcast,
@@ -34,7 +35,7 @@ MAX_LANES: Final = 1024
 MAX_DEPTH: Final = 128
 MAX_NESTING: Final = 64
 
-REDUCTIONS: Final = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN})
+REDUCTIONS: Final = frozenset(choices(Reduce, "op"))
 _SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
 
 
