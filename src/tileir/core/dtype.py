@@ -57,8 +57,13 @@ class DType(enum.Enum):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether this is a float that is computed in f32 and rounded after each operation."""
+        """Whether this is a float that is computed in f32, and rounded where it is stored."""
         return self in _NARROW
+
+    @property
+    def is_storage(self) -> bool:
+        """Whether elements are stored and moved only: :func:`arithmetic_type` tells what they are computed as."""
+        return self in _STORAGE
 
     @property
     def is_bool(self) -> bool:
@@ -125,6 +130,8 @@ class FloatFormat:
         computed_in: The type of arithmetic on values of this one, whose results are then rounded to this one; None
             where that is the type itself.
         registered: Whether ``ml_dtypes`` has the NumPy dtype, because NumPy lacks it.
+        storage: Whether elements are only stored: what is computed from them is not rounded, and stays of the type
+            ``computed_in``.
         infinities: Whether the greatest exponent is that of infinities and NaN. Without infinities, its only NaN is the
             largest fraction, and all others are numbers.
 
@@ -135,6 +142,7 @@ class FloatFormat:
     numpy: str
     computed_in: DType | None = None
     registered: bool = False
+    storage: bool = False
     infinities: bool = True
 
     @property
@@ -217,6 +225,7 @@ _BITS = {
 }
 _SIGNED = frozenset({*FORMATS, *(dtype for dtype in DType if dtype.value[0] == "i")})
 _NARROW = frozenset(dtype for dtype, row in FORMATS.items() if row.computed_in is not None)
+_STORAGE = frozenset(dtype for dtype, row in FORMATS.items() if row.storage)
 _NUMPY_NAMES = {
     DType.BOOL: "bool",
     **{dtype: f"int{dtype.bits}" for dtype in DType if dtype.value[0] == "i"},
@@ -243,8 +252,10 @@ def promote(left: DType, right: DType) -> DType:
     """Return the common type of two operands.
 
     Any float beats any integer, the wider beats the narrower, and a tie keeps the left operand;
-    bool counts as the narrowest integer.
+    bool counts as the narrowest integer. Beside another type, one of storage counts as that of its arithmetic.
     """
+    if left is not right:
+        left, right = arithmetic_type(left), arithmetic_type(right)
     if left.is_float != right.is_float:
         return left if left.is_float else right
     return right if right.bits > left.bits else left
@@ -255,15 +266,20 @@ def promote_all(dtypes: Iterable[DType]) -> DType:
     return reduce(promote, dtypes)
 
 
+def arithmetic_type(dtype: DType) -> DType:
+    """Return the type of what is computed from ``dtype``: f32 for a type of storage, else itself."""
+    return _ACCUMULATORS[dtype] if dtype in _STORAGE else dtype
+
+
 def float_for(dtype: DType) -> DType:
     """Return the type in which exp, sqrt and their like work on ``dtype``: f64 for 64-bit integers, else f32."""
     if dtype.is_float:
-        return dtype
+        return arithmetic_type(dtype)
     return DType.F64 if dtype.bits == 64 else DType.F32
 
 
 def accumulator(dtype: DType) -> DType:
-    """Return the type in which sums of ``dtype`` are kept: f32 for f16 and bf16, else itself."""
+    """Return the type in which sums of ``dtype`` are kept: f32 for narrow floats, else itself."""
     return _ACCUMULATORS.get(dtype, dtype)
 
 

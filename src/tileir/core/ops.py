@@ -72,11 +72,26 @@ class Op(enum.Enum):
         """Arity and typing of this operation."""
         return OPS[self]
 
+    def works_on(self, dtype: DType) -> bool:
+        """Return whether operands of this type are in the domain."""
+        match self.info.domain:
+            case Domain.STORED:
+                return True
+            case Domain.ANY:
+                return not dtype.is_storage
+            case Domain.NUMBER:
+                return not dtype.is_bool and not dtype.is_storage
+            case Domain.FLOAT:
+                return dtype.is_float and not dtype.is_storage
+            case Domain.BITS:
+                return dtype.is_integer or (dtype.is_bool and self not in SHIFTS)
+
 
 class Domain(enum.Enum):
     """Which operand types an operation works on, after promotion."""
 
-    ANY = "any"  # bool, integers and floats
+    STORED = "stored"  # every type: operands are handed on as they are
+    ANY = "any"  # bool, integers and floats, but those that are only stored, like all that follow
     NUMBER = "number"  # integers and floats
     FLOAT = "float"  # floats; integers are cast by `float_for` first
     BITS = "bits"  # bool and integers
@@ -133,7 +148,7 @@ def _table() -> Mapping[Op, OpInfo]:
 
     """
     rows = {
-        Op.IDENT: OpInfo(1, Domain.ANY, _FREE),
+        Op.IDENT: OpInfo(1, Domain.STORED, _FREE),
         Op.BIT_NOT: OpInfo(1, Domain.BITS, _ONE),
         **{op: OpInfo(1, Domain.NUMBER, _ONE) for op in (Op.NEG, Op.ABS, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC)},
         Op.SQRT: OpInfo(1, Domain.FLOAT, _DIVISION),
@@ -164,13 +179,15 @@ def _table() -> Mapping[Op, OpInfo]:
         Op.BIT_RIGHT: OpInfo(2, Domain.BITS, _ONE),
         **{op: OpInfo(2, Domain.ANY, _ONE, compares=True, commutes=True) for op in (Op.CMP_EQ, Op.CMP_NE)},
         **{op: OpInfo(2, Domain.ANY, _ONE, compares=True) for op in (Op.CMP_LT, Op.CMP_LE, Op.CMP_GT, Op.CMP_GE)},
-        Op.COND: OpInfo(3, Domain.ANY, _ONE),
+        Op.COND: OpInfo(3, Domain.STORED, _ONE),
         Op.FMA: OpInfo(3, Domain.FLOAT, _ONE),
     }
     return MappingProxyType({op: rows[op] for op in Op})
 
 
 OPS: Final = _table()
+
+SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
 
 
 class Aggregation(enum.Enum):

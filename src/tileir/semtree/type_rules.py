@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.arithmetic import fits, rounded
-from tileir.core.ops import Domain, Op
+from tileir.core.ops import Op
 from tileir.core.schema import choices
 from tileir.semtree.ir import (
     Apply,
@@ -36,7 +36,6 @@ MAX_DEPTH: Final = 128
 MAX_NESTING: Final = 64
 
 REDUCTIONS: Final = frozenset(choices(Reduce, "op"))
-_SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
 
 
 def expression_faults(expr: Expr, kernel: KernelFunction) -> Iterator[str]:
@@ -109,19 +108,7 @@ def _apply_faults(expr: Apply) -> Iterator[str]:
 
 
 def _domain_faults(op: Op, dtype: DType) -> Iterator[str]:
-    domain = op.info.domain
-    match domain:
-        case Domain.ANY:
-            allowed = True
-        case Domain.NUMBER:
-            allowed = not dtype.is_bool
-        case Domain.FLOAT:
-            allowed = dtype.is_float
-        case Domain.BITS:
-            allowed = not dtype.is_float and not (dtype.is_bool and op in _SHIFTS)
-        case _:
-            assert_never(domain)
-    if not allowed:
+    if not op.works_on(dtype):
         yield f"{op.value} is not defined for {dtype.value}"
 
 

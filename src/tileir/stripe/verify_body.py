@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from tileir.core.arithmetic import fits
-from tileir.core.dtype import DType
+from tileir.core.dtype import DType, arithmetic_type
 from tileir.core.errors import Diagnostic
-from tileir.core.ops import Aggregation, Domain, Op
+from tileir.core.ops import Aggregation, Op
 from tileir.stripe.dtypes import intrinsic_dtype, scalar_dtype
 from tileir.stripe.ir import (
     Block,
@@ -85,8 +85,10 @@ def check_aggregations(scope: Scope) -> Iterator[Diagnostic]:
         if not view.direction.writes:
             yield _disagree(scope, view, "aggregates, so its direction must be out or inout")
         op = view.aggregation.op if view.aggregation is not None else None
-        if op is not None and op.info.domain is Domain.NUMBER and view.shape.dtype.is_bool:
-            yield _disagree(scope, view, "cannot add or multiply bool: aggregate in i32")
+        if op is not None and not op.works_on(view.shape.dtype):
+            dtype = view.shape.dtype
+            wider = DType.I32 if dtype.is_bool else arithmetic_type(dtype)
+            yield _disagree(scope, view, f"cannot apply {op.value} to {dtype.value}: aggregate in {wider.value}")
     for statement in scope.block.statements:
         if isinstance(statement, Load) and _merges_here(scope, statement.source):
             yield _disagree(scope, scope.views[statement.source], "aggregates, so it cannot be loaded")
@@ -174,26 +176,12 @@ def _intrinsic_fault(statement: Intrinsic, operands: list[DType | None]) -> str 
     values = [dtype for dtype in operands[1 if op is Op.COND else 0 :] if dtype is not None]
     if any(dtype is not values[0] for dtype in values):
         return f"the operands of {op.value} must have one dtype, not {', '.join(dtype.value for dtype in values)}"
-    if values and not _in_domain(op, values[0]):
+    if values and not op.works_on(values[0]):
         return f"{op.value} does not work on {values[0].value}"
     natural = intrinsic_dtype(op, operands)
     if natural is not None and natural is not statement.dtype:
         return f"{op.value} of these operands is {natural.value}, not {statement.dtype.value}"
     return None
-
-
-def _in_domain(op: Op, dtype: DType) -> bool:
-    match op.info.domain:
-        case Domain.ANY:
-            return True
-        case Domain.NUMBER:
-            return not dtype.is_bool
-        case Domain.FLOAT:
-            return dtype.is_float
-        case Domain.BITS:
-            return dtype.is_integer or (dtype.is_bool and op not in (Op.BIT_LEFT, Op.BIT_RIGHT))
-        case _:
-            assert_never(op.info.domain)
 
 
 def check_specials(scope: Scope) -> Iterator[Diagnostic]:

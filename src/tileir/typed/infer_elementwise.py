@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tileir.core.arithmetic import rounded
-from tileir.core.dtype import DType, float_for, promote_all
+from tileir.core.dtype import DType, arithmetic_type, float_for, promote_all
 from tileir.core.errors import fail
-from tileir.core.ops import Domain, Op
+from tileir.core.ops import SHIFTS, Domain, Op
 from tileir.typed.dims import fold
 from tileir.typed.emission import adapt, broadcast_shape
 from tileir.typed.infer_numbers import is_float, natural_dtype
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tileir.typed.emission import Emission
     from tileir.typed.ir import Shape
     from tileir.typed.values import Scalar
-
-_SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
 
 
 def apply(emission: Emission, op: Op, operands: Sequence[Operand], span: Span | None) -> Scalar:
@@ -136,6 +134,7 @@ def truth(emission: Emission, operand: Operand) -> Tensor:
         return emission.cast(value, DType.BOOL, operand.span)
     if value.dtype.is_bool:
         return value
+    value = emission.cast(value, arithmetic_type(value.dtype), operand.span)
     zero = emission.constant(0.0 if value.dtype.is_float else 0, value.dtype, operand.span)
     return emission.elementwise(Op.CMP_NE, value, zero, span=operand.span)
 
@@ -167,8 +166,10 @@ def _broadcasts(*shapes: Shape) -> bool:
 
 def _operand_dtype(op: Op, dtype: DType, span: Span | None) -> DType:
     """Return the dtype in which ``op`` works on operands whose common dtype is ``dtype``."""
+    if op.info.domain is not Domain.STORED:
+        dtype = arithmetic_type(dtype)
     match op.info.domain:
-        case Domain.ANY:
+        case Domain.STORED | Domain.ANY:
             return dtype
         case Domain.NUMBER:
             return DType.I32 if dtype.is_bool else dtype
@@ -177,7 +178,7 @@ def _operand_dtype(op: Op, dtype: DType, span: Span | None) -> DType:
         case Domain.BITS:
             if dtype.is_float:
                 raise fail("TIL302", f"{op.value} works on integers and bool, not on {dtype.value}", span)
-            return DType.I32 if dtype.is_bool and op in _SHIFTS else dtype
+            return DType.I32 if dtype.is_bool and op in SHIFTS else dtype
 
 
 def _operand(emission: Emission, value: Scalar, dtype: DType, span: Span | None) -> Tensor:

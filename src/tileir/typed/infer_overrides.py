@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import Diagnostic, fail
 from tileir.core.ops import Aggregation, Op
 from tileir.typed.emission import broadcast_shape
@@ -56,7 +57,7 @@ def _overridden(emission: Emission, value: Tensor, pairs: Sequence[tuple[Tensor,
 
 
 def _pair(emission: Emission, target: Operand, gradient: Operand) -> tuple[Tensor, Tensor]:
-    """Return a tensor and its gradient, in the dtype of the tensor.
+    """Return a tensor and its gradient, in the arithmetic type of the tensor.
 
     Raises:
         TileError: TIL321, what has no gradient; TIL329, one that does not broadcast to the shape of its tensor.
@@ -73,14 +74,14 @@ def _pair(emission: Emission, target: Operand, gradient: Operand) -> tuple[Tenso
         message = f"{target.label} is {x.dtype.value}, and only floats have derivatives; cast it, as in as_f32(…)"
         raise fail("TIL321", message, target.span)
     if not isinstance(g, Tensor):
-        return x, emission.literal(g, x.dtype, gradient.span)
+        return x, emission.literal(g, arithmetic_type(x.dtype), gradient.span)
     if not _broadcasts(g.shape, x.shape):
         message = (
             f"{gradient.label} has shape {list(g.shape)}, which does not broadcast to that of {target.label}, "
             f"{list(x.shape)}; sum it down with simple_reduce"
         )
         raise fail("TIL329", message, gradient.span)
-    return x, emission.cast(g, x.dtype, gradient.span)
+    return x, emission.cast(g, arithmetic_type(x.dtype), gradient.span)
 
 
 def _broadcasts(shape: Shape, target: Shape) -> bool:
@@ -98,7 +99,7 @@ def _upstream(emission: Emission, operands: Sequence[Operand], span: Span | None
 def _arriving(emission: Emission, value: Tensor, span: Span | None) -> Tensor:
     found = emission.upstreams.get(value.name)
     if found is None:
-        found = emission.add(Upstream(emission.fresh(), value.dtype, value.shape, span=span))
+        found = emission.add(Upstream(emission.fresh(), arithmetic_type(value.dtype), value.shape, span=span))
         emission.upstreams[value.name] = found
     return emission.current(found)
 

@@ -7,13 +7,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.dtype import DType, accumulator, float_for
+from tileir.core.dtype import DType, float_for
 from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.dims import known_integer, size
 from tileir.typed.infer_elementwise import scalar, tensor
 from tileir.typed.ir import Access, Contraction, Coordinate, Gather, Override, Reshape, Scatter, ShapeOf
+from tileir.typed.rules import contraction_types
 from tileir.typed.values import Operand, Tensor
 
 if TYPE_CHECKING:
@@ -87,13 +88,11 @@ def _scatter(emission: Emission, operands: Sequence[Operand], span: Span | None)
         )
     if like.shape[0] == 0 and math.prod(updates.shape) > 0:
         raise fail("TIL310", f"{operands[2].label} has no elements to scatter to", operands[2].span)
-    if updates.dtype.is_bool:
-        updates = emission.cast(updates, DType.I32, span)  # sums of bool are i32
+    summed = contraction_types(Aggregation.SUM, Combination.NONE, [updates.dtype])
+    updates = emission.cast(updates, summed.result, span)
     shape = (like.shape[0], *updates.shape[rank:])
     return emission.add(
-        Scatter(
-            emission.fresh(), updates.name, indices.name, accumulator(updates.dtype), updates.dtype, shape, span=span
-        )
+        Scatter(emission.fresh(), updates.name, indices.name, summed.accumulator, updates.dtype, shape, span=span)
     )
 
 
@@ -130,7 +129,7 @@ def reduce_to(emission: Emission, value: Tensor, shape: Shape, aggregation: Aggr
     skipped = len(value.shape) - len(shape)
     kept = zip(source[skipped:], shape, value.shape[skipped:], strict=True)
     output = tuple(index if size == whole else Affine() for index, size, whole in kept)
-    dtype = DType.I32 if value.dtype.is_bool and aggregation is Aggregation.SUM else value.dtype
+    types = contraction_types(aggregation, Combination.NONE, [value.dtype])
     return emission.add(
         Contraction(
             emission.fresh(),
@@ -138,9 +137,9 @@ def reduce_to(emission: Emission, value: Tensor, shape: Shape, aggregation: Aggr
             (Access(value.name, source),),
             aggregation,
             Combination.NONE,
-            value.dtype,
-            accumulator(dtype),
-            dtype,
+            types.operand,
+            types.accumulator,
+            types.result,
             shape,
             span=span,
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.dtype import DType, promote, promote_all
+from tileir.core.dtype import DType, arithmetic_type, promote, promote_all
 from tileir.core.dtype import accumulator as accumulator_of
 from tileir.core.ops import Aggregation, Combination
 
@@ -33,24 +33,26 @@ class ContractionTypes:
 def contraction_types(aggregation: Aggregation, combination: Combination, inputs: Sequence[DType]) -> ContractionTypes:
     """Return the dtypes of a contraction over inputs of these dtypes, as many as ``combination.arity``.
 
-    Sums and products, of elements or in the combination, turn bool into i32. f16 and bf16 are multiplied, added
-    and compared for order in f32; an assignment, which computes nothing, keeps the dtype throughout.
+    Sums and products, of elements or in the combination, turn bool into i32. Narrow floats are multiplied, added
+    and compared for order in f32; what is computed from those that are only stored stays f32. An assignment, which
+    computes nothing, keeps the dtype throughout.
     """
     match combination:
         case Combination.NONE:
             operand = value = inputs[0]
         case Combination.EQ:
-            operand, value = promote(inputs[0], inputs[1]), DType.BOOL
+            operand, value = arithmetic_type(promote(inputs[0], inputs[1])), DType.BOOL
         case Combination.COND:
-            operand, value = promote(inputs[0], inputs[1]), inputs[2]
+            operand, value = arithmetic_type(promote(inputs[0], inputs[1])), inputs[2]
         case Combination.ADD | Combination.MUL:
             value = _number(promote_all(inputs))
             operand = accumulator_of(value)
     if aggregation in (Aggregation.SUM, Aggregation.PROD):
         value = _number(value)
-    computes = aggregation is not Aggregation.ASSIGN
-    return ContractionTypes(operand, accumulator_of(value) if computes else value, value)
+    if aggregation is Aggregation.ASSIGN:
+        return ContractionTypes(operand, value, value)
+    return ContractionTypes(operand, accumulator_of(value), arithmetic_type(value))
 
 
 def _number(dtype: DType) -> DType:
-    return DType.I32 if dtype.is_bool else dtype
+    return DType.I32 if dtype.is_bool else arithmetic_type(dtype)

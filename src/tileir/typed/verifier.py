@@ -7,9 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.arithmetic import rounded
-from tileir.core.dtype import DType, accumulator
+from tileir.core.dtype import DType, accumulator, arithmetic_type
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.core.ops import Domain, Op
+from tileir.core.ops import Op
 from tileir.poly.bounds import constraint_only_indices, unbounded_indices
 from tileir.typed.emission import broadcast_shape
 from tileir.typed.ir import (
@@ -199,7 +199,7 @@ def _check_elementwise(operation: Elementwise, inputs: list[Value | Operation]) 
     dtype = typed[0].dtype
     if any(value.dtype is not dtype for value in typed):
         yield f"has operands of {', '.join(value.dtype.value for value in typed)}, which must be equal"
-    if not _works_on(op, dtype):
+    if not op.works_on(dtype):
         yield f"applies {op.value} to {dtype.value}"
     result = DType.BOOL if op.info.compares else dtype
     if operation.dtype is not result:
@@ -211,18 +211,6 @@ def _check_elementwise(operation: Elementwise, inputs: list[Value | Operation]) 
         return
     if operation.shape != shape:
         yield f"has shape {list(operation.shape)}, not {list(shape)}"
-
-
-def _works_on(op: Op, dtype: DType) -> bool:
-    match op.info.domain:
-        case Domain.ANY:
-            return True
-        case Domain.NUMBER:
-            return not dtype.is_bool
-        case Domain.FLOAT:
-            return dtype.is_float
-        case Domain.BITS:
-            return not dtype.is_float and not (dtype.is_bool and op in _SHIFTS)
 
 
 def _check_gather(operation: Gather, data: Value | Operation, indices: Value | Operation) -> Iterator[str]:
@@ -244,7 +232,7 @@ def _check_scatter(operation: Scatter, updates: Value | Operation, indices: Valu
         yield "does not have the shape that its updates and indices give"
     elif operation.shape[0] == 0 and math.prod(updates.shape) > 0:
         yield "scatters to an empty axis"
-    if operation.dtype is not updates.dtype or operation.dtype.is_bool:
+    if operation.dtype is not updates.dtype or not Op.ADD.works_on(operation.dtype):
         yield f"has dtype {operation.dtype.value}, but adds {updates.dtype.value}"
     if operation.accumulator is not accumulator(operation.dtype):
         yield f"accumulates in {operation.accumulator.value}"
@@ -268,12 +256,12 @@ def _check_override(operation: Override, defined: Mapping[str, Value | Operation
         upstream = defined[operation.upstream]
         if not isinstance(upstream, Upstream):
             yield f"has {upstream.name!r} as its upstream, which is none"
-        elif (upstream.dtype, upstream.shape) != (operation.dtype, operation.shape):
+        elif (upstream.dtype, upstream.shape) != (arithmetic_type(operation.dtype), operation.shape):
             yield f"has an upstream {upstream.name!r} of another dtype or shape"
     for value, gradient in ((defined[x], defined[g]) for x, g in operation.pairs):
         if not value.dtype.is_float:
             yield f"gives a gradient to {value.name!r}, which is {value.dtype.value}"
-        elif gradient.dtype is not value.dtype or not _fits(gradient.shape, value.shape):
+        elif gradient.dtype is not arithmetic_type(value.dtype) or not _fits(gradient.shape, value.shape):
             yield f"gives {value.name!r} the gradient {gradient.name!r}, whose dtype or shape does not fit"
 
 

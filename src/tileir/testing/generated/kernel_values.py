@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.core.ops import Domain, Op
+from tileir.core.ops import Op
 from tileir.semtree.ir import Const
 
 if TYPE_CHECKING:
@@ -94,14 +94,7 @@ def allowed_ops(dtype: DType) -> tuple[Op, ...]:
 
 
 def _allowed(op: Op, dtype: DType) -> bool:
-    domain = op.info.domain
-    if op.info.compares:
-        return False
-    if domain is Domain.FLOAT:
-        return dtype.is_float
-    if domain is Domain.BITS:
-        return not dtype.is_float and not (dtype.is_bool and op in _SHIFTS)
-    return domain is Domain.ANY or not dtype.is_bool
+    return not op.info.compares and op.works_on(dtype)
 
 
 EXACT_OPS: Final = {dtype: allowed_ops(dtype) for dtype in DType}

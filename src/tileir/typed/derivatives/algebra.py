@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core import arithmetic
-from tileir.core.dtype import DType, accumulator
+from tileir.core.dtype import DType, accumulator, arithmetic_type
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.dims import read_constant
@@ -57,6 +57,10 @@ class Algebra:
     def constant(self, value: float, like: Tensor) -> Tensor:
         """Return the scalar ``value`` in the dtype of ``like``."""
         return self.emission.constant(arithmetic.rounded(value, like.dtype), like.dtype)
+
+    def zero(self, value: Tensor) -> Tensor:
+        """Return a derivative of ``value`` that is 0."""
+        return self.emission.constant(0.0, arithmetic_type(value.dtype))
 
     def known(self, value: Tensor) -> float | None:
         """Return the number that ``value`` is, or None where it is no constant."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import fail
 from tileir.typed.derivatives.forward import forward
 from tileir.typed.derivatives.reverse import reverse
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def _gradient(emission: Emission, operands: Sequence[Operand], _: Span | None) -> Result:
     """Emit ``gradient(Y, X…)``: of the sum of all elements of Y with respect to each X."""
     results = _results(emission, operands[0])
-    ones = [emission.constant(1.0, y.dtype) for y in results]
+    ones = [emission.constant(1.0, arithmetic_type(y.dtype)) for y in results]
     return _pulled(emission, results, ones, operands[1:])
 
 
@@ -151,21 +152,21 @@ def _float_tensor(part: Operand, label: str) -> Tensor:
 
 
 def matched(emission: Emission, part: Operand, like: Tensor) -> Tensor:
-    """Return a cotangent or tangent of ``like``: of its dtype, and of a shape that broadcasts to its.
+    """Return a cotangent or tangent of ``like``: of its arithmetic type, and of a shape that broadcasts to its.
 
     Raises:
         TileError: TIL309, it is no tensor; TIL322, it has another dtype, or a shape that does not broadcast.
 
     """
-    value = part.value
+    value, wanted = part.value, arithmetic_type(like.dtype)
     if isinstance(value, Known | Number) and value.dtype is None:
-        return emission.literal(value, like.dtype, part.span)
+        return emission.literal(value, wanted, part.span)
     if isinstance(value, Number):
         value = emission.tensor(value, part.span)
     if not isinstance(value, Tensor):
         raise fail("TIL309", f"{part.label} is no tensor; take a part of it first", part.span)
-    if value.dtype is not like.dtype:
-        message = f"{part.label} is {value.dtype.value}, but what it goes with is {like.dtype.value}; cast it"
+    if value.dtype is not wanted:
+        message = f"{part.label} is {value.dtype.value}, but what it goes with takes {wanted.value}; cast it"
         raise fail("TIL322", message, part.span)
     try:
         fits = broadcast_shape((like.shape, value.shape)) == like.shape

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
+from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import fail
 from tileir.typed.derivatives import contractions, elementwise, forward_loops, structure
 from tileir.typed.derivatives.algebra import Algebra
@@ -56,11 +57,11 @@ def forward(
         emission: Where all of them are defined, and where operations go.
         results: Float tensors.
         moving: Float tensors. One that is made of others moves with those, too.
-        tangents: For each of ``moving`` a tensor of its dtype, whose shape broadcasts to its.
+        tangents: For each of ``moving`` a tensor of its arithmetic type, whose shape broadcasts to its.
         even_ties: Whether elements that tie for a maximum or minimum move it by their mean.
 
     Returns:
-        A tensor of the same dtype and shape for each of ``results``; zeros for those that do not move.
+        A tensor of the arithmetic type and the shape of each of ``results``; zeros for those that do not move.
 
     """
     motion = Motion(emission, even_ties)
@@ -71,17 +72,17 @@ def forward(
         emission.stem = f"D{operation.name}"
         found = pushforward(motion, operation)
         if found is not None:
-            motion.move(operation.name, emission.cast(found, operation.dtype))
+            motion.move(operation.name, emission.cast(found, arithmetic_type(operation.dtype)))
     emission.stem = stem
     found_all = (motion.tangent(y.name) for y in results)
-    zeros = (motion.constant(0.0, y) for y in results)
+    zeros = (motion.zero(y) for y in results)
     pairs = zip(results, found_all, zeros, strict=True)
     return tuple(motion.expanded(zero if found is None else found, y.shape) for y, found, zero in pairs)
 
 
 @attrs.define(eq=False)
 class Motion(Algebra):
-    """How values move. A tangent has the dtype of its value, and a shape that broadcasts to that of its value."""
+    """How values move. A tangent has the arithmetic type of its value, and a shape that broadcasts to its."""
 
     _tangents: dict[str, Tensor] = attrs.field(factory=dict, init=False)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.dtype import arithmetic_type
 from tileir.core.ops import Op
 from tileir.typed.emission import Emission
 from tileir.typed.ir import Elementwise, Function, Scan, ScanPart, ScanResult, Value, operands
@@ -135,7 +136,7 @@ class _Forward:
         carries, sequences = len(self.scan.carries), len(self.scan.sequences)
         given = self.given[number]
         if given is None:  # a carry that does not move at first
-            given = self.motion.constant(0.0, self._tensor(value.name))
+            given = self.motion.zero(self._tensor(value.name))
         if number < carries:
             return self._input(value, value.shape), self.motion.expanded(given, value.shape).name
         if number >= carries + sequences:
@@ -148,7 +149,7 @@ class _Forward:
         return self._input(value, alike.shape), alike.name
 
     def _input(self, value: Value, shape: tuple[int, ...]) -> Value:
-        tangent = Value(self.emission.names.fresh(f"D{value.name}"), value.dtype, shape)
+        tangent = Value(self.emission.names.fresh(f"D{value.name}"), arithmetic_type(value.dtype), shape)
         self.emission.parameters((tangent,))
         return tangent
 

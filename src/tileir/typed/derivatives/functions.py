@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.dtype import arithmetic_type
 from tileir.core.ops import Op
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.emission import Emission
@@ -32,7 +33,7 @@ def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_
     emission = Emission.resuming(function)
     names = [emission.names.fresh(f"D{name}") for name in wrt]
     results, values = ([_tensor(emission, name) for name in group] for group in (of, wrt))
-    ones = [emission.constant(1.0, y.dtype) for y in results]
+    ones = [emission.constant(1.0, arithmetic_type(y.dtype)) for y in results]
     found = reverse(emission, results, ones, values, even_ties=even_ties)
     for name, value in zip(names, found, strict=True):
         emission.add(Elementwise(name, Op.IDENT, (value.name,), value.dtype, value.shape))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.dtype import accumulator
+from tileir.core.dtype import accumulator, arithmetic_type
 from tileir.core.ops import Op
 from tileir.typed.emission import Emission
 from tileir.typed.ir import Elementwise, Function, Scan, ScanPart, ScanResult, Value, operands
@@ -103,7 +103,7 @@ class _Backward:
             value = body.inputs[number]
             first = self.cotangents.get(ScanResult(ScanPart.FINAL, number))
             results.append(self._tensor(body.outputs[number]))
-            arriving.append(self._carry(value, value.dtype, first))
+            arriving.append(self._carry(value, arithmetic_type(value.dtype), first))
         for number, name in enumerate(body.outputs[count:]):
             cotangent = self.cotangents.get(ScanResult(ScanPart.OUTPUT, number))
             if cotangent is not None:

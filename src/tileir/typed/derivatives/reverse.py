@@ -32,12 +32,12 @@ def reverse(
     Args:
         emission: Where all of them are defined, and where operations go.
         results: Float tensors.
-        cotangents: For each result a tensor of its dtype, whose shape broadcasts to its.
+        cotangents: For each result a tensor of its arithmetic type, whose shape broadcasts to its.
         wanted: Float tensors.
         even_ties: Whether what arrives at a maximum or minimum is split evenly among tied elements.
 
     Returns:
-        A tensor of the same dtype and shape for each of ``wanted``; zeros where no result depends on it.
+        A tensor of the arithmetic type and the shape of each of ``wanted``; zeros where no result depends on it.
 
     """
     key = (tuple(y.name for y in results), tuple(t.name for t in cotangents), even_ties)
@@ -88,5 +88,5 @@ def _contributions(
 def _final(sweep: Sweep, wanted: Tensor) -> Tensor:
     cotangent = sweep.cotangent(wanted.name)
     if cotangent is None:
-        cotangent = sweep.constant(0.0, wanted)
+        cotangent = sweep.zero(wanted)
     return sweep.expanded(cotangent, wanted.shape)

@@ -16,7 +16,7 @@ from tileir.core.dtype import accumulator
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.derivatives.recurrences import shifted
-from tileir.typed.derivatives.summation import Points, is_bare
+from tileir.typed.derivatives.summation import Points, alike, is_bare
 from tileir.typed.ir import Access, Constraint, Contraction
 from tileir.typed.rules import contraction_types
 
@@ -104,7 +104,8 @@ class Running:
 
     def _chosen(self) -> Tensor:
         """Return for each element whether it is the result at its own place."""
-        return self.site.algebra.compute(Op.CMP_EQ, self.site.value(0), self.site.outcome().tensor)
+        algebra = self.site.algebra
+        return algebra.compute(Op.CMP_EQ, *alike(algebra.emission, [self.site.value(0), self.site.outcome().tensor]))
 
     def _ties(self, chosen: Tensor, like: Tensor) -> Tensor:
         """Return for each result how many elements equal it, but 1 where it is NaN."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
-from tileir.core.dtype import accumulator
+from tileir.core.dtype import accumulator, arithmetic_type
 from tileir.core.ops import Aggregation, Combination
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
@@ -114,7 +114,7 @@ class ContractionSite:
 
     def _sum(self, readings: Sequence[Reading], combination: Combination) -> Tensor | None:
         found = aggregate(self.algebra, self.points, self.result, readings, combination, self.operation.aggregation)
-        return None if found is None else self.algebra.emission.cast(found, self.operation.dtype)
+        return None if found is None else self.algebra.emission.cast(found, arithmetic_type(self.operation.dtype))
 
     def _varied(self, moved: Sequence[Reading | None]) -> Iterator[tuple[list[Reading], Combination]]:
         """Yield what is summed, for each operand that has a tangent."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core import arithmetic
-from tileir.core.dtype import accumulator, promote_all
+from tileir.core.dtype import accumulator, arithmetic_type, promote_all
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
@@ -240,16 +240,17 @@ def _combined(algebra: Algebra, combination: Combination, tensors: Sequence[Tens
         case Combination.NONE:
             return tensors[0]
         case Combination.MUL:
-            return algebra.mul(*_alike(emission, tensors))
+            return algebra.mul(*alike(emission, tensors))
         case Combination.COND:
-            equal = algebra.compute(Op.CMP_EQ, *_alike(emission, tensors[:2]))
+            equal = algebra.compute(Op.CMP_EQ, *alike(emission, tensors[:2]))
             return algebra.choose(equal, tensors[2], algebra.constant(0.0, tensors[2]))
         case Combination.ADD | Combination.EQ:
             return None
 
 
-def _alike(emission: Emission, tensors: Sequence[Tensor]) -> list[Tensor]:
-    dtype = promote_all(tensor.dtype for tensor in tensors)
+def alike(emission: Emission, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return tensors in the dtype in which they are computed together."""
+    dtype = arithmetic_type(promote_all(tensor.dtype for tensor in tensors))
     return [emission.cast(tensor, dtype) for tensor in tensors]
 
 
@@ -294,7 +295,7 @@ def _factored(
             total = aggregate(algebra, points, place, [terms], Combination.NONE)
             if total is None:
                 return None
-            return algebra.mul(*_alike(algebra.emission, [algebra.reshaped(factor.tensor, without_ones(shape)), total]))
+            return algebra.mul(*alike(algebra.emission, [algebra.reshaped(factor.tensor, without_ones(shape)), total]))
     return None
 
 

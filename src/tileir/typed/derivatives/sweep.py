@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from tileir.core.dtype import arithmetic_type
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.recall import next_sweep, to_recall
 from tileir.typed.ir import Recall, operands
@@ -53,8 +54,8 @@ class Path:
 class Sweep(Algebra):
     """Cotangents of values: the derivatives of what is differentiated with respect to them.
 
-    A cotangent has the dtype of its value, and a shape that broadcasts to that of its value. Contributions are added
-    up as they arrive; once its operation was visited, a cotangent is final.
+    A cotangent has the arithmetic type of its value, and a shape that broadcasts to that of its value. Contributions
+    are added up as they arrive; once its operation was visited, a cotangent is final.
 
     Attributes:
         results: The values that are differentiated.
@@ -105,8 +106,8 @@ class Sweep(Algebra):
         self.emission.stem = f"D{name}"
 
     def contribute(self, name: str, contribution: Tensor) -> None:
-        """Add to the cotangent of ``name``, in the dtype of that value."""
-        contribution = self.emission.cast(contribution, self.definition(name).dtype)
+        """Add to the cotangent of ``name``, in the arithmetic type of that value."""
+        contribution = self.emission.cast(contribution, arithmetic_type(self.definition(name).dtype))
         before = self.cotangent(name)
         self._cotangents[name] = contribution if before is None else self.add(before, contribution)
 
