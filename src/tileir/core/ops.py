@@ -230,6 +230,11 @@ _AGGREGATION_OPS: Final[Mapping[Aggregation, Op | None]] = MappingProxyType(
 )
 
 
+def merges(aggregation: Aggregation | None) -> bool:
+    """Return whether stores merge with what is there, rather than overwrite it."""
+    return aggregation is not None and aggregation is not Aggregation.ASSIGN
+
+
 class Combination(enum.Enum):
     """How a contraction combines the elements that it reads at one index point."""
 

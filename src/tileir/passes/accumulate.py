@@ -106,7 +106,7 @@ def _explicit(block: Block, may_keep: Callable[[Refinement], bool]) -> tuple[Sta
 
     ``may_keep`` tells of a result whether elements that are not reached have content to be kept.
     """
-    scoped = tuple(r for r in block.refinements if _opens_scope(r))
+    scoped = tuple(r for r in block.refinements if r.opens_scope)
     if scoped:
         split = _Split.of(block, scoped)
         if split is None:
@@ -122,15 +122,11 @@ def _explicit_inside(statement: Statement) -> tuple[Statement, ...]:
     """Rewrite a statement of a kernel; whether a result has content before it is not known there."""
     if not isinstance(statement, Block):
         return (statement,)
-    scoped = tuple(r for r in statement.refinements if _opens_scope(r))
+    scoped = tuple(r for r in statement.refinements if r.opens_scope)
     split = _Split.of(statement, scoped) if scoped else None
     if scoped and (split is None or not split.always_reached()):
         return _identity_first(statement, scoped)
     return _explicit(statement, lambda _: False)
-
-
-def _opens_scope(refinement: Refinement) -> bool:
-    return refinement.direction is Direction.OUT and refinement.aggregation not in (None, Aggregation.ASSIGN)
 
 
 @attrs.frozen

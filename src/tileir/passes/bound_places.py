@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import attrs
 
-from tileir.core.ops import Aggregation
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.integer_ranges import Range, ScalarRanges, affine_range, both, held
 from tileir.passes.base import with_kernels
@@ -100,7 +99,7 @@ class _Walk:
             return
         for name in views_written(statement):
             found = scalars.known.get(statement.source) if isinstance(statement, Store) else None
-            if views[name].aggregation not in (None, Aggregation.ASSIGN):
+            if views[name].merges:
                 found = None
             memory = behind[name]
             self.stored[memory] = both(self.stored[memory], found) if memory in self.stored else found

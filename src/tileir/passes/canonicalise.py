@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import gcd
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import attrs
@@ -13,6 +12,7 @@ from tileir.passes.kernels.narrowing import narrowed
 from tileir.passes.kernels.own_axes import with_own_axes
 from tileir.passes.kernels.reindex import reindexed
 from tileir.poly.affine import Affine
+from tileir.poly.coverage import tightened
 from tileir.stripe.ir import Block, Dim, Direction, LoadIndex, Special, TensorShape
 from tileir.stripe.verify_views import is_dense
 
@@ -119,9 +119,7 @@ def _tightened(constraints: tuple[Affine, ...], bounds: Bounds) -> tuple[Affine,
         if high < 0:
             return None
         if low < 0:
-            divisor = gcd(*(int(c) for _, c in constraint.terms))
-            terms = tuple((name, int(c) // divisor) for name, c in constraint.terms)
-            kept[Affine(terms, int(constraint.offset) // divisor)] = None
+            kept[tightened(constraint)] = None
     return tuple(kept)
 
 
@@ -144,14 +142,10 @@ def _used_indices(block: Block) -> set[str]:
 
 def _without_repetition(block: Block) -> Block:
     """Drop indices that change nothing where running a point again stores the same values."""
-    if any(r.direction is Direction.INOUT or _aggregates(r) for r in block.refinements):
+    if any(r.direction is Direction.INOUT or r.merges for r in block.refinements):
         return block
     used = _used_indices(block)
     return attrs.evolve(block, indices=tuple(i for i in block.indices if i.name in used))
-
-
-def _aggregates(refinement: Refinement) -> bool:
-    return refinement.aggregation is not None and refinement.aggregation.op is not None
 
 
 def _in_memory_order(block: Block) -> Block:

@@ -102,7 +102,7 @@ class ConstantPropagate:
 
 def _is_costly(kernel: Block) -> bool:
     """Return whether an element takes more than it costs to load one."""
-    merges = any(r.aggregation is not None and r.aggregation.op is not None for r in kernel.refinements)
+    merges = any(r.merges for r in kernel.refinements)
     operations = {s.op for s in kernel.statements if isinstance(s, Intrinsic)}
     return bool(kernel.blocks) or merges or not CHEAP.issuperset(operations)
 

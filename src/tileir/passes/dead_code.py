@@ -125,7 +125,7 @@ def _directed(refinement: Refinement, reads: bool, writes: bool) -> Refinement:
         return refinement
     if not writes:
         return attrs.evolve(refinement, direction=Direction.IN, aggregation=None)
-    merges = refinement.aggregation is not None and refinement.aggregation.op is not None
+    merges = refinement.merges
     if merges or reads:
         return refinement
     return attrs.evolve(refinement, direction=Direction.OUT)

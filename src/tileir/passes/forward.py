@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.pieces import Pieces, is_copy, pieces
@@ -164,4 +163,4 @@ def _is_elementwise(kernel: Block) -> bool:
     indirect = {s.source for s in kernel.statements if isinstance(s, Load) and s.index is not None}
     if any(r.name in indirect and is_element(r) for r in kernel.refinements):
         return False
-    return all(r.aggregation in (None, Aggregation.ASSIGN) for r in kernel.refinements)
+    return all(not r.merges for r in kernel.refinements)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.ops import Aggregation
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.groups.reduction import Plan, build
 from tileir.passes.kernels import schedule as sch
@@ -145,10 +144,7 @@ def is_plain(nest: Nest) -> bool:
         return False
     local = {allocation.name for allocation in nest.allocations}
     writes = [use for use in reductions[0].uses if use.direction.writes]
-    merging = all(
-        use.root in local and use.aggregation not in (None, Aggregation.ASSIGN) and use.direction.reads
-        for use in writes
-    )
+    merging = all(use.root in local and use.merges and use.direction.reads for use in writes)
     loaded = {s.source for s in reductions[0].statements if isinstance(s, stripe.Load)}
     read = {use.root for use in reductions[0].uses if use.name in loaded}
     written = {use.root for use in nest.uses if use.direction.writes}

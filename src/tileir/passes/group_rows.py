@@ -9,7 +9,7 @@ import attrs
 
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.group_reduction import power_of_two_from
-from tileir.passes.groups.rows import ELEMENT, Plan, Row, build, merges, row_of
+from tileir.passes.groups.rows import ELEMENT, Plan, Row, build, row_of
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.kernels.nest import emit, product
@@ -84,7 +84,7 @@ class GroupRows:
         held = {row.root for row in rows}
         shared = [r for r in nest.allocations if r.shape.elements > 1 and r.name not in held]
         local = sum(r.shape.elements * r.shape.dtype.itemsize for r in shared)
-        local += sum(2 * threads * u.dtype.itemsize for s in nest.segments for u in s.uses if s.loops and merges(u))
+        local += sum(2 * threads * u.dtype.itemsize for s in nest.segments for u in s.uses if s.loops and u.merges)
         while beside > 1 and beside * local > self.local_bytes:
             beside //= 2
         return None if beside * local > self.local_bytes else Plan(column, threads, beside, lanes, loops, rows)
@@ -169,17 +169,17 @@ def _rows_read_again(nest: Nest, loops: Mapping[int, stripe.Index]) -> Iterator[
 def _is_row_kernel(nest: Nest) -> bool:
     """Return whether a nest has several loops, or one that stores elements, and only such as threads can share."""
     loops = [segment for segment in nest.segments if segment.loops]
-    storing = any(u.direction.writes and not merges(u) for s in loops for u in s.uses)
+    storing = any(u.direction.writes and not u.merges for s in loops for u in s.uses)
     if len(loops) < 2 and not storing:
         return False
     scalars = {r.name for r in nest.allocations if r.shape.elements == 1}
     for segment in nest.segments:
         if sch.indirect_names(segment):
             return False
-        if segment.loops and not all(u.root in scalars for u in segment.uses if merges(u)):
+        if segment.loops and not all(u.root in scalars for u in segment.uses if u.merges):
             return False
-        if segment.loops and any(u.root in scalars and u.direction.writes and not merges(u) for u in segment.uses):
+        if segment.loops and any(u.root in scalars and u.direction.writes and not u.merges for u in segment.uses):
             return False
-        if any(isinstance(s, stripe.Load) and merges(segment.use(s.source)) for s in segment.statements):
+        if any(isinstance(s, stripe.Load) and segment.use(s.source).merges for s in segment.statements):
             return False
     return True

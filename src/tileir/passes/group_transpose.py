@@ -59,7 +59,7 @@ class GroupTranspose:
             return kernel
         row, column = found
         shape = TileShape({row.name: self.tile, column.name: self.tile})
-        crossing = tuple(use for use in sch.read_uses(nest) if _crosses(use, row, column))
+        crossing = tuple(use for use in sch.read_uses(nest) if use.crosses(row.name, column.name))
         if sum(shape.local_bytes(use) for use in crossing) > self.local_bytes:
             return kernel
         elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}
@@ -122,10 +122,6 @@ class _Points:
         return sch.part(self.more, self.thread.range) + sch.part(self.thread)
 
 
-def _crosses(use: Use, row: stripe.Index, column: stripe.Index) -> bool:
-    return use.stride(row.name) == 1 and use.stride(column.name) not in (0, 1)
-
-
 def _crossing(nest: Nest, least: int) -> tuple[stripe.Index, stripe.Index] | None:
     """Return the index along which some input is contiguous, and the one along which all results are.
 
@@ -136,6 +132,6 @@ def _crossing(nest: Nest, least: int) -> tuple[stripe.Index, stripe.Index] | Non
     for column in long:
         if written and all(use.stride(column.name) == 1 for use in written):
             for row in long:
-                if row is not column and any(_crosses(use, row, column) for use in sch.read_uses(nest)):
+                if row is not column and any(use.crosses(row.name, column.name) for use in sch.read_uses(nest)):
                     return row, column
     return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.core.ops import Aggregation, Op
+from tileir.core.ops import Op
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected, with_kernels
@@ -92,7 +92,7 @@ class _Producer:
         if not flat or block.constraints or len(stores) != 1 or len(written) != 1 or stores[0].index is not None:
             return None
         result = written[0]
-        plain = result.direction is Direction.OUT and result.aggregation in (None, Aggregation.ASSIGN)
+        plain = result.direction is Direction.OUT and not result.merges
         if not plain or not is_element(result) or not _counts_elements(block, result):
             return None
         return cls(number, block, result, stores[0].source)
@@ -254,7 +254,7 @@ def _is_flat_reduction(kernel: Block) -> bool:
     """Return whether a block without others in it merges several points into one element."""
     if any(isinstance(s, Block | Special) for s in kernel.statements) or any(i.tags.items for i in kernel.indices):
         return False
-    scoped = [r for r in kernel.refinements if r.aggregation is not None and r.aggregation.op is not None]
+    scoped = [r for r in kernel.refinements if r.merges]
     moved = {name for r in scoped for access in r.access for name in access.indices}
     return len(scoped) == 1 and any(i.range > 1 and i.name not in moved for i in kernel.indices)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, with_kernels
@@ -182,7 +181,7 @@ def _is_elementwise(kernel: Block) -> bool:
     """Return whether a kernel has neither a schedule nor blocks inside, and merges nothing."""
     scalars = all(isinstance(s, Store) or scalar_output(s) is not None for s in kernel.statements)
     plain = not kernel.constraints and not any(i.affine is not None or i.tags.items for i in kernel.indices)
-    return scalars and plain and all(r.aggregation in (None, Aggregation.ASSIGN) for r in kernel.refinements)
+    return scalars and plain and all(not r.merges for r in kernel.refinements)
 
 
 def _makes(kernel: Block, name: str, held: Mapping[str, Refinement]) -> bool:

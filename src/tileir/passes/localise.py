@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.ops import Aggregation
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
@@ -106,7 +105,7 @@ def _localisable(kernel: Block, temporaries: frozenset[str]) -> dict[str, Refine
 
 
 def _is_private(refinement: Refinement) -> bool:
-    return refinement.direction is Direction.OUT and refinement.aggregation in (None, Aggregation.ASSIGN)
+    return refinement.direction is Direction.OUT and not refinement.merges
 
 
 def _allocation(view: Refinement) -> Refinement:

@@ -7,7 +7,6 @@ become multiples of vector lanes in the same way. PlaidML calls it Pad.
 
 from __future__ import annotations
 
-from math import gcd
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -16,6 +15,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.base import at_least, selected, with_temporaries
 from tileir.poly.affine import Affine
+from tileir.poly.coverage import tightened
 from tileir.stripe.ir import (
     Block,
     Constant,
@@ -108,25 +108,17 @@ class Pad:
 
     def _is_neutral(self, constraint: Affine, term: _Term, sizes: dict[str, TensorShape]) -> bool:
         """Return whether a point that fails a constraint adds nothing once the inputs are padded."""
-        wanted = _divided(constraint)
+        wanted = tightened(constraint)
         padded = [view for view in term.factors if wanted in _limits(view, sizes[view.source])]
         exact = self.finite or not term.output.shape.dtype.is_float
         return len(padded) == len(term.factors) or (bool(padded) and exact)
 
 
-def _divided(constraint: Affine) -> Affine:
-    """Return a constraint without a common factor of its coefficients."""
-    divisor = gcd(*(int(c) for _, c in constraint.terms))
-    if divisor <= 1:
-        return constraint
-    return Affine(tuple((name, int(c) // divisor) for name, c in constraint.terms), int(constraint.offset) // divisor)
-
-
 def _limits(view: Refinement, tensor: TensorShape) -> Iterable[Affine]:
     """Return the constraints that keep a view inside of its tensor."""
     for access, dim in zip(view.access, tensor.dims, strict=True):
-        yield _divided(access)
-        yield _divided(dim.size - 1 - access)
+        yield tightened(access)
+        yield tightened(dim.size - 1 - access)
 
 
 @attrs.frozen
@@ -162,7 +154,7 @@ class _Term:
         names = loads.get(last.source, ())
         if output.aggregation is not Aggregation.SUM and (len(names) != 1 or converted):
             return None  # only 0 stays neutral in products, and in another type
-        if output.aggregation in (None, Aggregation.ASSIGN) or not names:
+        if not output.merges or not names:
             return None
         return cls(output, tuple(kernel.refinement(name) for name in dict.fromkeys(names)))
 

@@ -65,10 +65,6 @@ class RegisterTranspose:
         return tuple(emit(node, kernel) for node in builder.nodes())
 
 
-def _crosses(use: Use, row: stripe.Index, column: stripe.Index) -> bool:
-    return use.stride(row.name) == 1 and use.stride(column.name) not in (0, 1)
-
-
 def _crossing(nest: Nest, least: int) -> tuple[stripe.Index, stripe.Index] | None:
     """Return the index along which some input is contiguous, and the one along which all results are.
 
@@ -79,7 +75,7 @@ def _crossing(nest: Nest, least: int) -> tuple[stripe.Index, stripe.Index] | Non
     for column in long:
         if written and all(use.stride(column.name) == 1 for use in written):
             for row in long:
-                crossing = [u for u in sch.read_uses(nest) if row is not column and _crosses(u, row, column)]
+                crossing = [u for u in sch.read_uses(nest) if row is not column and u.crosses(row.name, column.name)]
                 if crossing and not any(use.dtype.is_bool for use in crossing):
                     return row, column
     return None
@@ -147,7 +143,7 @@ class _Builder:
         (segment,) = self.nest.segments
         row = _Axis.of(self.row, self.lanes, self.options.rows, self.names)
         column = _Axis.of(self.column, self.lanes, self.options.columns, self.names)
-        crossing = [u for u in segment.uses if not u.direction.writes and _crosses(u, self.row, self.column)]
+        crossing = [u for u in segment.uses if not u.direction.writes and u.crosses(self.row.name, self.column.name)]
         allocations: list[stripe.Refinement] = []
         children: list[Node] = []
         turned: dict[Use, Use] = {}

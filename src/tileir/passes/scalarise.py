@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.ops import Aggregation
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import map_kernels
 from tileir.passes.kernels.reindex import renamed
@@ -70,7 +69,7 @@ class _Aliases:
                 continue
             sources[r.name] = r.source
             by_source.setdefault(r.source, []).append(r.name)
-            if r.aggregation not in (None, Aggregation.ASSIGN):
+            if r.merges:
                 merging.add(r.name)
         groups = {source: tuple(names) for source, names in by_source.items()}
         return cls(sources, groups, frozenset(merging), frozenset(allocations))

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.passes.analysis.accesses import address
+from tileir.passes.analysis.accesses import reads_neighbours
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.canonicalise import simplified
 from tileir.passes.kernels.inside import divided, inside_evenly
-from tileir.passes.kernels.nest import opens_scope
 from tileir.passes.kernels.schedule import is_scheduled
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
@@ -54,7 +53,7 @@ class Separate:
         return expand_kernels(program, self._kernel, self.reqs)
 
     def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
-        if is_scheduled(kernel) or any(opens_scope(r) for r in kernel.refinements):
+        if is_scheduled(kernel) or any(r.opens_scope for r in kernel.refinements):
             return (kernel,)
         if _operations(kernel) < self.operations:
             return (kernel,)
@@ -85,7 +84,7 @@ class Separate:
                 continue
             if high - low < self.least or 100 * (high - low) < self.share * index.range:
                 continue
-            cut = _Cut(index, low, high, contiguous=_is_contiguous(kernel, index.name))
+            cut = _Cut(index, low, high, contiguous=reads_neighbours(kernel, index.name))
             if best is None or cut.rank >= best.rank:
                 best = cut
         return best
@@ -104,11 +103,6 @@ class _Cut:
     def rank(self) -> tuple[bool, int]:
         """What to prefer."""
         return self.contiguous, self.high - self.low
-
-
-def _is_contiguous(kernel: stripe.Block, index: str) -> bool:
-    """Return whether some input is contiguous along an index."""
-    return any(r.direction is stripe.Direction.IN and address(r).coefficient(index) == 1 for r in kernel.refinements)
 
 
 def _operations(block: stripe.Block) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.core.ops import Aggregation
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import map_kernels
@@ -55,7 +54,7 @@ def _shadowed(kernel: Block) -> Block:
     kept: dict[str, Refinement] = {}
     readers, users = _touching(kernel)
     for view in kernel.refinements:
-        plain = view.direction is Direction.OUT and view.aggregation in (None, Aggregation.ASSIGN)
+        plain = view.direction is Direction.OUT and not view.merges
         if plain and views[view.source] == 1 and view.name in readers and _is_stored_plainly(users[view.name], view):
             kept[view.name] = _allocation(view, names.fresh(f"{view.name}_kept"))
     if not kept:
@@ -100,7 +99,7 @@ def _is_plain_block(block: Block, view: Refinement) -> bool:
     mine = {r.name: r for r in block.refinements if r.source == view.name and r.direction is not Direction.NONE}
     if any(len(r.access) != len(view.access) for r in mine.values()):
         return False
-    if any(r.aggregation not in (None, Aggregation.ASSIGN) for r in mine.values()):
+    if any(r.merges for r in mine.values()):
         return False
     touching = (s for s in block.statements if isinstance(s, Load | Store) and s.index is not None)
     return not any((s.source if isinstance(s, Load) else s.into) in mine for s in touching)

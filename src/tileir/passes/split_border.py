@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.canonicalise import simplified
@@ -55,7 +54,7 @@ class SplitBorder:
             return (kernel,)
         if any(i.affine is not None or i.tags.items for i in kernel.indices):
             return (kernel,)
-        if any(r.aggregation not in (None, Aggregation.ASSIGN) for r in kernel.refinements):
+        if any(r.merges for r in kernel.refinements):
             return (kernel,)
         tests = computed_tests(kernel)
         points = 1

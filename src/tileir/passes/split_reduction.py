@@ -11,9 +11,10 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
-from tileir.passes.analysis.accesses import address
+from tileir.passes.analysis.accesses import reads_neighbours
 from tileir.passes.base import at_least, with_temporaries
 from tileir.passes.kernels.nest import product
+from tileir.passes.kernels.reindex import with_values
 from tileir.passes.kernels.schedule import divisor_at_least
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
@@ -72,7 +73,7 @@ class SplitReduction:
         if len(outputs) != 1 or kernel.blocks or any(i.affine is not None or i.tags.items for i in kernel.indices):
             return None
         output = outputs[0]
-        scoped = output.direction is stripe.Direction.OUT and output.aggregation not in (None, Aggregation.ASSIGN)
+        scoped = output.opens_scope
         if not scoped or output.shape.elements != 1 or _is_indirect(kernel):
             return None
         written = {i for access in output.access for i in access.indices}
@@ -99,7 +100,7 @@ class SplitReduction:
             most = product(i.range for i in kernel.indices) // self.points
             wanted = self.parts // max(1, outer) if self.outputs else self.parts
             return min(wanted, most) if outer < (self.outputs or self.parts) else 1
-        contiguous = (i.range for i in kernel.indices if i.name in written and _is_contiguous(kernel, i.name))
+        contiguous = (i.range for i in kernel.indices if i.name in written and reads_neighbours(kernel, i.name))
         together = min(self.columns, max(contiguous, default=1))
         wanted = -(-self.parts // max(1, outer // together))
         reduced = product(i.range for i in kernel.indices if i.name not in written)
@@ -141,11 +142,6 @@ def _is_indirect(kernel: stripe.Block) -> bool:
     return any(isinstance(s, stripe.Load | stripe.Store) and s.index is not None for s in kernel.statements)
 
 
-def _is_contiguous(kernel: stripe.Block, index: str) -> bool:
-    """Return whether some input is contiguous along an index."""
-    return any(r.direction is stripe.Direction.IN and address(r).coefficient(index) == 1 for r in kernel.refinements)
-
-
 def _reach(kernel: stripe.Block, index: str) -> int:
     """Return how far an index moves the inputs: parts should be whole stretches of memory."""
     return max(
@@ -178,10 +174,7 @@ def _build(
         else attrs.evolve(r, access=tuple(a.substitute({index.name: value}) for a in r.access))
         for r in kernel.refinements
     )
-    statements = tuple(
-        attrs.evolve(s, affine=s.affine.substitute({index.name: value})) if isinstance(s, stripe.LoadIndex) else s
-        for s in kernel.statements
-    )
+    statements = tuple(with_values(s, {index.name: value}) for s in kernel.statements)
     end = () if index.range == parts * within.range else (index.range - 1 - value,)
     partial = attrs.evolve(
         kernel,

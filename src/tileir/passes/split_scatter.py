@@ -13,6 +13,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
 from tileir.passes.base import at_least, with_temporaries
 from tileir.passes.kernels.nest import product
+from tileir.passes.kernels.reindex import with_values
 from tileir.passes.kernels.schedule import power_of_two_below
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
@@ -124,10 +125,7 @@ def _partial(kernel: stripe.Block, output: stripe.Refinement, index: stripe.Inde
             tables.view(r) if r is output else attrs.evolve(r, access=tuple(a.substitute(moved) for a in r.access))
             for r in kernel.refinements
         ),
-        statements=tuple(
-            attrs.evolve(s, affine=s.affine.substitute(moved)) if isinstance(s, stripe.LoadIndex) else s
-            for s in kernel.statements
-        ),
+        statements=tuple(with_values(s, moved) for s in kernel.statements),
         deps=(),
     )
 

@@ -86,12 +86,8 @@ def may_expand(block: Block, index: Index) -> bool:
         return False
     if block.is_serial and any(i.range > 1 for i in block.indices[block.indices.index(index) + 1 :]):
         return False  # copies would come before the next value of an index further in
-    scoped = (r for r in block.refinements if r.direction is Direction.OUT and _merges(r))
+    scoped = (r for r in block.refinements if r.opens_scope)
     return all(_moves_alone(r, index.name) for r in scoped)
-
-
-def _merges(view: Refinement) -> bool:
-    return view.aggregation is not None and view.aggregation.op is not None
 
 
 def _moves_alone(view: Refinement, index: str) -> bool:

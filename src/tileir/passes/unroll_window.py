@@ -94,7 +94,7 @@ def _aggregate(kernel: Block) -> Refinement | None:
     if len(written) != 1 or len(stores) != 1 or stores[0].index is not None or not is_element(written[0]):
         return None
     result = written[0]
-    merges = result.aggregation is not None and result.aggregation.op is not None
+    merges = result.merges
     return result if merges and result.direction is Direction.OUT else None
 
 

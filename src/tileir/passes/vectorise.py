@@ -9,7 +9,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.jam import jammed, merges
+from tileir.passes.kernels.jam import is_merge, jammed
 from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.passes.strips import STRIP
 from tileir.poly.affine import Affine
@@ -63,7 +63,7 @@ class Vectorise:
         points = product(i.range for i in nest.indices)
         if row is None or points < 2 * self.chunk:
             return [(nest, 1)]
-        merged = sum(map(merges, nest.segments[0].statements))
+        merged = sum(map(is_merge, nest.segments[0].statements))
         rows = 2 * self.rows if merged + 1 >= self.terms and row.range >= 2 * self.rows else self.rows
         rows = min(rows, self.statements // len(nest.segments[0].statements))
         if rows < 2:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.core.ops import Aggregation
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.inside import cut, span_inside
@@ -62,7 +61,7 @@ class VectoriseReduction:
         for segment in nest.segments:
             index = None if self._index(nest, segment) else self._index(nest, attrs.evolve(segment, constraints=()))
             low, high = (0, 0) if index is None else span_inside(nest, segment, index)
-            merges = all(_merges(use) for use in segment.uses if use.direction.writes)
+            merges = all(use.merges for use in segment.uses if use.direction.writes)
             if index is not None and merges and high - low >= max(lanes, index.range // 2):
                 segments.extend(cut(nest, segment, index, names))
             else:
@@ -77,8 +76,8 @@ class VectoriseReduction:
         constrained = {i for c in segment.constraints for i in c.indices}
         local = {r.name for r in nest.allocations if r.shape.elements == 1}
         writes = [u for u in segment.uses if u.direction.writes]
-        plain = [u for u in writes if not _merges(u)]
-        if segment.has_indirect_store or not all(u.root in local for u in writes if _merges(u)):
+        plain = [u for u in writes if not u.merges]
+        if segment.has_indirect_store or not all(u.root in local for u in writes if u.merges):
             return None
         if any(isinstance(s, stripe.Load) and segment.use(s.source).direction.writes for s in segment.statements):
             return None
@@ -95,10 +94,6 @@ class VectoriseReduction:
             and not sch.gathers(segment, i.name)
         ]
         return max(candidates, key=lambda i: i.range, default=None)
-
-
-def _merges(use: Use) -> bool:
-    return use.aggregation is not None and use.aggregation is not Aggregation.ASSIGN
 
 
 @attrs.define
@@ -136,7 +131,7 @@ class _Builder:
         lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, sch.VECTOR)
         others = tuple(i for i in segment.loops if i.name != index.name)
         inner = sch.part(vector, lanes) + sch.part(lane)
-        accumulators = {u: self._lanes_of(u, width, inner) for u in segment.uses if _merges(u)}
+        accumulators = {u: self._lanes_of(u, width, inner) for u in segment.uses if u.merges}
         wide = {u: use for u, (_, use) in accumulators.items()}
         moved = attrs.evolve(segment, uses=tuple(wide.get(u, u) for u in segment.uses))
         nodes = [self._set(use, sch.present((vector, lane))) for use in wide.values()]

@@ -14,7 +14,7 @@ from tileir.passes.kernels.nest import chosen_by_data
 from tileir.stripe.ir import Block, Direction, Load, Special, Store
 
 if TYPE_CHECKING:
-    from tileir.stripe.ir import Index, Program, Refinement
+    from tileir.stripe.ir import Index, Program
 
 
 @attrs.frozen
@@ -61,7 +61,7 @@ class VectoriseShort:
         stored = {s.into for s in block.statements if isinstance(s, Store)}
         if not set(strides.values()) <= {0, 1} or any(strides[name] == 0 for name in stored):
             return False
-        if any(view.direction is Direction.NONE or _merges(view) for view in block.refinements):
+        if any(view.direction is Direction.NONE or view.merges for view in block.refinements):
             return False
         moved = {name for name, stride in strides.items() if stride}
         varying = sch.varying_scalars(block.statements, moved, index.name)
@@ -69,7 +69,3 @@ class VectoriseShort:
         if any(isinstance(s, Special) for s in block.statements) or any(s.index in varying for s in rows):
             return False
         return any(isinstance(s, Load) and s.source in moved for s in rows)
-
-
-def _merges(view: Refinement) -> bool:
-    return view.aggregation is not None and view.aggregation.op is not None

@@ -103,7 +103,7 @@ def always_hit(domain: Domain, indices: Iterable[str], given: Sequence[Affine] =
             return False
         name = min(inner, key=lambda i: _pairs(constraints, i))
         shadow = _without(name, ranges[name], constraints)
-        left = (c for c in dict.fromkeys(map(_reduced, shadow)) if c.bounds(ranges)[0] < 0)
+        left = (c for c in dict.fromkeys(map(tightened, shadow)) if c.bounds(ranges)[0] < 0)
         constraints = [c for c in left if not _follows(c, given, ranges)]
     return True
 
@@ -136,7 +136,7 @@ def _without(name: str, extent: int, constraints: Sequence[Affine]) -> Iterable[
             yield below * b + above * a - (a - 1) * (b - 1)
 
 
-def _reduced(constraint: Affine) -> Affine:
+def tightened(constraint: Affine) -> Affine:
     """Divide ``constraint >= 0`` by the common divisor of its coefficients and round inwards."""
     divisor = gcd(*(int(c) for _, c in constraint.terms))
     if divisor <= 1:

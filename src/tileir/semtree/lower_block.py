@@ -9,7 +9,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.ops import Aggregation, Op
+from tileir.core.ops import Aggregation, Op, merges
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower_barriers import THREAD, Touch
@@ -141,10 +141,7 @@ class BlockLowering:
         for refinement in block.refinements:
             if refinement.direction is stripe.Direction.NONE:
                 continue
-            if refinement.direction is stripe.Direction.OUT and refinement.aggregation not in (
-                None,
-                Aggregation.ASSIGN,
-            ):
+            if refinement.opens_scope:
                 raise fail(
                     "TIL502",
                     f"refinement {refinement.name} of block {block.name or '(unnamed)'} still opens an aggregation "
@@ -312,9 +309,9 @@ class BlockLowering:
             return
         own = None if lanes is None else team.own(view.offset, LANE, lanes)
         fixed = own is not None and team.fixed.issuperset(name for name in own.indices if name != THREAD)
-        merges = writes and view.aggregation not in (None, Aggregation.ASSIGN)
+        merging = writes and merges(view.aggregation)
         local = view.region is sem.Region.LOCAL
-        self._touches.append(Touch(view.array, writes, merges, team.threads, own, fixed, local))
+        self._touches.append(Touch(view.array, writes, merging, team.threads, own, fixed, local))
 
     def _clamped(self, index: sem.Expr, size: int) -> sem.Expr:
         """Return a place that is inside of an axis, or the nearest one that is."""

@@ -19,7 +19,6 @@ from tileir.stripe.lanes import Lanes, interfere
 from tileir.stripe.memory import Elements, Hidden, Memory, View, check_axis, check_offsets
 from tileir.stripe.plan import plan_block
 from tileir.stripe.verifier import verify
-from tileir.stripe.verify_body import merges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -218,7 +217,7 @@ def _picked(values: Array, chosen: Array | None) -> Array:
 
 def _scope(plan: Plan, refinement: Refinement, outer: View, execution: int) -> tuple[ScopeKey, int] | None:
     """Return the aggregation scope of a view: that of its source, or a new one for this execution of the block."""
-    if refinement.direction is not Direction.OUT or not merges(refinement.aggregation):
+    if refinement.direction is not Direction.OUT or not refinement.merges:
         return None
     return ((plan.number, refinement.name), execution) if outer.scope is None else outer.scope
 

@@ -28,47 +28,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.ops import Aggregation, Op
+from tileir.core.ops import Aggregation, Op, merges
 from tileir.poly.affine import Affine
+from tileir.stripe.tags import Tags as Tags
+from tileir.stripe.tags import TagValue as TagValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-TagValue: TypeAlias = bool | int | float | str | None
 INSIDE: Final = "inside"
-
-
-@attrs.frozen(cache_hash=True)
-class Tags:
-    """A set of names, each with a value or None; sorted by name, each name once."""
-
-    items: tuple[tuple[str, TagValue], ...] = ()
-
-    @classmethod
-    def of(cls, *names: str, **values: TagValue) -> Tags:
-        """Return tags without value for ``names``, and with value for ``values``."""
-        return cls(tuple(sorted({**dict.fromkeys(names), **values}.items())))
-
-    def __contains__(self, name: object) -> bool:
-        return any(tag == name for tag, _ in self.items)
-
-    def has_all(self, names: Iterable[str]) -> bool:
-        """Return whether every one of ``names`` is set; ``"all"`` counts as set everywhere."""
-        return all(name == "all" or name in self for name in names)
-
-    def get(self, name: str) -> TagValue:
-        """Return the value of tag ``name``; None where it has none or is not set."""
-        return next((value for tag, value in self.items if tag == name), None)
-
-    def add(self, *names: str, **values: TagValue) -> Tags:
-        """Return these tags with others added or replaced; itself when nothing changes."""
-        new = Tags(tuple(sorted({**dict(self.items), **dict.fromkeys(names), **values}.items())))
-        return self if new == self else new
-
-    def remove(self, *names: str) -> Tags:
-        """Return these tags without ``names``; itself when none of them is set."""
-        new = tuple(item for item in self.items if item[0] not in names)
-        return self if len(new) == len(self.items) else Tags(new)
 
 
 class Direction(enum.Enum):
@@ -173,6 +141,16 @@ class Refinement:
     cache_unit: Affine | None = None  # which cache serves it
     constant: bool = False  # content is known when compiling: Program.buffers holds it
     tags: Tags = Tags()
+
+    @property
+    def merges(self) -> bool:
+        """Whether stores through this view merge with what is there, rather than overwrite it."""
+        return merges(self.aggregation)
+
+    @property
+    def opens_scope(self) -> bool:
+        """Whether each run of the block starts the aggregate anew: the first store overwrites, and later ones merge."""
+        return self.direction is Direction.OUT and self.merges
 
 
 @attrs.frozen(cache_hash=True)

@@ -10,7 +10,6 @@ import numpy as np
 
 from tileir.poly.affine import total
 from tileir.stripe.ir import Block, Direction, LoadIndex, Special, views_read
-from tileir.stripe.verify_body import merges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -170,7 +169,7 @@ def _private(block: Block) -> tuple[str, ...]:
     if block.is_serial or not block.blocks:
         return ()
     read = {name for statement in block.statements for name in views_read(statement)}
-    outs = (r for r in block.refinements if r.direction is Direction.OUT and not merges(r.aggregation))
+    outs = (r for r in block.refinements if r.direction is Direction.OUT and not r.merges)
     return tuple(r.name for r in outs if r.name in read)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType, arithmetic_type
 from tileir.core.errors import Diagnostic
-from tileir.core.ops import Aggregation, Op
+from tileir.core.ops import Op
 from tileir.stripe.dtypes import intrinsic_dtype, scalar_dtype
 from tileir.stripe.ir import (
     Block,
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
 
     from tileir.stripe.ir import Refinement, Statement
     from tileir.stripe.scope import Scope
-
-
-def merges(aggregation: Aggregation | None) -> bool:
-    """Tell whether stores through a view with this aggregation merge, rather than overwrite."""
-    return aggregation is not None and aggregation is not Aggregation.ASSIGN
 
 
 def check_directions(scope: Scope) -> Iterator[Diagnostic]:
@@ -80,7 +75,7 @@ def check_aggregations(scope: Scope) -> Iterator[Diagnostic]:
     An aggregate is not read where it is being made: other points may still add to it.
     """
     for view in scope.block.refinements:
-        if not merges(view.aggregation):
+        if not view.merges:
             continue
         if not view.direction.writes:
             yield _disagree(scope, view, "aggregates, so its direction must be out or inout")
@@ -96,14 +91,14 @@ def check_aggregations(scope: Scope) -> Iterator[Diagnostic]:
         return
     for view in scope.block.refinements:
         source = scope.source(view)
-        if source is None or not merges(source.aggregation):
+        if source is None or not source.merges:
             continue
         if (view.aggregation, view.direction) != (source.aggregation, source.direction):
             yield _disagree(scope, view, f"must aggregate and have the direction as {source.name!r}, which it views")
 
 
 def _merges_here(scope: Scope, name: str) -> bool:
-    return name in scope.views and merges(scope.views[name].aggregation)
+    return name in scope.views and scope.views[name].merges
 
 
 def _disagree(scope: Scope, view: Refinement, message: str) -> Diagnostic:
@@ -194,7 +189,7 @@ def check_specials(scope: Scope) -> Iterator[Diagnostic]:
 def _special_fault(scope: Scope, special: Special) -> str | None:
     outputs = [scope.views[name] for name in special.outputs if name in scope.views]
     inputs = [scope.views[name] for name in special.inputs if name in scope.views]
-    if any(merges(view.aggregation) for view in (*inputs, *outputs)):
+    if any(view.merges for view in (*inputs, *outputs)):
         return f"{special.name} cannot use a view that aggregates"
     if special.name == "prefetch":
         ahead = dict(special.parameters)

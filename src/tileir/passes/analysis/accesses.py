@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import always_hit
+from tileir.stripe.ir import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +30,11 @@ def address(refinement: Refinement) -> Affine:
 def is_element(refinement: Refinement) -> bool:
     """Return whether one point touches one element only."""
     return refinement.shape.elements == 1
+
+
+def reads_neighbours(kernel: Block, index: str) -> bool:
+    """Return whether some input is contiguous in memory along an index of a flat kernel."""
+    return any(r.direction is Direction.IN and address(r).coefficient(index) == 1 for r in kernel.refinements)
 
 
 def always_reached(

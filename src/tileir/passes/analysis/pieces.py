@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 import numpy as np
 
-from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import is_element
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Constant, Direction, Load, Store
@@ -63,7 +62,7 @@ def is_copy(kernel: Block, target: str) -> bool:
     if second.index is not None or (isinstance(first, Load) and first.index is not None):
         return False
     written = [r for r in kernel.refinements if r.direction is not Direction.IN]
-    plain = len(written) == 1 and written[0].aggregation in (None, Aggregation.ASSIGN)
+    plain = len(written) == 1 and not written[0].merges
     return plain and written[0].source == target and all(is_element(r) for r in kernel.refinements)
 
 

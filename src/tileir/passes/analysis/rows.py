@@ -54,7 +54,7 @@ def writing(statement: Statement) -> tuple[Refinement, ...]:
     if any(i.affine is not None or i.tags.items for i in statement.indices):
         return ()
     written = tuple(r for r in statement.refinements if r.direction is not Direction.IN)
-    plain = all(r.aggregation is None or r.aggregation.op is None for r in written)
+    plain = all(not r.merges for r in written)
     return written if plain and all(r.direction is Direction.OUT and is_element(r) for r in written) else ()
 
 

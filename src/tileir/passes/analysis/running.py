@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import is_element
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import injective
@@ -164,7 +163,7 @@ def _output(kernel: stripe.Block) -> stripe.Refinement | None:
     if any(isinstance(s, stripe.Special) for s in kernel.statements) or not all(map(is_element, kernel.refinements)):
         return None
     output = outputs[0]
-    merges = output.aggregation not in (None, Aggregation.ASSIGN)
+    merges = output.merges
     return output if merges and output.direction is stripe.Direction.OUT else None
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.fusion.sink import covered, is_direct, merged_inside, sunk
 from tileir.passes.kernels.reindex import reindexed, renamed
@@ -259,7 +258,7 @@ class FusionGroup:
 
 def _place_of(view: Refinement) -> Place | None:
     """Return what a view shows, if that is one element of the parent that stores overwrite."""
-    if view.direction is Direction.NONE or not is_element(view) or view.aggregation not in (None, Aggregation.ASSIGN):
+    if view.direction is Direction.NONE or not is_element(view) or view.merges:
         return None
     return view.source, address(view)
 
@@ -271,7 +270,7 @@ def _seen_by(view: Refinement, place: Place | None) -> _Seen | None:
     """
     if place is not None:
         return place
-    if view.direction is Direction.NONE or view.aggregation not in (None, Aggregation.ASSIGN):
+    if view.direction is Direction.NONE or view.merges:
         return None
     return view.source, view.access, view.shape.strides
 
@@ -283,7 +282,7 @@ def _holds(outer: Refinement, inner: Refinement) -> bool:
 
 def _merges_to_one(view: Refinement) -> bool:
     """Return whether all points of a block merge what they store into one element."""
-    return view.aggregation not in (None, Aggregation.ASSIGN) and all(access.is_constant for access in view.access)
+    return view.merges and all(access.is_constant for access in view.access)
 
 
 def _in_sequence(first: Direction, second: Direction, *, whole: bool) -> Direction:

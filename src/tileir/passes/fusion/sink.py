@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Index, LoadIndex, Refinement, Store, views_written
@@ -19,7 +18,7 @@ def is_direct(block: Block, shared: Iterable[str]) -> bool:
     """Return whether the statements of ``block`` can stand as they are in a block over the indices ``shared``."""
     names = frozenset(shared)
     stored = {name for s in block.statements if not isinstance(s, Block) for name in views_written(s)}
-    merged = any(_merges(r) and _is_owned(r, names) for r in block.refinements if r.name in stored)
+    merged = any(r.merges and _is_owned(r, names) for r in block.refinements if r.name in stored)
     return not block.constraints and not merged and all(i.range == 1 or i.name in names for i in block.indices)
 
 
@@ -27,7 +26,7 @@ def merged_inside(block: Block, shared: Iterable[str]) -> Block:
     """Return a direct ``block`` whose views merge in the blocks inside only, where no two points share an element."""
     names = frozenset(shared)
     views = tuple(
-        attrs.evolve(r, aggregation=None) if _merges(r) and _is_owned(r, names) else r for r in block.refinements
+        attrs.evolve(r, aggregation=None) if r.merges and _is_owned(r, names) else r for r in block.refinements
     )
     return attrs.evolve(block, refinements=views)
 
@@ -105,10 +104,6 @@ def _is_owned(view: Refinement, shared: Iterable[str]) -> bool:
     return all(any(owns(access, name, size) for access, size in axes) for name in shared)
 
 
-def _merges(view: Refinement) -> bool:
-    return view.aggregation not in (None, Aggregation.ASSIGN)
-
-
 def _needed(block: Block) -> frozenset[str]:
     """Return the indices of a block whose values its inside asks for, beside those of views."""
     names = {name for constraint in block.constraints for name in constraint.indices}
@@ -146,7 +141,7 @@ def _outer_view(view: Refinement, ranges: Mapping[str, int], shared: frozenset[s
     access = tuple(whole - part for whole, part in zip(view.access, parts, strict=True))
     whole = attrs.evolve(view, access=access, shape=attrs.evolve(view.shape, dims=dims))
     # Where each element gets all its values from one point, they merge inside.
-    kept = None if _merges(view) and _is_owned(whole, shared) else view.aggregation
+    kept = None if view.merges and _is_owned(whole, shared) else view.aggregation
     return attrs.evolve(
         whole,
         aggregation=kept,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.ops import Aggregation
 from tileir.passes.groups.reduction import identity_block, memory, merge_block
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf
@@ -59,11 +58,6 @@ class Plan:
     lanes: int
     loops: Mapping[int, stripe.Index]
     rows: tuple[Row, ...]
-
-
-def merges(use: Use) -> bool:
-    """Return whether stores through a use merge."""
-    return use.aggregation not in (None, Aggregation.ASSIGN)
 
 
 def row_of(use: Use, loop: stripe.Index) -> Row:
@@ -187,7 +181,7 @@ class _Builder:
 
     def _loop(self, segment: Segment, loop: stripe.Index) -> None:
         """Add a loop over a row, and the exchange of what it merges."""
-        results = [use for use in segment.uses if merges(use)]
+        results = [use for use in segment.uses if use.merges]
         wide = {}
         for use in results:
             array = memory(self.names.fresh(f"{use.root}_lanes"), use.dtype, (self.plan.lanes,), sch.REGISTER)

@@ -39,7 +39,7 @@ def jammed(segment: Segment, index: str, values: Sequence[Affine], sources: Mapp
     written = {use.root for use in segment.uses if use.direction.writes}
     if segment.has_indirect_store or any(use.root in written and use.direction.reads for use in segment.uses):
         return None
-    if not any(merges(statement) for statement in segment.statements):
+    if not any(is_merge(statement) for statement in segment.statements):
         return None
     body = _Body(sources, NameScope.of(use.name for use in segment.uses))
     for value in values:
@@ -47,7 +47,7 @@ def jammed(segment: Segment, index: str, values: Sequence[Affine], sources: Mapp
     return attrs.evolve(segment, uses=tuple(body.views), statements=body.statements()) if body.share() else None
 
 
-def merges(statement: Statement) -> bool:
+def is_merge(statement: Statement) -> bool:
     """Return whether a statement merges terms of an aggregate."""
     return isinstance(statement, Intrinsic) and "merges" in statement.tags and len(statement.inputs) == 2
 
@@ -111,13 +111,13 @@ class _Body:
             name
             for statement in self.definitions.values()
             for name in scalar_inputs(statement)
-            if merges(statement) and users[name] == 1 and _alike(statement, self.definitions[name])
+            if is_merge(statement) and users[name] == 1 and _alike(statement, self.definitions[name])
         }
         together: dict[tuple[object, ...], list[str]] = {}
         depths: dict[str, int] = {}
         for name, statement in self.definitions.items():
             depths[name] = max((depths[each] for each in scalar_inputs(statement)), default=0)
-            if isinstance(statement, Intrinsic) and merges(statement) and name not in inner:
+            if isinstance(statement, Intrinsic) and is_merge(statement) and name not in inner:
                 # Aggregates of aggregates have nothing in common with these.
                 together.setdefault((statement.op, statement.dtype, depths[name]), []).append(name)
                 depths[name] += 1
@@ -202,7 +202,7 @@ def _alike(statement: Statement, other: Statement) -> bool:
     """Return whether two statements merge terms by the same operation."""
     match statement, other:
         case Intrinsic(op=op, dtype=dtype), Intrinsic(op=same, dtype=alike):
-            return merges(other) and (op, dtype) == (same, alike)
+            return is_merge(other) and (op, dtype) == (same, alike)
         case _:
             return False
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.stripe.ir import Block, Direction, Load, LoadIndex, Special, Store, scalar_inputs
 
@@ -92,7 +91,7 @@ def _line(kernel: Block) -> tuple[Index, ...] | None:
     if not stored or any(isinstance(s, Store) and s.index is not None for s in kernel.statements):
         return None
     for view in kernel.refinements:
-        if view.direction not in (Direction.IN, Direction.OUT) or view.aggregation not in (None, Aggregation.ASSIGN):
+        if view.direction not in (Direction.IN, Direction.OUT) or view.merges:
             return None
     *others, last = kernel.indices
     line = (others[-1], last) if others and last.range <= _MOST_CHANNELS else (last,)

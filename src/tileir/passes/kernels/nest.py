@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.names import NameScope
+from tileir.core.ops import merges
 from tileir.passes.kernels.emitter import write
+from tileir.passes.kernels.reindex import with_values
 from tileir.poly.affine import Affine, total
 from tileir.stripe import ir as stripe
 
@@ -42,10 +44,19 @@ class Use:
     aggregation: Aggregation | None = None
     sizes: tuple[int, ...] = ()
 
+    @property
+    def merges(self) -> bool:
+        """Whether stores through this use merge with what is there, rather than overwrite it."""
+        return merges(self.aggregation)
+
     def stride(self, index: str) -> int:
         """Return how many elements the access moves when ``index`` grows by one."""
         steps = zip(self.access, self.strides, strict=True)
         return sum(int(affine.coefficient(index)) * stride for affine, stride in steps)
+
+    def crosses(self, row: str, column: str) -> bool:
+        """Return whether elements are neighbours along ``row``, and apart along ``column``: the use is transposed."""
+        return self.stride(row) == 1 and self.stride(column) not in (0, 1)
 
     def substitute(self, mapping: Mapping[str, Affine]) -> Use:
         """Return the same use with indices replaced."""
@@ -134,7 +145,7 @@ def analyse(kernel: stripe.Block) -> Nest | None:
         return None
     if any(block.is_serial for block in (kernel, *kernel.blocks)):
         return None
-    if _chooses_by_data(kernel) or any(map(opens_scope, kernel.refinements)):
+    if _chooses_by_data(kernel) or any(r.opens_scope for r in kernel.refinements):
         return None
     segments: list[Segment] = []
     run: list[stripe.Statement] = []
@@ -183,15 +194,9 @@ def _with_loops_called(segment: Segment, renamed: Mapping[str, str]) -> Segment:
         loops=tuple(attrs.evolve(i, name=renamed.get(i.name, i.name)) for i in segment.loops),
         constraints=tuple(c.substitute(mapping) for c in segment.constraints),
         uses=tuple(use.substitute(mapping) for use in segment.uses),
-        statements=tuple(_with_index(s, mapping) for s in segment.statements),
+        statements=tuple(with_values(s, mapping) for s in segment.statements),
         tags=segment.tags,
     )
-
-
-def opens_scope(view: stripe.Refinement) -> bool:
-    """Return whether the first store through a view overwrites, and later ones merge: such blocks cannot be divided."""
-    merges = view.aggregation is not None and view.aggregation.op is not None
-    return merges and view.direction is stripe.Direction.OUT
 
 
 def _chooses_by_data(kernel: stripe.Block) -> bool:
@@ -280,14 +285,8 @@ def _inner_segment(kernel: stripe.Block, block: stripe.Block) -> Segment | None:
             )
         )
     constraints = (*kernel.constraints, *(c.substitute(values) for c in block.constraints))
-    statements = tuple(_with_index(s, values) for s in block.statements)
+    statements = tuple(with_values(s, values) for s in block.statements)
     return Segment(tuple(loops), constraints, tuple(uses), statements, block.tags)
-
-
-def _with_index(statement: stripe.Statement, values: Mapping[str, Affine]) -> stripe.Statement:
-    if isinstance(statement, stripe.LoadIndex):
-        return attrs.evolve(statement, affine=statement.affine.substitute(values))
-    return statement
 
 
 def _completed(segments: list[Segment]) -> tuple[Segment, ...] | None:
@@ -343,7 +342,7 @@ def leaf(segment: Segment, mapping: Mapping[str, Affine], indices: tuple[stripe.
     """Return a node that runs a segment's statements with its indices replaced, over ``indices``."""
     return Node(
         indices=indices,
-        statements=tuple(_with_index(s, mapping) for s in segment.statements),
+        statements=tuple(with_values(s, mapping) for s in segment.statements),
         uses=tuple(use.substitute(mapping) for use in segment.uses),
         constraints=tuple(c.substitute(mapping) for c in segment.constraints),
         tags=segment.tags,

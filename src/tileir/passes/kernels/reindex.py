@@ -23,7 +23,7 @@ def reindexed(block: Block, indices: tuple[Index, ...], values: Mapping[str, Aff
         indices=indices,
         constraints=tuple(constraint.substitute(values) for constraint in block.constraints),
         refinements=tuple(moved(refinement, values) for refinement in block.refinements),
-        statements=rewritten(block.statements, lambda statement: (_with_values(statement, values),)),
+        statements=rewritten(block.statements, lambda statement: (with_values(statement, values),)),
         location=_located(block.location, values),
     )
 
@@ -46,7 +46,8 @@ def _device(device: Device, values: Mapping[str, Affine]) -> Device:
     return attrs.evolve(device, units=tuple(unit.substitute(values) for unit in device.units))
 
 
-def _with_values(statement: Statement, values: Mapping[str, Affine]) -> Statement:
+def with_values(statement: Statement, values: Mapping[str, Affine]) -> Statement:
+    """Return a statement with the indices of its block replaced; the inside of a nested block has its own."""
     match statement:
         case LoadIndex(affine=affine):
             new = affine.substitute(values)

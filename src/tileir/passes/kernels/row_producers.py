@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.schedule import varying_scalars
 from tileir.stripe.ir import (
@@ -89,7 +88,7 @@ def _is_plain(kernel: Block) -> bool:
     stores = [s for s in kernel.statements if isinstance(s, Store)]
     if len(written) != 1 or len(stores) != 1 or stores[0].index is not None or kernel.statements[-1] is not stores[0]:
         return False
-    plain = written[0].direction is Direction.OUT and written[0].aggregation in (None, Aggregation.ASSIGN)
+    plain = written[0].direction is Direction.OUT and not written[0].merges
     return plain and is_element(written[0])
 
 

@@ -10,6 +10,7 @@ from tileir.core.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import Node, Use, emit
+from tileir.passes.kernels.reindex import with_values
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
@@ -150,7 +151,7 @@ class ScanKernels:
             indices=(*self.found.others, part, term),
             constraints=(),
             refinements=tuple(views),
-            statements=tuple(_with_index(s, values) for s in self.kernel.statements),
+            statements=tuple(with_values(s, values) for s in self.kernel.statements),
             deps=(),
         )
         zero = tuple(Affine() for _ in shape.dims)
@@ -204,7 +205,7 @@ class ScanKernels:
         output = self.found.output
         uses = [_use(r).substitute(values) for r in self.kernel.refinements if r is not output]
         statements = (
-            attrs.evolve(s, into=merging.name) if isinstance(s, stripe.Store) else _with_index(s, values)
+            attrs.evolve(s, into=merging.name) if isinstance(s, stripe.Store) else with_values(s, values)
             for s in self.kernel.statements
         )
         return Node(points, statements=tuple(statements), uses=(*uses, merging))
@@ -245,12 +246,6 @@ def _use(refinement: stripe.Refinement) -> Use:
     shape = refinement.shape
     name = refinement.name
     return Use(name, name, refinement.access, shape.strides, shape.dtype, refinement.direction, refinement.aggregation)
-
-
-def _with_index(statement: stripe.Statement, values: Mapping[str, Affine]) -> stripe.Statement:
-    if isinstance(statement, stripe.LoadIndex):
-        return attrs.evolve(statement, affine=statement.affine.substitute(values))
-    return statement
 
 
 def _typed(aggregation: Aggregation, use: Use) -> bool | int | float:

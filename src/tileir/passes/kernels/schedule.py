@@ -162,7 +162,7 @@ def parallel_indices(nest: Nest) -> tuple[stripe.Index, ...]:
     Points of a block may run in parallel unless they merge into memory of the caller; then only an
     index that moves every such access to elements of its own may.
     """
-    merging = [use for use in written_uses(nest) if use.aggregation is not None and use.aggregation.op is not None]
+    merging = [use for use in written_uses(nest) if use.merges]
     indirect = frozenset(name for s in nest.segments for name in indirect_names(s))
     return tuple(index for index in nest.indices if all(_moves_alone(use, index.name, indirect) for use in merging))
 

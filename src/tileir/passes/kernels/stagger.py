@@ -12,7 +12,7 @@ import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import Nest, Segment
-from tileir.passes.kernels.reindex import renamed
+from tileir.passes.kernels.reindex import renamed, with_values
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
@@ -88,14 +88,8 @@ class _Copy:
             attrs.evolve(use.substitute(self.values), name=views[use.name], root=self.roots.get(use.root, use.root))
             for use in segment.uses
         )
-        statements = (renamed(_at(s, self.values), scalars, views) for s in segment.statements)
+        statements = (renamed(with_values(s, self.values), scalars, views) for s in segment.statements)
         return attrs.evolve(segment, uses=tuple(uses), statements=tuple(statements))
-
-
-def _at(statement: stripe.Statement, values: Mapping[str, Affine]) -> stripe.Statement:
-    if isinstance(statement, stripe.LoadIndex):
-        return attrs.evolve(statement, affine=statement.affine.substitute(values))
-    return statement
 
 
 def _together(segments: list[Segment], loop: stripe.Index) -> Segment:
@@ -105,5 +99,5 @@ def _together(segments: list[Segment], loop: stripe.Index) -> Segment:
     for segment in segments:
         values = {segment.loops[0].name: Affine.index(loop.name)}
         uses.extend(use.substitute(values) for use in segment.uses)
-        statements.extend(_at(statement, values) for statement in segment.statements)
+        statements.extend(with_values(statement, values) for statement in segment.statements)
     return Segment((loop,), (), tuple(uses), tuple(statements), segments[0].tags)

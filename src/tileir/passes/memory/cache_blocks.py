@@ -76,15 +76,11 @@ class Copies:
     own: Refinement
     location: Location
 
-    @property
-    def _merges(self) -> bool:
-        return self.view.aggregation is not None and self.view.aggregation.op is not None
-
     def before(self) -> tuple[Block, ...]:
         """Return what fills the allocation before anything else happens."""
         if not self.view.direction.reads:
             return ()
-        if self.view.direction is Direction.INOUT and self._merges:
+        if self.view.direction is Direction.INOUT and self.view.merges:
             return (self._filled(),)
         return (self._copy("load", self.raw, self.own),)
 
@@ -119,7 +115,7 @@ class Copies:
         indices = self._axes(self.raw)
         handed = _Handed.of(indices)
         tests, where = self._tests(indices, handed), self._located(handed)
-        merging = target is self.raw and self._merges
+        merging = target is self.raw and self.view.merges
         direction = self.view.direction if merging else Direction.OUT
         writes = self._element(target, indices, direction, self.view.aggregation if target is self.raw else None)
         views = (self._element(source, indices, Direction.IN), writes)

@@ -27,7 +27,7 @@ def may_cache(level: Level, view: Refinement, *, tests: bool) -> bool:
         return False
     if not _stays_inside(level, view) and (not tests or level.place(view) is None):
         return False
-    merges = view.aggregation is not None and view.aggregation.op is not None
+    merges = view.merges
     if merges and (_is_read(block, view.name) or _has_specials(block, view.name)):
         return False
     if not view.direction.writes or (merges and view.direction is Direction.INOUT):

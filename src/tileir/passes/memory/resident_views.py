@@ -13,7 +13,6 @@ from tileir.passes.memory.residency import Item, Use
 from tileir.passes.memory.transfers import can_move, slot_for
 from tileir.stripe.aliases import Overlap, Reach, allocations, byte_size, compare
 from tileir.stripe.ir import Block, Direction, views_read, views_written
-from tileir.stripe.verify_body import merges
 from tileir.stripe.verify_views import has_constraints
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ def _tangled(aliases: Aliases, candidates: Sequence[Refinement]) -> set[str]:
 
 
 def _interfere(aliases: Aliases, one: Refinement, other: Refinement) -> bool:
-    if not (_changes(one) or _changes(other)) or (merges(one.aggregation) and one.aggregation is other.aggregation):
+    if not (_changes(one) or _changes(other)) or (one.merges and one.aggregation is other.aggregation):
         return False
     mine, theirs = (_whole(aliases, view) for view in (one, other))
     return mine is None or theirs is None or compare(mine, theirs, aliases.ranges) is not Overlap.NONE
@@ -154,7 +153,7 @@ def _resident(
     aliases: Aliases, view: Refinement, users: Mapping[int, tuple[bool, bool]], inside: Sequence[bool], banks: int
 ) -> Resident | None:
     """Return how a view is used; None where it has to stay outside, or nobody wants it inside."""
-    merging = merges(view.aggregation)
+    merging = view.merges
     if merging and view.direction is not Direction.OUT:
         return None
     filled = False
@@ -216,7 +215,7 @@ def _merged(aliases: Aliases, view: Refinement) -> Iterator[str]:
     scope, name = aliases.scope, view.name
     while scope.parent is not None:
         source = scope.parent.views.get(scope.views[name].source)
-        if source is None or not merges(source.aggregation):
+        if source is None or not source.merges:
             break
         scope, name = scope.parent, source.name
     behind = aliases.view(view.name)

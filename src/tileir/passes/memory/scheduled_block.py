@@ -21,7 +21,6 @@ from tileir.poly.affine import Affine
 from tileir.stripe.aliases import allocations, byte_size
 from tileir.stripe.ir import Block, Direction, Refinement, Special, Tags, views_read, views_written
 from tileir.stripe.scope import enter
-from tileir.stripe.verify_body import merges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -224,7 +223,7 @@ def _merging(statement: Statement, names: set[str]) -> Statement:
     """Let a statement merge into what refinements of the block around it hold, instead of overwriting that first."""
     if not isinstance(statement, Block) or not names:
         return statement
-    own = {r.name for r in statement.refinements if r.source in names and merges(r.aggregation)}
+    own = {r.name for r in statement.refinements if r.source in names and r.merges}
     if not own:
         return statement
     refinements = tuple(

@@ -139,14 +139,10 @@ def can_be_vector(nest: Nest, index: str) -> bool:
         if any(sch.scatters(segment, i.name) for i in nest.indices):
             return False
         for use in segment.uses:
-            movable = (not segment.loops and not _merges(use)) or (segment.loops and use in panels)
+            movable = (not segment.loops and not use.merges) or (segment.loops and use in panels)
             if use.stride(index) not in (0, 1) and (use.name in indirect or not movable):
                 return False
     return True
-
-
-def _merges(use: Use) -> bool:
-    return use.aggregation is not None and use.aggregation.op is not None
 
 
 def _apart(nest: Nest, index: str) -> int:
