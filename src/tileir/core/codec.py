@@ -94,7 +94,8 @@ def from_json(data: bytes | str, cls: type[T]) -> T:
 
 
 def _format(cls: type) -> str:
-    return f"{cls.__module__.removesuffix('.ir')}.{cls.__name__}"
+    """Return the name of a class in the package of its stage, whatever the module there."""
+    return ".".join((*cls.__module__.split(".")[:2], cls.__name__))
 
 
 def _decode_document(document: object, cls: type[T]) -> T:
