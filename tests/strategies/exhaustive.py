@@ -86,14 +86,14 @@ def pairs_of_bytes(dtype: DType, lanes: Sequence[int] = LANES) -> Iterator[Known
         )
 
 
-def pairs_of_special_values(dtype: DType) -> Iterator[Known]:
+def pairs_of_special_values(dtype: DType, lanes: Sequence[int] = LANES) -> Iterator[Known]:
     """Yield every exact operation and comparison of special values, each with each."""
     values = special_values(dtype)
     left, right = (_padded(side.reshape(-1)) for side in np.meshgrid(values, values))
     given = {"left": left, "right": right, "third": np.ascontiguousarray(np.roll(left, 3))}
     ops = (*allowed_ops(dtype), *(op for op in Op if op.info.compares))
-    for lanes in LANES:
-        args = tuple(Subscript(name, COUNTER, Type(dtype, lanes)) for name in given)
+    for width in lanes:
+        args = tuple(Subscript(name, COUNTER, Type(dtype, width)) for name in given)
         yield mapped(
             given,
             {
@@ -132,15 +132,15 @@ def _padded(array: Array) -> Array:
     return np.ascontiguousarray(np.resize(array, -(-array.size // max(LANES)) * max(LANES)))
 
 
-def every_half(dtype: DType) -> Iterator[Known]:
+def every_half(dtype: DType, lanes: Sequence[int] = LANES) -> Iterator[Known]:
     """Yield every exact operation of one operand, and every conversion, of all 65,536 values of a 16-bit type."""
     every = np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)
     targets = [target for target in ALL_DTYPES if target is not dtype]
     ops = [op for op in allowed_ops(dtype) if op.info.arity == 1]
-    for lanes in LANES:
-        operand = Subscript("given", COUNTER, Type(dtype, lanes))
+    for width in lanes:
+        operand = Subscript("given", COUNTER, Type(dtype, width))
         values: dict[str, tuple[Expr, Array]] = {
-            f"to_{target.value}": (Cast(operand, Type(target, lanes)), arithmetic.cast(every, target))
+            f"to_{target.value}": (Cast(operand, Type(target, width)), arithmetic.cast(every, target))
             for target in targets
         }
         values |= {f"r_{op.value}": (Apply(op, (operand,)), arithmetic.apply(op, every)) for op in ops}

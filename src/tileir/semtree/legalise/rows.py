@@ -8,7 +8,7 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.functions.draft import Term
 from tileir.semtree.ir import Shuffle
-from tileir.semtree.legalise import float_rows, integer_rows
+from tileir.semtree.legalise import float_rows, integer_rows, narrow_rows
 from tileir.semtree.legalise.capabilities import Support
 from tileir.semtree.legalise.cast_rows import CLAMPED, OF_TRUTH, SATURATING, TRUTH, WIDENED
 from tileir.semtree.legalise.integer_rows import OVERFLOWING, promoted, wrapping
@@ -36,6 +36,8 @@ def operation_row(here: Capabilities, op: Op, dtype: DType) -> Row | None:
         return _SAME
     if dtype.is_bool:
         return integer_rows.OF_BOOLS.get(op)
+    if dtype.is_narrow:
+        return narrow_rows.SPELT.get(op) or narrow_rows.computed_in_f32(op)
     if dtype.is_float:
         return float_rows.SPELT.get(op)
     defined = (op, dtype) in here.operations
@@ -51,9 +53,11 @@ def operation_row(here: Capabilities, op: Op, dtype: DType) -> Row | None:
 def cast_row(here: Capabilities, source: DType, target: DType) -> Row | None:
     """Return the row for a conversion that a back end lacks, or has where C defines it only."""
     if target.is_bool:
-        return TRUTH
+        return narrow_rows.BY_F32 if source.is_narrow else TRUTH
     if source.is_bool:
         return OF_TRUTH
+    if source.is_narrow or target.is_narrow:
+        return narrow_rows.cast_row(source, target)
     if source.is_float and target.is_integer:
         defined = (source, target) in here.casts
         return SATURATING if defined else CLAMPED if target.bits < 32 else None

@@ -1,0 +1,191 @@
+"""Floats narrower than f32 as their bits: conversions by integer operations, and arithmetic in f32.
+
+All follows from the row of a format in :mod:`tileir.core.dtype`. Conversions round to nearest even, as
+:func:`tileir.core.arithmetic.cast` does. Nothing depends on whether a processor flushes subnormal numbers of f32 where
+these occur only as a result that is rounded further.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.dtype import FORMATS, DType
+from tileir.core.ops import Op
+from tileir.semtree.functions.draft import where
+from tileir.semtree.legalise.row import Row, unsigned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.core.dtype import FloatFormat
+    from tileir.semtree.functions.draft import Term
+    from tileir.semtree.legalise.row import Drafting
+
+_F32: Final = FORMATS[DType.F32]
+_SINGLE_MAGNITUDE: Final = 0x7FFF_FFFF
+_LOW: Final = 12
+"""Bits of a 64-bit integer that are folded into one before f64 rounds it."""
+
+
+def _sign(form: FloatFormat) -> int:
+    return 1 << (form.bits - 1)
+
+
+def _scale(form: FloatFormat) -> int:
+    """Return the bits of f32 by which exponents differ."""
+    return (_F32.bias - form.bias) << _F32.fraction_bits
+
+
+def _word(value: Term) -> Term:
+    """Return the bits of a narrow float as u32."""
+    return value.bitcast(unsigned(value.type.dtype)).cast(DType.U32)
+
+
+def _from_word(word: Term, target: DType) -> Term:
+    return word.cast(unsigned(target)).bitcast(target)
+
+
+def _widened(draft: Drafting, value: Term, _: DType) -> Term:
+    """Move exponent and fraction to their places; subtract the implicit bit that a subnormal number does not have."""
+    form = value.type.dtype.format
+    shift = _F32.fraction_bits - form.fraction_bits
+    if form.exponent_bits == _F32.exponent_bits:
+        return (_word(value) << shift).real
+    word = draft.let("word", _word(value))
+    size = draft.let("size", word & (_sign(form) - 1))
+    moved = draft.let("moved", size << shift)
+    least = _scale(form) + (1 << _F32.fraction_bits)
+    subnormal = ((moved + least).real - form.smallest_normal).bits
+    # The exponent of infinities becomes that of f32; without them the largest fraction alone is NaN.
+    special = moved + ((255 << _F32.fraction_bits) - (((1 << form.exponent_bits) - 1) << _F32.fraction_bits))
+    normal = where(size >= form.greatest_bits + (not form.infinities), special, moved + _scale(form))
+    magnitude = where(size < 1 << form.fraction_bits, subnormal, normal)
+    return (magnitude | ((word & _sign(form)) << (32 - form.bits))).real
+
+
+def _rounded(size: Term, form: FloatFormat) -> Term:
+    """Round the magnitude of an f32, as its bits, to a narrower fraction."""
+    shift = _F32.fraction_bits - form.fraction_bits
+    half = (1 << (shift - 1)) - 1
+    return (size - _scale(form) + half + ((size >> shift) & 1)) >> shift
+
+
+def _narrowed(draft: Drafting, value: Term, target: DType) -> Term:
+    """Round by integer operations; for subnormal numbers the addition of an f32 rounds."""
+    form = target.format
+    word = draft.let("word", value.bits)
+    size = draft.let("size", word & _SINGLE_MAGNITUDE)
+    infinity = ((1 << _F32.exponent_bits) - 1) << _F32.fraction_bits
+    usual = draft.let("usual", _rounded(size, form))
+    if form.exponent_bits == _F32.exponent_bits:
+        finite = usual
+    else:
+        unit = form.smallest_subnormal / _F32.epsilon
+        tiny = (size.real + unit).bits - size.of(unit_bits(unit))
+        least = _scale(form) + (1 << _F32.fraction_bits)
+        finite = where(size < least, tiny, usual)
+        beyond = (_F32.bias + form.bias + 2 - form.infinities) << _F32.fraction_bits
+        if form.infinities:
+            finite = where(size >= beyond, form.greatest_bits, finite)
+        else:
+            finite = draft.let("finite", finite)
+            finite = where((size >= beyond) | (finite > form.greatest_bits), form.nan_bits, finite)
+    nan = size.of(form.nan_bits)
+    if form.infinities:  # what else a NaN says is kept as far as it fits
+        nan = nan | ((size >> (_F32.fraction_bits - form.fraction_bits)) & ((1 << form.fraction_bits) - 1))
+    magnitude = where(size > infinity, nan, finite)
+    return _from_word(magnitude | ((word >> (32 - form.bits)) & _sign(form)), target)
+
+
+def unit_bits(power: float) -> int:
+    """Return the bits of f32 of a power of two."""
+    mantissa, exponent = power.hex().split("p")
+    assert mantissa == "0x1.0000000000000"
+    return (int(exponent) + _F32.bias) << _F32.fraction_bits
+
+
+def _rounded_to_odd(draft: Drafting, value: Term, target: DType) -> Term:
+    """Round f64 to f32 so that rounding the result again equals rounding once (Boldo and Melquiond 2008).
+
+    Where f32 cannot hold the value, its lower neighbour with the last bit set is taken.
+    """
+    value = draft.let("value", value)
+    near = draft.let("near", value.cast(DType.F32))
+    back = draft.let("back", near.cast(DType.F64))
+    lost = (back < value) | (back > value)
+    away = where(value < 0.0, back < value, back > value)
+    word = near.bits - away.cast(DType.U32)
+    return (word | lost.cast(DType.U32)).real.cast(target)
+
+
+def _of_integer(draft: Drafting, value: Term, target: DType) -> Term:
+    """Round once: by f32 where that is exact, or what it rounds is too large, else by f64 and f32 rounded to odd."""
+    dtype = value.type.dtype
+    overflows = target.format.largest < 2.0**_F32.precision
+    if overflows or dtype.bits - dtype.is_signed <= _F32.precision:
+        return value.cast(DType.F32).cast(target)
+    if dtype.bits < 64:
+        return value.cast(DType.F64).cast(target)
+    value = draft.let("value", value)
+    low = (1 << _LOW) - 1
+    folded = (value & ~low if dtype.is_signed else value & (int(dtype.maximum) - low)) | where(
+        (value & low).differs(0), value.of(1 << (_LOW - 1)), 0
+    )
+    exact = 1 << 53
+    fits = (value < exact) & (value > -exact) if dtype.is_signed else value < exact
+    return where(fits, value, folded).cast(DType.F64).cast(target)
+
+
+def computed_in_f32(op: Op) -> Row:
+    """Return the row that computes in f32, and rounds."""
+
+    def spell(_: Drafting, first: Term, *others: Term) -> Term:
+        wide = [other.cast(DType.F32) for other in others]
+        result = first.cast(DType.F32).apply(op, *wide)
+        return result if op.info.compares else result.cast(first.type.dtype)
+
+    return Row(f"{op.value}(x, …) = narrow({op.value}(f32(x), …))", spell)
+
+
+def _extremum(sign: Op) -> Callable[[Drafting, Term, Term], Term]:
+    def spell(draft: Drafting, left: Term, right: Term) -> Term:
+        left, right = draft.let("left", left), draft.let("right", right)
+        first, second = (draft.let("wide", each.cast(DType.F32)) for each in (left, right))
+        return where(first.apply(sign, second) | first.differs(first), left, right)
+
+    return spell
+
+
+def _bitwise(op: Op, mask: Callable[[FloatFormat], int]) -> Callable[[Drafting, Term], Term]:
+    def spell(_: Drafting, value: Term) -> Term:
+        dtype = value.type.dtype
+        return value.bitcast(unsigned(dtype)).apply(op, mask(dtype.format)).bitcast(dtype)
+
+    return spell
+
+
+WIDENED: Final = Row("cast<f32>(x) = real(exponent and fraction of x, moved)", _widened)
+NARROWED: Final = Row("cast<T>(x) = bits(x) rounded to fewer", _narrowed)
+ODD: Final = Row("cast<T>(x) = cast<T>(f32(x) rounded to odd)", _rounded_to_odd)
+OF_INTEGER: Final = Row("cast<T>(x) = cast<T>(wide(x))", _of_integer)
+BY_F32: Final = Row("cast<T>(x) = cast<T>(cast<f32>(x))", lambda _, x, target: x.cast(DType.F32).cast(target))
+
+SPELT: Final[Mapping[Op, Row]] = MappingProxyType(
+    {
+        Op.NEG: Row("-x = real(bits(x) ^ sign)", _bitwise(Op.BIT_XOR, _sign)),
+        Op.ABS: Row("abs(x) = real(bits(x) & ~sign)", _bitwise(Op.BIT_AND, lambda form: _sign(form) - 1)),
+        Op.MAX: Row("max(x, y) = f32(x) > f32(y) | x != x ? x : y", _extremum(Op.CMP_GT)),
+        Op.MIN: Row("min(x, y) = f32(x) < f32(y) | x != x ? x : y", _extremum(Op.CMP_LT)),
+    }
+)
+"""Operations that round nothing."""
+
+
+def cast_row(source: DType, target: DType) -> Row:
+    """Return the row for a conversion from or to a narrow float, or both."""
+    if source.is_narrow:
+        return WIDENED if target is DType.F32 else BY_F32
+    if source is DType.F32:
+        return NARROWED
+    return ODD if source is DType.F64 else OF_INTEGER
