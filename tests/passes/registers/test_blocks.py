@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.kernels.nest import Node, emit
+from tileir.passes.register_tile import RegisterTile
 from tileir.passes.registers.blocks import nested
 from tileir.passes.registers.cost import Limits, choose
 from tileir.stripe.ir import Block, Program
@@ -62,3 +64,40 @@ def test_a_reduction_can_be_tiled_inside_of_a_loop(
     found = set().union(*map(tags, after.main.blocks))
     assert "grid" not in found
     assert "vector" in found
+
+
+def chosen(text: str, shapes: dict[str, tuple[int, ...]], registers: int) -> Block:
+    """Return the one kernel of a contraction, with a tile of up to six rows and two vectors."""
+    program = run((Accumulate(),), Case(text, DType.F32, shapes).program())
+    step = RegisterTile(vector_bytes=16, registers=registers, cache_bytes=0, rows=6, columns=2)
+    return run((step,), program).main.blocks[0]
+
+
+def looped(block: Block) -> list[str]:
+    """Return the names of all indices that are loops in the code."""
+    own = [i.name for i in block.indices if not i.tags.items]
+    return [*own, *(name for inner in block.blocks for name in looped(inner))]
+
+
+def test_results_whose_lanes_are_apart_are_stored_in_a_loop_over_rows() -> None:
+    kernel = chosen(
+        "function (A[M, K], B[K, N]) -> (O) { O[n, m : N, M] = +(A[m, k] * B[k, n]); }", {"A": (3, 5), "B": (5, 8)}, 16
+    )
+    assert "m_row" in looped(kernel)
+
+
+def test_results_whose_lanes_are_neighbours_are_not() -> None:
+    kernel = chosen(
+        "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[k, n]); }", {"A": (3, 5), "B": (5, 8)}, 16
+    )
+    assert "m_row" not in looped(kernel)
+
+
+@pytest.mark.parametrize(("registers", "unrolled"), [(32, True), (16, False)])
+def test_windows_are_unrolled_where_registers_hold_what_rows_share(registers: int, unrolled: bool) -> None:
+    kernel = chosen(
+        "function (A[C, X], W[C, K, N]) -> (O) { O[x, n : X - 2, N] = +(A[c, x + k] * W[c, k, n]), k < 3; }",
+        {"A": (8, 14), "W": (8, 3, 8)},
+        registers,
+    )
+    assert ("k" not in looped(kernel)) is unrolled

@@ -246,19 +246,74 @@ class _Builder:
         registers = {a.name: a for a in allocations}
         rows = tuple(i for split in splits for i in split.rows)
         indices = (*rows, *columns.vectors, *columns.lanes)
-        children = []
+        children: list[Node] = []
         for segment in self.nest.segments:
             moved = _replaced(segment, replaced, registers, (row, columns.inner))
+            if self._is_spread(segment):
+                spilled, nodes = self._spread(moved, registers, values, rows, columns)
+                allocations.extend(spilled)
+                children.extend(nodes)
+                continue
             node = leaf(moved, values, (*indices, *self._terms()) if segment.loops else indices)
             if segment.loops:
                 inside = attrs.evolve(node, constraints=())
                 size = product(i.range for i in (*rows, *columns.vectors))
-                loops = _unrolled(ordered_loops(segment.loops, segment.uses), node.constraints, size)
+                spare = self._spare_registers(height, size)
+                loops = _unrolled(ordered_loops(segment.loops, segment.uses), node.constraints, size, spare)
                 node = Node(loops, children=(inside,), constraints=node.constraints, tags=segment.tags)
             children.append(node)
         around = tuple(i for split in splits for i in split.around)
         tests = tuple(test for split in splits for test in split.tests)
         return Node(around, tuple(allocations), tuple(children), constraints=tests)
+
+    def _spare_registers(self, height: int, size: int) -> int:
+        """Return how many registers a step leaves that has ``size`` sums, and loads a column and ``height`` elements.
+
+        A single row has nothing to share.
+        """
+        return self.plan.registers - size - size // height - height if height > 1 else _UNROLLED
+
+    def _is_spread(self, segment: Segment) -> bool:
+        """Return whether a segment reads finished sums, and touches memory in which neighbouring lanes are apart.
+
+        Each of its vectors then takes an instruction for each lane: unrolled for all rows they would be most of the
+        code of a convolution whose channels are not innermost, and most of the time that compiling it takes.
+        """
+        roots = {allocation.name for allocation in self.nest.allocations}
+        sums = [use for use in segment.uses if use.root in roots]
+        if segment.loops or not sums or any(use.direction is not stripe.Direction.IN for use in sums):
+            return False
+        vector = self.plan.vector.name
+        return any(use.stride(vector) not in (0, 1) for use in segment.uses if use.root not in roots)
+
+    def _spread(
+        self,
+        segment: Segment,
+        registers: Mapping[str, stripe.Refinement],
+        values: Mapping[str, Affine],
+        rows: tuple[stripe.Index, ...],
+        columns: Columns,
+    ) -> tuple[tuple[stripe.Refinement, ...], tuple[Node, ...]]:
+        """Return a segment as a loop over the rows of a tile, behind copies of its sums to memory, and that memory.
+
+        A loop cannot choose a register, and sums that it chose would be in memory during the reduction, too.
+        """
+        spilled: dict[str, stripe.Refinement] = {}
+        uses, nodes = [], []
+        unrolled = (*rows, *columns.vectors, *columns.lanes)
+        for use in segment.uses:
+            if use.root not in registers:
+                uses.append(use)
+                continue
+            memory = attrs.evolve(registers[use.root], name=self.names.fresh(f"{use.root}_tile"))
+            into = attrs.evolve(use, name=memory.name, root=memory.name, direction=stripe.Direction.OUT)
+            copy = (stripe.Load(use.name, "sum"), stripe.Store("sum", into.name))
+            nodes.append(Node(unrolled, statements=copy, uses=(use.substitute(values), into.substitute(values))))
+            spilled[use.root] = memory
+            uses.append(attrs.evolve(use, root=memory.name))
+        loops = tuple(attrs.evolve(row, tags=stripe.Tags()) for row in rows)
+        last = leaf(attrs.evolve(segment, uses=tuple(uses)), values, (*loops, *columns.vectors, *columns.lanes))
+        return tuple(spilled.values()), (*nodes, last)
 
     def _terms(self) -> tuple[stripe.Index, ...]:
         return () if self.plan.term is None else (self.plan.term,)
@@ -280,13 +335,24 @@ def _replaced(
     return attrs.evolve(segment, uses=tuple(uses))
 
 
-def _unrolled(loops: tuple[stripe.Index, ...], constraints: Sequence[Affine], size: int) -> tuple[stripe.Index, ...]:
-    """Mark the innermost loops of which all iterations are few, so that what they share is loaded once."""
+def _unrolled(
+    loops: tuple[stripe.Index, ...], constraints: Sequence[Affine], size: int, spare: int
+) -> tuple[stripe.Index, ...]:
+    """Mark the innermost loops of which all iterations are few, so that what they share is loaded once.
+
+    Args:
+        loops: The loops of a reduction.
+        constraints: Tests, whose indices are not unrolled.
+        size: Multiply-adds of vectors in one iteration.
+        spare: Registers for what further iterations share with the first: one element each, which stays in a register.
+
+    """
     tested = {name for constraint in constraints for name in constraint.indices}
     result = list(loops)
+    iterations = 1
     for place in reversed(range(len(loops))):
-        size *= loops[place].range
-        if size > _UNROLLED or loops[place].name in tested:
+        iterations *= loops[place].range
+        if size * iterations > _UNROLLED or iterations - 1 > spare or loops[place].name in tested:
             break
         result[place] = attrs.evolve(loops[place], tags=loops[place].tags.add("unroll"))
     return tuple(result)

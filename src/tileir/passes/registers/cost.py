@@ -87,6 +87,7 @@ class Plan:
         columns: Vectors of a tile.
         rows: Rows of a tile: the product of their heights; none where the tile has a single row.
         packed: What is copied to contiguous memory before it is read.
+        registers: Number of vector registers.
         term: The index that numbers the terms of dot products, where steps are these.
     """
 
@@ -95,6 +96,7 @@ class Plan:
     columns: int
     rows: tuple[Rows, ...]
     packed: tuple[Use, ...]
+    registers: int
     term: Index | None = None
 
 
@@ -230,7 +232,9 @@ class _Candidate:
         cost, columns, rows = found
         packed = tuple(use for use in panel_uses(self.nest, self.vector.name) if self._packs(use, rows, columns))
         apart = _APART * _apart(self.nest, self.vector.name) * product(i.range for i in self.nest.indices)
-        return cost + apart + self._packing(packed), Plan(self.vector, self.lanes, columns, rows, packed)
+        return cost + apart + self._packing(packed), Plan(
+            self.vector, self.lanes, columns, rows, packed, self.limits.registers
+        )
 
     def _row_choices(self) -> Iterator[tuple[Rows, ...]]:
         """Yield one row, some rows of one index, and all rows of a short index with some of another."""
