@@ -17,11 +17,11 @@ from tileir.semtree.ir import (
     DeclareArray,
     Expr,
     For,
+    Hint,
     If,
     KernelFunction,
     MatrixMultiply,
     MatrixOperand,
-    Prefetch,
     Stmt,
     Subscript,
     Var,
@@ -86,7 +86,7 @@ class _Checker:
         yield from self.body(loop.body, inner)
 
     def accesses(self, stmt: Stmt, place: Place) -> Iterator[str]:
-        if isinstance(stmt, Prefetch):
+        if isinstance(stmt, Hint):
             return  # a hint, which may lie anywhere
         if isinstance(stmt, MatrixMultiply):
             yield from self.multiplied(stmt, place)
