@@ -106,8 +106,8 @@ def test_a_second_context_takes_the_program_from_the_cache_on_disk() -> None:
 
 def test_code_is_listed() -> None:
     executable = tileir.compile(MATMUL, [(4, 4), (4, 4)], device=device().id)
-    assert "// C[i, j : 4, 4] = +(A[i, k] * B[k, j])" in executable.opencl
-    assert executable.listing("opencl") == executable.opencl
+    assert "// C[i, j : 4, 4] = +(A[i, k] * B[k, j])" in executable.listing()
+    assert executable.listings == ("opencl", "ptx")
 
 
 def test_a_process_may_end_while_the_device_works() -> None:

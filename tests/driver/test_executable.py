@@ -102,9 +102,11 @@ def test_every_stage_can_be_looked_at() -> None:
     assert [operation.name for operation in product.typed.operations] == ["C"]
     assert product.stripe != product.scheduled
     assert len(product.sem.kernels) == len(product.scheduled.main.statements)
-    assert "define" in product.llvm
-    assert product.asm.strip()
-    with pytest.raises(tileir.BackendError) as caught:
+    assert product.listings == ("llvm", "asm")
+    assert "define" in product.listing()
+    assert product.listing("llvm") == product.listing()
+    assert product.listing("asm").strip()
+    with pytest.raises(tileir.BackendError, match="'llvm' lists 'llvm' or 'asm', not 'cuda'") as caught:
         product.listing("cuda")
     assert caught.value.diagnostics[0].code == "TIL806"
 

@@ -34,5 +34,6 @@ def test_results_are_those_of_the_interpreter_of_functions() -> None:
 def test_its_code_is_readable() -> None:
     executable = tileir.compile("function (A) -> (O) { O = A + 1; }", [(2,)], device="reference")
     assert executable.listing("semtree").startswith("// O")
-    with pytest.raises(tileir.BackendError, match="semtree"):
+    with pytest.raises(tileir.BackendError, match="lists 'semtree', not 'asm'"):
         executable.listing("asm")
+    assert executable.listings == ("semtree",)

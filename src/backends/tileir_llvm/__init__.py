@@ -47,6 +47,6 @@ def _executor(device: DeviceInfo, options: Options) -> LLVMExecutor:
 
 
 BACKEND: Final[Backend[LLVMLibrary]] = Backend(
-    "llvm", _devices, _compiler, _executor, forms=("llvm", "asm"), rank=TOP_RANK
+    "llvm", _devices, _compiler, _executor, forms={"llvm": "LLVM IR", "asm": "Assembly"}, rank=TOP_RANK
 )
 """What the entry point of the group ``tileir.backends`` names."""

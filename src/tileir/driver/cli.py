@@ -138,7 +138,7 @@ def print_(
 @_file
 @_values
 @bind_option
-@click.option("--form", help="Form of the code, such as `llvm`, `asm` or `opencl`; by default the device's own.")
+@click.option("--form", help="Form of the code, one that the device's back end offers; by default its first one.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of printing.")
 @_passes
 @target_options

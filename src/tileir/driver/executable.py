@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tileir.driver.targets import Named, TargetChoice
     from tileir.passes.base import Pass
     from tileir.runtime.arrays import Array
-    from tileir.runtime.interface import DeviceInfo, Event, Library, Options
+    from tileir.runtime.interface import Backend, DeviceInfo, Event, Library, Options
     from tileir.runtime.plan import MemoryUse
     from tileir.semtree import ir as sem
     from tileir.stripe.ir import Program as StripeProgram
@@ -54,6 +54,7 @@ class Executable:
     device: DeviceInfo
     _compilation: Compilation = attrs.field(repr=False)
     _library: Library = attrs.field(repr=False)
+    _backend: Backend[Any] = attrs.field(repr=False)
     _plan: Plan = attrs.field(repr=False)
     _takes_numbers: bool = attrs.field(init=False, repr=False)
 
@@ -87,27 +88,17 @@ class Executable:
         return self._compilation.sem
 
     @property
-    def llvm(self) -> str:
-        """The LLVM IR of the kernels, where the back end makes it."""
-        return self.listing("llvm")
+    def listings(self) -> tuple[str, ...]:
+        """The forms of generated code that :meth:`listing` shows, the usual one first; the back end declares them."""
+        return tuple(self._backend.forms)
 
-    @property
-    def asm(self) -> str:
-        """The assembly of the kernels, where the back end makes it."""
-        return self.listing("asm")
-
-    @property
-    def opencl(self) -> str:
-        """The OpenCL C source of the kernels, where the back end makes it."""
-        return self.listing("opencl")
-
-    def listing(self, form: str) -> str:
-        """Return generated code as text.
+    def listing(self, form: str | None = None) -> str:
+        """Return generated code as text, in a form of :attr:`listings` or, without one, in the first of them.
 
         Raises:
-            BackendError: TIL806, the back end has no such form.
+            BackendError: TIL806, the back end has no such form, or the device no text of it.
         """
-        return self._library.listing(form)
+        return self._backend.listing(self._library, form)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -344,7 +335,7 @@ def compile_for(
 
     compiler = context.compiler(chosen, wanted)
     compilation, library, plan = ready(request, compiler, chosen, disk, prepare)
-    return Executable(chosen, compilation, library, plan)
+    return Executable(chosen, compilation, library, context.registry.backend(chosen.backend), plan)
 
 
 def is_stored(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.errors import BackendError, Diagnostic, fail
+from tileir.core.errors import fail
 from tileir.core.names import nearest
 from tileir.driver.compiler import compile_stages, passes_of
 from tileir.driver.executable import compile_for
@@ -115,17 +115,12 @@ def listing(
     need_types(function, types)
     context = default_context()
     chosen = context.device(device)
-    if form is None:
-        backend = context.registry.backend(chosen.backend)
-        if not backend.forms:
-            raise BackendError((Diagnostic("TIL806", f"back end {backend.name!r} shows no generated code"),))
-        form = backend.forms[0]
     if choice is None:
         return compile_for(function, types, context, chosen, passes=passes).listing(form)
     target = scheduling_target(choice, chosen.target, None)
     program = compile_stages(function, types, target, passes=passes_of(passes, target)).sem
     library: Library = context.compiler(chosen).build(program.kernels)
-    return library.listing(form)
+    return context.registry.backend(chosen.backend).listing(library, form)
 
 
 def need_types(function: Function, types: Mapping[str, TensorType]) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.core.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -90,7 +92,12 @@ class Library(Protocol):
         ...
 
     def listing(self, form: str) -> str:
-        """Return generated code as text; ``form`` is one of :attr:`Backend.forms`."""
+        """Return generated code as text.
+
+        Raises:
+            BackendError: TIL806, ``form`` is none of :attr:`Backend.forms`, or this device has no text of that form.
+
+        """
         ...
 
 
@@ -305,6 +312,11 @@ class Options:
             raise ArgumentError((Diagnostic("TIL707", f"option threads is an integer from 1 on, not {value!r}"),))
 
 
+def _titled(forms: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
+    """Return forms with titles; a name without one is its own."""
+    return MappingProxyType(dict(forms) if isinstance(forms, Mapping) else {form: form for form in forms})
+
+
 @attrs.frozen
 class Backend(Generic[L]):
     """What an entry point of the group ``tileir.backends`` names.
@@ -314,7 +326,8 @@ class Backend(Generic[L]):
         devices: Lists devices; may raise :class:`tileir.core.errors.BackendError` with the reason why there is none.
         compiler: Makes a compiler for a device.
         executor: Makes an executor for a device.
-        forms: Kinds of generated text that :meth:`Library.listing` offers, such as ``"llvm"`` and ``"asm"``.
+        forms: The forms of generated text that :meth:`Library.listing` offers, each with its title for people, such as
+            ``{"asm": "Assembly"}``; the first is shown where nobody names one. Names alone are their own titles.
         api_version: The :data:`API_VERSION` it was written for.
         rank: Which back end provides the device that nobody names: the one of the highest rank that has a device, the
             first by name among equals. At most :data:`TOP_RANK`. With a negative rank a back end has to be named.
@@ -328,8 +341,22 @@ class Backend(Generic[L]):
     devices: Callable[[], Sequence[DeviceInfo]]
     compiler: Callable[[DeviceInfo, Options], Compiler[L]]
     executor: Callable[[DeviceInfo, Options], Executor[L]]
-    forms: tuple[str, ...] = ()
+    forms: Mapping[str, str] = attrs.field(factory=dict, converter=_titled, hash=False)
     api_version: int = API_VERSION
     rank: int = 0
     notes: Callable[[], Sequence[str]] = tuple
     source: Callable[[Program, DeviceInfo, str], str] | None = None
+
+    def listing(self, library: L, form: str | None = None) -> str:
+        """Return the generated code of a library of this back end in one of its forms; without one, in the first.
+
+        Raises:
+            BackendError: TIL806, there is no such form, or this device has no text of it.
+
+        """
+        if not self.forms:
+            raise BackendError((Diagnostic("TIL806", f"back end {self.name!r} shows no generated code"),))
+        if form is not None and form not in self.forms:
+            shown = " or ".join(map(repr, self.forms))
+            raise BackendError((Diagnostic("TIL806", f"back end {self.name!r} lists {shown}, not {form[:64]!r}"),))
+        return library.listing(next(iter(self.forms)) if form is None else form)

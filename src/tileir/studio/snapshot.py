@@ -18,6 +18,7 @@ from tileir.studio.values import types_of
 from tileir.tile.parser import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tileir.core.target import Target
@@ -64,8 +65,8 @@ class Snapshot:
         return library
 
     @property
-    def forms(self) -> tuple[str, ...]:
-        """Forms of generated code that the back end of the device may show."""
+    def forms(self) -> Mapping[str, str]:
+        """Forms of generated code that the back end of the device may show, and their titles."""
         return default_context().registry.backend(self.device.backend).forms
 
 

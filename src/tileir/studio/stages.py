@@ -97,13 +97,10 @@ def _kernels(snapshot: Snapshot) -> Iterator[Stage]:
     )
 
 
-_TITLES: Final = {"llvm": "LLVM IR", "asm": "Assembly", "opencl": "OpenCL C", "ptx": "PTX"}
-
-
 def _listings(snapshot: Snapshot) -> Iterator[Stage]:
     regions = partial(listing_regions, kernels=snapshot.stages.sem.kernels, found=snapshot.origins)
-    for form in snapshot.forms:
-        entry = StageEntry(f"code.{form}", _TITLES.get(form, form), "Generated code")
+    for form, title in snapshot.forms.items():
+        entry = StageEntry(f"code.{form}", title, "Generated code")
         yield Stage(entry, lambda form=form: snapshot.library.listing(form), None, regions)  # type: ignore[misc]
 
 

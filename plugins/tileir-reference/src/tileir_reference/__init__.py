@@ -145,6 +145,6 @@ DEVICE: Final = DeviceInfo("reference.0", "interpreter of kernels", "reference",
 
 BACKEND: Final[Backend[Library]] = Backend(
     "reference", lambda: (DEVICE,), lambda _device, _options: Compiler(), lambda _device, _options: Executor(),
-    forms=("semtree",), rank=-1,
+    forms={"semtree": "Semtree"}, rank=-1,
 )  # fmt: skip
 """What the entry point names. A negative rank: nobody gets this device without asking for it."""
