@@ -18,6 +18,7 @@ from tileir.passes.kernels.nest import Node, emit
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.registers.blocks import nested
 from tileir.passes.registers.cost import Limits, choose
+from tileir.passes.separate import Separate
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.verifier import verify
 
@@ -101,3 +102,12 @@ def test_windows_are_unrolled_where_registers_hold_what_rows_share(registers: in
         registers,
     )
     assert ("k" not in looped(kernel)) is unrolled
+
+
+def test_corners_of_a_convolution_have_lanes_along_the_features() -> None:
+    text = "function (A[C, X], W[N, C, K]) -> (O) { O[n, x : N, X] = +(A[c, x + k - 1] * W[n, c, k]), k < 3; }"
+    shapes = {"A": (4, 20), "W": (8, 4, 3)}
+    program = run((Accumulate(), Separate(least=1, share=0, operations=0)), Case(text, DType.F32, shapes).program())
+    sides = run((RegisterTile(vector_bytes=16),), program).main.blocks
+    assert len(sides) > 1
+    assert all("vector" in tags(kernel) for kernel in sides)

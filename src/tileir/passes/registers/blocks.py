@@ -294,9 +294,10 @@ class _Builder:
         rows: tuple[stripe.Index, ...],
         columns: Columns,
     ) -> tuple[tuple[stripe.Refinement, ...], tuple[Node, ...]]:
-        """Return a segment as a loop over the rows of a tile, behind copies of its sums to memory, and that memory.
+        """Return a segment as a loop over the rows of a tile, or over the vectors of its only row, and memory for it.
 
-        A loop cannot choose a register, and sums that it chose would be in memory during the reduction, too.
+        Its sums are copied there before: a loop cannot choose a register, and sums that it chose would be in memory
+        during the reduction, too.
         """
         spilled: dict[str, stripe.Refinement] = {}
         uses, nodes = [], []
@@ -311,8 +312,9 @@ class _Builder:
             nodes.append(Node(unrolled, statements=copy, uses=(use.substitute(values), into.substitute(values))))
             spilled[use.root] = memory
             uses.append(attrs.evolve(use, root=memory.name))
-        loops = tuple(attrs.evolve(row, tags=stripe.Tags()) for row in rows)
-        last = leaf(attrs.evolve(segment, uses=tuple(uses)), values, (*loops, *columns.vectors, *columns.lanes))
+        loops = tuple(attrs.evolve(index, tags=stripe.Tags()) for index in rows or columns.vectors)
+        inner = columns.vectors if rows else ()
+        last = leaf(attrs.evolve(segment, uses=tuple(uses)), values, (*loops, *inner, *columns.lanes))
         return tuple(spilled.values()), (*nodes, last)
 
     def _terms(self) -> tuple[stripe.Index, ...]:

@@ -51,6 +51,12 @@ _MOST_COLUMNS_OF_ONE_ROW: Final = 16
 _USUAL_COLUMNS: Final = 4
 """Vectors of a tile, for a guess how large a panel is before the tile is known."""
 
+_LEAST_POINTS: Final = 8
+"""Points that a panel which is turned must serve: fewer are better off with lanes along the reduction."""
+
+_LEAST_BOUNDED: Final = 2
+"""The same where indices bound the reduction, as at the corners of a convolution: there lanes cannot run along it."""
+
 _FAR_READS: Final = 32
 """How many times as dear reading a panel is that no cache near the processor holds."""
 
@@ -203,7 +209,7 @@ class _Candidate:
         """Return the candidate; None where what it reads across memory is not worth packing."""
         strided = tuple(use for use in panel_uses(nest, vector.name) if use.stride(vector.name) != 1)
         still = [i for i in nest.indices if i.name != vector.name and not any(use.stride(i.name) for use in strided)]
-        if strided and product(i.range for i in still) < 8:
+        if strided and product(i.range for i in still) < (_LEAST_BOUNDED if constrained else _LEAST_POINTS):
             return None
         whole = whole_uses(nest, shapes) if constrained else frozenset(strided)
         if not whole.issuperset(strided):
