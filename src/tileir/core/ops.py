@@ -187,6 +187,9 @@ def _table() -> Mapping[Op, OpInfo]:
 
 OPS: Final = _table()
 
+FUNCTIONS: Final = tuple(op for op in Op if op.info.approximates and op.info.arity == 1)
+"""The functions of one float that are computed within a bound of error."""
+
 SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
 
 

@@ -1,6 +1,6 @@
 """Functions of elements: arithmetic, roundings, exponentials and trigonometry.
 
-All broadcast. What Tile has by itself keeps its name here; the others are formulas over those.
+All broadcast. They are formulas over what Tile has by itself, of :mod:`tileir.tile.builder_functions`.
 """
 # ruff: noqa: A004  NumPy's names
 
@@ -14,25 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from tileir.ops.foundation import Dim, Tensor, call, cast_to, floating, like, mistaken, tensor_of
 from tileir.tile.builder_functions import (
     abs,
-    acos,
-    asin,
     atan,
-    ceil,
-    cos,
-    cosh,
     erf,
     exp,
-    floor,
     log,
     override_gradient,
-    pow,
     round,
-    rsqrt,
-    sign,
     sin,
-    sinh,
     sqrt,
-    tan,
     tanh,
     trunc,
     upstream,
@@ -45,27 +34,17 @@ if TYPE_CHECKING:
     from tileir.ops.foundation import Operand
 
 __all__ = [
-    "abs",
-    "acos",
     "acosh",
-    "asin",
     "asinh",
-    "atan",
     "atan2",
     "atanh",
     "cast",
-    "ceil",
     "clip",
     "copysign",
-    "cos",
-    "cosh",
     "deg2rad",
-    "erf",
     "erfc",
-    "exp",
     "exp2",
     "expm1",
-    "floor",
     "floor_divide",
     "fmod",
     "frac",
@@ -73,7 +52,6 @@ __all__ = [
     "heaviside",
     "hypot",
     "lerp",
-    "log",
     "log1p",
     "log2",
     "log10",
@@ -82,22 +60,12 @@ __all__ = [
     "maximum",
     "minimum",
     "ones_like",
-    "pow",
     "rad2deg",
     "reciprocal",
     "remainder",
-    "round",
-    "rsqrt",
     "scale_gradient",
-    "sign",
-    "sin",
     "sinc",
-    "sinh",
-    "sqrt",
     "square",
-    "tan",
-    "tanh",
-    "trunc",
     "xlogy",
     "zeros_like",
 ]

@@ -17,12 +17,8 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.semtree.dots import kind_of, plain_dot
-from tileir.semtree.functions.draft import Draft, Term
-from tileir.semtree.functions.exponential import cosh, erf, exp, sigmoid, sinh, tanh
-from tileir.semtree.functions.inverse import acos, asin, atan
-from tileir.semtree.functions.logarithm import log
-from tileir.semtree.functions.power import power
-from tileir.semtree.functions.trigonometric import cos, sin, tan
+from tileir.semtree.functions import exponential, inverse, logarithm, power, trigonometric
+from tileir.semtree.functions.draft import Draft, Expansion, Term
 from tileir.semtree.ir import Apply, Const, Dot, Var
 from tileir.semtree.rewrite import (
     children,
@@ -36,7 +32,7 @@ from tileir.semtree.rewrite import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
@@ -45,36 +41,24 @@ def _rsqrt(_: Draft, x: Term) -> Term:
     return 1.0 / x.apply(Op.SQRT)
 
 
-_UNARY: Final[Mapping[Op, Callable[[Draft, Term], Term]]] = MappingProxyType(
+_EXPANSIONS: Final[Mapping[Op, Expansion]] = MappingProxyType(
     {
-        Op.RSQRT: _rsqrt,
-        Op.EXP: exp,
-        Op.LOG: log,
-        Op.SIN: sin,
-        Op.COS: cos,
-        Op.TAN: tan,
-        Op.ASIN: asin,
-        Op.ACOS: acos,
-        Op.ATAN: atan,
-        Op.SINH: sinh,
-        Op.COSH: cosh,
-        Op.TANH: tanh,
-        Op.SIGMOID: sigmoid,
-        Op.ERF: erf,
+        Op.RSQRT: Expansion(_rsqrt),
+        **exponential.EXPANSIONS,
+        **logarithm.EXPANSIONS,
+        **power.EXPANSIONS,
+        **inverse.EXPANSIONS,
+        **trigonometric.EXPANSIONS,
     }
 )
 
-EXPANDED: Final = frozenset({*_UNARY, Op.POW})
+EXPANDED: Final = frozenset(_EXPANSIONS)
 """The operations that have an expansion."""
 
 ULP: Final[Mapping[tuple[Op, DType], float]] = MappingProxyType(
     {
-        **{(op, dtype): 2.0 for op in EXPANDED for dtype in (DType.F32, DType.F64)},
-        **{(op, dtype): 1.0 for op in (Op.EXP, Op.LOG, Op.ERF, Op.POW) for dtype in (DType.F32, DType.F64)},
-        **{(Op.SIGMOID, dtype): 3.0 for dtype in (DType.F32, DType.F64)},
-        **{(Op.TAN, dtype): 4.0 for dtype in (DType.F32, DType.F64)},
-        (Op.ERF, DType.F32): 1.125,
-        (Op.TANH, DType.F32): 6.0,
+        **{(op, DType.F32): expansion.ulp_f32 for op, expansion in _EXPANSIONS.items()},
+        **{(op, DType.F64): expansion.ulp_f64 for op, expansion in _EXPANSIONS.items()},
     }
 )
 """Bounds of the errors, in units in the last place; halves add half a unit of theirs.
@@ -102,7 +86,7 @@ def expand(op: Op, args: tuple[Expr, ...], names: NameScope) -> tuple[tuple[Stmt
     dtype = terms[0].type.dtype
     if dtype.is_narrow:
         terms = [_widened(draft, term) for term in terms]
-    result = power(draft, *terms) if op is Op.POW else _UNARY[op](draft, *terms)
+    result = _EXPANSIONS[op].write(draft, *terms)
     return tuple(draft.statements), (result.cast(dtype) if dtype.is_narrow else result).expr
 
 

@@ -11,7 +11,7 @@ from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Assign, Bitcast, Cast, Const, Declare, Var
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tileir.core.names import NameScope
     from tileir.semtree.ir import Expr, Stmt, Type
@@ -151,6 +151,22 @@ class Draft:
     def branch(self) -> Draft:
         """Return an empty draft for nested statements, with the same names in use."""
         return Draft(self.names)
+
+
+@attrs.frozen
+class Expansion:
+    """How a function is written in other operations.
+
+    Attributes:
+        write: Makes the result of its operands, variables or constants, and puts statements for it into a draft.
+        ulp_f32: How far from the truth the result is at most, in units in the last place, in f32.
+        ulp_f64: The same in f64.
+
+    """
+
+    write: Callable[..., Term]
+    ulp_f32: float = 2.0
+    ulp_f64: float = 2.0
 
 
 def where(condition: Term, then: Operand, otherwise: Operand) -> Term:

@@ -8,14 +8,18 @@ subtracting 1.5 · 2**digits rounds without a conversion and leaves n in the low
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
+from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
-from tileir.semtree.functions.draft import at_least, at_most, fma, horner, where
+from tileir.semtree.functions.draft import Expansion, at_least, at_most, fma, horner, where
 from tileir.semtree.functions.formats import LN_2, format_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tileir.semtree.functions.draft import Draft, Term
 
 
@@ -112,3 +116,15 @@ def _single(x: Term) -> bool:
 def _most(x: Term) -> float:
     """Return an argument at which sinh and cosh are infinite."""
     return 90.0 if _single(x) else 711.0
+
+
+EXPANSIONS: Final[Mapping[Op, Expansion]] = MappingProxyType(
+    {
+        Op.EXP: Expansion(exp, 1.0, 1.0),
+        Op.SINH: Expansion(sinh),
+        Op.COSH: Expansion(cosh),
+        Op.TANH: Expansion(tanh, 6.0),
+        Op.SIGMOID: Expansion(sigmoid, 3.0, 3.0),
+        Op.ERF: Expansion(erf, 1.125, 1.0),
+    }
+)

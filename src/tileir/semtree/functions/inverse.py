@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
-from tileir.semtree.functions.draft import fma, horner, where
+from tileir.semtree.functions.draft import Expansion, fma, horner, where
 from tileir.semtree.functions.formats import PI, format_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tileir.semtree.functions.draft import Draft, Term
 
 
@@ -58,3 +61,12 @@ def atan(draft: Draft, x: Term) -> Term:
     )
     rest = fma(ratio * square, horner(square, coefficients.ATAN.of(form.dtype)), low)
     return form.copysign(high + (rest + ratio), x)
+
+
+EXPANSIONS: Final[Mapping[Op, Expansion]] = MappingProxyType(
+    {
+        Op.ASIN: Expansion(asin),
+        Op.ACOS: Expansion(acos),
+        Op.ATAN: Expansion(atan),
+    }
+)

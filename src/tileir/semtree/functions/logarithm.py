@@ -7,13 +7,17 @@ With ``x = 2**k m`` and ``m`` in [√½, √2], ``f = m - 1`` and ``s = f / (2 +
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
+from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
-from tileir.semtree.functions.draft import fma, horner, where
+from tileir.semtree.functions.draft import Expansion, fma, horner, where
 from tileir.semtree.functions.formats import LN_2, format_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tileir.semtree.functions.draft import Draft, Term
 
 
@@ -56,3 +60,6 @@ def at_ends(x: Term, value: Term) -> Term:
     """Return ``value`` for positive finite ``x``, and what log is elsewhere."""
     below = where(x.equals(0.0), -math.inf, x.of(math.nan))
     return where(x > 0.0, where(x < math.inf, value, x), below)
+
+
+EXPANSIONS: Final[Mapping[Op, Expansion]] = MappingProxyType({Op.LOG: Expansion(log, 1.0, 1.0)})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
-from tileir.semtree.functions.draft import Term, at_least, at_most, fma, horner, two_chains, where
+from tileir.semtree.functions.draft import Expansion, Term, at_least, at_most, fma, horner, two_chains, where
 from tileir.semtree.functions.exponential import exp_wide
 from tileir.semtree.functions.formats import FORMATS, LN_2, format_of
 from tileir.semtree.functions.logarithm import scaled
@@ -25,6 +26,8 @@ from tileir.semtree.functions.roots import cube_root
 from tileir.semtree.ir import Const
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tileir.semtree.functions.draft import Draft
 
 Pair: TypeAlias = tuple[Term, Term]
@@ -180,3 +183,6 @@ def _plus(draft: Draft, left: Pair, right: Pair) -> Pair:
     low = draft.let("pow_a_low", ((left[0] - high) + right[0]) + (left[1] + right[1]))
     total = draft.let("pow_t", high + low)
     return total, draft.let("pow_t_low", (high - total) + low)
+
+
+EXPANSIONS: Final[Mapping[Op, Expansion]] = MappingProxyType({Op.POW: Expansion(power, 1.0, 1.0)})

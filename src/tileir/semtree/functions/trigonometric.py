@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
+from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
-from tileir.semtree.functions.draft import fma, horner, where
+from tileir.semtree.functions.draft import Expansion, fma, horner, where
 from tileir.semtree.functions.formats import format_of
 from tileir.semtree.functions.reduction import reduced
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tileir.semtree.functions.draft import Draft, Term
 
 
@@ -49,3 +53,12 @@ def _both(draft: Draft, x: Term) -> tuple[Term, Term, Term]:
     sine = fma(angle, square * horner(square, coefficients.SIN.of(form.dtype)), angle)
     cosine = fma(square, fma(square, horner(square, coefficients.COS.of(form.dtype)), -0.5), 1.0)
     return quadrant, draft.let("trig_sin", sine), draft.let("trig_cos", cosine)
+
+
+EXPANSIONS: Final[Mapping[Op, Expansion]] = MappingProxyType(
+    {
+        Op.SIN: Expansion(sin),
+        Op.COS: Expansion(cos),
+        Op.TAN: Expansion(tan, 4.0, 4.0),
+    }
+)
