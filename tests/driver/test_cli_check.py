@@ -77,6 +77,18 @@ def test_bisect_needs_types(command: Callable[..., tuple[int, str, str]]) -> Non
     assert "TIL902" in error
 
 
+def test_an_optional_part_of_a_pass_that_is_misspelt(
+    command: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    wrong = OWN.replace("    by: int = 1", "    sees_loop: ClassVar[bool] = True\n    by: int = 1")
+    (tmp_path / "misspelt_passes_of_check.py").write_text(wrong, encoding="utf-8")
+    code, _, error = command(
+        "check", "sum.tile", "A=f32[5,9]", "--from", "misspelt_passes_of_check", "--passes", "shorten"
+    )
+    assert code == 1
+    assert "Shorten has 'sees_loop', which is not used; did you mean 'sees_loops'?" in error
+
+
 def test_a_module_that_cannot_be_imported(command: Callable[..., tuple[int, str, str]]) -> None:
     code, _, error = command("check", "sum.tile", "A=f32[5,9]", "--from", "no_such_module", "--passes", "shorten")
     assert code == 1

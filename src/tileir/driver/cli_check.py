@@ -11,6 +11,7 @@ import attrs
 import click
 
 from tileir.core.errors import fail
+from tileir.core.protocols import mistakes
 from tileir.driver import cli_values
 from tileir.driver.cli_targets import target_options
 from tileir.driver.stages import need_types
@@ -98,9 +99,11 @@ def _pipeline(text: str, module: str) -> tuple[Pass, ...]:
     """Return the passes that a text names, those of a module among them.
 
     Raises:
-        TileError: TIL902, the module cannot be imported; or the text is no pipeline.
+        TileError: TIL902, the module cannot be imported, or a pass in it has an optional part that is misspelt; or the
+            text is no pipeline.
     """
     from tileir.passes import pipeline
+    from tileir.passes.base import OFFERS, Pass
     from tileir.passes.catalog import PASSES
 
     sys.path.insert(0, str(Path.cwd()))
@@ -110,7 +113,10 @@ def _pipeline(text: str, module: str) -> tuple[Pass, ...]:
         raise fail("TIL902", f"cannot import {module}: {error}") from None
     finally:
         sys.path.pop(0)
-    return pipeline.parse(text, (*PASSES, *filter(_is_pass, members)))
+    found = tuple(filter(_is_pass, members))
+    for wrong in (each for kind in found for each in mistakes(kind, Pass, OFFERS)):
+        raise fail("TIL902", f"in {module}, {wrong}")
+    return pipeline.parse(text, (*PASSES, *found))
 
 
 def _is_pass(member: object) -> TypeGuard[type[Pass]]:

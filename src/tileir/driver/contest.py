@@ -13,6 +13,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.driver.executable import compile_for
 from tileir.driver.measurement import kernel_seconds, random_inputs
+from tileir.runtime.offers import is_asynchronous
 
 if TYPE_CHECKING:
     from tileir.driver.compilation import Request
@@ -140,7 +141,7 @@ class Contest:
 
     def _is_asynchronous(self) -> bool:
         """Return whether calls copy to a device and back, so that its own clock has to tell of the kernels alone."""
-        return bool(getattr(self.context.executor(self.device), "asynchronous", False))
+        return is_asynchronous(self.context.executor(self.device))
 
     def _run(self, entrant: Entrant) -> float:
         assert entrant.executable is not None

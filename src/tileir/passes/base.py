@@ -7,7 +7,7 @@ computes last; :mod:`tileir.passes.kernels.annotations` drops those that are lef
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, runtime_checkable
 
 import attrs
 
@@ -28,17 +28,31 @@ if TYPE_CHECKING:
 
 
 class Pass(Protocol):
-    """One step from Stripe to Stripe; an attrs class whose fields are its options, all with defaults.
-
-    A class may have ``aliases: ClassVar[tuple[str, ...]]``, other names that pipelines may call it by, and
-    ``sees_loops: ClassVar[bool]``, which :mod:`tileir.passes.loops` explains.
-    """
+    """One step from Stripe to Stripe; an attrs class whose fields are its options, all with defaults."""
 
     name: ClassVar[str]
 
     def __call__(self, program: Program) -> Program:
         """Return the rewritten program; the argument itself when nothing changed."""
         ...
+
+
+@runtime_checkable
+class AliasedPass(Protocol):
+    """A pass with other names, by which pipelines may call it."""
+
+    aliases: ClassVar[tuple[str, ...]]
+
+
+@runtime_checkable
+class LoopPass(Protocol):
+    """A pass that gets programs with loops as they are, where that is true: :mod:`tileir.passes.loops` tells more."""
+
+    sees_loops: ClassVar[bool]
+
+
+OFFERS: Final = (AliasedPass, LoopPass)
+"""What passes may have beside what :class:`Pass` asks for."""
 
 
 @attrs.frozen
@@ -67,7 +81,12 @@ def label_of(step: Pass) -> str:
 def names_of(step: Pass) -> tuple[str, ...]:
     """Return what a step may be called: its own name, that of its pass, and other names of that."""
     inner = unnamed(step)
-    return (label_of(step), inner.name, *getattr(inner, "aliases", ()))
+    return (label_of(step), inner.name, *aliases_of(inner))
+
+
+def aliases_of(step: object) -> tuple[str, ...]:
+    """Return the other names of a pass, or of a class of passes."""
+    return step.aliases if isinstance(step, AliasedPass) else ()
 
 
 def at_least(least: int) -> Callable[[object, attrs.Attribute[int], int], None]:
@@ -169,7 +188,8 @@ def applied(step: Pass, program: Program) -> Program:
         CancelledError: Nobody wants the program any more.
     """
     checkpoint()
-    if getattr(unnamed(step), "sees_loops", False):
+    inner = unnamed(step)
+    if isinstance(inner, LoopPass) and inner.sees_loops:
         return _called(step, program)
     return between_loops(lambda part: _called(step, part), program)
 

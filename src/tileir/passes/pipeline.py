@@ -17,7 +17,7 @@ from tileir.core.errors import Diagnostic, ParseError, TileError, fail
 from tileir.core.names import nearest
 from tileir.core.plain_json import places_of, read_json
 from tileir.core.span import Source, Span
-from tileir.passes.base import Named, unnamed
+from tileir.passes.base import Named, aliases_of, unnamed
 from tileir.passes.options import FitError, field_called, fitted, hints_of, record_text, set_fields, written
 from tileir.passes.pipeline_parser import Request, Setting, parse_requests
 
@@ -134,7 +134,7 @@ def _built(
     error: Callable[[list[Diagnostic]], TileError],
 ) -> tuple[Pass, ...]:
     passes_known = catalogue([request.name for request in requests]) if callable(catalogue) else catalogue
-    kinds = {alias: kind for kind in passes_known for alias in getattr(kind, "aliases", ())}
+    kinds = {alias: kind for kind in passes_known for alias in aliases_of(kind)}
     kinds |= {kind.name: kind for kind in passes_known}
     faults: list[Diagnostic] = []
     passes: list[Pass] = []

@@ -16,10 +16,11 @@ from tileir.runtime.calls import Calls
 from tileir.runtime.discovery import Registry
 from tileir.runtime.disk_cache import DiskCache, default_disk_cache
 from tileir.runtime.interface import DeviceInfo, Options
+from tileir.runtime.offers import executor_mistakes
 from tileir.runtime.resources import Resources
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterator, Mapping
     from types import TracebackType
 
     from tileir.runtime.interface import Backend, Compiler, Executor
@@ -150,6 +151,7 @@ class Context:
             key = (device.id, chosen)
             if key not in self._executors:
                 self._executors[key] = self.registry.backend(device.backend).executor(device, chosen)
+                _tell(executor_mistakes(self._executors[key]))
             return self._executors[key]
 
     def resources(self, device: DeviceInfo, options: Options | None = None) -> Resources:
@@ -208,3 +210,11 @@ def default_context() -> Context:
         if not _default:
             _default.append(Context())
         return _default[0]
+
+
+def _tell(mistakes: Iterator[str]) -> None:
+    """Log what whoever wrote a back end would want to know."""
+    for mistake in mistakes:
+        import logging  # few programs need it
+
+        logging.getLogger(__name__).warning("%s", mistake)

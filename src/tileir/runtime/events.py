@@ -11,6 +11,7 @@ import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
+from tileir.runtime.offers import NotifyingEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -301,9 +302,8 @@ class Scheduler:
 
 def _notify(event: Event, callback: Callable[[], None]) -> None:
     """Call ``callback`` once ``event``, which may be of another executor, has completed or failed."""
-    then = getattr(event, "then", None)
-    if then is not None:
-        then(callback)
+    if isinstance(event, NotifyingEvent):
+        event.then(callback)
     elif event.done:
         callback()
     else:

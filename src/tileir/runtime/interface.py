@@ -27,11 +27,7 @@ TOP_RANK: Final = 100
 
 
 class Event(Protocol):
-    """Something that completes later. A failed event makes everything that waits for it fail with its error.
-
-    An event may have a method ``then(callback)`` beside these, which calls ``callback()`` once, from any thread, when
-    the event has completed or failed; others that wait for it then need no thread to do so.
-    """
+    """Something that completes later. A failed event makes everything that waits for it fail with its error."""
 
     @property
     def done(self) -> bool:
@@ -152,12 +148,7 @@ class BindingKernel(Kernel, Protocol):
 
 
 class Executor(Protocol[L_contra]):
-    """Owns memory and launches kernels on one device.
-
-    An executor may have an attribute ``asynchronous``. Where it is true, :meth:`Kernel.run` and :meth:`copy` only
-    submit work, so that one thread can hand over a whole program: a plan then passes the events of launches on to
-    those that depend on them, and waits once, at the end. Otherwise it launches one kernel after the other.
-    """
+    """Owns memory and launches kernels on one device; :mod:`tileir.runtime.offers` has what it may offer besides."""
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return fresh memory with undefined content, aligned to at least 64 bytes."""
@@ -223,11 +214,7 @@ class Repetition:
 
 @runtime_checkable
 class SequencingExecutor(Protocol):
-    """What an executor that is not asynchronous may offer beyond :class:`Executor`: many launches in one call.
-
-    It may have an attribute ``repeats``. Where that is true, :meth:`sequence` takes a :class:`Repetition` in the place
-    of a launch as well; otherwise it is given what is repeated again and again.
-    """
+    """What an executor that is not asynchronous may offer beyond :class:`Executor`: many launches in one call."""
 
     def sequence(self, launches: Sequence[tuple[Any, Sequence[Any]]]) -> KernelSequence:
         """Ready launches, each a kernel and its arguments; a number stands for one of the arrays of a launch.

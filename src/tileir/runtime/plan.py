@@ -13,7 +13,7 @@ import numpy as np
 from tileir.runtime.arrays import fit_as_they_are, formats_of
 from tileir.runtime.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
 from tileir.runtime.events import PendingEvent, all_ended
-from tileir.runtime.interface import SequencingExecutor
+from tileir.runtime.interface import PartingExecutor, SequencingExecutor
 from tileir.runtime.placement import place
 from tileir.runtime.submission import SubmittingWorkspace
 from tileir.runtime.workspace import Layout, LoopStep, SequencedWorkspace, Slot, Step, SteppingWorkspace, copied
@@ -245,7 +245,8 @@ def _step(
 def _part_alignment(program: Program, resources: Resources) -> int:
     """Return what offsets of temporaries must be multiples of: the kernels ask for it, or the device."""
     asked = max((param.alignment for kernel in program.kernels for param in kernel.params), default=1)
-    return max(asked, int(getattr(resources.executor, "part_alignment", 1)))
+    executor = resources.executor
+    return max(asked, executor.part_alignment) if isinstance(executor, PartingExecutor) else asked
 
 
 def _nbytes(buffers: Sequence[Buffer]) -> int:

@@ -13,6 +13,7 @@ from tileir.core.forking import renew_in_children
 from tileir.runtime.calls import Calls
 from tileir.runtime.events import Scheduler
 from tileir.runtime.interface import PartingExecutor
+from tileir.runtime.offers import is_asynchronous
 from tileir.runtime.placement import ALIGNMENT
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Resources:
 
     def __attrs_post_init__(self) -> None:
         self.scheduler = Scheduler("tileir-calls", self.threads)
-        self.asynchronous = bool(getattr(self.executor, "asynchronous", False))
+        self.asynchronous = is_asynchronous(self.executor)
         renew_in_children(self)
 
     def renew(self) -> None:

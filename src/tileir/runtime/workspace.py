@@ -10,6 +10,7 @@ import numpy as np
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
 from tileir.runtime.interface import PartingExecutor, Repetition
+from tileir.runtime.offers import RepeatingExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -143,7 +144,8 @@ class SequencedWorkspace:
         arguments = layout.memory()
         for position, slot in enumerate((*layout.inputs, *layout.outputs)):
             arguments[slot.number] = position
-        steps = layout.steps if getattr(executor, "repeats", False) else tuple(unrolled(layout.steps))
+        repeats = isinstance(executor, RepeatingExecutor) and bool(executor.repeats)
+        steps = layout.steps if repeats else tuple(unrolled(layout.steps))
         launches: list[Any] = [_bound(step, arguments) for step in steps]
         return cls(layout, executor.sequence(launches))
 

@@ -10,16 +10,24 @@ import pytest
 
 from tileir.runtime.events import PendingEvent
 from tileir.runtime.interface import BatchingExecutor, BindingKernel, PartingExecutor, SequencingExecutor
+from tileir.runtime.offers import NotifyingEvent, event_mistakes, executor_mistakes, kernel_mistakes
 from tileir.testing.gates import INCREMENT, BoomError, elsewhere, held, numbers
 
 if TYPE_CHECKING:
-    from tileir.runtime.interface import Kernel
+    from tileir.runtime.interface import Event, Kernel
     from tileir.testing.subject import Subject
 
 
 @pytest.fixture(scope="module")
 def increment(subject: Subject) -> Kernel:
     return subject.prepared(subject.kernel(INCREMENT))
+
+
+def test_no_offer_is_misspelt_or_incomplete(subject: Subject, increment: Kernel) -> None:
+    event = increment.run([subject.blank(numbers()), subject.upload(numbers())])
+    event.wait()
+    found = (*executor_mistakes(subject.executor), *kernel_mistakes(increment), *event_mistakes(event))
+    assert not found, "; ".join(found)
 
 
 def test_a_bound_kernel_runs_again_and_again(subject: Subject, increment: Kernel) -> None:
@@ -109,16 +117,15 @@ def test_callbacks_come_once_after_success_and_after_failure(subject: Subject, i
     failed.fail(BoomError("no"))
     for after in ((), (failed,)):
         event = increment.run([target, source], after)
-        then = getattr(event, "then", None)
-        if then is None:
+        if not isinstance(event, NotifyingEvent):
             pytest.skip("events take no callbacks")
         calls: list[bool] = []
         called = threading.Event()
 
-        def callback(calls: list[bool] = calls, event: object = event, called: threading.Event = called) -> None:
-            calls.append(bool(getattr(event, "done")))  # noqa: B009  of whatever type the event is
+        def callback(calls: list[bool] = calls, event: Event = event, called: threading.Event = called) -> None:
+            calls.append(bool(event.done))
             called.set()
 
-        then(callback)
+        event.then(callback)
         called.wait()
         assert calls == [True]

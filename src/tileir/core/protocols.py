@@ -1,0 +1,56 @@
+"""Optional parts of protocols: which an object has, and which it seems to mean."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_ALIKE: Final = 0.8
+"""How much two names resemble each other where one is the other misspelt, as :mod:`difflib` measures."""
+
+
+@cache
+def members(protocol: type) -> tuple[str, ...]:
+    """Return the names that a protocol asks for, those of the protocols that it extends among them."""
+    found: dict[str, None] = {}
+    for kind in protocol.__mro__:
+        if getattr(kind, "_is_protocol", False):
+            found.update(dict.fromkeys((*vars(kind), *inspect.get_annotations(kind))))
+    return tuple(name for name in found if not name.startswith("_"))
+
+
+def mistakes(value: object, required: type, optional: Sequence[type]) -> Iterator[str]:
+    """Yield what is wrong with the optional parts of a value, in sentences: parts that are misspelt, or lack others.
+
+    Nobody else would notice: an optional part that is not found is not used.
+
+    Args:
+        value: An object, or a class whose objects are meant.
+        required: The protocol that it implements.
+        optional: The protocols that it may implement beside that.
+
+    """
+    public = {name for name in dir(value) if not name.startswith("_")}
+    settled = set(members(required))
+    settled.update(name for part in optional if public.issuperset(members(part)) for name in members(part))
+    kind = value if isinstance(value, type) else type(value)
+    for part in optional:
+        present = [name for name in members(part) if name in public and name not in settled]
+        missing = [name for name in members(part) if name not in public]
+        if present and missing:
+            settled.update(present)
+            yield f"{kind.__name__} has {_listed(present)}, not used without {_listed(missing)}: see {part.__name__}"
+    absent = [name for part in optional for name in members(part) if name not in public]
+    known = {*members(required), *(name for part in optional for name in members(part))}
+    for name in sorted(public - known):
+        for meant in difflib.get_close_matches(name, absent, 1, _ALIKE):
+            yield f"{kind.__name__} has {name!r}, which is not used; did you mean {meant!r}?"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(map(repr, names))
