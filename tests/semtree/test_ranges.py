@@ -12,7 +12,7 @@ from strategies.effort import examples
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.ranges import Range, either, exact
+from tileir.semtree.ranges import Range, either, exact, is_defined
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
@@ -72,3 +72,22 @@ def test_a_range_of_one_value_is_known() -> None:
     assert Range.constant(7).known == 7
     assert Range(6, 7).known is None
     assert Range.of(DType.BOOL) == Range(0, 1)
+
+
+@examples(400)
+@given(op=st.sampled_from(OPS), drawn=st.tuples(facts(), facts()), dtype=st.sampled_from([DType.I8, DType.U8]))
+def test_what_is_defined_for_ranges_is_defined_for_every_value(
+    op: Op, drawn: tuple[tuple[Range, int], tuple[Range, int]], dtype: DType
+) -> None:
+    ranges, values = zip(*drawn[: op.info.arity], strict=True)
+    assume(all(each.fits(dtype) for each in ranges))
+    if not is_defined(op, dtype, ranges):
+        return
+    if op in (Op.DIV, Op.MOD):
+        assert values[1] != 0
+        assert not dtype.is_signed or values != (dtype.minimum, -1)
+    elif op in (Op.BIT_LEFT, Op.BIT_RIGHT):
+        assert 0 <= values[1] < dtype.bits
+    else:
+        exactly = int(arithmetic.apply(op, *[np.array(value, np.int64) for value in values]))
+        assert dtype.minimum <= exactly <= dtype.maximum

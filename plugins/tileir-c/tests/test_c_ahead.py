@@ -27,7 +27,7 @@ from tileir.testing.generated.case import Manner, assert_equal, make
 from tileir.testing.generated.choices import Seeded
 from tileir_c.aot.lowering import lower
 from tileir_c.aot.program import ahead
-from tileir_c.floats import NATIVE
+from tileir_c.emitter import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

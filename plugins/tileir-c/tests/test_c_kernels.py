@@ -21,7 +21,7 @@ from tileir.semtree import interpreter
 from tileir.semtree.ir import Apply, Assign, Cast, Const, KernelFunction, Reduce, Subscript, Type
 from tileir.semtree.parser import parse_kernel
 from tileir.semtree.printer import to_text
-from tileir_c.floats import NATIVE
+from tileir_c.emitter import NATIVE
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase

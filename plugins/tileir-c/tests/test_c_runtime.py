@@ -16,17 +16,13 @@ import pytest
 
 import tileir
 from c_devices import compiler, executor
-from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, BackendError, TileError
-from tileir.core.ops import Op
 from tileir.runtime.interface import BindingKernel, Options
 from tileir.semtree.parser import parse_kernel
 from tileir_c import BACKEND
 from tileir_c.compiler import CCompiler
 from tileir_c.executor import SPLIT_OPERATIONS, CExecutor, CKernel
-from tileir_c.expressions import combine
 from tileir_c.loader import load_code
-from tileir_c.prelude import Prelude
 from tileir_c.toolchain import find_toolchain
 
 DOUBLE = parse_kernel(
@@ -93,13 +89,6 @@ def test_comments_cannot_end_where_they_should_not() -> None:
     assert buffer is not None
     executor().prepare(library, 0).launch([buffer])
     assert result[0] == 7
-
-
-def test_operations_that_c_lacks_are_refused() -> None:
-    for op, dtype in ((Op.EXP, DType.F32), (Op.POW, DType.I32)):
-        with pytest.raises(BackendError) as caught:
-            combine(Prelude(), op, dtype, ("x", "y")[: op.info.arity], (None, None))
-        assert code_of(caught) == "TIL804"
 
 
 def test_other_forms_and_broken_parts_are_refused() -> None:

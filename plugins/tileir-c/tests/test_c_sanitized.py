@@ -41,8 +41,12 @@ def test_mathematical_functions_have_no_undefined_behaviour(tmp_path: Path) -> N
     ("harmless", "planted", "report"),
     [
         ("O[i] = ", "O[i + 1] = ", "heap-buffer-overflow"),
-        ("return (int32_t)((uint32_t)a + (uint32_t)b);", "return a + b;", "signed integer overflow"),
-        ("return inside ? (int32_t)x : outside;", "return (int32_t)x;", "outside the range of representable values"),
+        ("(int32_t)((uint32_t)A[i] + (uint32_t)A[i]);", "A[i] + A[i];", "signed integer overflow"),
+        (
+            "inside ? (int32_t)(inside ? value : 0.0f)",
+            "true ? (int32_t)value",
+            "outside the range of representable values",
+        ),
     ],
 )
 def test_the_sanitizers_see_what_they_should(harmless: str, planted: str, report: str, tmp_path: Path) -> None:

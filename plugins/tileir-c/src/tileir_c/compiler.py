@@ -67,7 +67,7 @@ def whole(emitted: Source) -> str:
 
     Only parameters of functions can carry the promise that they overlap nothing, so the entries stay apart.
     """
-    parts = [HEADER, emitted.prelude]
+    parts = [HEADER]
     for function, name, arity in zip(emitted.functions, emitted.names, emitted.arities, strict=True):
         arguments = "".join(f"arguments[{number}], " for number in range(arity))
         unused = "" if arity else "  (void)arguments;\n"

@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.names import NameScope
+from tileir.core.ops import Domain, Op
 from tileir.core.text import Writer
 from tileir.semtree.effects import assigned_variables
-from tileir.semtree.expansions import expand_kernel
+from tileir.semtree.expansions import EXPANDED, expand_kernel
 from tileir.semtree.ir import For, GridIndex, GridLevel, LoopKind, ParamAccess, Subscript
 from tileir.semtree.layout import layout
+from tileir.semtree.legalise.capabilities import C_LIKE
+from tileir.semtree.legalise.legaliser import legalise
+from tileir.semtree.legalise.repeated import with_parts_named
+from tileir.semtree.legalise.scalariser import scalarised
 from tileir.semtree.rewrite import (
     expressions,
     kernel_names,
@@ -29,10 +34,8 @@ from tileir.semtree.rewrite import (
     with_body,
 )
 from tileir.semtree.threads import one_thread
-from tileir_c.expressions import Environment
-from tileir_c.floats import NATIVE
+from tileir_c.expressions import BITS, Names
 from tileir_c.identifiers import RESERVED, identifier, identifiers
-from tileir_c.prelude import Prelude
 from tileir_c.spelling import MEMORY, VALUE
 from tileir_c.statements import Statements
 
@@ -41,7 +44,8 @@ if TYPE_CHECKING:
 
     from tileir.semtree.ir import KernelFunction, Param, Stmt
 
-HEADER: Final = """\
+HEADER: Final = (
+    """\
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
@@ -69,7 +73,12 @@ HEADER: Final = """\
 #endif
 
 """
+    + BITS
+)
 """What stands above all emitted code."""
+
+NATIVE: Final = frozenset(op for op in Op if op not in EXPANDED and op.info.domain is not Domain.BITS)
+"""The operations on floats that C has, or that are expressed by those: all that have no expansion."""
 
 
 @attrs.frozen
@@ -77,7 +86,6 @@ class Source:
     """Emitted kernels.
 
     Attributes:
-        prelude: Definitions of the functions that they call.
         functions: The definition of each kernel's function.
         names: The name of each kernel's function.
         scratch_bytes: Scratch memory that each kernel needs for one thread.
@@ -85,7 +93,6 @@ class Source:
 
     """
 
-    prelude: str
     functions: tuple[str, ...]
     names: tuple[str, ...]
     scratch_bytes: tuple[int, ...]
@@ -99,12 +106,11 @@ def emit(kernels: Sequence[KernelFunction]) -> Source:
         BackendError: TIL804, a kernel needs an operation that C lacks and tileir cannot expand.
 
     """
-    prelude = Prelude()
     names = tuple(symbol(number, kernel) for number, kernel in enumerate(kernels))
     prepared = [prepare(kernel) for kernel in kernels]
-    functions = tuple(_function(prelude, kernel, name) for kernel, name in zip(prepared, names, strict=True))
+    functions = tuple(_function(kernel, name) for kernel, name in zip(prepared, names, strict=True))
     scratch_bytes = tuple(layout(kernel).scratch_bytes for kernel in prepared)
-    return Source(prelude.text(), functions, names, scratch_bytes, tuple(len(kernel.params) for kernel in kernels))
+    return Source(functions, names, scratch_bytes, tuple(len(kernel.params) for kernel in kernels))
 
 
 def symbol(number: int, kernel: KernelFunction) -> str:
@@ -113,7 +119,7 @@ def symbol(number: int, kernel: KernelFunction) -> str:
 
 
 def prepare(kernel: KernelFunction) -> KernelFunction:
-    """Return an equal kernel with one thread for each group, without loops to unroll, of operations that C has."""
+    """Return an equal kernel of operations that C has: one thread for each group, no lanes, no loops to unroll."""
     expanded = expand_kernel(one_thread(kernel), NATIVE)
     scope = NameScope.of(kernel_names(expanded))
 
@@ -123,7 +129,8 @@ def prepare(kernel: KernelFunction) -> KernelFunction:
         values = trip_values(stmt)
         return (stmt,) if values is None else unrolled(stmt, values, scope)
 
-    return with_body(expanded, rewrite_stmts(unroll, expanded.body))
+    scalar = scalarised(with_body(expanded, rewrite_stmts(unroll, expanded.body)))
+    return with_parts_named(legalise(scalar, C_LIKE))
 
 
 def parameter(param: Param, name: str) -> str:
@@ -132,7 +139,7 @@ def parameter(param: Param, name: str) -> str:
     return f"{const}{MEMORY[param.dtype]} *{'restrict ' if param.no_alias else ''}{name}"
 
 
-def _function(prelude: Prelude, kernel: KernelFunction, function: str) -> str:
+def _function(kernel: KernelFunction, function: str) -> str:
     scope = NameScope.of(RESERVED)
     names = identifiers(kernel_names(kernel), scope)
     coordinates = tuple(scope.fresh(f"group{axis}") for axis in range(len(kernel.grid)))
@@ -145,10 +152,8 @@ def _function(prelude: Prelude, kernel: KernelFunction, function: str) -> str:
         for text in params:
             out.line(f"{text},")
         out.line("unsigned char *restrict scratch, int64_t begin, int64_t end) {")
-    overlapping = frozenset(param.name for param in kernel.params if not param.no_alias)
     places = layout(kernel)
-    env = Environment(prelude, scope, names, coordinates)
-    writer = Statements(out, env, places, assigned_variables(kernel.body), overlapping)
+    writer = Statements(out, Names(names, coordinates), scope, places, assigned_variables(kernel.body))
     with out.indented():
         if not places.offsets:
             out.line("(void)scratch;")

@@ -22,7 +22,7 @@ _WORDS: Final = (
     # extensions and predefined macros of some compilers
     "typeof fortran linux unix i386 "
     # what the emitted text itself says
-    "scratch workspace memory begin end group lane width stdin stdout stderr errno assert offsetof "
+    "scratch workspace memory begin end group stdin stdout stderr errno assert offsetof "
     "INFINITY NAN NULL EOF BUFSIZ UINT8_C UINT16_C UINT32_C UINT64_C INT8_C INT16_C INT32_C INT64_C "
     "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t "
     "sqrt sqrtf floor floorf ceil ceilf rint rintf trunc truncf fabs fabsf fma fmaf fmod fmodf main "

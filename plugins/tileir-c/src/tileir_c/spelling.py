@@ -1,13 +1,12 @@
 """How C spells element types and constants.
 
-A bool is ``bool`` in expressions and a byte in memory. f16 and bf16 are ``uint16_t`` everywhere, for C has no type
-for them that all compilers know: they are converted to float where something is computed.
+A bool is ``bool`` in expressions and a byte in memory. Floats narrower than f32 are their bits everywhere, for C has no
+type for them that all compilers know.
 """
 
 from __future__ import annotations
 
 import math
-import struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -21,10 +20,9 @@ if TYPE_CHECKING:
 VALUE: Final[Mapping[DType, str]] = MappingProxyType(
     {
         DType.BOOL: "bool",
-        DType.F16: "uint16_t",
-        DType.BF16: "uint16_t",
         DType.F32: "float",
         DType.F64: "double",
+        **{dtype: f"uint{dtype.bits}_t" for dtype in DType if dtype.is_narrow},
         **{dtype: f"{'' if dtype.is_signed else 'u'}int{dtype.bits}_t" for dtype in DType if dtype.is_integer},
     }
 )
@@ -32,11 +30,6 @@ VALUE: Final[Mapping[DType, str]] = MappingProxyType(
 
 MEMORY: Final[Mapping[DType, str]] = MappingProxyType({**VALUE, DType.BOOL: "uint8_t"})
 """The type of an element in memory."""
-
-
-def unsigned(dtype: DType) -> str:
-    """Return the unsigned type in which an integer type computes: of its width, and at least that of int."""
-    return "uint64_t" if dtype.bits == 64 else "uint32_t"
 
 
 def constant(value: bool | int | float, dtype: DType) -> str:
@@ -47,15 +40,9 @@ def constant(value: bool | int | float, dtype: DType) -> str:
     if dtype.is_bool:
         return "true" if value else "false"
     if dtype.is_narrow:
-        return f"0x{half_bits(float(value), dtype):04x}"
+        bits = np.asarray(value).astype(dtype.numpy).view(f"u{dtype.itemsize}")
+        return f"0x{int(bits):0{dtype.bits // 4}x}"
     return _float(float(value), dtype) if dtype.is_float else _integer(int(value), dtype)
-
-
-def half_bits(value: float, dtype: DType) -> int:
-    """Return the bits of a value of f16 or bf16."""
-    of, to, shift = ("<e", "<H", 0) if dtype is DType.F16 else ("<f", "<I", 16)
-    bits: int = struct.unpack(to, struct.pack(of, value))[0]
-    return bits >> shift
 
 
 def _integer(value: int, dtype: DType) -> str:

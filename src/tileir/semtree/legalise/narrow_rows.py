@@ -64,36 +64,42 @@ def _widened(draft: Drafting, value: Term, _: DType) -> Term:
     return (magnitude | ((word & _sign(form)) << (32 - form.bits))).real
 
 
-def _rounded(size: Term, form: FloatFormat) -> Term:
-    """Round the magnitude of an f32, as its bits, to a narrower fraction."""
+def _rounded(word: Term, shift: int) -> Term:
+    """Take bits away from the right, and round to nearest even."""
+    return (word + ((1 << (shift - 1)) - 1) + ((word >> shift) & 1)) >> shift
+
+
+def _cut(draft: Drafting, value: Term, target: DType) -> Term:
+    """Round to a format of the exponent of f32, which all signs and magnitudes but those of NaN have in common."""
+    form = target.format
     shift = _F32.fraction_bits - form.fraction_bits
-    half = (1 << (shift - 1)) - 1
-    return (size - _scale(form) + half + ((size >> shift) & 1)) >> shift
+    value = draft.let("value", value)
+    word = draft.let("word", value.bits)
+    quiet = (word >> shift) | (1 << (form.fraction_bits - 1))
+    return _from_word(where(value.differs(value), quiet, _rounded(word, shift)), target)
 
 
 def _narrowed(draft: Drafting, value: Term, target: DType) -> Term:
     """Round by integer operations; for subnormal numbers the addition of an f32 rounds."""
     form = target.format
+    if form.exponent_bits == _F32.exponent_bits and form.infinities:
+        return _cut(draft, value, target)
+    shift = _F32.fraction_bits - form.fraction_bits
     word = draft.let("word", value.bits)
     size = draft.let("size", word & _SINGLE_MAGNITUDE)
-    infinity = ((1 << _F32.exponent_bits) - 1) << _F32.fraction_bits
-    usual = draft.let("usual", _rounded(size, form))
-    if form.exponent_bits == _F32.exponent_bits:
-        finite = usual
-    else:
-        unit = form.smallest_subnormal / _F32.epsilon
-        tiny = (size.real + unit).bits - size.of(unit_bits(unit))
-        least = _scale(form) + (1 << _F32.fraction_bits)
-        finite = where(size < least, tiny, usual)
-        beyond = (_F32.bias + form.bias + 2 - form.infinities) << _F32.fraction_bits
-        if form.infinities:
-            finite = where(size >= beyond, form.greatest_bits, finite)
-        else:
-            finite = draft.let("finite", finite)
-            finite = where((size >= beyond) | (finite > form.greatest_bits), form.nan_bits, finite)
+    usual = _rounded(size - _scale(form), shift)
+    unit = form.smallest_subnormal / _F32.epsilon
+    tiny = (size.real + unit).bits - unit_bits(unit)
+    finite = where(size < _scale(form) + (1 << _F32.fraction_bits), tiny, usual)
+    beyond = (_F32.bias + form.bias + 2 - form.infinities) << _F32.fraction_bits
     nan = size.of(form.nan_bits)
-    if form.infinities:  # what else a NaN says is kept as far as it fits
-        nan = nan | ((size >> (_F32.fraction_bits - form.fraction_bits)) & ((1 << form.fraction_bits) - 1))
+    if form.infinities:
+        finite = where(size >= beyond, form.greatest_bits, finite)
+        nan = nan | ((size >> shift) & ((1 << form.fraction_bits) - 1))  # what else a NaN says, as far as it fits
+    else:
+        finite = draft.let("finite", finite)
+        finite = where((size >= beyond) | (finite > form.greatest_bits), nan, finite)
+    infinity = ((1 << _F32.exponent_bits) - 1) << _F32.fraction_bits
     magnitude = where(size > infinity, nan, finite)
     return _from_word(magnitude | ((word >> (32 - form.bits)) & _sign(form)), target)
 

@@ -185,7 +185,7 @@ class _Body:
             arrays = dict(zip(constants, spelt.values(), strict=True)) | dict(self.interface.parameters)
             self._launches(out, self.program.works, arrays)
         out.line("}")
-        parts = (HEADER, self.emitted.prelude, *(f"{text}\n" for text in self.emitted.functions), out.text())
+        parts = (HEADER, *(f"{text}\n" for text in self.emitted.functions), out.text())
         return "".join(parts)
 
     def _memory(self, out: Writer) -> None:

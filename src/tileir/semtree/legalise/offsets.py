@@ -12,15 +12,18 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Broadcast, Const, Ramp
+from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Ramp, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from tileir.semtree.ir import Expr
+    from tileir.semtree.ir import Expr, Subscript
 
 LANE: Final = "lane"
 """Stands among the terms for the number of the lane."""
+
+OFFSET: Final = Type(DType.I64)
+"""In which a sum is computed that was put together anew: the old order may be what kept i32 from overflowing."""
 
 _WIDE: Final = frozenset({DType.I32, DType.I64})
 
@@ -44,6 +47,42 @@ class Sum:
     def step(self) -> int:
         """The distance between the offsets of neighbouring lanes, as far as it shows."""
         return self.terms.get(LANE, 0)
+
+    def expression(self, one: Callable[[Expr], Expr], lane: Expr | None = None) -> Expr:
+        """Return the sum as an expression: terms as ``one`` gives them, then the constant, then ``lane``."""
+        parts = [(factor, one(term)) for term, factor in self.terms.items() if not isinstance(term, str)]
+        if not self.constant and not self.step and len(parts) == 1 and parts[0][0] == 1:
+            return parts[0][1]
+        scaled = [(factor, _as_offset(part)) for factor, part in parts]
+        if self.constant or not self.terms:
+            scaled.append((self.constant, Const(1, OFFSET)))
+        if self.step and lane is not None:
+            scaled.append((self.step, lane))
+        scaled.sort(key=lambda part: part[0] < 0)  # nothing has to be negated that can be subtracted
+        total: Expr | None = None
+        for factor, part in scaled:
+            size = _scaled(part, abs(factor) if total is not None else factor)
+            total = size if total is None else Apply(Op.SUB if factor < 0 else Op.ADD, (total, size))
+        assert total is not None
+        return total
+
+
+def _as_offset(value: Expr) -> Expr:
+    return value if value.type == OFFSET else Cast(value, OFFSET)
+
+
+def _scaled(value: Expr, factor: int) -> Expr:
+    if isinstance(value, Const):
+        return Const(int(value.value) * factor, value.type)
+    return value if factor == 1 else Apply(Op.MUL, (value, Const(factor, value.type)))
+
+
+def offset_of(place: Subscript) -> Sum:
+    """Return the offset of the element that a lane addresses."""
+    total = sum_of(place.offset)
+    if place.type.lanes == 1 or place.offset.type.lanes > 1:
+        return total
+    return Sum(total.constant, {**total.terms, LANE: 1})
 
 
 def sum_of(offset: Expr) -> Sum:

@@ -21,14 +21,14 @@ from tileir.semtree.ir import (
     Subscript,
     Var,
 )
+from tileir.semtree.legalise.offsets import offset_of
 from tileir.semtree.rewrite import expressions, mentions, statements, walk
-from tileir_c.expressions import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.semtree.ir import Stmt
-    from tileir_c.offsets import Sum
+    from tileir.semtree.legalise.offsets import Sum
 
 _MOST_STATEMENTS: Final = 256
 """Statements of one loop: compilers take more than linear time."""

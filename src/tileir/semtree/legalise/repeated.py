@@ -1,0 +1,67 @@
+"""Names for what a statement computes more than once, for emitters that write expressions as trees of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.core import schema
+from tileir.core.names import NameScope
+from tileir.core.rewrite import rewritten
+from tileir.semtree.ir import Const, Declare, Reduce, Shuffle, Subscript, Var
+from tileir.semtree.rewrite import children, expressions, kernel_names, map_bodies, with_body, with_children
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+
+
+def with_parts_named(kernel: KernelFunction) -> KernelFunction:
+    """Declare each part of a statement's expressions that occurs more than once, and is neither short nor an offset."""
+    scope = NameScope.of(kernel_names(kernel))
+
+    def visit(stmt: Stmt) -> tuple[Stmt, ...]:
+        stmt = map_bodies(lambda body: rewritten(body, visit), stmt)
+        names: dict[Expr, Expr] = {}
+        declared: list[Stmt] = []
+        for node in repeated(expressions(stmt)):
+            variable = Var(scope.fresh("part"), node.type)
+            declared.append(Declare(variable, _replaced(node, names)))
+            names[node] = variable
+        return (*declared, schema.map_operands(lambda expr: _replaced(expr, names), stmt)) if names else (stmt,)
+
+    return with_body(kernel, rewritten(kernel.body, visit))
+
+
+def repeated(roots: Sequence[Expr]) -> list[Expr]:
+    """Return what expressions compute more than once, operands first; offsets and what is short do not count."""
+    uses: dict[Expr, int] = {}
+    order: list[Expr] = []
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, finished = stack.pop()
+        if finished:
+            order.append(node)
+        elif node not in uses:
+            uses[node] = 0
+            stack.append((node, True))
+            stack.extend((child, False) for child in _computed_operands(node))
+    for node in order:
+        for child in _computed_operands(node):
+            uses[child] += 1
+    return [node for node in order if uses[node] > 1 and any(map(_computed_operands, _computed_operands(node)))]
+
+
+def _computed_operands(expr: Expr) -> tuple[Expr, ...]:
+    """Return the operands that are computed where the expression is: neither an offset nor lanes that are merged."""
+    return () if isinstance(expr, Subscript | Reduce | Shuffle) else children(expr)
+
+
+def _replaced(expr: Expr, names: Mapping[Expr, Expr], done: dict[Expr, Expr] | None = None) -> Expr:
+    """Return an expression with variables for its parts."""
+    done = {**names} if done is None else done
+    if isinstance(expr, Var | Const) or not names:
+        return expr
+    if expr not in done:
+        done[expr] = with_children(expr, tuple(_replaced(child, names, done) for child in children(expr)))
+    return done[expr]
