@@ -9,7 +9,7 @@ import pytest
 
 from strategies.passes import program_of
 from tileir.core.errors import TileError, VerifyError, fail
-from tileir.passes.base import Named, map_kernels, run
+from tileir.passes.base import NOT_REPEATED, Named, map_kernels, run, run_at_once
 from tileir.passes.recovery import Skipped, run_without_failing
 from tileir.stripe.ir import Block, Program
 
@@ -74,6 +74,41 @@ def test_passes_that_fail_are_left_out() -> None:
     assert "copy" in illegal.problem
     assert raised == Skipped("mine", "it failed with KeyError: 'k', in the kernel 'copy', raised by the pass 'mine'")
     assert "returned a value of type NoneType" in wrong.problem
+
+
+@attrs.frozen
+class Once:
+    """A pass with a defect that shows the first time only."""
+
+    step: Program | Exception
+    seen: list[Program] = attrs.field(factory=list, eq=False)
+    name: ClassVar[str] = "once"
+
+    def __call__(self, program: Program) -> Program:
+        self.seen.append(program)
+        if len(self.seen) > 1:
+            return program
+        if isinstance(self.step, Exception):
+            raise self.step
+        return self.step
+
+
+@pytest.mark.parametrize("wrong", [KeyError("k"), Forget()(PROGRAM)], ids=["raises", "illegal"])
+def test_a_failure_that_is_not_repeated_is_told(wrong: Program | Exception) -> None:
+    kind = KeyError if isinstance(wrong, Exception) else VerifyError
+    with pytest.raises(kind) as caught:
+        run_at_once((Mark(), Once(wrong)), PROGRAM)
+    assert NOT_REPEATED in caught.value.__notes__
+    after, (told,) = run_without_failing((Mark(), Once(wrong)), PROGRAM)
+    assert after == Mark()(PROGRAM)
+    assert told.label is None
+    assert str(told).startswith(f"{kind.__name__}: ")
+    assert str(told).endswith(NOT_REPEATED)
+
+
+def test_a_lack_of_memory_is_raised_at_once() -> None:
+    with pytest.raises(MemoryError):
+        run_at_once((Once(MemoryError()),), PROGRAM)
 
 
 def test_nothing_is_left_out_of_pipelines_that_work() -> None:

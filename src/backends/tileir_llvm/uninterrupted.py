@@ -49,7 +49,7 @@ def uninterrupted(work: Callable[[], T], stop: Callable[[], object] = lambda: No
         threading.Thread(target=run, name="tileir compiles").start()
     except RuntimeError:  # the system has no further threads
         return work()
-    except BaseException as error:
+    except BaseException as error:  # an interrupt: it is raised when the work has ended
         if claim.acquire(blocking=False):  # the thread did not start, or comes too late
             raise
         signals.append(error)
@@ -60,7 +60,7 @@ def uninterrupted(work: Callable[[], T], stop: Callable[[], object] = lambda: No
                 stop()
                 stopped = True
             running.acquire()
-        except BaseException as error:
+        except BaseException as error:  # as above
             signals.append(error)
     if signals:
         raise signals[0]

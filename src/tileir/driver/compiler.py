@@ -112,7 +112,7 @@ def compile_stages(
 
 def _warn(skipped: tuple[Skipped, ...], arguments: Mapping[str, typed.TensorType], target: Target) -> None:
     """Ask for a report of passes that failed."""
-    problems = "\n".join(f"the pass {step.label!r} was left out: {step.problem}" for step in skipped)
+    problems = "\n".join(map(str, skipped))
     types = ", ".join(
         f"{name}={kind.dtype.value}[{','.join(map(str, kind.shape))}]" for name, kind in arguments.items()
     )
@@ -149,7 +149,7 @@ def _finished(program: sem.Program) -> sem.Program:
         finished = attrs.evolve(small, kernels=tuple(interleave(kernel) for kernel in small.kernels))
         checkpoint()
         verify_program(finished)
-    except Exception:
+    except Exception:  # a program that breaks the rules may make a stage fail in any way; it is raised again
         verify_program(program)
         raise
     return finished

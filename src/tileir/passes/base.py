@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, runtime_checkable
 import attrs
 
 from tileir.core.cancelling import checkpoint
-from tileir.core.errors import TileError, fail
+from tileir.core.errors import TileError, VerifyError, fail
 from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.loops import between_loops
@@ -157,16 +157,35 @@ def run_at_once(passes: Iterable[Pass], program: Program) -> Program:
 
     Raises:
         VerifyError: The program was not valid, or a pass broke it; a note names the pass.
+        Exception: What a pass raises. A note tells where it did not happen again, as passes that go by more than the
+            program may do.
 
     """
     verify_program(program)
     steps = tuple(passes)
-    result = unchecked(steps, program)
-    return run(steps, program) if result is None or diagnose(result) else result
+    outcome = unchecked(steps, program)
+    if isinstance(outcome, Program):
+        return outcome
+    result = run(steps, program)
+    if outcome is not None:
+        outcome.add_note(NOT_REPEATED)
+        raise outcome
+    return result
 
 
-def unchecked(steps: Iterable[Pass], program: Program) -> Program | None:
-    """Return what passes make of a valid program; None where one of them fails or there are dependencies or offsets."""
+NOT_REPEATED: Final = (
+    "with checks after each pass, the same passes did not fail again: one of them goes by more than the program"
+)
+
+
+def unchecked(steps: Iterable[Pass], program: Program) -> Program | Exception | None:
+    """Apply passes to a valid program with no check but of the result.
+
+    Returns:
+        The result; what a pass raised, or a :class:`VerifyError` with what is wrong with the result; None where there
+        are dependencies or offsets.
+
+    """
     try:
         if not is_plain(program):
             return None
@@ -174,9 +193,12 @@ def unchecked(steps: Iterable[Pass], program: Program) -> Program | None:
             before, program = program, applied(step, program)
             if not is_plain(program, since=before):
                 return None
-    except Exception:  # a program that breaks the rules may make a pass fail in any way
-        return None
-    return program
+    except MemoryError:
+        raise
+    except Exception as error:  # a program that breaks the rules may make a pass fail in any way: the caller finds out
+        return error
+    faults = diagnose(program)
+    return VerifyError(faults) if faults else program
 
 
 def applied(step: Pass, program: Program) -> Program:
@@ -199,7 +221,7 @@ def _called(step: Pass, program: Program) -> Program:
         result: object = step(program)
     except TileError:
         raise
-    except Exception as error:
+    except Exception as error:  # it is raised again
         error.add_note(f"raised by the pass {label_of(step)!r}")
         raise
     if not isinstance(result, Program):
@@ -256,7 +278,7 @@ def expand_kernels(
             return tuple(as_twin(after, first, statement) for after in made[id(first)])
         try:
             made[id(statement)] = result = function(statement)
-        except Exception as error:
+        except Exception as error:  # it is raised again
             error.add_note(f"in the kernel {statement.name!r}")
             raise
         return result

@@ -10,23 +10,26 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import TileError, VerifyError
-from tileir.passes.base import label_of, run, unchecked
-from tileir.stripe.verifier import diagnose
+from tileir.passes.base import NOT_REPEATED, label_of, run, unchecked
+from tileir.stripe.ir import Program
 from tileir.stripe.verifier import verify as verify_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tileir.passes.base import Pass
-    from tileir.stripe.ir import Program
 
 
 @attrs.frozen
 class Skipped:
-    """A pass that was left out, and what it did wrong."""
+    """A pass that was left out, and what it did wrong; without a label, what went wrong once and not again."""
 
-    label: str
+    label: str | None
     problem: str
+
+    def __str__(self) -> str:
+        """Return a sentence."""
+        return self.problem if self.label is None else f"the pass {self.label!r} was left out: {self.problem}"
 
 
 def run_without_failing(passes: Iterable[Pass], program: Program) -> tuple[Program, tuple[Skipped, ...]]:
@@ -42,9 +45,9 @@ def run_without_failing(passes: Iterable[Pass], program: Program) -> tuple[Progr
     """
     verify_program(program)
     steps = tuple(passes)
-    result = unchecked(steps, program)
-    if result is not None and not diagnose(result):
-        return result, ()
+    outcome = unchecked(steps, program)
+    if isinstance(outcome, Program):
+        return outcome, ()
     skipped: list[Skipped] = []
     for step in steps:
         try:
@@ -57,7 +60,13 @@ def run_without_failing(passes: Iterable[Pass], program: Program) -> tuple[Progr
             skipped.append(Skipped(label_of(step), str(error)))
         except MemoryError:
             raise
-        except Exception as error:
-            notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
-            skipped.append(Skipped(label_of(step), f"it failed with {type(error).__name__}: {error}{notes}"))
+        except Exception as error:  # whatever it is, the program of the user must run
+            skipped.append(Skipped(label_of(step), f"it failed with {_told(error)}"))
+    if outcome is not None and not skipped:
+        skipped.append(Skipped(None, f"{_told(outcome)}; {NOT_REPEATED}"))
     return program, tuple(skipped)
+
+
+def _told(error: Exception) -> str:
+    notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error}{notes}"

@@ -230,7 +230,7 @@ def _reason(error: BaseException) -> str:
     """Return what an error of others says; some cannot even say that."""
     try:
         said = str(error)
-    except Exception:
+    except Exception:  # code of others may fail in any way
         said = "it cannot be shown"
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 

@@ -87,7 +87,7 @@ class Worker:
             self.counts["comparisons"] += self.area.check(case)
         except Refused as refusal:
             self.counts[f"refused {refusal}"] += 1
-        except Exception as error:
+        except Exception as error:  # any is a finding
             return told(error)
         return None
 
@@ -98,7 +98,7 @@ def fault_of(area: Area, case: Case) -> str | None:
         area.check(case)
     except Refused:
         return None
-    except Exception as error:
+    except Exception as error:  # any is a finding
         return told(error)
     return None
 
