@@ -17,7 +17,7 @@ import attrs
 from tileir.core.rewrite import rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 N = TypeVar("N")
 T = TypeVar("T")
@@ -129,7 +129,7 @@ def map_operands(function: Callable[[Any], Any], node: N) -> N:
 
     """
     changed: list[tuple[int, object]] = []
-    for slot in slots(_kind(node), *_WHOLE):
+    for slot in _WHOLE_SLOTS[type(node)]:
         old = getattr(node, slot.name)
         if slot.role is Role.OPERANDS:
             several = tuple(map(function, old))
@@ -153,7 +153,7 @@ def bodies(node: object) -> tuple[Any, ...]:
 def map_bodies(function: Callable[[Any], Any], node: N) -> N:
     """Apply ``function`` to each list of statements, or of works, inside a node; itself when all stay as they are."""
     changed: list[tuple[int, object]] = []
-    for slot in slots(_kind(node), Role.BODY):
+    for slot in _BODY_SLOTS[type(node)]:
         old = getattr(node, slot.name)
         new = function(old)
         if new is not old:
@@ -161,21 +161,21 @@ def map_bodies(function: Callable[[Any], Any], node: N) -> N:
     return _with_fields(node, changed) if changed else node
 
 
-def introduced(node: object) -> Iterator[str]:
-    """Yield the names that a node introduces."""
-    for value in _INTRODUCED[type(node)](node):
-        yield value if isinstance(value, str) else value.name
+def introduced(node: object) -> tuple[str, ...]:
+    """Return the names that a node introduces."""
+    return _INTRODUCED_NAMES[type(node)](node)
 
 
 def introduced_of(node: object, kind: type[N]) -> tuple[N, ...]:
     """Return the nodes of one kind that a node introduces."""
-    return tuple([value for value in _INTRODUCED[type(node)](node) if isinstance(value, kind)])
+    values = _INTRODUCED[type(node)](node)
+    return tuple([value for value in values if isinstance(value, kind)]) if values else ()
 
 
 def with_names(node: N, names: Mapping[str, str]) -> N:
     """Return a node that introduces and uses others of its names; operands, targets and bodies keep theirs."""
     changed: list[tuple[int, object]] = []
-    for slot in slots(_kind(node), Role.INTRODUCES, Role.USES):
+    for slot in _NAME_SLOTS[type(node)]:
         old = getattr(node, slot.name)
         new = _renamed(old, names)
         if new is not old:
@@ -194,10 +194,6 @@ def _with_fields(node: N, changed: Iterable[tuple[int, object]]) -> N:
     for place, value in changed:
         values[place] = value
     return type(node)(*values)
-
-
-def _kind(node: object) -> type:
-    return type(node)
 
 
 def _nothing(_: object) -> tuple[Any, ...]:
@@ -226,19 +222,19 @@ def _gathered(
     if len(found) == 1 and found[0].role is Role.OPERANDS:
         return operator.attrgetter(found[0].name)
 
-    def several(node: object) -> tuple[Any, ...]:
+    steps = [(slot.name, slot.role is not Role.OPERANDS and whole(slot), slot.role is Role.OPERANDS) for slot in found]
+
+    def gathered(node: object) -> tuple[Any, ...]:
         result: list[Any] = []
-        for slot in found:
-            value = getattr(node, slot.name)
-            if slot.role is Role.OPERANDS:
-                result.extend(value)
-            elif whole(slot):
+        for name, is_one, is_several in steps:
+            value = getattr(node, name)
+            if is_one:
                 result.append(value)
             else:
-                result.extend(inside(value))
+                result.extend(value if is_several else inside(value))
         return tuple(result)
 
-    return several
+    return gathered
 
 
 def _fields(found: tuple[Slot, ...]) -> Callable[[Any], tuple[Any, ...]]:
@@ -247,6 +243,12 @@ def _fields(found: tuple[Slot, ...]) -> Callable[[Any], tuple[Any, ...]]:
         return _nothing
     get = operator.attrgetter(*[slot.name for slot in found])
     return get if len(found) > 1 else lambda node: (get(node),)
+
+
+def _introduced_names_of(kind: type) -> Callable[[Any], tuple[str, ...]]:
+    found = slots(kind, Role.INTRODUCES)
+    named = {field.name for field in attrs.fields(kind) if field.type not in ("str", str)}
+    return _fields(tuple(attrs.evolve(s, name=f"{s.name}.name") if s.name in named else s for s in found))
 
 
 def _rebuilt(kind: type) -> Callable[[Any, tuple[Any, ...]], Any]:
@@ -260,10 +262,14 @@ def _rebuilt(kind: type) -> Callable[[Any, tuple[Any, ...]], Any]:
     return lambda node, new: _with_fields(node, zip(places, new, strict=True))
 
 
+_WHOLE_SLOTS: Final = _Table(lambda kind: slots(kind, *_WHOLE))
+_BODY_SLOTS: Final = _Table(lambda kind: slots(kind, Role.BODY))
+_NAME_SLOTS: Final = _Table(lambda kind: slots(kind, Role.INTRODUCES, Role.USES))
 _OPERANDS: Final = _Table(_operands_of)
 _MENTIONS: Final = _Table(_mentions_of)
 _TARGETS: Final = _Table(_targets_of)
 _REBUILT: Final = _Table(_rebuilt)
 _INTRODUCED: Final = _Table(lambda kind: _fields(slots(kind, Role.INTRODUCES)))
+_INTRODUCED_NAMES: Final = _Table(_introduced_names_of)
 _BODIES: Final = _Table(lambda kind: _fields(slots(kind, Role.BODY)))
 _NAMES: Final = _Table(lambda kind: tuple(field.name for field in attrs.fields(kind)))

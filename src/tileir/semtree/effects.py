@@ -15,7 +15,7 @@ from tileir.semtree.rewrite import expressions, statements, walk
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tileir.semtree.ir import Stmt
+    from tileir.semtree.ir import LValue, Stmt
 
 
 def reads(stmt: Stmt) -> tuple[Subscript, ...]:
@@ -23,19 +23,31 @@ def reads(stmt: Stmt) -> tuple[Subscript, ...]:
     return tuple([node for root in expressions(stmt) for node in walk(root) if isinstance(node, Subscript)])
 
 
+def targets(stmt: Stmt) -> tuple[LValue, ...]:
+    """Return the variables and elements that a statement sets, but for variables that it introduces."""
+    return schema.targets(stmt)
+
+
 def writes(stmt: Stmt) -> tuple[Subscript, ...]:
     """Return the elements that a statement writes, after it has read others."""
-    return tuple([target for target in schema.targets(stmt) if isinstance(target, Subscript)])
+    found = schema.targets(stmt)
+    return tuple([target for target in found if isinstance(target, Subscript)]) if found else ()
+
+
+def introduces(stmt: Stmt) -> tuple[str, ...]:
+    """Return the variables that a statement introduces, and sets."""
+    return tuple([variable.name for variable in schema.introduced_of(stmt, Var)])
 
 
 def sets(stmt: Stmt) -> tuple[str, ...]:
     """Return the variables that a statement sets, those that it introduces among them."""
-    return (*(variable.name for variable in schema.introduced_of(stmt, Var)), *assigns(stmt))
+    return introduces(stmt) + assigns(stmt)
 
 
 def assigns(stmt: Stmt) -> tuple[str, ...]:
     """Return the variables that a statement sets after they were introduced by another one."""
-    return tuple([target.name for target in schema.targets(stmt) if isinstance(target, Var)])
+    found = schema.targets(stmt)
+    return tuple([target.name for target in found if isinstance(target, Var)]) if found else ()
 
 
 def assigned_variables(stmts: Iterable[Stmt]) -> frozenset[str]:

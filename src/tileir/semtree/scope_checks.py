@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.errors import Diagnostic
-from tileir.semtree.effects import assigns, writes
+from tileir.semtree.effects import targets
 from tileir.semtree.ir import (
     Assign,
     Const,
@@ -141,8 +141,8 @@ def check_loops(kernel: KernelFunction) -> Iterator[Diagnostic]:
 def check_stores(kernel: KernelFunction) -> Iterator[Diagnostic]:
     """Neither loop counters nor parameters that are only read are written."""
     for stmt, visible in scoped(kernel):
-        for written in (*assigns(stmt), *(place.array for place in writes(stmt))):
-            match visible.get(written):
+        for target in targets(stmt):
+            match visible.get(target.name if isinstance(target, Var) else target.array):
                 case For(counter=counter):
                     yield Diagnostic("TIL554", f"the loop counter {counter.name!r} cannot be assigned")
                 case Param(name=name, access=ParamAccess.READ):
@@ -155,7 +155,7 @@ def check_stores(kernel: KernelFunction) -> Iterator[Diagnostic]:
 def check_bounds(kernel: KernelFunction) -> Iterator[Diagnostic]:
     """Constant offsets of what is read or written lie inside their array."""
     for stmt, visible in scoped(kernel):
-        for node in _uses((*writes(stmt), *expressions(stmt))):
+        for node in _uses((*targets(stmt), *expressions(stmt))):
             known = visible.get(node.array) if isinstance(node, Subscript) else None
             if not isinstance(node, Subscript) or not isinstance(known, Param | DeclareArray):
                 continue

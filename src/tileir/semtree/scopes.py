@@ -20,7 +20,8 @@ Declared: TypeAlias = Param | DeclareArray | Declare | For
 
 def introduced_name(stmt: Stmt) -> str | None:
     """Return the name that a statement introduces, if any."""
-    return next(schema.introduced(stmt), None)
+    names = schema.introduced(stmt)
+    return names[0] if names else None
 
 
 def scoped(kernel: KernelFunction) -> Iterator[tuple[Stmt, Mapping[str, Declared]]]:

@@ -11,7 +11,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.core.schema import map_operands
-from tileir.semtree.effects import assigned_variables, meets, sets, writes
+from tileir.semtree.effects import assigned_variables, introduces, meets, targets
 from tileir.semtree.ir import (
     Apply,
     Const,
@@ -125,25 +125,32 @@ class _Flattener:
 def drop_dead(kernel: KernelFunction) -> KernelFunction:
     """Drop variables and declared arrays that nothing reads, and what is stored to them."""
     arrays = frozenset(stmt.name for stmt in statements(kernel.body) if isinstance(stmt, DeclareArray))
-    live = _live_names(kernel, arrays)
+    written: dict[int, tuple[str, ...]] = {}
+    live = _live_names(kernel, arrays, written)
 
     def needed(stmt: Stmt) -> bool:
-        names = (stmt.name,) if isinstance(stmt, DeclareArray) else _only_written(stmt, arrays)
+        if isinstance(stmt, DeclareArray):
+            return stmt.name in live
+        # A statement that is not the same any more holds others, and is needed.
+        names = written.get(id(stmt), ())
         return not names or any(name in live for name in names)
 
     return with_body(kernel, rewrite_stmts(lambda stmt: (stmt,) if needed(stmt) else (), kernel.body))
 
 
-def _live_names(kernel: KernelFunction, arrays: Names) -> set[str]:
-    """Return the variables and arrays whose content reaches a parameter or decides what runs."""
+def _live_names(kernel: KernelFunction, arrays: Names, written: dict[int, tuple[str, ...]]) -> set[str]:
+    """Return the variables and arrays whose content reaches a parameter or decides what runs.
+
+    What each statement only sets is put into ``written``, by the identity of the statement.
+    """
     feeds: dict[str, list[str]] = {}
     live: set[str] = set()
     work: list[str] = []
     for stmt in statements(kernel.body):
-        written = _only_written(stmt, arrays)
-        if not written:
+        names = written[id(stmt)] = _only_written(stmt, arrays)
+        if not names:
             work.extend(_names_in(mentions(stmt)))
-        for name in written:
+        for name in names:
             feeds.setdefault(name, []).extend(_names_in(expressions(stmt)))
     while work:
         name = work.pop()
@@ -155,10 +162,14 @@ def _live_names(kernel: KernelFunction, arrays: Names) -> set[str]:
 
 def _only_written(stmt: Stmt, arrays: Names) -> tuple[str, ...]:
     """Return the variables and declared arrays that a statement only sets; none where it does more."""
-    places = [place.array for place in writes(stmt)]
-    if meets(stmt) or bodies(stmt) or not arrays.issuperset(places):
+    if bodies(stmt) or meets(stmt):
         return ()
-    return (*sets(stmt), *places)
+    names = list(introduces(stmt))
+    for target in targets(stmt):
+        if isinstance(target, Subscript) and target.array not in arrays:
+            return ()
+        names.append(target.name if isinstance(target, Var) else target.array)
+    return tuple(names)
 
 
 def _names_in(roots: Iterable[Expr]) -> list[str]:
