@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strategies.effort import BRIEF, register_profiles
+from strategies.effort import BRIEF, files_outside, register_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,11 +31,16 @@ TABLES = frozenset(
     }
 )
 """Tests with a row for each of hundreds of programs, which are compiled alike on all versions of Python."""
+WHOLE = ("architecture", "core", "driver", "runtime", "tile")
+"""Folders of tests of what leans on the language and its standard library: ``--part`` leaves nothing of them out."""
 CACHE = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden texts instead of comparing")
+    parser.addoption(
+        "--part", default="1/1", help="as 1/2: run every second file of tests, beside those of what leans on Python"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,12 +51,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Under the profile ``brief`` keep a tenth of the rows of long tables, and leave out what is tested once."""
-    if config.getoption("hypothesis_profile") != BRIEF:
-        return
-    rows = [item for item in items if item.path.relative_to(HERE).as_posix() in TABLES]
-    dropped = {item.nodeid for number, item in enumerate(rows) if number % 10}
-    dropped.update(item.nodeid for item in items if item.get_closest_marker("once"))
+    """Leave out other parts; and with the profile ``brief`` nine tenths of long tables, and what is tested once."""
+    left = files_outside(config.getoption("part"), (item.path.relative_to(HERE).as_posix() for item in items), WHOLE)
+    dropped = {item.nodeid for item in items if item.path.relative_to(HERE).as_posix() in left}
+    if config.getoption("hypothesis_profile") == BRIEF:
+        rows = [item for item in items if item.path.relative_to(HERE).as_posix() in TABLES]
+        dropped.update(item.nodeid for number, item in enumerate(rows) if number % 10)
+        dropped.update(item.nodeid for item in items if item.get_closest_marker("once"))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in dropped])
     items[:] = [item for item in items if item.nodeid not in dropped]
 

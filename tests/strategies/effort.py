@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import HealthCheck, Phase, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 BRIEF, FAST, MUTATION, THOROUGH = "brief", "fast", "mutation", "thorough"
 
@@ -31,6 +36,22 @@ def register_profiles() -> None:
     )
     settings.register_profile(THOROUGH, max_examples=20 * _USUAL, deadline=None, suppress_health_check=quiet)
     settings.load_profile(FAST)
+
+
+def files_outside(part: str, files: Iterable[str], whole: Sequence[str]) -> frozenset[str]:
+    """Return the files that a part of several leaves to the others.
+
+    Args:
+        part: Which part of how many, such as ``"1/2"``; all together have every file.
+        files: Paths below the folder of the tests.
+        whole: Folders of which every part has everything.
+
+    """
+    number, count = map(int, part.split("/"))
+    if not 1 <= number <= count:
+        raise ValueError(f"a part is 1/2 or 2/2 of two, not {part}")
+    divided = sorted({file for file in files if file.partition("/")[0] not in whole})
+    return frozenset(file for place, file in enumerate(divided) if place % count != number - 1)
 
 
 def examples(count: int) -> settings:
