@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class CLibrary:
-    """Kernels, the C source that they became, and the shared object that a compiler made of it.
+    """Kernels, the source that they became, and the shared object that a compiler made of it.
 
     Attributes:
         kernels: What was compiled.
-        source: All of the C source.
+        source: All of the source.
         code: The bytes of the shared object.
         scratch_bytes: Scratch memory that each kernel needs for one thread.
+        form: The language of the source.
 
     """
 
@@ -31,17 +32,18 @@ class CLibrary:
     source: str = attrs.field(repr=False)
     code: bytes = attrs.field(repr=False)
     scratch_bytes: tuple[int, ...]
+    form: str = "c"
 
     def save(self) -> Mapping[str, bytes]:
-        """Return the parts ``c``, ``object``, ``scratch`` and ``digest``.
+        """Return the parts ``source``, ``object``, ``scratch`` and ``digest``.
 
         The last one is checked when they are loaded, for the system crashes on shared objects that are cut short.
         """
         scratch = " ".join(map(str, self.scratch_bytes)).encode()
-        return sealed({"c": self.source.encode(), "object": self.code, "scratch": scratch})
+        return sealed({"source": self.source.encode(), "object": self.code, "scratch": scratch})
 
     @classmethod
-    def restore(cls, kernels: tuple[KernelFunction, ...], parts: Mapping[str, bytes]) -> CLibrary:
+    def restore(cls, kernels: tuple[KernelFunction, ...], parts: Mapping[str, bytes], form: str = "c") -> CLibrary:
         """Undo :meth:`save`.
 
         Raises:
@@ -51,7 +53,7 @@ class CLibrary:
         whole = checked_parts(parts)
         try:
             scratch = tuple(int(word) for word in whole["scratch"].decode().split())
-            library = cls(kernels, whole["c"].decode(), whole["object"], scratch)
+            library = cls(kernels, whole["source"].decode(), whole["object"], scratch, form)
         except (KeyError, ValueError) as error:
             message = f"the saved parts {sorted(parts)} are not those of a C library; compile again"
             raise BackendError((Diagnostic("TIL806", message),)) from error
@@ -61,12 +63,12 @@ class CLibrary:
         return library
 
     def listing(self, form: str) -> str:
-        """Return the C source, the only form that there is.
+        """Return the source, the only form that there is.
 
         Raises:
-            BackendError: TIL806, the form is another one than ``"c"``.
+            BackendError: TIL806, the form is another one than :attr:`form`.
 
         """
-        if form != "c":
-            raise BackendError((Diagnostic("TIL806", f"the C back end lists c, not {form!r}"),))
+        if form != self.form:
+            raise BackendError((Diagnostic("TIL806", f"the library lists {self.form}, not {form!r}"),))
         return self.source

@@ -68,11 +68,11 @@ class Toolchain:
         """Whether it is Clang, or a descendant of it."""
         return "__clang__" in self.macros
 
-    def flags(self, *, fast_math: bool) -> tuple[str, ...]:
-        """Return the flags for a shared object."""
+    def flags(self, *, fast_math: bool, language: tuple[str, ...] = ("-std=c11",)) -> tuple[str, ...]:
+        """Return the flags for a shared object, after those that say what language the source is written in."""
         numbers = FAST_MATH if fast_math else PRECISE
         limits = _CLANG_LIMITS if self.is_clang else _GCC_LIMITS
-        return ("-std=c11", "-O3", *self.native, *numbers, "-fno-strict-aliasing", *limits, "-fPIC", "-shared")
+        return (*language, "-O3", *self.native, *numbers, "-fno-strict-aliasing", *limits, "-fPIC", "-shared")
 
     @property
     def identity(self) -> str:
