@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from strategies.kernels import stripe_program
 from tileir.core.dtype import DType
-from tileir.core.errors import TileError
+from tileir.core.errors import ParseError, TileError
+from tileir.core.lexing import MAX_FAULTS
 from tileir.passes.base import Named, Pass, label_of, run, unnamed
 from tileir.passes.pipeline import from_json, parse, to_json, to_text
 from tileir.stripe.ir import Program
@@ -175,6 +176,29 @@ def test_faults_are_underlined(text: str, faults: list[tuple[str, str]]) -> None
     with pytest.raises(TileError) as caught:
         parse(text, CATALOGUE)
     assert [(d.code, d.underlined) for d in caught.value.diagnostics] == faults
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("cut{limit=}, join, cut{=3}, 7", [("TIL102", "}"), ("TIL102", "="), ("TIL102", "7")]),
+        ("cut{limit=,sizes=(1,2)}, join{", [("TIL102", ",")]),
+        ("cut}, join, (", [("TIL102", "}"), ("TIL102", "(")]),
+        ("a:;, cut;", [("TIL102", ";"), ("TIL102", ";")]),
+        ("match{main={name=a,name=b}}, cut{limit=?}", [("TIL542", "name"), ("TIL102", "?")]),
+    ],
+)
+def test_faults_of_all_passes_are_reported(text: str, faults: list[tuple[str, str]]) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse(text, CATALOGUE)
+    assert [(d.code, d.underlined) for d in caught.value.diagnostics] == faults
+
+
+@pytest.mark.parametrize("text", ["cut{," * 100_000, "?" * 1_000_000, "cut{limit=}," * 100_000, ")," * 100_000])
+def test_the_rest_of_a_hostile_text_is_not_read(text: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse(text, CATALOGUE)
+    assert len(caught.value.diagnostics) <= MAX_FAULTS
 
 
 @pytest.mark.parametrize(

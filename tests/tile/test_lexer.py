@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from tileir.core.errors import ArgumentError
+from tileir.core.lexing import END, Faults, Token, TooManyFaultsError, source_of
 from tileir.core.span import Source
-from tileir.tile.lexer import END, FLOAT, INDEX, INTEGER, NAME, Faults, Lexer, Token, TooManyFaultsError, source_of
+from tileir.tile.lexer import FLOAT, INDEX, INTEGER, NAME, Lexer
 
 
 def tokens(text: str) -> list[tuple[str, str]]:

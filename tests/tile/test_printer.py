@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from strategies.effort import examples
 from strategies.tile_text import functions
+from tileir.core.lexing import END, Faults
 from tileir.core.span import Source
 from tileir.tile.ir import FloatLiteral, Function, Unary, UnaryOperator
-from tileir.tile.lexer import END, Faults, Lexer
+from tileir.tile.lexer import Lexer
 from tileir.tile.parser import parse, parse_expression, parse_polynomial
 from tileir.tile.printer import expression_text, to_text
 

@@ -8,21 +8,34 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.errors import Diagnostic, ParseError
-from tileir.core.span import Source, Span
+from tileir.core.lexing import END, AbandonError, Cursor, Lexer, everything, source_of
 from tileir.passes.options import WORDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.core.lexing import Faults, Token
+    from tileir.core.span import Span
     from tileir.passes.options import Written
 
 _TOKEN: Final = re.compile(
-    r"""\s*(?:(?P<number>[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|inf|nan)(?![\w.]))|(?P<word>[^\W\d]\w*)"""
-    r"""|(?P<string>"(?:[^"\\\n]|\\.)*")|(?P<sign>[{}(),=:]))""",
+    r"""
+    \s*+
+    (?: (?P<number> [+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|inf|nan)(?![\w.]) )
+      | (?P<word> [^\W\d]\w* )
+      | (?P<string> "(?:[^"\\\n]|\\.)*" )
+      | (?P<sign> [{}(),=:] )
+      | (?P<end> \Z )
+      | (?P<unknown> . )
+    )
+    """,
+    re.VERBOSE,
 )
-_SPACE: Final = re.compile(r"\s*")
 _MOST_DIGITS: Final = 400
 _MOST_DEPTH: Final = 50
 """Tuples and records inside one another."""
+_ADVICE: Final = "write a name, a value or one of {}(),=: here"
+_SCALARS: Final = frozenset(("number", "word", "string"))
 
 
 @attrs.frozen
@@ -49,136 +62,130 @@ def parse_requests(text: str, name: str) -> tuple[Request, ...]:
     """Return what a text asks for: ``label: pass{option=value, …}, …``.
 
     Raises:
-        ParseError: TIL102 where the text does not follow the grammar, TIL103 where values are nested too deeply.
+        ParseError: TIL102 where the text does not follow the grammar, TIL103 where values are nested too deeply; one
+            diagnostic for each faulty pass.
     """
-    return _Parser(Source(text, name)).pipeline()
+    source = source_of(text, name)
+
+    def start(faults: Faults) -> _Cursor:
+        lexer = Lexer(source, faults, _TOKEN, "TIL102", lambda _: _ADVICE)
+        return _Cursor(source, faults, lexer.next(), lexer)
+
+    return everything(start, lambda cursor: _Parser(cursor).pipeline())
 
 
 @attrs.define
-class _Parser:
-    """Recursive descent over one text; the only mutable state is the position."""
+class _Cursor(Cursor):
+    """A place in the text of a pipeline, and how many brackets are open there."""
 
-    source: Source
-    position: int = 0
+    open: int = attrs.field(default=0, init=False)
+
+    def advance(self) -> Token:
+        """Take the token that is looked at."""
+        if self.token.kind in ("(", "{"):
+            self.open += 1
+        elif self.token.kind in (")", "}"):
+            self.open = max(0, self.open - 1)
+        return super().advance()
+
+    def unexpected(self, expected: str, *notes: str) -> AbandonError:
+        """Report that the next token is not what should be written, and return what the caller raises."""
+        return self.refuse(f"write {expected} here", *notes)
+
+    def recover(self) -> None:
+        """Pass over the rest of a pass: look at the comma behind it."""
+        while not self.at(END) and (self.open or not self.at(",")):
+            self.advance()
+
+
+@attrs.frozen
+class _Parser:
+    """Recursive descent over one text. Where a pass is faulty, those after it are read all the same."""
+
+    cursor: _Cursor
 
     def pipeline(self) -> tuple[Request, ...]:
         """Parse all of the text."""
-        requests: list[Request] = []
-        if self._peek() is None:
+        if self.cursor.at(END):
             return ()
-        requests.append(self._request())
-        while self._peek() is not None:
-            self._expect(",")
-            requests.append(self._request())
+        requests = list(self._recovered())
+        while self.cursor.skip(","):
+            requests.extend(self._recovered())
         return tuple(requests)
 
+    def _recovered(self) -> Iterator[Request]:
+        """Yield a request, or none where it is faulty."""
+        try:
+            request = self._request()
+            if not self.cursor.at(END) and not self.cursor.at(","):
+                raise self.cursor.unexpected("','")
+            yield request
+        except AbandonError:
+            self.cursor.recover()
+
     def _request(self) -> Request:
-        name, span = self._word("the name of a pass")
+        cursor = self.cursor
+        name = cursor.expect("word", "the name of a pass")
         label = ""
-        if self._next_sign() == ":":
-            self._expect(":")
-            label = name
-            name, span = self._word("the name of a pass")
-        if self._next_sign() != "{":
-            return Request(name, (), span, label)
-        return Request(name, self._settings(0), span, label)
+        if cursor.skip(":"):
+            label = name.text
+            name = cursor.expect("word", "the name of a pass")
+        settings = self._settings(0) if cursor.at("{") else ()
+        return Request(name.text, settings, cursor.span_of(name), label)
 
     def _settings(self, depth: int) -> tuple[Setting, ...]:
-        self._expect("{")
-        settings: list[Setting] = []
-        if self._next_sign() != "}":
-            settings.append(self._setting(depth))
-            while self._next_sign() == ",":
-                self._expect(",")
-                settings.append(self._setting(depth))
-        self._expect("}")
-        return tuple(settings)
+        self.cursor.expect("{")
+        settings = () if self.cursor.at("}") else self.cursor.list(lambda: self._setting(depth))
+        self.cursor.expect("}")
+        return settings
 
     def _setting(self, depth: int) -> Setting:
-        name, name_span = self._word("the name of an option")
-        self._expect("=")
-        start = self._skip_space()
+        name = self.cursor.expect("word", "the name of an option")
+        self.cursor.expect("=")
+        start = self.cursor.token.start
         value = self._value(depth)
-        return Setting(name, value, name_span, Span(self.source, start, self.position))
+        return Setting(name.text, value, self.cursor.span_of(name), self.cursor.span_from(start))
 
     def _value(self, depth: int) -> Written:
-        sign = self._next_sign()
-        if sign not in ("(", "{"):
+        cursor = self.cursor
+        if not cursor.at("(") and not cursor.at("{"):
             return self._scalar()
         if depth == _MOST_DEPTH:
-            span = Span(self.source, self.position, self._skip_space() + 1)
-            raise ParseError((Diagnostic("TIL103", f"values are nested more than {_MOST_DEPTH} deep", span),))
-        return self._tuple(depth + 1) if sign == "(" else self._record(depth + 1)
+            message = f"values are nested more than {_MOST_DEPTH} deep"
+            raise cursor.report_and_abandon(message, cursor.here, "TIL103")
+        return self._tuple(depth + 1) if cursor.at("(") else self._record(depth + 1)
 
     def _tuple(self, depth: int) -> tuple[Written, ...]:
-        self._expect("(")
+        self.cursor.expect("(")
         items: list[Written] = []
-        while self._next_sign() != ")":
+        while not self.cursor.at(")"):
             items.append(self._value(depth))
-            if self._next_sign() != ")":
-                self._expect(",")
-        self._expect(")")
+            if not self.cursor.at(")"):
+                self.cursor.expect(",")
+        self.cursor.expect(")")
         return tuple(items)
 
     def _record(self, depth: int) -> dict[str, Written]:
         record: dict[str, Written] = {}
         for setting in self._settings(depth):
-            if setting.name in record:
-                message = f"{setting.name} is given twice; drop one"
-                raise ParseError((Diagnostic("TIL542", message, setting.name_span),))
+            if setting.name in record and setting.name_span is not None:
+                self.cursor.report(f"{setting.name} is given twice; drop one", setting.name_span, "TIL542")
             record[setting.name] = setting.value
         return record
 
     def _scalar(self) -> Written:
-        token = self._peek()
-        if token is None or token.lastgroup == "sign":
-            raise self._unexpected("a value")
-        text = token[token.lastgroup or 0]
+        token = self.cursor.token
+        if token.kind not in _SCALARS:
+            raise self.cursor.unexpected("a value")
         try:
-            value = _scalar_of(token.lastgroup, text)
+            value = _scalar_of(token.kind, token.text)
         except ValueError:
-            raise self._unexpected("a value that can be read") from None
-        self.position = token.end()
+            raise self.cursor.unexpected("a value that can be read") from None
+        self.cursor.advance()
         return value
 
-    def _word(self, what: str) -> tuple[str, Span]:
-        token = self._peek()
-        if token is None or token.lastgroup != "word":
-            raise self._unexpected(what)
-        self.position = token.end()
-        return token["word"], Span(self.source, token.start("word"), token.end())
 
-    def _expect(self, sign: str) -> None:
-        if self._next_sign() != sign:
-            raise self._unexpected(f"'{sign}'")
-        token = self._peek()
-        self.position = self.position if token is None else token.end()
-
-    def _next_sign(self) -> str | None:
-        token = self._peek()
-        return None if token is None else token["sign"]
-
-    def _skip_space(self) -> int:
-        match = _SPACE.match(self.source.text, self.position)
-        return self.position if match is None else match.end()
-
-    def _peek(self) -> re.Match[str] | None:
-        """Return the next token; None at the end."""
-        if self._skip_space() == len(self.source.text):
-            return None
-        token = _TOKEN.match(self.source.text, self.position)
-        if token is None:
-            raise self._unexpected("a name, a value or one of {}(),=:")
-        return token
-
-    def _unexpected(self, what: str) -> ParseError:
-        start = self._skip_space()
-        token = _TOKEN.match(self.source.text, self.position)
-        stop = token.end() if token is not None else min(start + 1, len(self.source.text))
-        return ParseError((Diagnostic("TIL102", f"write {what} here", Span(self.source, start, stop)),))
-
-
-def _scalar_of(group: str | None, text: str) -> Written:
+def _scalar_of(group: str, text: str) -> Written:
     """Return the value of a token.
 
     Raises:

@@ -21,9 +21,9 @@ from tileir.tile.lexer import FLOAT, INDEX, INTEGER, NAME
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.core.lexing import Token
     from tileir.core.span import Span
     from tileir.tile.cursor import Cursor
-    from tileir.tile.lexer import Token
 
 _DTYPES: Final[Mapping[str, DType]] = MappingProxyType({dtype.value: dtype for dtype in DType})
 _WORDS: Final[Mapping[str, float]] = MappingProxyType({"inf": math.inf, "nan": math.nan})

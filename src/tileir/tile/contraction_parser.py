@@ -12,10 +12,10 @@ from tileir.tile.ir import Access, Attribute, Constraint, Contraction, Name
 from tileir.tile.lexer import NAME
 
 if TYPE_CHECKING:
+    from tileir.core.lexing import Token
     from tileir.tile.cursor import Cursor
     from tileir.tile.expression_parser import ExpressionParser
     from tileir.tile.ir import Expr
-    from tileir.tile.lexer import Token
 
 TENSOR: Final = "a tensor name, which begins with a capital letter or '#',"
 """What to call the name of a tensor where one is expected."""

@@ -20,14 +20,10 @@ MAX_INTEGER: Final = 2**64 - 1
 """The greatest integer that a literal may be."""
 MAX_SCANS: Final = 8
 """How deep scans may stand inside one another."""
-MAX_CHARACTERS: Final = 64 * 2**20
-"""The length from which on a text is refused unread."""
 LONGEST_CONSTANT: Final = 256
 """Elements of a constant array that a printed text holds; of a longer one it has the digest."""
 DIGEST: Final = "sha256_"
 """What stands in front of the digest of an array."""
-MAX_FAULTS: Final = 100
-"""How many faults of one program are reported."""
 
 RESERVED: Final = frozenset({"function", "polynomial", "expression", "contraction", "default", "no_defract"})
 """The lower-case words that are no index names unless a ``$`` stands in front of them."""

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.errors import ArgumentError, Diagnostic, ParseError
-from tileir.core.span import Source, Span
-from tileir.tile.grammar import MAX_CHARACTERS, MAX_FAULTS, RESERVED
+from tileir.core.lexing import END, Token
+from tileir.core.span import Span
+from tileir.tile.grammar import RESERVED
+
+if TYPE_CHECKING:
+    from tileir.core.lexing import Faults
+    from tileir.core.span import Source
 
 NAME: Final = "name"
 INDEX: Final = "index"
 INTEGER: Final = "integer"
 FLOAT: Final = "float"
-END: Final = "end"
 
 
 _KINDS: Final = frozenset((NAME, INTEGER, FLOAT, END))
 """Groups of the pattern that are kinds of tokens as they stand."""
-
-
-class Token(NamedTuple):
-    """A piece of the text; ``kind`` is one of the constants above, or the sign or reserved word itself.
-
-    ``text`` of a name is the name without its ``#`` or ``$``.
-    """
-
-    kind: str
-    text: str
-    start: int
-    stop: int
 
 
 # Neighbouring characters that no token has make one fault; so does a whole name that begins with _.
@@ -62,50 +53,6 @@ _SKIPPED: Final = re.compile(
     """,
     re.VERBOSE,
 )
-
-
-class TooManyFaultsError(Exception):
-    """The limit of faults is reached: what follows is not read."""
-
-
-@attrs.define
-class Faults:
-    """The faults of one text, as they were found."""
-
-    found: list[Diagnostic] = attrs.field(factory=list, init=False)
-
-    def in_order(self) -> tuple[Diagnostic, ...]:
-        """Return the faults in the order of the text; the lexer runs ahead of the parser by a token."""
-        return tuple(sorted(self.found, key=lambda fault: -1 if fault.span is None else fault.span.start))
-
-    def report(self, code: str, message: str, span: Span, *notes: str) -> None:
-        """Add a fault.
-
-        Raises:
-            TooManyFaultsError: This was the last one that is reported.
-
-        """
-        last = len(self.found) + 1 >= MAX_FAULTS
-        self.found.append(Diagnostic(code, message, span, (*notes, "the rest is not read") if last else notes))
-        if last:
-            raise TooManyFaultsError
-
-
-def source_of(text: object, name: str) -> Source:
-    """Wrap a text that is to be read.
-
-    Raises:
-        ArgumentError: TIL707, it is no text.
-        ParseError: TIL105, it has more characters than any program has.
-
-    """
-    if not isinstance(text, str):  # callers without a type checker pass bytes and paths
-        message = f"a program is read from a str, not from a value of type {type(text).__name__}"
-        raise ArgumentError((Diagnostic("TIL707", message),))
-    if len(text) > MAX_CHARACTERS:
-        message = f"the text has {len(text)} characters; at most {MAX_CHARACTERS} are read"
-        raise ParseError((Diagnostic("TIL105", message, Span(Source("", name), 0, 0)),))
-    return Source(text, name)
 
 
 @attrs.define

@@ -9,10 +9,10 @@ import attrs
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
-from tileir.core.errors import ParseError
+from tileir.core.lexing import END, AbandonError, everything, source_of
 from tileir.tile.constant_parser import ConstantParser
 from tileir.tile.contraction_parser import TENSOR, ContractionParser
-from tileir.tile.cursor import AbandonError, Cursor
+from tileir.tile.cursor import Cursor
 from tileir.tile.expression_parser import ExpressionParser
 from tileir.tile.grammar import MAX_SCANS
 from tileir.tile.ir import (
@@ -25,13 +25,14 @@ from tileir.tile.ir import (
     Output,
     Scan,
 )
-from tileir.tile.lexer import END, INDEX, NAME, Faults, Token, TooManyFaultsError, source_of
+from tileir.tile.lexer import INDEX, NAME
 from tileir.tile.verifier import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tileir.core.array_value import Array
+    from tileir.core.lexing import Token
     from tileir.tile.ir import Expr, Statement
 
 T = TypeVar("T")
@@ -103,19 +104,14 @@ def _read(
     text: str, name: str, read: Callable[[_Parser], T], arrays: Mapping[str, ArrayValue] = MappingProxyType({})
 ) -> T:
     """Run one entry point of the grammar over the whole text."""
-    faults = Faults()
-    try:
-        cursor = Cursor.at_start(source_of(text, name), faults)
+    source = source_of(text, name)
+
+    def whole(cursor: Cursor) -> T:
         expressions = ExpressionParser(cursor)
         contractions, constants = ContractionParser(cursor, expressions), ConstantParser(cursor, arrays)
-        result = read(_Parser(cursor, expressions, contractions, constants))
-        if not cursor.at(END):
-            raise cursor.unexpected("the end of the text")
-        if not faults.found:
-            return result
-    except (AbandonError, TooManyFaultsError):
-        pass  # each of them follows a report
-    raise ParseError(faults.in_order())
+        return read(_Parser(cursor, expressions, contractions, constants))
+
+    return everything(lambda faults: Cursor.at_start(source, faults), whole)
 
 
 @attrs.frozen

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
+from tileir.core.lexing import MAX_FAULTS
 from tileir.tile.constant_rules import check_constant_arrays
 from tileir.tile.functions import builtin, near
-from tileir.tile.grammar import MAX_DEPTH, MAX_FAULTS, MAX_INTEGER, MAX_NODES, MAX_SCANS, is_index_name, is_tensor_name
+from tileir.tile.grammar import MAX_DEPTH, MAX_INTEGER, MAX_NODES, MAX_SCANS, is_index_name, is_tensor_name
 from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, IndexName, IntLiteral, Name, Scan
 from tileir.tile.polynomial_rules import check_affine
 from tileir.tile.scan_rules import check_scan, count_of
