@@ -19,7 +19,8 @@ import numpy as np
 import pyopencl as cl
 
 import tileir
-from tileir.semtree.launches import unrolled
+from tileir.runtime.workspace import holds
+from tileir.semtree.launches import executed
 
 COPY = """
 __kernel void copy(__global float4* restrict out, __global const float4* restrict in)
@@ -139,7 +140,7 @@ def measure(workload: Workload, device: tileir.DeviceInfo, runs: int) -> dict[st
         executor.copy(here, there).wait()  # through the caches, which then hold nothing else
         last: list[Any] = []
         total = 0.0
-        for launch in unrolled(program.works):
+        for launch in executed(program.works, lambda name: holds(executor, memory[name])):
             event = kernels[launch.kernel].run([memory[name] for name in launch.arguments], last)
             event.wait()
             last = [event]

@@ -5,6 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 import tileir
+from strategies.plans import plan_of
+from tileir.driver.dispatch import dispatch_of
+from tileir.semtree.parser import parse_program
+from tileir.testing.test_works import LOOP
 
 CHAIN = """
 function (A[N], B[N]) -> (R) {
@@ -50,12 +54,29 @@ def test_two_buffers_are_enough_for_a_chain() -> None:
     assert len({each.offset for each in big}) == 2
 
 
+SCAN = """
+function (A[N]) -> (S) {
+    S = scan (A) 9 times function (C) -> (D) { M[] = >(C[i]); D = C * 0.5 + M; };
+}
+"""
+
+
 def test_loops_run_several_times() -> None:
-    source = """
-    function (A[N]) -> (S) {
-        S = scan (A) 9 times function (C) -> (D) { M[] = >(C[i]); D = C * 0.5 + M; };
-    }
-    """
-    dispatch = tileir.compile(source, [np.ones(100, np.float32)]).dispatch
+    dispatch = tileir.compile(SCAN, [np.ones(100, np.float32)]).dispatch
     assert max(launch.runs for launch in dispatch.launches) > 1
+    assert all(launch.conditions == () for launch in dispatch.launches)
     assert all(each.first <= each.last < len(dispatch.launches) for each in dispatch.buffers)
+
+
+def test_launches_tell_their_conditions() -> None:
+    scheduled = tileir.compile(SCAN, [np.ones(100, np.float32)]).scheduled
+    program = parse_program(LOOP.replace("$index", "i64"))
+    dispatch = dispatch_of(scheduled, plan_of(program))
+    assert [(launch.kernel, launch.runs, launch.conditions) for launch in dispatch.launches] == [
+        ("copy", 1, ()),
+        ("below", 1, ()),
+        ("double", 1, ("while go", "if doubled")),
+        ("bump", 3, ("while go", "unless doubled")),
+        ("below", 1, ("while go",)),
+        ("copy", 1, ()),
+    ]

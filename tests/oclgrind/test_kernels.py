@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 import attrs
@@ -14,7 +15,7 @@ from tileir.driver.compiler import compile_stages
 from tileir.runtime.interface import Options
 from tileir.runtime.plan import Plan
 from tileir.semtree.ir import Barrier
-from tileir.semtree.launches import unrolled
+from tileir.semtree.launches import runs
 from tileir.semtree.rewrite import rewrite_stmts, with_body
 from tileir.testing.programs.catalog import CASES
 from tileir_opencl import BACKEND
@@ -68,7 +69,7 @@ def test_programs_run_without_a_report(
     case: Conformance, pipeline: str, simulator: DeviceInfo, resources: Resources, reports: Reports
 ) -> None:
     stages = compiled(case, simulator.target, pipeline)
-    if sum(stages.sem.kernels[launch.kernel].operations for launch in unrolled(stages.sem.works)) > MOST_OPERATIONS:
+    if sum(map(operator.mul, runs(stages.sem), (kernel.operations for kernel in stages.sem.kernels))) > MOST_OPERATIONS:
         pytest.skip("too large for a simulator")
     found = results(stages, resources, simulator, case.inputs)
     assert reports.take() == ""

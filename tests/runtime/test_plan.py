@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-import gc
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strategies.asynchronous import DistantDevice
-from strategies.devices import compiler, executor
+from strategies.devices import compiler
+from strategies.executors import DEVICES, PlainDevice
 from strategies.plans import SIZE, binary, branches, buffer, expected, operands, plan_of, program
 from tileir.core.errors import BackendError
 from tileir.core.ops import Op
@@ -23,44 +21,6 @@ from tileir.semtree.ir import BufferRole, Launch, Loop, Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tileir_llvm.buffers import HostBuffer
-
-
-@attrs.define(eq=False)
-class PlainDevice:
-    """A device of a stranger: the protocol, and nothing beyond it."""
-
-    prepare: Any = attrs.field(factory=lambda: executor().prepare)
-    copy: Any = attrs.field(factory=lambda: executor().copy)
-    wrap: Any = attrs.field(factory=lambda: executor().wrap)
-    allocated: list[tuple[weakref.ref[Any], int]] = attrs.field(factory=list)
-
-    def allocate(self, nbytes: int) -> HostBuffer:
-        buffer = executor().allocate(nbytes)
-        self.allocated.append((weakref.ref(buffer.array.base), nbytes))  # parts of it keep that alive
-        return buffer
-
-    @property
-    def living_bytes(self) -> int:
-        gc.collect()
-        return sum(nbytes for memory, nbytes in self.allocated if memory() is not None)
-
-
-class OpaqueDevice(DistantDevice):
-    """A distant device that neither submits nor divides memory."""
-
-    asynchronous = False
-    part: Any = None
-
-
-class UndividedDevice(DistantDevice):
-    """A distant device that does not divide memory."""
-
-    part: Any = None
-
-
-DEVICES: list[Callable[[], Any]] = [executor, PlainDevice, OpaqueDevice, DistantDevice, UndividedDevice]
 
 
 @pytest.mark.parametrize("device", DEVICES)

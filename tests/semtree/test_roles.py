@@ -33,7 +33,7 @@ def holds(hint: Any) -> str:
         ("statements", (*STATEMENTS, *WORKS)),
         ("expressions", EXPRESSIONS),
         ("parts", PARTS),
-        ("names", (str,)),
+        ("names", (str, ir.While)),
     ):
         if not inside.isdisjoint(kinds):
             return name
@@ -41,7 +41,7 @@ def holds(hint: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    "kind", [*EXPRESSIONS, *STATEMENTS, *PARTS, *WORKS, ir.Program], ids=lambda kind: kind.__name__
+    "kind", [*EXPRESSIONS, *STATEMENTS, *PARTS, *WORKS, ir.While, ir.Program], ids=lambda kind: kind.__name__
 )
 def test_each_field_has_the_role_of_what_it_holds(kind: type[attrs.AttrsInstance]) -> None:
     hints = get_type_hints(kind)

@@ -15,7 +15,7 @@ from strategies.devices import buffers as device_buffers
 from strategies.devices import compiler, executor
 from tileir.core.names import NameScope
 from tileir.semtree.ir import BufferRole
-from tileir.semtree.launches import unrolled
+from tileir.semtree.launches import executed
 from tileir.semtree.lowering import lower
 from tileir.stripe.aliases import byte_size
 from tileir.stripe.ir import Block, Direction
@@ -52,7 +52,7 @@ def run_in_arenas(scheduled: Program, target: Target, inputs: Mapping[str, Array
     kernels = [_unaligned(kernel) for kernel in program.kernels]
     library = compiler().build(kernels)
     prepared = [executor().prepare(library, number) for number in range(len(kernels))]
-    for launch in unrolled(program.works):
+    for launch in executed(program.works, lambda name: bool(memory[name][0])):
         prepared[launch.kernel].launch(device_buffers(memory[name] for name in launch.arguments))
     outputs = (buffer for buffer in program.buffers if buffer.role is BufferRole.OUTPUT)
     return {buffer.name: memory[buffer.name].reshape(buffer.shape) for buffer in outputs}

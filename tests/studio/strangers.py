@@ -43,11 +43,22 @@ for each in facts["buffers"]:
         cl.enqueue_copy(queue, memory[each["name"]], np.ascontiguousarray(content))
 
 
+def holds(name):
+    byte = np.empty(1, np.uint8)
+    cl.enqueue_copy(queue, byte, memory[name])
+    return byte[0] != 0
+
+
 def launch(works):
     for work in works:
         if "times" in work:
             for _ in range(work["times"]):
                 launch(work["launches"])
+        elif "while" in work:
+            while holds(work["while"]):
+                launch(work["launches"])
+        elif "if" in work:
+            launch(work["launches"] if holds(work["if"]) else work["else"])
         else:
             kernel = cl.Kernel(program, work["kernel"])
             kernel(queue, work["global"], work["local"], *(memory[name] for name in work["arguments"]))
@@ -55,7 +66,7 @@ def launch(works):
 
 launch(facts["launches"])
 for number, each in enumerate(each for each in facts["buffers"] if each["role"] == "output"):
-    result = np.empty(each["shape"], {"u": "uint", "f": "float"}[each["dtype"][0]] + each["dtype"][1:])
+    result = np.empty(each["shape"], {"u": "uint", "f": "float", "i": "int"}[each["dtype"][0]] + each["dtype"][1:])
     cl.enqueue_copy(queue, result, memory[each["name"]])
     np.save(folder / f"output{number}.npy", result)
 assert "tileir" not in sys.modules

@@ -17,9 +17,13 @@ from studio.strangers import by_opencl
 from studio.taken import COLOUR, DEEP, FLOATS, FORMULAS, GREY, PICTURES, assignment, check_equal, check_near, results_of
 from tileir.core.errors import TileError
 from tileir.driver.pictures import as_levels
+from tileir.runtime.context import default_context
 from tileir.studio.bench import Assignment, Bench
 from tileir.studio.exports import script_of, source_of
 from tileir.studio.uploads import store
+from tileir.testing.generated.choices import Seeded
+from tileir.testing.generated.works import works_case
+from tileir_opencl.whole import whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +52,14 @@ def test_opencl_source_runs_without_tileir(name: str, kind: str, tmp_path: Path)
     found = by_opencl(source_of(given, "opencl"), given.pictures, platform(), tmp_path)
     check_equal(found, results_of(given, "opencl.0"))
     check_near(found, results_of(given))
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_opencl_source_loops_and_branches_without_tileir(number: int, tmp_path: Path) -> None:
+    device = default_context().device("opencl")
+    case = works_case(Seeded(f"source {number}"), device.target.index_dtype)
+    found = by_opencl(whole(case.program, device, "works"), list(case.inputs.values()), platform(), tmp_path)
+    case.check(dict(zip(case.expected(), found, strict=True)))
 
 
 @pytest.mark.parametrize("name", FORMULAS)

@@ -25,6 +25,7 @@ from tileir.semtree.ir import Apply, Buffer, BufferRole, Cast, KernelFunction, L
 from tileir.semtree.simplifier import simplify
 from tileir.testing.generated.case import Manner, assert_equal, make
 from tileir.testing.generated.choices import Seeded
+from tileir.testing.generated.works import works_case
 from tileir_c.aot.lowering import lower
 from tileir_c.aot.program import ahead
 from tileir_c.emitter import NATIVE
@@ -64,6 +65,14 @@ def test_a_program_gives_what_the_interpreter_does(vector_bytes: int, flags: Seq
     results = run(made(MATMUL, inputs, vector_bytes), inputs, tmp_path, *flags)
     for name, expected in zip(("C", "D"), tileir.evaluate(MATMUL, inputs), strict=True):
         np.testing.assert_allclose(results[name], expected, rtol=1e-5, atol=1e-5)
+
+
+@needs_sanitizers
+@pytest.mark.parametrize("number", range(6))
+def test_loops_and_branches_give_what_the_interpreter_does(number: int, tmp_path: Path) -> None:
+    case = works_case(Seeded(f"ahead {number}"))
+    whole = ahead(case.program, "program")
+    case.check(run(whole, case.inputs, tmp_path, "-Wno-unused-function", *SANITIZERS))
 
 
 @needs_sanitizers

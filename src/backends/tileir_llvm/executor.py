@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tileir.runtime.events import PendingEvent
-    from tileir.runtime.interface import DeviceInfo, Event, Options, Repetition
+    from tileir.runtime.interface import DeviceInfo, Event, Options
     from tileir.semtree.ir import KernelFunction
     from tileir_llvm.library import LLVMLibrary
+    from tileir_llvm.sequence import Work
 
 SPLIT_OPERATIONS: Final = 250_000
 """Kernels that estimate fewer operations run on the calling thread alone: to share them out would cost more."""
@@ -49,6 +50,7 @@ class LLVMExecutor:
     scheduler: Scheduler = attrs.field(init=False)
     closed: bool = attrs.field(default=False, init=False)
     repeats: ClassVar[bool] = True
+    decides: ClassVar[bool] = True
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _spare: deque[HostBuffer] = attrs.field(factory=deque, init=False)
     _codes: weakref.WeakKeyDictionary[LLVMLibrary, Code] = attrs.field(factory=weakref.WeakKeyDictionary, init=False)
@@ -94,9 +96,9 @@ class LLVMExecutor:
                 code = self._codes[library] = load_code(library.codes, library.symbols, self.device.features)
         return LLVMKernel.of(self, kernel, code, index, library.scratch_bytes[index])
 
-    def sequence(self, launches: Sequence[tuple[LLVMKernel, Sequence[HostBuffer | int]] | Repetition]) -> LLVMSequence:
-        """Return the launches as one call; numbers stand for arrays that it is given."""
-        return LLVMSequence.of(self, launches)
+    def sequence(self, works: Sequence[Work]) -> LLVMSequence:
+        """Return the works as one call; numbers stand for arrays that it is given."""
+        return LLVMSequence.of(self, works)
 
     def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> PendingEvent:
         """Copy as many bytes as both have, between buffers or contiguous arrays.

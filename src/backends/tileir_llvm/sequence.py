@@ -3,80 +3,34 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from operator import itemgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, assert_never
 
 import attrs
 
 from tileir.runtime.arrays import address_of
-from tileir.runtime.interface import Repetition
+from tileir.runtime.interface import Choice, Repetition
+from tileir.semtree.launches import turns
 from tileir_llvm.buffers import HostBuffer
-from tileir_llvm.loader import Code, load_code
-from tileir_llvm.modules import object_code
+from tileir_llvm.sequence_code import COUNTED_TURNS, ENTRY_BYTES, SKIP, TIMES, UNLESS, WHILE, WORDS, looping, straight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy as np
 
+    from tileir.runtime.interface import Condition
     from tileir_llvm.executor import LLVMExecutor, LLVMKernel
 
-    Launch: TypeAlias = tuple[LLVMKernel, Sequence[HostBuffer | int]]
+    Work: TypeAlias = tuple[LLVMKernel, Sequence[HostBuffer | int]] | Repetition | Choice
 
-_POINTER: Final = ctypes.c_void_p
-_NUMBER: Final = ctypes.c_int64
-_POINTER_BYTES: Final = ctypes.sizeof(_POINTER)
-_WORDS: Final = 3
-_ENTRY_BYTES: Final = _WORDS * ctypes.sizeof(ctypes.c_uint64)
+_ADDRESS: Final = Struct("P")
+_POINTER_BYTES: Final = ctypes.sizeof(ctypes.c_void_p)
 
 REPEATED_OPERATIONS: Final = 2_000_000
 """Kernels that are repeated run on the calling thread alone below so many operations: to share one out takes Python,
 which a loop does without. A step of a recurrent cell of 1,067,008 operations took 6 µs alone and 10 on two threads."""
-
-_CODE: Final = """\
-%entry = type { ptr, i64, i64 }  ; function, offset of its arguments, groups; or null, repetitions, entries
-
-define void @run(ptr %entries, i64 %count, ptr %arguments, ptr %scratch) nounwind {
-entry:
-  br label %next
-next:
-  %number = phi i64 [ 0, %entry ], [ %after_launch, %launch ], [ %after_loop, %again ]
-  %function_place = getelementptr %entry, ptr %entries, i64 %number, i32 0
-  %function = load ptr, ptr %function_place
-  %offset_place = getelementptr %entry, ptr %entries, i64 %number, i32 1
-  %offset = load i64, ptr %offset_place
-  %groups_place = getelementptr %entry, ptr %entries, i64 %number, i32 2
-  %groups = load i64, ptr %groups_place
-  %following = add i64 %number, 1
-  %repeated = icmp eq ptr %function, null
-  br i1 %repeated, label %loop, label %launch
-launch:
-  %own = getelementptr i8, ptr %arguments, i64 %offset
-  call void %function(ptr %own, ptr %scratch, i64 0, i64 %groups)
-  %after_launch = add i64 %number, 1
-  %more = icmp ult i64 %after_launch, %count
-  br i1 %more, label %next, label %done
-loop:
-  %body = getelementptr %entry, ptr %entries, i64 %following
-  br label %turn
-turn:
-  %turns = phi i64 [ 0, %loop ], [ %turned, %turn ]
-  call void @run(ptr %body, i64 %groups, ptr %arguments, ptr %scratch)
-  %turned = add i64 %turns, 1
-  %on = icmp ult i64 %turned, %offset
-  br i1 %on, label %turn, label %again
-again:
-  %after_loop = add i64 %following, %groups
-  %rest = icmp ult i64 %after_loop, %count
-  br i1 %rest, label %next, label %done
-done:
-  ret void
-}
-"""
-"""Runs ``count`` entries, from 1 on, one after the other: kernels, and where the function is null, so many entries
-after this one as its third number says, as often as its second one says."""
 
 
 @attrs.frozen(eq=False)
@@ -99,10 +53,34 @@ class _Stretch:
 
 @attrs.frozen(eq=False)
 class _Turns:
-    """Stretches that are repeated, some of which are shared out."""
+    """Stretches that are repeated, some of which are shared out: so often, or while a condition holds."""
 
-    count: int
-    stretches: tuple[_Stretch | _Turns, ...]
+    times: int | _Holds
+    stretches: _Stretches
+
+
+@attrs.frozen(eq=False)
+class _Ways:
+    """Stretches of which only some run, some of which are shared out."""
+
+    condition: _Holds
+    then: _Stretches
+    otherwise: _Stretches
+
+
+@attrs.frozen(eq=False)
+class _Holds:
+    """A condition; ``offset`` is where the argument that points to it is."""
+
+    offset: int
+
+    def __call__(self, arguments: bytes) -> bool:
+        """Return whether it holds."""
+        (address,) = _ADDRESS.unpack_from(arguments, self.offset)
+        return ctypes.c_uint8.from_address(address).value != 0
+
+
+_Stretches: TypeAlias = "tuple[_Stretch | _Turns | _Ways, ...]"
 
 
 @attrs.define
@@ -115,6 +93,7 @@ class _Records:
         slots: Where those go that come later: position and number.
         alignments: What these must be aligned to, by number.
         scratch_bytes: The most that a kernel needs.
+        first_turns: After how many turns of loops Python is asked first; None where nothing loops or branches.
 
     """
 
@@ -123,14 +102,25 @@ class _Records:
     slots: list[tuple[int, int]] = attrs.field(factory=list, init=False)
     alignments: dict[int, int] = attrs.field(factory=dict, init=False)
     scratch_bytes: int = attrs.field(default=0, init=False)
+    first_turns: int | None = attrs.field(default=None, init=False)
 
-    def stretches(
-        self, launches: Sequence[Launch | Repetition], *, repeated: bool = False
-    ) -> tuple[_Stretch | _Turns, ...]:
-        """Add launches, and return how they run."""
-        found: list[_Stretch | _Turns] = []
-        for launch in launches:
-            stretch = self._repeated(launch) if isinstance(launch, Repetition) else self._launched(*launch, repeated)
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        return len(self.entries) // WORDS
+
+    def stretches(self, works: Sequence[Work], *, repeated: bool = False) -> _Stretches:
+        """Add works, and return how they run."""
+        found: list[_Stretch | _Turns | _Ways] = []
+        stretch: _Stretch | _Turns | _Ways
+        for work in works:
+            match work:
+                case Repetition():
+                    stretch = self._repeated(work)
+                case Choice():
+                    stretch = self._chosen(work, repeated)
+                case (kernel, arguments):
+                    stretch = self._launched(kernel, arguments, repeated)
             last = found[-1] if found else None
             if _is_plain(last) and _is_plain(stretch):
                 found[-1] = attrs.evolve(last, count=last.count + stretch.count)
@@ -139,28 +129,60 @@ class _Records:
         return tuple(found)
 
     def _repeated(self, repetition: Repetition) -> _Stretch | _Turns:
-        first = len(self.entries) // _WORDS
-        self.entries += [0, repetition.count, 0]
-        inside = self.stretches(repetition.launches, repeated=True)
-        count = len(self.entries) // _WORDS - first
-        self.entries[first * _WORDS + 2] = count - 1
-        return _Stretch(first, count) if all(map(_is_plain, inside)) else _Turns(repetition.count, inside)
+        first, times = self.count, repetition.times
+        if isinstance(times, int):
+            self.first_turns = self.first_turns or COUNTED_TURNS
+            turns: int | _Holds = times
+            self.entries += [TIMES, times, 0]
+        else:
+            self.first_turns = 1
+            turns = self._condition(times)
+            self.entries += [WHILE, turns.offset, 0]
+        inside = self.stretches(repetition.works, repeated=True)
+        self._close(first)
+        return _Stretch(first, self.count - first) if all(map(_is_plain, inside)) else _Turns(turns, inside)
+
+    def _chosen(self, choice: Choice, repeated: bool) -> _Stretch | _Ways:
+        first, holds = self.count, self._condition(choice.condition)
+        self.first_turns = self.first_turns or COUNTED_TURNS
+        self.entries += [UNLESS, holds.offset, 0]
+        then = self.stretches(choice.then, repeated=repeated)
+        over = self.count
+        self.entries += [SKIP, 0, 0]
+        self._close(first)
+        otherwise = self.stretches(choice.otherwise, repeated=repeated)
+        self._close(over)
+        if all(map(_is_plain, (*then, *otherwise))):
+            return _Stretch(first, self.count - first)
+        return _Ways(holds, then, otherwise)
+
+    def _close(self, entry: int) -> None:
+        """Note in an entry that it is about all those that follow it so far."""
+        self.entries[entry * WORDS + 2] = self.count - entry - 1
+
+    def _condition(self, condition: Condition) -> _Holds:
+        holds = _Holds(len(self.template) * _POINTER_BYTES)
+        self._argument(condition.argument, 1)
+        return holds
+
+    def _argument(self, argument: HostBuffer | int, alignment: int) -> None:
+        """Add an argument; ``alignment`` is what an array that comes later must have."""
+        if isinstance(argument, int):
+            self.slots.append((len(self.template), argument))
+            self.alignments[argument] = max(self.alignments.get(argument, 1), alignment)
+        self.template.append(0 if isinstance(argument, int) else argument.address)
 
     def _launched(self, kernel: LLVMKernel, arguments: Sequence[HostBuffer | int], repeated: bool) -> _Stretch:
         offset = len(self.template) * _POINTER_BYTES
         self.entries += [kernel.address, offset, kernel.groups]
         self.scratch_bytes = max(self.scratch_bytes, kernel.scratch_bytes)
         for param, argument in zip(kernel.kernel.params, arguments, strict=True):
-            if isinstance(argument, int):
-                self.slots.append((len(self.template), argument))
-                needed = max(param.alignment, param.dtype.itemsize)
-                self.alignments[argument] = max(self.alignments.get(argument, 1), needed)
-            self.template.append(0 if isinstance(argument, int) else argument.address)
+            self._argument(argument, max(param.alignment, param.dtype.itemsize))
         pooled = kernel.splits and (not repeated or kernel.kernel.operations >= REPEATED_OPERATIONS)
-        return _Stretch(len(self.entries) // _WORDS - 1, 1, kernel if pooled else None, offset)
+        return _Stretch(self.count - 1, 1, kernel if pooled else None, offset)
 
 
-def _is_plain(stretch: _Stretch | _Turns | None) -> TypeGuard[_Stretch]:
+def _is_plain(stretch: _Stretch | _Turns | _Ways | None) -> TypeGuard[_Stretch]:
     """Return whether all of it runs on the calling thread."""
     return isinstance(stretch, _Stretch) and stretch.pooled is None
 
@@ -174,7 +196,7 @@ class LLVMSequence:
     """
 
     _executor: LLVMExecutor
-    _stretches: tuple[_Stretch | _Turns, ...]
+    _stretches: _Stretches
     _entries: int
     _scratch_bytes: int
     _template: list[int]
@@ -182,20 +204,21 @@ class LLVMSequence:
     _order: Callable[[list[int]], tuple[int, ...]] | None
     _masks: tuple[int, ...]
     _pack: Callable[..., bytes]
-    _run: Callable[[int, int, bytes, int], None]
+    _run: Callable[[int, int, bytes, int], object]
     _held: object
 
     @classmethod
-    def of(cls, executor: LLVMExecutor, launches: Sequence[Launch | Repetition]) -> LLVMSequence:
-        """Ready ``launches``, each a kernel and its arguments: buffers, or numbers of arrays that come later.
+    def of(cls, executor: LLVMExecutor, works: Sequence[Work]) -> LLVMSequence:
+        """Ready works: kernels with their arguments, which are buffers, or numbers of arrays that come later.
 
-        What is repeated takes no Python between its kernels, unless some of them are shared out.
+        Loops and branches take no Python between their kernels, unless some of them are shared out.
         """
         records = _Records()
-        stretches = records.stretches(launches)
+        stretches = records.stretches(works)
         slots, template, alignments = records.slots, records.template, records.alignments
         entries = (ctypes.c_uint64 * len(records.entries))(*records.entries)
-        run = _native(executor.device.features)
+        features, first_turns = executor.device.features, records.first_turns
+        native = straight(features) if first_turns is None else looping(features, first_turns)
         return cls(
             executor,
             stretches,
@@ -206,8 +229,8 @@ class LLVMSequence:
             itemgetter(*(number for _, number in slots)) if len(slots) == len(template) > 1 else None,
             tuple(alignments.get(number, 1) - 1 for number in range(max(alignments, default=-1) + 1)),
             Struct(f"{len(template)}P").pack,
-            run.function,
-            (entries, run, tuple(launches)),
+            native.run,
+            (entries, native, tuple(works)),
         )
 
     def launch(self, arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
@@ -218,6 +241,7 @@ class LLVMSequence:
 
         Raises:
             BackendError: TIL807, the executor was closed.
+            CancelledError: Nobody wants the results any more, which loops notice.
 
         """
         addresses = [address_of(array) for array in arrays]
@@ -242,28 +266,16 @@ class LLVMSequence:
         executor.give_scratch(scratch)
         return True
 
-    def _run_all(self, stretches: Sequence[_Stretch | _Turns], arguments: bytes, scratch: int) -> None:
+    def _run_all(self, stretches: _Stretches, arguments: bytes, scratch: int) -> None:
         for stretch in stretches:
-            if isinstance(stretch, _Turns):
-                for _ in range(stretch.count):
-                    self._run_all(stretch.stretches, arguments, scratch)
-                continue
-            kernel = stretch.pooled
-            if kernel is None or not kernel.share_out(arguments[stretch.offset :]):
-                self._run(self._entries + stretch.first * _ENTRY_BYTES, stretch.count, arguments, scratch)
-
-
-@attrs.frozen(eq=False)
-class _Native:
-    code: Code
-    function: Callable[[int, int, bytes, int], None]
-
-
-@cache
-def _native(features: tuple[str, ...]) -> _Native:
-    code = load_code((object_code(_CODE, features, optimise=False),), ("run",), features)
-    kind = ctypes.CFUNCTYPE(None, _POINTER, _NUMBER, _POINTER, _POINTER)
-    return _Native(code, kind(code.addresses[0]))
-
-
-"""One loaded function for all sequences of a process."""
+            match stretch:
+                case _Turns(times=times, stretches=inside):
+                    for _ in range(times) if isinstance(times, int) else turns(arguments, times):
+                        self._run_all(inside, arguments, scratch)
+                case _Ways(condition=condition, then=then, otherwise=otherwise):
+                    self._run_all(then if condition(arguments) else otherwise, arguments, scratch)
+                case _Stretch(pooled=kernel):
+                    if kernel is None or not kernel.share_out(arguments[stretch.offset :]):
+                        self._run(self._entries + stretch.first * ENTRY_BYTES, stretch.count, arguments, scratch)
+                case _:
+                    assert_never(stretch)

@@ -1,28 +1,30 @@
 """A whole program as OpenCL C, below a comment from which any host program can run it.
 
 The comment ends with a JSON document: the options for the driver's compiler, the buffers with what is in those of
-constants, and the launches in their order, some of them repeated.
+constants, and the launches in their order, some of them repeated or on conditions.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from tileir.semtree.ir import Loop
+from tileir.semtree.ir import Branch, Launch, Loop
 from tileir_opencl.compiler import build_options
 from tileir_opencl.devices import device_of
 from tileir_opencl.emitter import emit, scratch_bytes, symbol
 
 if TYPE_CHECKING:
     from tileir.runtime.interface import DeviceInfo
-    from tileir.semtree.ir import Buffer, Launch, Program, Work
+    from tileir.semtree.ir import Buffer, Program, Work
 
 _SCRATCH: Final = "scratch"
 _HOW: Final = """\
 The kernels below are launched in the order of `launches`, each with its `arguments`, which are buffers, on `global`
-work items in work groups of `local`; where `launches` stand inside, they run `times` times, one after the other.
+work items in work groups of `local`; where `launches` stand inside, they run `times` times, one after the other, or
+`while` the buffer of that name, of one byte, does not hold 0, which is looked up before each time, or once `if` it does
+not, and those of `else` otherwise.
 Buffers are dense, rows first: those of the role `input` are read, those of the role `output` hold the results,
 `constant` ones hold the bytes that `hex` spells, and what is in the others before does not matter.
 """
@@ -63,9 +65,19 @@ def _buffer(buffer: Buffer) -> dict[str, Any]:
 
 
 def _work(program: Program, work: Work, scratch: str) -> dict[str, Any]:
-    if isinstance(work, Loop):
-        return {"times": work.times, "launches": [_work(program, each, scratch) for each in work.works]}
-    return _launch(program, work, scratch)
+    def inside(works: tuple[Work, ...]) -> list[dict[str, Any]]:
+        return [_work(program, each, scratch) for each in works]
+
+    match work:
+        case Launch():
+            return _launch(program, work, scratch)
+        case Loop(times=times, works=works):
+            how = {"times": times} if isinstance(times, int) else {"while": times.buffer}
+            return {**how, "launches": inside(works)}
+        case Branch(condition=condition, then=then, otherwise=otherwise):
+            return {"if": condition, "launches": inside(then), "else": inside(otherwise)}
+        case _:
+            assert_never(work)
 
 
 def _launch(program: Program, launch: Launch, scratch: str) -> dict[str, Any]:

@@ -112,6 +112,7 @@ _REPRESENTATIONS: Final = {
     "TIL556": "a launch does not fit its kernel",
     "TIL557": "a kernel reads elements that nothing has written",
     "TIL558": "two groups, or two threads of a group between barriers, touch one element, and one of them writes it",
+    "TIL559": "a condition of a program that is not one bool, or that its loop never writes",
 }
 _JSON: Final = {
     "TIL601": "not JSON",

@@ -34,7 +34,7 @@ class Role(Enum):
     PART = "a record whose fields have roles"
     BODY = "a list of statements, or of works, inside the node"
     INTRODUCES = "a name, or a node with a name, that the node introduces"
-    USES = "the name of something that is introduced elsewhere, or several of them"
+    USES = "the name of something that is introduced elsewhere, several of them, or a record that has one"
 
 
 _ROLE: Final = "tileir.role"
@@ -81,7 +81,9 @@ class Slot:
 
 @cache
 def slots(kind: type, *roles: Role) -> tuple[Slot, ...]:
-    """Return the fields of a node that have one of some roles, by default any, in their order."""
+    """Return the fields of a node that have one of some roles, by default any, in their order; none of plain data."""
+    if not attrs.has(kind):
+        return ()
     found = (
         Slot(field.name, field.metadata[_ROLE], place, field.metadata[_KINDS])
         for place, field in enumerate(attrs.fields(kind))
@@ -170,6 +172,18 @@ def introduced_of(node: object, kind: type[N]) -> tuple[N, ...]:
     """Return the nodes of one kind that a node introduces."""
     values = _INTRODUCED[type(node)](node)
     return tuple([value for value in values if isinstance(value, kind)]) if values else ()
+
+
+def used(node: object) -> tuple[str, ...]:
+    """Return the names that a node uses; not those of its operands, targets and bodies."""
+    found: list[str] = []
+    for slot in _USED_SLOTS[type(node)]:
+        value = getattr(node, slot.name)
+        if isinstance(value, str):
+            found.append(value)
+        else:
+            found.extend(value if isinstance(value, tuple) else used(value))
+    return tuple(found)
 
 
 def with_names(node: N, names: Mapping[str, str]) -> N:
@@ -264,6 +278,7 @@ def _rebuilt(kind: type) -> Callable[[Any, tuple[Any, ...]], Any]:
 
 _WHOLE_SLOTS: Final = _Table(lambda kind: slots(kind, *_WHOLE))
 _BODY_SLOTS: Final = _Table(lambda kind: slots(kind, Role.BODY))
+_USED_SLOTS: Final = _Table(lambda kind: slots(kind, Role.USES))
 _NAME_SLOTS: Final = _Table(lambda kind: slots(kind, Role.INTRODUCES, Role.USES))
 _OPERANDS: Final = _Table(_operands_of)
 _MENTIONS: Final = _Table(_mentions_of)

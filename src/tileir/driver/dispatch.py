@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
 from tileir.passes.loops import is_loop
-from tileir.semtree.ir import BufferRole, Loop, ParamAccess
+from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess
 from tileir.semtree.launches import launches as launches_of
 from tileir.stripe import ir as stripe
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tileir.core.dtype import DType
     from tileir.runtime.plan import Plan
-    from tileir.semtree.ir import Launch, Program, Work
+    from tileir.semtree.ir import Program, Work
 
 
 @attrs.frozen
@@ -29,7 +29,8 @@ class Dispatched:
         statements: The operations that it computes, as text.
         reads: The buffers that it reads.
         writes: Those that it writes.
-        runs: How often one run of the program launches it.
+        runs: How often one run of the program launches it; a loop on a condition counts as one turn.
+        conditions: What decides whether it runs, from outside in: "while go", "if odd" or "unless odd".
 
     """
 
@@ -38,6 +39,7 @@ class Dispatched:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     runs: int = 1
+    conditions: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -99,21 +101,33 @@ def dispatch_of(scheduled: stripe.Program, plan: Plan) -> Dispatch:
     """Return how a plan dispatches its program, which was made of a scheduled Stripe program."""
     program = plan.program
     launches: list[Dispatched] = []
-    for (launch, runs), (name, statements) in zip(_with_runs(program.works), _kernels(scheduled, program), strict=True):
+    for (launch, runs, conditions), (name, statements) in zip(
+        _with_runs(program.works), _kernels(scheduled, program), strict=True
+    ):
         pairs = list(zip(program.kernels[launch.kernel].params, launch.arguments, strict=True))
         reads = tuple(name for param, name in pairs if param.access is not ParamAccess.WRITE)
         writes = tuple(name for param, name in pairs if param.access is not ParamAccess.READ)
-        launches.append(Dispatched(name, statements, reads, writes, runs))
+        launches.append(Dispatched(name, statements, reads, writes, runs, conditions))
     return Dispatch(tuple(launches), tuple(_lives(launches, plan)), plan.temporary_bytes, plan.peak_bytes)
 
 
-def _with_runs(works: Sequence[Work], runs: int = 1) -> Iterator[tuple[Launch, int]]:
-    """Yield each launch, and how often it runs."""
+def _with_runs(
+    works: Sequence[Work], runs: int = 1, conditions: tuple[str, ...] = ()
+) -> Iterator[tuple[Launch, int, tuple[str, ...]]]:
+    """Yield each launch, how often it runs, and on which conditions."""
     for work in works:
-        if isinstance(work, Loop):
-            yield from _with_runs(work.works, runs * work.times)
-        else:
-            yield work, runs
+        match work:
+            case Launch():
+                yield work, runs, conditions
+            case Loop(times=times, works=inner):
+                counted = times if isinstance(times, int) else 1
+                further = () if isinstance(times, int) else (f"while {times.buffer}",)
+                yield from _with_runs(inner, runs * counted, (*conditions, *further))
+            case Branch(condition=name, then=then, otherwise=otherwise):
+                yield from _with_runs(then, runs, (*conditions, f"if {name}"))
+                yield from _with_runs(otherwise, runs, (*conditions, f"unless {name}"))
+            case _:
+                assert_never(work)
 
 
 def _kernels(scheduled: stripe.Program, program: Program) -> Iterator[tuple[str, tuple[str, ...]]]:

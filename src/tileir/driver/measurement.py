@@ -13,11 +13,12 @@ from tileir.core.dtype import DType
 from tileir.driver.arguments import passed_values
 from tileir.driver.compilation import ready
 from tileir.runtime.interface import Options
+from tileir.runtime.workspace import holds
 from tileir.semtree.ir import BufferRole
-from tileir.semtree.launches import unrolled
+from tileir.semtree.launches import executed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tileir.driver.compilation import Compilation, Request
     from tileir.runtime.context import Context
@@ -74,11 +75,12 @@ def kernel_seconds(request: Request, context: Context, device: DeviceInfo) -> tu
         content = _content(buffer, inputs)
         if content is not None and content.size:
             executor.copy(content, memory[buffer.name]).wait()
-    runs = [
-        partial(kernels[launch.kernel].run, [memory[name] for name in launch.arguments])
-        for launch in unrolled(compilation.sem.works)
-    ]
-    return _medians(runs)
+
+    def run() -> Iterator[Callable[[], Event]]:
+        for launch in executed(compilation.sem.works, lambda name: holds(executor, memory[name])):
+            yield partial(kernels[launch.kernel].run, [memory[name] for name in launch.arguments])
+
+    return _medians(run)
 
 
 def _passed(compilation: Compilation, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,20 +100,20 @@ def _content(buffer: Buffer, inputs: Mapping[str, Array]) -> Array | None:
     return None
 
 
-def _medians(runs: Sequence[Callable[[], Event]]) -> tuple[float, ...]:
+def _medians(run: Callable[[], Iterator[Callable[[], Event]]]) -> tuple[float, ...]:
     """Return the median time of each launch; all are run in order, so that caches hold what they hold in a call."""
-    _timed(runs)
-    once = sum(_timed(runs))
+    _timed(run())
+    once = sum(_timed(run()))
     rounds = max(3, min(RUNS, int(SECONDS / max(once, 1e-9))))
-    return tuple(map(statistics.median, zip(*(_timed(runs) for _ in range(rounds)), strict=True)))
+    return tuple(map(statistics.median, zip(*(_timed(run()) for _ in range(rounds)), strict=True)))
 
 
-def _timed(runs: Sequence[Callable[[], Event]]) -> list[float]:
+def _timed(launches: Iterable[Callable[[], Event]]) -> list[float]:
     """Return the time of each launch in one run of all, by the device's clock where it has one."""
     seconds = []
-    for run in runs:
+    for launch in launches:
         start = time.perf_counter()
-        event = run()
+        event = launch()
         event.wait()
         passed = time.perf_counter() - start
         duration = event.duration

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.semtree.ir import ParamAccess
-from tileir.semtree.launches import launches
+from tileir.semtree.launches import accesses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,8 @@ def dependencies(program: Program) -> tuple[tuple[int, ...], ...]:
     """Return, for each launch, the numbers of the earlier ones that it must follow, in rising order.
 
     A launch follows those that wrote what it reads, that read what it writes, and that wrote what it writes. What
-    follows from others by transitivity is left out. What is repeated counts as one launch.
+    follows from others by transitivity is left out. A loop or a branch counts as one launch; one that may write
+    something follows what wrote it before, whose content may stay.
     """
     written: dict[str, int] = {}
     read: dict[str, list[int]] = {}
@@ -28,8 +29,8 @@ def dependencies(program: Program) -> tuple[tuple[int, ...], ...]:
     before: list[int] = []
     for number, work in enumerate(program.works):
         needed: set[int] = set()
-        accesses = merged_accesses(program, work)
-        for name, access in accesses.items():
+        merged = merged_accesses(program, work)
+        for name, access in merged.items():
             if name in written:
                 needed.add(written[name])
             if access is not ParamAccess.READ:
@@ -37,7 +38,7 @@ def dependencies(program: Program) -> tuple[tuple[int, ...], ...]:
         direct = _direct(needed, before)
         result.append(direct)
         before.append(_ancestors(direct, before))
-        for name, access in accesses.items():
+        for name, access in merged.items():
             if access is ParamAccess.READ:
                 read.setdefault(name, []).append(number)
             else:
@@ -59,14 +60,12 @@ def ancestors(after: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 
 def merged_accesses(program: Program, work: Work) -> Mapping[str, ParamAccess]:
-    """Return what a launch, or all that are repeated, do with each buffer; several parameters may have one buffer."""
-    accesses: dict[str, ParamAccess] = {}
-    for launch in launches((work,)):
-        for param, name in zip(program.kernels[launch.kernel].params, launch.arguments, strict=True):
-            known = accesses.setdefault(name, param.access)
-            if known is not param.access:
-                accesses[name] = ParamAccess.READ_WRITE
-    return accesses
+    """Return what a launch, or all in a loop or a branch, do with each buffer, which may be passed several times."""
+    merged: dict[str, ParamAccess] = {}
+    for name, access in accesses(program, (work,)):
+        if merged.setdefault(name, access) is not access:
+            merged[name] = ParamAccess.READ_WRITE
+    return merged
 
 
 def _ancestors(direct: Sequence[int], before: Sequence[int]) -> int:

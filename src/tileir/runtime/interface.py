@@ -205,11 +205,30 @@ class KernelSequence(Protocol):
 
 
 @attrs.frozen(eq=False)
-class Repetition:
-    """Launches that run ``count`` times, in order: each as :meth:`SequencingExecutor.sequence` takes it."""
+class Condition:
+    """A byte that is not 0 where something shall run; ``argument`` is what holds it, like an argument of a launch."""
 
-    count: int
-    launches: tuple[tuple[Any, Sequence[Any]] | Repetition, ...]
+    argument: Any
+
+
+@attrs.frozen(eq=False)
+class Repetition:
+    """Works that run in order, so many times or while a condition holds, which is looked up before each turn.
+
+    Each of them is what :meth:`SequencingExecutor.sequence` takes.
+    """
+
+    times: int | Condition
+    works: tuple[tuple[Any, Sequence[Any]] | Repetition | Choice, ...]
+
+
+@attrs.frozen(eq=False)
+class Choice:
+    """Works of which only some run, in order: ``then`` where a condition holds, else ``otherwise``."""
+
+    condition: Condition
+    then: tuple[tuple[Any, Sequence[Any]] | Repetition | Choice, ...]
+    otherwise: tuple[tuple[Any, Sequence[Any]] | Repetition | Choice, ...]
 
 
 @runtime_checkable

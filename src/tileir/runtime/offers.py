@@ -42,12 +42,27 @@ class RepeatingExecutor(SequencingExecutor, Protocol):
     """An executor whose sequences may have loops.
 
     Attributes:
-        repeats: Where it is true, :meth:`SequencingExecutor.sequence` takes a :class:`Repetition` in the place of a
-            launch as well; otherwise it is given what is repeated again and again.
+        repeats: Where it is true, :meth:`SequencingExecutor.sequence` takes a :class:`Repetition` of a count in the
+            place of a launch as well; otherwise it is given what is repeated again and again.
 
     """
 
     repeats: bool
+
+
+@runtime_checkable
+class DecidingExecutor(RepeatingExecutor, Protocol):
+    """An executor whose sequences may loop and branch on conditions.
+
+    Attributes:
+        decides: Where it is true, as ``repeats`` then is, :meth:`SequencingExecutor.sequence` takes a
+            :class:`Repetition` on a :class:`Condition` and a :class:`Choice` in the place of a launch as well; it calls
+            :func:`tileir.core.cancelling.checkpoint` and handles signals now and then, so that loops can be stopped.
+            Otherwise plans look up conditions themselves, and launch one kernel after the other.
+
+    """
+
+    decides: bool
 
 
 @runtime_checkable
@@ -64,6 +79,7 @@ EXECUTOR_OFFERS: Final = (
     PartingExecutor,
     SequencingExecutor,
     RepeatingExecutor,
+    DecidingExecutor,
     BatchingExecutor,
 )
 """What executors may offer."""
@@ -72,6 +88,11 @@ EXECUTOR_OFFERS: Final = (
 def is_asynchronous(executor: Executor[Any]) -> bool:
     """Return whether an executor only submits work."""
     return isinstance(executor, AsynchronousExecutor) and bool(executor.asynchronous)
+
+
+def decides(executor: Executor[Any]) -> bool:
+    """Return whether the sequences of an executor may have conditions."""
+    return isinstance(executor, DecidingExecutor) and bool(executor.decides)
 
 
 def executor_mistakes(executor: object) -> Iterator[str]:

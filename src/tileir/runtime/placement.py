@@ -9,7 +9,7 @@ import attrs
 
 from tileir.runtime.dependencies import ancestors
 from tileir.semtree.ir import BufferRole
-from tileir.semtree.launches import launches
+from tileir.semtree.launches import used_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -104,11 +104,11 @@ def place(
 def _lives(program: Program, after: Sequence[Sequence[int]] | None) -> list[_Life]:
     """Return the lives of the temporaries that are used, in the order of their first launches.
 
-    What a repetition uses lives throughout it.
+    What a loop or a branch uses lives throughout it.
     """
     uses: dict[str, list[int]] = {}
     for number, work in enumerate(program.works):
-        for name in dict.fromkeys(name for launch in launches((work,)) for name in launch.arguments):
+        for name in dict.fromkeys(used_buffers((work,))):
             uses.setdefault(name, []).append(number)
     before = None if after is None else ancestors(after)
     lives: list[_Life] = []

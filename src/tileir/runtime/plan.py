@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, assert_never
 
 import attrs
 import numpy as np
@@ -13,12 +13,22 @@ import numpy as np
 from tileir.runtime.arrays import fit_as_they_are, formats_of
 from tileir.runtime.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
 from tileir.runtime.events import PendingEvent, all_ended
-from tileir.runtime.interface import PartingExecutor, SequencingExecutor
+from tileir.runtime.interface import Condition, PartingExecutor, SequencingExecutor
+from tileir.runtime.offers import decides
 from tileir.runtime.placement import place
 from tileir.runtime.submission import SubmittingWorkspace
-from tileir.runtime.workspace import Layout, LoopStep, SequencedWorkspace, Slot, Step, SteppingWorkspace, copied
-from tileir.semtree.ir import BufferRole, Loop, ParamAccess
-from tileir.semtree.launches import launches
+from tileir.runtime.workspace import (
+    BranchStep,
+    Layout,
+    LoopStep,
+    SequencedWorkspace,
+    Slot,
+    Step,
+    SteppingWorkspace,
+    copied,
+)
+from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess
+from tileir.semtree.launches import has_conditions, launches, used_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +39,7 @@ if TYPE_CHECKING:
     from tileir.runtime.placement import Placement
     from tileir.runtime.resources import Resources
     from tileir.runtime.submission import Submission
-    from tileir.runtime.workspace import Workspace
+    from tileir.runtime.workspace import AnyStep, Workspace
     from tileir.semtree.ir import Buffer, Program, Work
 
 
@@ -159,10 +169,11 @@ class Plan:
     def submit(self, inputs: Sequence[Array], outputs: Sequence[Array], after: Sequence[Event] = ()) -> PendingEvent:
         """Run all launches once all of ``after`` have completed, and return an event that tells of the end.
 
-        The arrays are as in :meth:`run`; the inputs do not change before the end.
+        The arrays are as in :meth:`run`; the inputs do not change before the end. Where there are conditions, a thread
+        looks them up between the launches.
         """
         resources = self.resources
-        if not resources.asynchronous:
+        if not resources.asynchronous or self._layout.decides:
             return resources.scheduler.submit(partial(self.run, inputs, outputs), after)
         workspace = self._take()
         assert isinstance(workspace, SubmittingWorkspace)
@@ -192,8 +203,10 @@ class Plan:
         self.resources.make_room(self.peak_bytes)
         if self.resources.asynchronous:
             return SubmittingWorkspace.of(self._layout)
-        if isinstance(self._layout.executor, SequencingExecutor):
-            return SequencedWorkspace.of(self._layout, self._layout.executor)
+        executor = self._layout.executor
+        in_one_call = not self._layout.decides or decides(executor)
+        if in_one_call and isinstance(executor, SequencingExecutor):
+            return SequencedWorkspace.of(self._layout, executor)
         return SteppingWorkspace.of(self._layout)
 
 
@@ -219,6 +232,7 @@ def _layout(
     return Layout(
         executor,
         steps,
+        has_conditions(program.works),
         tuple(slots[buffer.name] for buffer in _with_role(program, BufferRole.INPUT)),
         tuple(slots[buffer.name] for buffer in _with_role(program, BufferRole.OUTPUT)),
         len(program.buffers),
@@ -236,10 +250,20 @@ def _step(
     numbers: Mapping[str, int],
     after: tuple[int, ...] = (),
     reads_first: tuple[int, ...] = (),
-) -> Step | LoopStep:
-    if isinstance(work, Loop):
-        return LoopStep(work.times, tuple(_step(inner, kernels, numbers) for inner in work.works), after, reads_first)
-    return Step(kernels[work.kernel], tuple(numbers[name] for name in work.arguments), after, reads_first)
+) -> AnyStep:
+    def steps(works: tuple[Work, ...]) -> tuple[AnyStep, ...]:
+        return tuple(_step(inner, kernels, numbers) for inner in works)
+
+    match work:
+        case Launch(kernel=kernel, arguments=arguments):
+            return Step(kernels[kernel], tuple(numbers[name] for name in arguments), after, reads_first)
+        case Loop(times=times, works=works):
+            turns = times if isinstance(times, int) else Condition(numbers[times.buffer])
+            return LoopStep(turns, steps(works), after, reads_first)
+        case Branch(condition=condition, then=then, otherwise=otherwise):
+            return BranchStep(Condition(numbers[condition]), steps(then), steps(otherwise), after, reads_first)
+        case _:
+            assert_never(work)
 
 
 def _part_alignment(program: Program, resources: Resources) -> int:
@@ -265,7 +289,7 @@ def _first_reads(program: Program, after: tuple[tuple[int, ...], ...]) -> list[l
     in_order = len(program.works) > GRAPH_LAUNCHES
     before = () if in_order else ancestors(after)
     for number, work in enumerate(program.works):
-        used = dict.fromkeys(name for launch in launches((work,)) for name in launch.arguments)
+        used = dict.fromkeys(used_buffers((work,)))
         names = [name for name in used if name in inputs]
         result.append([name for name in names if not readers.get(name, 0) & (-1 if in_order else before[number])])
         for name in names:

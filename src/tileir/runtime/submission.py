@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 
 from tileir.runtime.events import all_ended
 from tileir.runtime.interface import BatchingExecutor, BindingKernel
-from tileir.runtime.workspace import unrolled
+from tileir.runtime.workspace import executed, unrolled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.runtime.arrays import Array
-    from tileir.runtime.interface import BoundKernel, Event
+    from tileir.runtime.interface import BoundKernel, Event, Executor
     from tileir.runtime.interface import Buffer as Memory
     from tileir.runtime.workspace import Layout, Slot, Step
 
@@ -58,6 +59,38 @@ class _Batch:
 
 
 @attrs.define(eq=False)
+class _Chain:
+    """Commands of one work, each of which waits for the one before it.
+
+    Attributes:
+        executor: What they are submitted to.
+        memory: All buffers, by number.
+        waits: What the next command waits for.
+        submitted: All commands of the run so far.
+
+    """
+
+    executor: Executor[Any]
+    memory: Sequence[Any]
+    waits: Sequence[Event]
+    submitted: list[Event]
+
+    def add(self, command: Event) -> None:
+        """Note a command that was submitted."""
+        self.submitted.append(command)
+        self.waits = (command,)
+
+    def holds(self, buffer: int) -> bool:
+        """Wait for the commands so far, and return whether the byte in a buffer is not 0."""
+        byte = np.empty(1, np.uint8)
+        self.add(self.executor.copy(self.memory[buffer], byte, self.waits))
+        self.waits[0].wait()
+        # A loop may have any number of turns, so what is over is forgotten.
+        self.submitted[:] = [command for command in self.submitted if not command.done] or self.waits
+        return bool(byte[0])
+
+
+@attrs.define(eq=False)
 class SubmittingWorkspace:
     """Temporaries, memory for arrays that the device cannot use in place, and launches bound to these.
 
@@ -98,7 +131,8 @@ class SubmittingWorkspace:
         slots = (*layout.inputs, *layout.outputs)
         if not isinstance(layout.executor, BatchingExecutor) or not layout.executor.batches:
             return None
-        if not all(step.after == ((number - 1,) if number else ()) for number, step in enumerate(layout.steps)):
+        in_order = all(step.after == ((number - 1,) if number else ()) for number, step in enumerate(layout.steps))
+        if layout.decides or not in_order:
             return None
         bound = [self._bound.get(step) for step in unrolled(layout.steps)]
         launches = [launch for launch in bound if launch is not None]
@@ -139,10 +173,10 @@ class SubmittingWorkspace:
             waits = [launched[earlier] for earlier in work.after]
             waits += [arrived[buffer] for buffer in work.reads_first if buffer in arrived]
             waits += [] if work.after else after
-            for step in unrolled((work,)):
-                submitted.append(self._launch(step, memory, in_place, waits))
-                waits = [submitted[-1]]
-            launched.append(submitted[-1])
+            chain = _Chain(executor, memory, waits, submitted)
+            for step in executed((work,), chain.holds):
+                chain.add(self._launch(step, memory, in_place, chain.waits))
+            launched.append(chain.waits[0])
         ends: list[Event] = []  # what comes last comes first: whoever waits for it has mostly waited for the others
         for number, array in leaving:
             ends.append(executor.copy(memory[number], array, [launched[step] for step in self._layout.writers[number]]))

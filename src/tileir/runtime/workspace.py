@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, assert_never
 
 import attrs
 import numpy as np
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
-from tileir.runtime.interface import PartingExecutor, Repetition
+from tileir.runtime.interface import Choice, Condition, PartingExecutor, Repetition
 from tileir.runtime.offers import RepeatingExecutor
+from tileir.semtree.launches import turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tileir.runtime.arrays import Array
     from tileir.runtime.interface import Buffer as Memory
@@ -41,22 +42,58 @@ class Step:
 
 @attrs.frozen(eq=False)
 class LoopStep:
-    """Steps that run ``count`` times, in order; ``after`` and ``reads_first`` are as for one launch."""
+    """Steps that run in order, so many times or while a condition holds, whose argument is the number of a buffer.
 
-    count: int
-    steps: tuple[Step | LoopStep, ...]
+    ``after`` and ``reads_first`` are as for one launch, here and below.
+    """
+
+    times: int | Condition
+    steps: tuple[Step | LoopStep | BranchStep, ...]
     after: tuple[int, ...] = ()
     reads_first: tuple[int, ...] = ()
 
 
-def unrolled(steps: Iterable[Step | LoopStep]) -> Iterator[Step]:
-    """Yield every launch as often as it runs, in order."""
+@attrs.frozen(eq=False)
+class BranchStep:
+    """Steps of which ``then`` run, in order, where a condition holds, else ``otherwise``."""
+
+    condition: Condition
+    then: tuple[Step | LoopStep | BranchStep, ...]
+    otherwise: tuple[Step | LoopStep | BranchStep, ...]
+    after: tuple[int, ...] = ()
+    reads_first: tuple[int, ...] = ()
+
+
+AnyStep: TypeAlias = Step | LoopStep | BranchStep
+
+
+def executed(steps: Iterable[AnyStep], holds: Callable[[int], bool]) -> Iterator[Step]:
+    """Yield the launches of a run, in order; ``holds`` looks up the byte in a buffer after those before were run.
+
+    Raises:
+        CancelledError: Nobody wants the results any more.
+
+    """
     for step in steps:
-        if isinstance(step, LoopStep):
-            for _ in range(step.count):
-                yield from unrolled(step.steps)
-        else:
-            yield step
+        match step:
+            case Step():
+                yield step
+            case LoopStep(times=times, steps=inner):
+                for _ in range(times) if isinstance(times, int) else turns(times.argument, holds):
+                    yield from executed(inner, holds)
+            case BranchStep(condition=condition, then=then, otherwise=otherwise):
+                yield from executed(then if holds(condition.argument) else otherwise, holds)
+            case _:
+                assert_never(step)
+
+
+def unrolled(steps: Iterable[AnyStep]) -> Iterator[Step]:
+    """Yield every launch of steps without conditions as often as it runs, in order."""
+    return executed(steps, _undecided)
+
+
+def _undecided(_: int) -> bool:
+    raise AssertionError
 
 
 @attrs.frozen(eq=False)
@@ -73,7 +110,8 @@ class Layout:
 
     Attributes:
         executor: What runs the steps.
-        steps: All launches, in order; what is repeated counts as one.
+        steps: All launches, in order; a loop or a branch counts as one.
+        decides: Whether conditions decide what runs.
         inputs: Where the inputs enter.
         outputs: Where the outputs enter.
         buffers: How many buffers the program has.
@@ -86,7 +124,8 @@ class Layout:
     """
 
     executor: Executor[Any]
-    steps: tuple[Step | LoopStep, ...]
+    steps: tuple[AnyStep, ...]
+    decides: bool
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     buffers: int
@@ -146,8 +185,8 @@ class SequencedWorkspace:
             arguments[slot.number] = position
         repeats = isinstance(executor, RepeatingExecutor) and bool(executor.repeats)
         steps = layout.steps if repeats else tuple(unrolled(layout.steps))
-        launches: list[Any] = [_bound(step, arguments) for step in steps]
-        return cls(layout, executor.sequence(launches))
+        works: list[Any] = [_bound(step, arguments) for step in steps]
+        return cls(layout, executor.sequence(works))
 
     @property
     def nbytes(self) -> int:
@@ -209,17 +248,36 @@ class SteppingWorkspace:
                 placed = layout.executor.allocate(array.nbytes)
                 staged.append((placed, array))
             memory[slot.number] = placed
-        for step in unrolled(layout.steps):
+        for step in executed(layout.steps, lambda number: holds(layout.executor, memory[number])):
             step.kernel.launch([memory[number] for number in step.arguments])
         for placed, array in staged:
             layout.executor.copy(placed, array).wait()
 
 
-def _bound(step: Step | LoopStep, arguments: Sequence[Any]) -> tuple[Kernel, list[Any]] | Repetition:
-    """Return a launch, or a repetition of launches, with its arguments."""
-    if isinstance(step, LoopStep):
-        return Repetition(step.count, tuple(_bound(inner, arguments) for inner in step.steps))
-    return step.kernel, [arguments[number] for number in step.arguments]
+def _bound(step: AnyStep, arguments: Sequence[Any]) -> tuple[Kernel, list[Any]] | Repetition | Choice:
+    """Return a step with its arguments, as :meth:`tileir.runtime.interface.SequencingExecutor.sequence` takes it."""
+
+    def bound(steps: tuple[AnyStep, ...]) -> tuple[tuple[Kernel, list[Any]] | Repetition | Choice, ...]:
+        return tuple(_bound(inner, arguments) for inner in steps)
+
+    match step:
+        case Step():
+            return step.kernel, [arguments[number] for number in step.arguments]
+        case LoopStep(times=times, steps=inner):
+            return Repetition(times if isinstance(times, int) else Condition(arguments[times.argument]), bound(inner))
+        case BranchStep(condition=condition, then=then, otherwise=otherwise):
+            return Choice(Condition(arguments[condition.argument]), bound(then), bound(otherwise))
+        case _:
+            assert_never(step)
+
+
+def holds(executor: Executor[Any], memory: Memory) -> bool:
+    """Return whether a buffer's first byte is not 0, once all launches are done."""
+    host = memory.host()
+    if host is None:
+        host = np.empty(1, np.uint8)
+        executor.copy(memory, host).wait()
+    return bool(host[0])
 
 
 def copied(executor: Executor[Any], array: Array) -> Memory:

@@ -6,20 +6,19 @@ A kernel may do so where it reads each element before it writes the same place o
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
 from tileir.core.names import NameScope
 from tileir.semtree.element_order import ElementOrder
-from tileir.semtree.ir import BufferRole, Loop, ParamAccess
-from tileir.semtree.launches import launches, with_launches
+from tileir.semtree.ir import BufferRole, Launch, ParamAccess
+from tileir.semtree.launches import launches, used_buffers, with_buffers, with_launches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.semtree.ir import KernelFunction, Launch, Program, Work
+    from tileir.semtree.ir import KernelFunction, Program, Work
 
 Pair: TypeAlias = tuple[int, int]
 """A parameter that is read, and one that is written and may replace it."""
@@ -38,8 +37,8 @@ def reuse_in_place(program: Program) -> Program:
     places: dict[str, str] = {}
     works: list[Work] = []
     for launch, pairs in zip(program.works, _dying_and_born(program), strict=True):
-        if isinstance(launch, Loop):
-            works.extend(with_launches((launch,), partial(_in_places, places)))
+        if not isinstance(launch, Launch):
+            works.extend(with_buffers((launch,), places))
             continue
         key = (launch.kernel, tuple(pairs))
         if key not in variants:
@@ -48,30 +47,25 @@ def reuse_in_place(program: Program) -> Program:
         for read, written in aliases:
             before = launch.arguments[read]
             places[launch.arguments[written]] = places.get(before, before)
-        works.append(_in_places(places, attrs.evolve(launch, kernel=chosen)))
+        works.extend(with_buffers((attrs.evolve(launch, kernel=chosen),), places))
     return _compacted(program, kernels, tuple(works), places) if places else program
-
-
-def _in_places(places: Mapping[str, str], launch: Launch) -> Launch:
-    return attrs.evolve(launch, arguments=tuple(places.get(name, name) for name in launch.arguments))
 
 
 def _dying_and_born(program: Program) -> list[list[Pair]]:
     """Return, for each launch, the parameters that are read and written of which one could replace the other.
 
-    What a repetition uses is in use throughout it, so there is nothing to return for its launches.
+    What a loop or a branch uses is in use throughout it, so there is nothing to return for its launches.
     """
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for number, work in enumerate(program.works):
-        for used in launches((work,)):
-            for name in used.arguments:
-                first.setdefault(name, number)
-                last[name] = number
+        for name in used_buffers((work,)):
+            first.setdefault(name, number)
+            last[name] = number
     temporaries = {buffer.name for buffer in program.buffers if buffer.role is BufferRole.TEMPORARY}
     result: list[list[Pair]] = []
     for number, launch in enumerate(program.works):
-        if isinstance(launch, Loop):
+        if not isinstance(launch, Launch):
             result.append([])
             continue
         uses = [

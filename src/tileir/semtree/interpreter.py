@@ -18,7 +18,7 @@ from tileir.core.number_system import REAL
 from tileir.semtree.evaluation import AGENT, COPIES, SHARED
 from tileir.semtree.execution import StatementCompiler
 from tileir.semtree.ir import Barrier, BufferRole, ParamAccess
-from tileir.semtree.launches import unrolled
+from tileir.semtree.launches import executed
 from tileir.semtree.memory import NO_CHECKS, Agent, Checks, Clock, Memory, WatchedMemory, poisoned
 from tileir.semtree.rewrite import statements
 from tileir.semtree.verifier import verify, verify_program
@@ -66,7 +66,7 @@ def run_program(
     verify_program(program)
     memory = {buffer.name: _content(buffer, inputs, numbers) for buffer in program.buffers}
     compiled: dict[int, CompiledKernel] = {}
-    for launch in unrolled(program.works):
+    for launch in executed(program.works, lambda name: bool(memory[name][0])):
         if launch.kernel not in compiled:
             compiled[launch.kernel] = compile_kernel(program.kernels[launch.kernel], checks, numbers)
         compiled[launch.kernel].run([memory[name] for name in launch.arguments])

@@ -227,14 +227,30 @@ class Launch:
 
 
 @attrs.frozen(cache_hash=True)
-class Loop:
-    """Run ``works``, in order, ``times`` times, from 1 on, one time after the other."""
+class While:
+    """As long as the named buffer, of one bool, holds true, which is looked up before each turn of a loop."""
 
-    times: int
+    buffer: str = attrs.field(metadata=USES)
+
+
+@attrs.frozen(cache_hash=True)
+class Loop:
+    """Run ``works``, in order, again and again: so many times, from 1 on, or while a condition holds, maybe never."""
+
+    times: int | While = attrs.field(metadata=USES)
     works: tuple[Work, ...] = attrs.field(metadata=BODY)
 
 
-Work: TypeAlias = Launch | Loop
+@attrs.frozen(cache_hash=True)
+class Branch:
+    """Run ``then``, in order, where the buffer ``condition``, of one bool, holds true, else ``otherwise``."""
+
+    condition: str = attrs.field(metadata=USES)
+    then: tuple[Work, ...] = attrs.field(metadata=BODY)
+    otherwise: tuple[Work, ...] = attrs.field(default=(), metadata=BODY)
+
+
+Work: TypeAlias = Launch | Loop | Branch
 
 
 @attrs.frozen(cache_hash=True)

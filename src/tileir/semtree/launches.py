@@ -1,21 +1,24 @@
-"""Walks over the launches of a program, of which some are repeated."""
+"""Walks over the works of a program: launches, loops over works and branches between works."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar, assert_never
 
+from tileir.core import schema
+from tileir.core.cancelling import checkpoint
 from tileir.core.rewrite import rewritten
-from tileir.core.schema import bodies, map_bodies
-from tileir.semtree.ir import Launch
+from tileir.semtree.ir import Branch, Launch, Loop, ParamAccess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tileir.semtree.ir import Program, Work
 
-MAX_REPEATS: Final = 32
-"""Repetitions inside one another that are allowed."""
+B = TypeVar("B")
+
+MAX_NESTED_WORKS: Final = 32
+"""Loops and branches inside one another that are allowed."""
 
 
 def launches(works: Iterable[Work]) -> Iterator[Launch]:
@@ -24,40 +27,104 @@ def launches(works: Iterable[Work]) -> Iterator[Launch]:
         if isinstance(work, Launch):
             yield work
         else:
-            for body in bodies(work):
+            for body in schema.bodies(work):
                 yield from launches(body)
 
 
-def unrolled(works: Iterable[Work]) -> Iterator[Launch]:
-    """Yield every launch as often as it runs, in order."""
+def used_buffers(works: Iterable[Work]) -> Iterator[str]:
+    """Yield the buffers that works use, as arguments and as conditions, as often as they do."""
+    for work in works:
+        yield from schema.used(work)
+        for body in schema.bodies(work):
+            yield from used_buffers(body)
+
+
+def accesses(program: Program, works: Iterable[Work]) -> Iterator[tuple[str, ParamAccess]]:
+    """Yield the buffers that works use, as often as they do, with what is done to each; conditions are read."""
     for work in works:
         if isinstance(work, Launch):
-            yield work
+            for param, name in zip(program.kernels[work.kernel].params, work.arguments, strict=True):
+                yield name, param.access
         else:
-            for _ in range(work.times):
-                yield from unrolled(work.works)
+            for name in schema.used(work):
+                yield name, ParamAccess.READ
+            for body in schema.bodies(work):
+                yield from accesses(program, body)
+
+
+def has_conditions(works: Iterable[Work]) -> bool:
+    """Return whether what runs depends on what buffers hold."""
+    return any(
+        schema.used(work) or any(map(has_conditions, schema.bodies(work)))
+        for work in works
+        if not isinstance(work, Launch)
+    )
+
+
+def executed(works: Iterable[Work], holds: Callable[[str], bool]) -> Iterator[Launch]:
+    """Yield the launches of a run, in order; the next one is asked for when the last one was done.
+
+    Args:
+        works: What runs.
+        holds: Looks up the only element of a buffer.
+
+    Raises:
+        CancelledError: Nobody wants the results any more.
+
+    """
+    for work in works:
+        match work:
+            case Launch():
+                yield work
+            case Loop(times=times, works=inner):
+                for _ in range(times) if isinstance(times, int) else turns(times.buffer, holds):
+                    yield from executed(inner, holds)
+            case Branch(condition=condition, then=then, otherwise=otherwise):
+                yield from executed(then if holds(condition) else otherwise, holds)
+            case _:
+                assert_never(work)
+
+
+def turns(condition: B, holds: Callable[[B], bool]) -> Iterator[None]:
+    """Yield before each turn of a loop on a condition.
+
+    Raises:
+        CancelledError: Nobody wants the results any more.
+
+    """
+    while holds(condition):
+        checkpoint()
+        yield
 
 
 def with_launches(works: tuple[Work, ...], function: Callable[[Launch], Launch]) -> tuple[Work, ...]:
     """Replace every launch; ``works`` itself where none changed."""
 
     def new(work: Work) -> tuple[Work]:
-        return (function(work) if isinstance(work, Launch) else map_bodies(inner, work),)
+        return (function(work) if isinstance(work, Launch) else schema.map_bodies(inner, work),)
 
     inner = partial(with_launches, function=function)
     return rewritten(works, new)
 
 
+def with_buffers(works: tuple[Work, ...], names: Mapping[str, str]) -> tuple[Work, ...]:
+    """Replace the names of buffers, those of conditions as well; ``works`` itself where none changed."""
+    inner = partial(with_buffers, names=names)
+    return rewritten(works, lambda work: (schema.map_bodies(inner, schema.with_names(work, names)),))
+
+
 def runs(program: Program) -> tuple[int, ...]:
-    """Return how often each kernel of a program is launched."""
+    """Return how often each kernel is launched if loops on conditions turn once and branches go both ways."""
     counts = [0] * len(program.kernels)
 
     def count(works: tuple[Work, ...], times: int) -> None:
         for work in works:
             if isinstance(work, Launch):
                 counts[work.kernel] += times
-            else:
-                count(work.works, times * work.times)
+                continue
+            counted = work.times if isinstance(work, Loop) and isinstance(work.times, int) else 1
+            for body in schema.bodies(work):
+                count(body, times * counted)
 
     count(program.works, 1)
     return tuple(counts)

@@ -26,8 +26,6 @@ from tileir.semtree.ir import (
     For,
     If,
     KernelFunction,
-    Launch,
-    Loop,
     LoopKind,
     Param,
     ParamAccess,
@@ -38,10 +36,10 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir.semtree.launches import MAX_REPEATS
 from tileir.semtree.lexer import TokenKind
 from tileir.semtree.syntax import type_of
 from tileir.semtree.type_rules import MAX_NESTING
+from tileir.semtree.work_parser import WORDS, parse_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,18 +102,18 @@ class _Parser:
         cursor.expect("{")
         buffers: list[Buffer] = []
         kernels: list[KernelFunction] = []
-        launches: list[Work] = []
+        works: list[Work] = []
         roles = {role.value for role in BufferRole}
         while not cursor.accept("}"):
             if cursor.token.text in roles:
                 buffers.append(self._buffer())
             elif cursor.at("kernel"):
                 kernels.append(self.kernel())
-            elif cursor.at("launch") or cursor.at("repeat"):
-                launches.append(self._work(0))
+            elif any(map(cursor.at, WORDS)):
+                works.append(parse_work(cursor))
             else:
-                cursor.unexpected("a buffer, a kernel, a launch or '}'")
-        return Program(tuple(kernels), tuple(buffers), tuple(launches))
+                cursor.unexpected(f"a buffer, a kernel, {', '.join(WORDS)} or '}}'")
+        return Program(tuple(kernels), tuple(buffers), tuple(works))
 
     def _buffer(self) -> Buffer:
         cursor = self.cursor
@@ -128,35 +126,6 @@ class _Parser:
         data = cursor.content() if cursor.accept("=") else b""
         cursor.expect(";")
         return Buffer(name, dtype, shape, role, data)
-
-    def _work(self, depth: int) -> Work:
-        """Read a launch, or several that are repeated."""
-        cursor = self.cursor
-        if not cursor.at("repeat"):
-            return self._launch()
-        if depth == MAX_REPEATS:
-            cursor.fail("TIL103", f"more than {MAX_REPEATS} repetitions inside one another", cursor.token.span)
-        cursor.advance()
-        count = cursor.integer()
-        cursor.expect("{")
-        works: list[Work] = []
-        while not cursor.accept("}"):
-            works.append(self._work(depth + 1))
-        return Loop(count, tuple(works))
-
-    def _launch(self) -> Launch:
-        cursor = self.cursor
-        cursor.expect("launch")
-        kernel = cursor.integer()
-        cursor.expect("(")
-        arguments: list[str] = []
-        if not cursor.at(")"):
-            arguments.append(cursor.name().text)
-            while cursor.accept(","):
-                arguments.append(cursor.name().text)
-        cursor.expect(")")
-        cursor.expect(";")
-        return Launch(kernel, tuple(arguments))
 
     def kernel(self) -> KernelFunction:
         """Read a kernel."""

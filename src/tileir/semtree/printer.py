@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
@@ -21,6 +21,7 @@ from tileir.semtree.forms import Field, Literal, pieces
 from tileir.semtree.ir import (
     Apply,
     Assign,
+    Branch,
     Buffer,
     Const,
     Declare,
@@ -30,6 +31,7 @@ from tileir.semtree.ir import (
     GridIndex,
     If,
     KernelFunction,
+    Launch,
     Loop,
     LoopKind,
     Param,
@@ -37,6 +39,7 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
     Var,
+    While,
 )
 from tileir.semtree.syntax import ATOM_RANK, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, UNARY_RANK, spelt_name
 
@@ -70,19 +73,32 @@ def _program(writer: Writer, program: Program) -> None:
             _kernel(writer, kernel)
         if program.works:
             writer.line()
-        _launches(writer, program.works)
+        _works(writer, program.works)
     writer.line("}")
 
 
-def _launches(writer: Writer, works: tuple[Work, ...]) -> None:
+def _works(writer: Writer, works: tuple[Work, ...]) -> None:
     for work in works:
-        if isinstance(work, Loop):
-            writer.line(f"repeat {work.times} {{")
-            with writer.indented():
-                _launches(writer, work.works)
-            writer.line("}")
-        else:
-            writer.line(f"launch {work.kernel}({', '.join(map(spelt_name, work.arguments))});")
+        match work:
+            case Launch(kernel=kernel, arguments=arguments):
+                writer.line(f"launch {kernel}({', '.join(map(spelt_name, arguments))});")
+            case Loop(times=times, works=inner):
+                again = f"while ({spelt_name(times.buffer)})" if isinstance(times, While) else f"repeat {times}"
+                _block(writer, again, inner)
+                writer.line("}")
+            case Branch(condition=condition, then=then, otherwise=otherwise):
+                _block(writer, f"if ({spelt_name(condition)})", then)
+                if otherwise:
+                    _block(writer, "} else", otherwise)
+                writer.line("}")
+            case _:
+                assert_never(work)
+
+
+def _block(writer: Writer, head: str, works: tuple[Work, ...]) -> None:
+    writer.line(f"{head} {{")
+    with writer.indented():
+        _works(writer, works)
 
 
 def _buffer(buffer: Buffer) -> str:

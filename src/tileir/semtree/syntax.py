@@ -57,7 +57,7 @@ QUOTED_NAME: Final = re.compile(r"`[^`\x00-\x1f]+`")
 
 _KEYWORDS: Final = frozenset(
     {
-        "program", "launch", "repeat", "kernel", "grid", "group", "index", "operations", "align", "noalias",
+        "program", "launch", "repeat", "while", "kernel", "grid", "group", "index", "operations", "align", "noalias",
         "for", "if", "else", "true", "false", "nan", "inf", *EXPRESSIONS, *STATEMENTS,
         *(member.value for kind in (BufferRole, ParamAccess, Region, LoopKind) for member in kind),
         *GRID_FUNCTIONS.values(),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 from weakref import WeakValueDictionary
 
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
+from tileir.core.schema import bodies, used
 from tileir.semtree.instruction_checks import check_copies, check_prefetches, check_products
-from tileir.semtree.ir import BufferRole, Loop, ParamAccess
-from tileir.semtree.launches import MAX_REPEATS, launches
+from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess
+from tileir.semtree.launches import MAX_NESTED_WORKS, launches
 from tileir.semtree.scope_checks import (
     check_barriers,
     check_bounds,
@@ -35,7 +36,7 @@ from tileir.semtree.syntax import is_spellable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tileir.semtree.ir import Buffer, KernelFunction, Launch, Param, Program, Work
+    from tileir.semtree.ir import Buffer, KernelFunction, Param, Program, Work
 
 _STAGES: Final[tuple[tuple[Callable[[KernelFunction], Iterable[Diagnostic]], ...], ...]] = (
     (check_nesting,),
@@ -65,10 +66,11 @@ def verify_program(program: Program) -> None:
 
     """
     faults = [fault for kernel in program.kernels for fault in kernel_faults(kernel)]
-    repeats = tuple(check_repeats(program.works, 1))
-    faults.extend((*check_buffers(program), *repeats))
-    if not repeats:
-        faults.extend((*check_launches(program), *check_order(program)))
+    nesting = tuple(check_works(program.works, 1))
+    faults.extend((*check_buffers(program), *nesting))
+    if not nesting:
+        unfit = (*check_launches(program), *check_conditions(program))
+        faults.extend(unfit or check_order(program))
     _raise(faults)
 
 
@@ -116,17 +118,57 @@ def _has_data(buffer: Buffer) -> bool:
     return len(buffer.data) == size
 
 
-def check_repeats(works: tuple[Work, ...], depth: int) -> Iterator[Diagnostic]:
-    """Repetitions run from once on, hold something, and are not nested without end."""
+def check_works(works: tuple[Work, ...], depth: int) -> Iterator[Diagnostic]:
+    """Loops and branches hold something, loops run from once on, and neither is nested without end."""
     for work in works:
-        if not isinstance(work, Loop):
+        if isinstance(work, Launch):
             continue
-        if work.times < 1 or not work.works:
-            yield Diagnostic("TIL551", f"a repetition runs {len(work.works)} launches {work.times} times: drop it")
-        if depth > MAX_REPEATS:
-            yield Diagnostic("TIL551", f"more than {MAX_REPEATS} repetitions inside one another")
+        if isinstance(work, Loop) and isinstance(work.times, int) and work.times < 1:
+            yield Diagnostic("TIL551", f"a loop runs {work.times} times: drop it")
+        if not any(bodies(work)):
+            kind = "loop" if isinstance(work, Loop) else "branch"
+            yield Diagnostic("TIL551", f"a {kind} has no launches: drop it")
+        if depth > MAX_NESTED_WORKS:
+            yield Diagnostic("TIL551", f"more than {MAX_NESTED_WORKS} loops and branches inside one another")
         else:
-            yield from check_repeats(work.works, depth + 1)
+            for body in bodies(work):
+                yield from check_works(body, depth + 1)
+
+
+def check_conditions(program: Program) -> Iterator[Diagnostic]:
+    """Every condition is a buffer of one bool, and a loop on one writes it: else it would run never or forever."""
+    buffers = {buffer.name: buffer for buffer in program.buffers}
+    for work in _nested(program.works):
+        for name in used(work):
+            buffer = buffers.get(name)
+            if buffer is None:
+                yield Diagnostic("TIL201", f"the condition {name!r} is no buffer")
+            elif not (buffer.dtype.is_bool and buffer.elements == 1):
+                given = f"{buffer.elements} {buffer.dtype.value}"
+                yield Diagnostic("TIL559", f"the condition {name!r} is a buffer of one bool, not of {given}")
+            elif isinstance(work, Loop) and not _writes(program, work.works, name):
+                yield Diagnostic("TIL559", f"nothing in the loop on the condition {name!r} writes it, so it never ends")
+
+
+def _nested(works: Iterable[Work]) -> Iterator[Loop | Branch]:
+    for work in works:
+        if not isinstance(work, Launch):
+            yield work
+            for body in bodies(work):
+                yield from _nested(body)
+
+
+def _writes(program: Program, works: Iterable[Work], buffer: str) -> bool:
+    return any(
+        name == buffer and param.access is not ParamAccess.READ
+        for launch in launches(works)
+        for param, name in zip(_params(program, launch), launch.arguments, strict=False)
+    )
+
+
+def _params(program: Program, launch: Launch) -> tuple[Param, ...]:
+    """Return the parameters of what is launched, none where there is no such kernel."""
+    return program.kernels[launch.kernel].params if 0 <= launch.kernel < len(program.kernels) else ()
 
 
 def check_launches(program: Program) -> Iterator[Diagnostic]:
@@ -162,15 +204,46 @@ def _argument_faults(kernel: KernelFunction, param: Param, buffer: Buffer, launc
 
 
 def check_order(program: Program) -> Iterator[Diagnostic]:
-    """No launch reads a buffer that nothing has written, and every output is written."""
+    """Nothing reads a buffer that may not be written, and every output is written."""
     written = {b.name for b in program.buffers if b.role in (BufferRole.INPUT, BufferRole.CONSTANT) or not b.elements}
-    for launch in launches(program.works):
-        params = program.kernels[launch.kernel].params if 0 <= launch.kernel < len(program.kernels) else ()
-        pairs = tuple(zip(params, launch.arguments, strict=False))
-        for param, name in pairs:
-            if param.access is not ParamAccess.WRITE and name not in written:
-                yield Diagnostic("TIL557", f"buffer {name!r} is read before any launch has written it")
-        written.update(name for param, name in pairs if param.access is not ParamAccess.READ)
+    scopes = (written,)
+    yield from _order_faults(program, program.works, scopes)
     for buffer in program.buffers:
         if buffer.role is BufferRole.OUTPUT and buffer.name not in written:
-            yield Diagnostic("TIL557", f"no launch writes the output {buffer.name!r}")
+            yield Diagnostic("TIL557", f"the output {buffer.name!r} is not written on every way through the program")
+
+
+def _order_faults(program: Program, works: Iterable[Work], scopes: tuple[set[str], ...]) -> Iterator[Diagnostic]:
+    """Check works in their order.
+
+    Args:
+        program: What they are part of.
+        works: Some of its works.
+        scopes: The buffers that are written before, one set for each list of works around; to the last one is added
+            what these works write for sure.
+
+    """
+
+    def unwritten(name: str) -> bool:
+        return not any(name in scope for scope in scopes)
+
+    for work in works:
+        match work:
+            case Launch(arguments=arguments):
+                pairs = tuple(zip(_params(program, work), arguments, strict=False))
+                for param, name in pairs:
+                    if param.access is not ParamAccess.WRITE and unwritten(name):
+                        yield Diagnostic("TIL557", f"buffer {name!r} may be read before any launch has written it")
+                scopes[-1].update(name for param, name in pairs if param.access is not ParamAccess.READ)
+            case Loop() | Branch():
+                for name in used(work):
+                    if unwritten(name):
+                        yield Diagnostic("TIL557", f"condition {name!r} may be read before any launch has written it")
+                ways: list[set[str]] = []
+                for body in bodies(work):
+                    ways.append(set())
+                    yield from _order_faults(program, body, (*scopes, ways[-1]))
+                if isinstance(work, Branch) or isinstance(work.times, int):
+                    scopes[-1].update(set.intersection(*ways))
+            case _:
+                assert_never(work)

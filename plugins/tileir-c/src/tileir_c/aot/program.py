@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 import numpy as np
 
+from tileir.core.dtype import DType
 from tileir.core.names import NameScope
 from tileir.core.text import Writer
 from tileir.runtime.placement import place
-from tileir.semtree.ir import BufferRole, Loop
-from tileir.semtree.launches import launches
+from tileir.semtree.ir import Branch, BufferRole, Launch, Loop
+from tileir.semtree.launches import used_buffers
 from tileir.semtree.layout import ALIGNMENT, aligned
 from tileir_c.emitter import HEADER, comment_line, emit
 from tileir_c.identifiers import RESERVED, function_name, identifiers
@@ -21,7 +22,7 @@ from tileir_c.spelling import MEMORY, constant
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.semtree.ir import Buffer, Launch, Program, Work
+    from tileir.semtree.ir import Buffer, Program, While, Work
     from tileir_c.emitter import Source
 
 FLAGS: Final = "-std=c11 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-strict-aliasing"
@@ -183,40 +184,59 @@ class _Body:
         with out.indented():
             self._memory(out)
             arrays = dict(zip(constants, spelt.values(), strict=True)) | dict(self.interface.parameters)
-            self._launches(out, self.program.works, arrays)
+            self._works(out, self.program.works, arrays)
         out.line("}")
         parts = (HEADER, *(f"{text}\n" for text in self.emitted.functions), out.text())
         return "".join(parts)
 
     def _memory(self, out: Writer) -> None:
-        launched = {argument for launch in launches(self.program.works) for argument in launch.arguments}
+        used = set(used_buffers(self.program.works))
         for buffer in (*self.interface.inputs, *self.interface.outputs):
-            if buffer.name not in launched:
+            if buffer.name not in used:
                 out.line(f"(void){self.interface.parameters[buffer.name]};")
         if self.interface.workspace_bytes:
             out.line("unsigned char *const memory = (unsigned char *)workspace;")
         else:
             out.line("(void)workspace;")
 
-    def _launches(self, out: Writer, works: Sequence[Work], arrays: Mapping[str, str]) -> None:
+    def _works(self, out: Writer, works: Sequence[Work], arrays: Mapping[str, str]) -> None:
         for work in works:
-            if isinstance(work, Loop):
-                turn = self.scope.fresh("turn")
-                out.line(f"for (int64_t {turn} = 0; {turn} < INT64_C({work.times}); ++{turn}) {{")
-                with out.indented():
-                    self._launches(out, work.works, arrays)
-                out.line("}")
-            else:
-                self._launch(out, work, arrays)
+            match work:
+                case Launch():
+                    self._launch(out, work, arrays)
+                case Loop(times=times, works=inner):
+                    self._block(out, self._turns(times, arrays), inner, arrays)
+                    out.line("}")
+                case Branch(condition=condition, then=then, otherwise=otherwise):
+                    self._block(out, f"if (*{self._argument(condition, DType.BOOL, arrays)}) {{", then, arrays)
+                    if otherwise:
+                        self._block(out, "} else {", otherwise, arrays)
+                    out.line("}")
+                case _:
+                    assert_never(work)
+
+    def _turns(self, times: int | While, arrays: Mapping[str, str]) -> str:
+        if not isinstance(times, int):
+            return f"while (*{self._argument(times.buffer, DType.BOOL, arrays)}) {{"
+        turn = self.scope.fresh("turn")
+        return f"for (int64_t {turn} = 0; {turn} < INT64_C({times}); ++{turn}) {{"
+
+    def _block(self, out: Writer, head: str, works: Sequence[Work], arrays: Mapping[str, str]) -> None:
+        out.line(head)
+        with out.indented():
+            self._works(out, works, arrays)
+
+    def _argument(self, name: str, dtype: DType, arrays: Mapping[str, str]) -> str:
+        if name in self.offsets:
+            return f"({MEMORY[dtype]} *)(memory + {self.offsets[name]})"
+        return arrays[name]
 
     def _launch(self, out: Writer, launch: Launch, arrays: Mapping[str, str]) -> None:
         kernel, number = self.program.kernels[launch.kernel], launch.kernel
-        words = []
-        for param, argument in zip(kernel.params, launch.arguments, strict=True):
-            if argument in self.offsets:
-                words.append(f"({MEMORY[param.dtype]} *)(memory + {self.offsets[argument]})")
-            else:
-                words.append(arrays[argument])
+        words = [
+            self._argument(name, param.dtype, arrays)
+            for param, name in zip(kernel.params, launch.arguments, strict=True)
+        ]
         scratch = f"memory + {self.temporaries}" if self.emitted.scratch_bytes[number] else "NULL"
         words += [scratch, "0", str(math.prod(kernel.grid))]
         out.line(f"{self.emitted.names[number]}({', '.join(words)});")

@@ -1,0 +1,173 @@
+"""Plans of programs with conditions: loops that run while something holds, and branches."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strategies.asynchronous import DistantDevice
+from strategies.executors import DEVICES
+from strategies.plans import plan_of
+from strategies.tile import Drawn
+from tileir.core.cancelling import CancelledError, cancelled_if
+from tileir.runtime.dependencies import dependencies
+from tileir.runtime.placement import place
+from tileir.semtree.in_place import reuse_in_place
+from tileir.semtree.ir import Branch, Launch, Loop, Program, While
+from tileir.semtree.parser import parse_program
+from tileir.testing.generated.works import WorksCase, works_case
+from tileir.testing.test_works import LOOP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tileir.semtree.ir import Work
+
+COUNTING = parse_program(LOOP.replace("$index", "i64"))
+ENDLESS = [np.zeros(1, np.int32), np.array([True])]
+"""A number below 100 that is doubled until it is not."""
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> WorksCase:
+    return works_case(Drawn(draw))
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=cases(), device=st.sampled_from(DEVICES), in_place=st.booleans())
+def test_any_program_gives_what_the_interpreter_does(
+    case: WorksCase, device: Callable[[], Any], in_place: bool
+) -> None:
+    program = reuse_in_place(case.program) if in_place else case.program
+    plan = plan_of(program, device())
+    inputs = [case.inputs[buffer.name] for buffer in plan.inputs]
+    for submits in (False, True):
+        outputs = plan.fresh_outputs()
+        if submits:
+            plan.submit(inputs, outputs).wait()
+        else:
+            plan.run(inputs, outputs)
+        case.check({buffer.name: array for buffer, array in zip(plan.outputs, outputs, strict=True)})
+
+
+@pytest.fixture
+def alarm() -> Iterator[Callable[[float], None]]:
+    """Give what raises in the main thread after some seconds.
+
+    The garbage collector is off, as a handler that is called in one of its callbacks, as Hypothesis has them, cannot
+    raise.
+    """
+
+    def ring(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def start(seconds: float) -> None:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    gc.disable()
+    yield start
+    gc.enable()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_signal_stops_an_endless_loop(device: Callable[[], Any], alarm: Callable[[float], None]) -> None:
+    plan = plan_of(COUNTING, device())
+    (y,) = plan.fresh_outputs()
+    alarm(0.2)
+    with pytest.raises(KeyboardInterrupt):
+        plan.run(ENDLESS, [y])
+    plan.run([np.ones(1, np.int32), np.array([True])], [y])
+    assert y == 128
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_endless_loop_stops_when_it_is_given_up(device: Callable[[], Any]) -> None:
+    plan, asked = plan_of(COUNTING, device()), iter(range(10))
+    with cancelled_if(lambda: next(asked) > 5), pytest.raises(CancelledError):
+        plan.run(ENDLESS, plan.fresh_outputs())
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("device", ["executor", "DistantDevice"])
+def test_a_process_ends_although_it_has_submitted_an_endless_loop(device: str) -> None:
+    script = f"""
+import time
+from runtime.test_conditions import COUNTING, ENDLESS, DistantDevice, plan_of
+from strategies.devices import executor
+plan = plan_of(COUNTING, {device}())
+event = plan.submit(ENDLESS, plan.fresh_outputs())
+time.sleep(0.3)
+print(event.done)
+"""
+    paths = ":".join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+def test_a_loop_of_many_turns_keeps_no_events() -> None:
+    """Of a run, only what may still be under way is held: a loop may have any number of turns."""
+    held: list[int] = []
+
+    @attrs.define(eq=False)
+    class Counting(DistantDevice):
+        def copy(self, source: Any, destination: Any, after: Any = ()) -> Any:
+            held.append(sum(not event.done for event, _ in self.submitted))
+            self.submitted.clear()
+            return super().copy(source, destination, after)
+
+    plan = plan_of(COUNTING, Counting())
+    plan.run([np.zeros(1, np.int32), np.array([False])], plan.fresh_outputs())
+    assert max(held) <= 4
+
+
+IF = Launch(2, ("n",))
+
+
+def changed(*works: Work) -> Program:
+    return attrs.evolve(COUNTING, works=works)
+
+
+def test_works_wait_for_what_their_conditions_read_and_for_what_may_stay() -> None:
+    copy, test = Launch(0, ("n", "x")), Launch(1, ("go", "n"))
+    branch = Branch("go", (IF,))
+    program = changed(copy, test, branch, Launch(0, ("y", "n")))
+    assert dependencies(program) == ((), (0,), (1,), (2,))
+    apart = changed(copy, Launch(1, ("go", "x")), Branch("go", (IF,)), Launch(0, ("y", "n")), test)
+    assert dependencies(apart) == ((), (), (0, 1), (2,), (2,))
+
+
+def test_a_condition_lives_as_long_as_it_is_looked_up() -> None:
+    program = COUNTING
+    places = place(program).places
+    assert places["go"] != places["n"]
+    later = changed(*program.works[:2], program.works[-1], Branch("go", (Launch(0, ("y", "x")),)))
+    places = place(later).places
+    assert places["go"] != places["n"]
+
+
+def test_plans_say_that_conditions_decide() -> None:
+    """Such a program is no batch, and no list of launches."""
+    loop = Loop(While("go"), (IF, Launch(1, ("go", "n"))))
+    plan = plan_of(changed(Launch(0, ("n", "x")), Launch(1, ("go", "n")), Loop(2, (loop,)), Launch(0, ("y", "n"))))
+    (y,) = plan.fresh_outputs()
+    plan.run([np.zeros(1, np.int32), np.array([True])], [y])
+    assert y == 100
