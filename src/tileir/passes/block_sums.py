@@ -23,11 +23,12 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.tile import tiled
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID, SERIAL, THREAD, UNROLL, VECTOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_SCHEDULED = ("grid", "thread", "vector", "unroll", "serial")
+_SCHEDULED = (GRID, THREAD, VECTOR, UNROLL, SERIAL)
 """Indices with these tags are no loops that could be cut."""
 
 _REGISTER_BYTES = 1024
@@ -133,7 +134,7 @@ class _Sum:
             inside = [r for r in user.refinements if r.source == name]
             if len(inside) != 1 or len(inside[0].access) != len(place) or inside[0].aggregation is not view.aggregation:
                 return None
-            if any("thread" in i.tags or i.affine is not None for i in user.indices):
+            if any(THREAD in i.tags or i.affine is not None for i in user.indices):
                 return None
             place = tuple(a + b for a, b in zip(place, inside[0].access, strict=True))
             indices.extend(user.indices)
@@ -144,7 +145,7 @@ class _Sum:
         if len({i.name for i in indices}) < len(indices):
             return None
         own = {n for affine in place for n in affine.indices}
-        steps = prod(i.range for i in indices if i.name not in own and "vector" not in i.tags)
+        steps = prod(i.range for i in indices if i.name not in own and VECTOR not in i.tags)
         kept = tuple(i for i in indices if i.name in own)
         return cls(view, kept, place, steps, _contracts(path, user.source, [i.name for i in kept if i.range > 1]))
 

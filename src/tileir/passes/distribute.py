@@ -13,6 +13,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.reindex import reindexed
 from tileir.passes.thread import independent_indices
 from tileir.poly.affine import Affine
+from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
@@ -55,7 +56,7 @@ class Distribute:
             left //= size
             thread = sch.index(names.fresh(f"{index.name}_thread"), size, sch.THREAD)
             groups = -(-index.range // size)
-            group = attrs.evolve(index, range=groups, tags=index.tags.add("grid"))
+            group = attrs.evolve(index, range=groups, tags=index.tags.add(GRID))
             values[index.name] = sch.part(group, size) + sch.part(thread)
             if groups * size > index.range:
                 ends.append(index.range - 1 - values[index.name])

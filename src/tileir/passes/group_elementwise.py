@@ -12,6 +12,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import merged
 from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.poly.affine import Affine
+from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
@@ -137,7 +138,7 @@ class _Builder:
             size = min(index.range, threads)
             threads //= size
             thread = sch.index(self.names.fresh(f"{index.name}_thread"), size, sch.THREAD)
-            group = attrs.evolve(index, range=-(-index.range // size), tags=index.tags.add("grid"))
+            group = attrs.evolve(index, range=-(-index.range // size), tags=index.tags.add(GRID))
             values[index.name] = sch.part(group, size) + sch.part(thread)
             if group.range * size > index.range:
                 ends.append(index.range - 1 - values[index.name])

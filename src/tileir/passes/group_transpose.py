@@ -11,6 +11,7 @@ from tileir.passes.groups.staging import Staging, TileShape
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import merged
 from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf
+from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:
     from tileir.core.names import NameScope
@@ -81,7 +82,7 @@ class GroupTranspose:
         starts, grid = {}, []
         for index in nest.indices:
             extent = shape.extents.get(index.name, 1)
-            group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add("grid"))
+            group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add(GRID))
             starts[index.name] = sch.part(group, extent)
             grid.append(group)
         tested = sch.constrained_indices(nest)

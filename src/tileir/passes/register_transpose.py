@@ -13,6 +13,7 @@ from tileir.passes.kernels.nest import Nest, Node, Use, analyse, emit, leaf
 from tileir.passes.kernels.turning import turned_tile
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:
     from tileir.core.names import NameScope
@@ -167,4 +168,4 @@ class _Builder:
 
 
 def _as_grid(indices: tuple[stripe.Index, ...]) -> tuple[stripe.Index, ...]:
-    return tuple(attrs.evolve(i, tags=i.tags.add("grid")) for i in indices)
+    return tuple(attrs.evolve(i, tags=i.tags.add(GRID)) for i in indices)

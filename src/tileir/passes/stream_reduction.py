@@ -13,6 +13,7 @@ from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.kernels.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID
 
 
 @attrs.frozen
@@ -90,9 +91,9 @@ class StreamReduction:
         for segment in nest.segments:
             moved = attrs.evolve(segment, uses=tuple(_in_stretch(u, sums, inner) for u in segment.uses))
             children.append(self._segment(moved, mapping, step, lane, names))
-        others = [attrs.evolve(i, tags=i.tags.add("grid")) for i in nest.indices if i.name != vector.name]
+        others = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in nest.indices if i.name != vector.name]
         kept = others[-2:]
-        loops = [attrs.evolve(i, tags=i.tags.remove("grid")) for i in others[:-2]]
+        loops = [attrs.evolve(i, tags=i.tags.remove(GRID)) for i in others[:-2]]
         return Node((*loops, *kept, *sch.present((panel,))), tuple(sums.values()), tuple(children))
 
     def _segment(

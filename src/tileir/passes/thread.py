@@ -9,6 +9,7 @@ import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import analyse
+from tileir.stripe.tags import GRID, THREAD, UNROLL, VECTOR
 
 if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
@@ -30,7 +31,7 @@ class Thread:
         return map_kernels(program, self._kernel)
 
     def _kernel(self, kernel: stripe.Block) -> stripe.Block:
-        if any("grid" in i.tags for i in kernel.indices):
+        if any(GRID in i.tags for i in kernel.indices):
             return kernel
         allowed = independent_indices(kernel)
         chosen: list[str] = []
@@ -44,12 +45,12 @@ class Thread:
         if not chosen:
             return kernel
         # Grid indices come first: the loops that stay run inside each group.
-        marked = [attrs.evolve(i, tags=i.tags.add("grid")) for i in kernel.indices if i.name in chosen]
+        marked = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in kernel.indices if i.name in chosen]
         others = [i for i in kernel.indices if i.name not in chosen]
         return attrs.evolve(kernel, indices=(*marked, *others))
 
 
-_SCHEDULED = ("grid", "thread", "unroll", "vector")
+_SCHEDULED = (GRID, THREAD, UNROLL, VECTOR)
 """Indices with these tags have their place in a schedule already."""
 
 

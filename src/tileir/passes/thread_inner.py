@@ -13,6 +13,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.reindex import reindexed
 from tileir.passes.thread import independent_indices
 from tileir.stripe.ir import Block, Direction
+from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:
     from tileir.poly.affine import Affine
@@ -50,7 +51,7 @@ class ThreadInner:
             return kernel
         allowed = independent_indices(kernel)
         grid = [i for i in kernel.indices if i.name in allowed and i.range > 1 and i.affine is None]
-        marked = [attrs.evolve(i, tags=i.tags.add("grid")) for i in grid]
+        marked = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in grid]
         return attrs.evolve(inside, indices=(*marked, *(i for i in kernel.indices if i not in grid)))
 
     def _pieces(self, block: Block) -> Block:

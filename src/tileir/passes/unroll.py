@@ -13,11 +13,12 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.reindex import moved, reindexed, renamed
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, scalar_output
+from tileir.stripe.tags import GRID, THREAD, UNROLL, VECTOR
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program, Refinement, Statement
 
-_SCHEDULED = ("grid", "thread", "vector")
+_SCHEDULED = (GRID, THREAD, VECTOR)
 """Indices with these tags have a meaning of their own."""
 
 
@@ -67,7 +68,7 @@ class Unroll:
         return block
 
     def _wanted(self, block: Block, index: Index) -> bool:
-        if index.range == 1 or any(tag in index.tags for tag in (*_SCHEDULED, "unroll")):
+        if index.range == 1 or any(tag in index.tags for tag in (*_SCHEDULED, UNROLL)):
             return False
         if not self.indices and not self.index_reqs:
             return not block.blocks

@@ -14,6 +14,7 @@ from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.passes.strips import STRIP
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -158,13 +159,13 @@ class Vectorise:
     def _grid_of_rows(self, others: list[stripe.Index], row: int) -> list[stripe.Index]:
         """Mark outer indices as grid axes until a group has about ``chunk`` points; at most two of them."""
         if any(STRIP in i.tags for i in others):
-            return [attrs.evolve(i, tags=i.tags.add("grid")) if STRIP in i.tags else i for i in others]
+            return [attrs.evolve(i, tags=i.tags.add(GRID)) if STRIP in i.tags else i for i in others]
         result = []
         points = product(i.range for i in others) * row
         for position, index in enumerate(others):
             marked = position < 2 and points > self.chunk
             points //= index.range
-            result.append(attrs.evolve(index, tags=index.tags.add("grid")) if marked else index)
+            result.append(attrs.evolve(index, tags=index.tags.add(GRID)) if marked else index)
         return result
 
 

@@ -13,6 +13,7 @@ from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.reindex import reindexed
 from tileir.stripe.ir import Block, Convert, Direction, Intrinsic, Load, LoadIndex, Special, Store
+from tileir.stripe.tags import GRID, THREAD, UNROLL, VECTOR
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program
@@ -46,7 +47,7 @@ class VectoriseInner:
         if block.blocks:
             inner = rewritten(block.statements, lambda s: (self._below(s) if isinstance(s, Block) else s,))
             return block if inner is block.statements else attrs.evolve(block, statements=unordered(inner), deps=())
-        if "kernel" in block.tags or any("vector" in index.tags for index in block.indices):
+        if "kernel" in block.tags or any(VECTOR in index.tags for index in block.indices):
             return block
         index = max(block.indices, key=lambda index: self._lanes(block, index), default=None)
         if index is None or (lanes := self._lanes(block, index)) < self.least:
@@ -55,7 +56,7 @@ class VectoriseInner:
 
     def _lanes(self, block: Block, index: Index) -> int:
         """Return how many lanes an index can have; 0 for none."""
-        if index.affine is not None or any(tag in index.tags for tag in ("grid", "thread", "unroll")):
+        if index.affine is not None or any(tag in index.tags for tag in (GRID, THREAD, UNROLL)):
             return 0
         if not may_have_lanes(block, index.name):
             return 0

@@ -12,6 +12,7 @@ from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import chosen_by_data
 from tileir.stripe.ir import Block, Direction, Load, Special, Store
+from tileir.stripe.tags import VECTOR
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program
@@ -41,12 +42,12 @@ class VectoriseShort:
             inner = rewritten(block.statements, lambda s: (self._below(s) if isinstance(s, Block) else s,))
             return block if inner is block.statements else attrs.evolve(block, statements=unordered(inner), deps=())
         chosen = chosen_by_data(block.statements)
-        if not chosen or block.is_serial or any("vector" in index.tags for index in block.indices):
+        if not chosen or block.is_serial or any(VECTOR in index.tags for index in block.indices):
             return block
         index = next((index for index in block.indices if self._is_short_row(block, index)), None)
         if index is None:
             return block
-        row = attrs.evolve(index, tags=index.tags.add("vector"))
+        row = attrs.evolve(index, tags=index.tags.add(VECTOR))
         return attrs.evolve(block, indices=tuple(row if i is index else i for i in block.indices), deps=())
 
     def _is_short_row(self, block: Block, index: Index) -> bool:

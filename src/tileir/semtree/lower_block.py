@@ -14,7 +14,7 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower_barriers import THREAD, Touch
 from tileir.semtree.lower_dot import dot_index, dot_product
-from tileir.semtree.lower_loops import PADDED, Guard, LoopPlan, plan_loops, with_zeros
+from tileir.semtree.lower_loops import Guard, LoopPlan, plan_loops, with_zeros
 from tileir.semtree.lower_offsets import LANE, OffsetBuilder
 from tileir.semtree.lower_running import RunningLanes
 from tileir.semtree.lower_specials import lower_special
@@ -22,6 +22,7 @@ from tileir.semtree.lower_values import backward_run, cast, reversed_lanes, unif
 from tileir.semtree.lower_views import View, check_owner, swizzle_of
 from tileir.semtree.matrices import swizzled
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID, PADDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +70,7 @@ class BlockLowering:
 
         Beyond three grid indices, the outermost ones share the last axis.
         """
-        indices = [i for i in block.indices if "grid" in i.tags]
+        indices = [i for i in block.indices if GRID in i.tags]
         packed, alone = indices[:-2] if len(indices) > 3 else [], indices[-2:] if len(indices) > 3 else indices
         body: list[sem.Stmt] = []
         values: dict[str, Affine] = {}

@@ -6,7 +6,7 @@ tagged index; along the lanes, each stays the same, or goes on where the terms o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tileir.core.errors import fail
 from tileir.core.ops import Aggregation
@@ -15,14 +15,13 @@ from tileir.semtree.dots import kind_of
 from tileir.semtree.lower_offsets import LANE, TERM
 from tileir.semtree.lower_product import only_multiplies
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import DOT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from tileir.semtree.lower_offsets import OffsetBuilder
     from tileir.semtree.lower_views import View
-
-DOT: Final = "dot"
 
 
 def dot_index(block: stripe.Block) -> stripe.Index | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -11,13 +11,13 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower_offsets import LANE, TERM
 from tileir.semtree.lower_values import zero
+from tileir.stripe.tags import UNROLL, VECTOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.stripe.ir import Block, Index
 
-PADDED: Final = "padded"
 
 Guard: TypeAlias = Affine
 """An affine over kernel variables that must be >= 0."""
@@ -64,7 +64,7 @@ def plan_loops(
         if index.name in values:
             continue
         base = Affine() if index.affine is None else index.affine.substitute(parent)
-        if "vector" in index.tags:
+        if VECTOR in index.tags:
             lanes = _vector_lanes(block, index)
             values[index.name] = base + Affine.index(LANE)
         elif index is terms:
@@ -82,7 +82,7 @@ def plan_loops(
         deeper = inside - {variable.name}
         guards = tuple(c for c in pending if not inside.intersection(c.indices))
         mine = [c for c in pending if variable.name in c.indices and not deeper.intersection(c.indices)]
-        kind = sem.LoopKind.UNROLL if "unroll" in index.tags else sem.LoopKind.SERIAL
+        kind = sem.LoopKind.UNROLL if UNROLL in index.tags else sem.LoopKind.SERIAL
         bounds = [c for c in mine if kind is sem.LoopKind.SERIAL and abs(c.coefficient(variable.name)) == 1]
         lower = tuple(-c.substitute({variable.name: 0}) for c in bounds if c.coefficient(variable.name) == 1)
         upper = tuple(c.substitute({variable.name: 0}) + 1 for c in bounds if c.coefficient(variable.name) == -1)

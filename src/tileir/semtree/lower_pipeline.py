@@ -8,7 +8,7 @@ copies become asynchronous ones, of which each iteration makes a group.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -21,15 +21,13 @@ from tileir.semtree.lower_views import View, swizzle_of
 from tileir.semtree.matrices import COPIED_BYTES
 from tileir.semtree.rewrite import map_bodies
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import COPY, PIPELINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tileir.semtree.lower_barriers import Touch
     from tileir.semtree.lower_block import BlockLowering
-
-PIPELINE: Final = "pipeline"
-COPY: Final = "copy"
 
 
 def stages_of(block: stripe.Block) -> int:

@@ -16,6 +16,7 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.matrices import LANE_COLUMNS, LANE_ROWS, PAIR, SHAPES
 from tileir.stripe import ir as stripe
+from tileir.stripe import tags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from tileir.semtree.lower_offsets import OffsetBuilder
     from tileir.semtree.lower_views import View
 
-MULTIPLY: Final = "multiply"
-ROLES: Final = ("lane_row", "lane_column", "tile_high", "tile_row", "tile_column", "half", "pair", "depth")
 _MISSING: Final = "%none"
 
 
@@ -36,29 +35,33 @@ def product(
 
     ``names`` holds the variable that stands for each index in the offsets of ``views``.
     """
-    found = {role: index for index in block.indices for role in ROLES if role in index.tags}
+    found = {role: index for index in block.indices for role in tags.ROLES if role in index.tags}
     reads = [views[r.name] for r in block.refinements if r.direction is stripe.Direction.IN]
     sums = [views[r.name] for r in block.refinements if r.direction is stripe.Direction.INOUT]
     if len(reads) != 2 or len(sums) != 1 or not only_multiplies(block):
         return None
     roles = {role: names[index.name] for role, index in found.items()}
-    ranges = {role: found[role].range if role in found else 1 for role in ROLES}
-    left, right = sorted(reads, key=lambda view: not _step(view, roles, "lane_row"))
+    ranges = {role: found[role].range if role in found else 1 for role in tags.ROLES}
+    left, right = sorted(reads, key=lambda view: not _step(view, roles, tags.LANE_ROW))
     dtype = left.shape.dtype
     if dtype not in target.matrix_dtypes or right.shape.dtype is not dtype or sums[0].shape.dtype is not DType.F32:
         return None
     shape = SHAPES[dtype]
-    lanes = (ranges["lane_row"], ranges["lane_column"], ranges["half"] * LANE_ROWS, ranges["pair"])
-    whole = lanes == (LANE_ROWS, LANE_COLUMNS, shape[0], PAIR) and ranges["depth"] % shape[2] == 0
+    lanes = (ranges[tags.LANE_ROW], ranges[tags.LANE_COLUMN], ranges[tags.HALF] * LANE_ROWS, ranges[tags.PAIR])
+    whole = lanes == (LANE_ROWS, LANE_COLUMNS, shape[0], PAIR) and ranges[tags.DEPTH] % shape[2] == 0
     if not whole or not _fits(left, right, sums[0], roles, ranges):
         return None
-    a, b = _step(left, roles, "lane_row"), _step(right, roles, "pair")
+    a, b = _step(left, roles, tags.LANE_ROW), _step(right, roles, tags.PAIR)
     return sem.MatrixMultiply(
         shape,
-        (ranges["tile_high"] * ranges["tile_row"] * shape[0], ranges["tile_column"] * shape[1], ranges["depth"]),
+        (
+            ranges[tags.TILE_HIGH] * ranges[tags.TILE_ROW] * shape[0],
+            ranges[tags.TILE_COLUMN] * shape[1],
+            ranges[tags.DEPTH],
+        ),
         sem.Subscript(sums[0].array, _start(sums[0], roles, offsets), sem.Type(DType.F32)),
-        sem.MatrixOperand(_first(left, roles, offsets), (a, _step(left, roles, "depth")), *left.swizzle),
-        sem.MatrixOperand(_first(right, roles, offsets), (_step(right, roles, "depth"), b), *right.swizzle),
+        sem.MatrixOperand(_first(left, roles, offsets), (a, _step(left, roles, tags.DEPTH)), *left.swizzle),
+        sem.MatrixOperand(_first(right, roles, offsets), (_step(right, roles, tags.DEPTH), b), *right.swizzle),
     )
 
 
@@ -78,22 +81,28 @@ def _step(view: View, roles: Mapping[str, str], role: str) -> int:
 
 def _fits(left: View, right: View, sums: View, roles: Mapping[str, str], ranges: Mapping[str, int]) -> bool:
     """Return whether all views go with the indices as the instruction asks."""
-    row, column, half = _step(left, roles, "lane_row"), _step(right, roles, "pair"), LANE_ROWS
-    tall = ranges["half"] * half
+    row, column, half = _step(left, roles, tags.LANE_ROW), _step(right, roles, tags.PAIR), LANE_ROWS
+    tall = ranges[tags.HALF] * half
     wide = LANE_COLUMNS * PAIR
-    count = ranges["half"] * PAIR
-    held = count * ranges["tile_column"]
-    high = ranges["tile_row"]
+    count = ranges[tags.HALF] * PAIR
+    held = count * ranges[tags.TILE_COLUMN]
+    high = ranges[tags.TILE_ROW]
     wanted = {
-        left: {"lane_row": row, "half": half * row, "tile_row": tall * row, "tile_high": high * tall * row},
-        right: {"pair": column, "lane_column": PAIR * column, "tile_column": wide * column},
-        sums: {"pair": 1, "half": PAIR, "tile_column": count, "tile_row": held, "tile_high": high * held},
+        left: {tags.LANE_ROW: row, tags.HALF: half * row, tags.TILE_ROW: tall * row, tags.TILE_HIGH: high * tall * row},
+        right: {tags.PAIR: column, tags.LANE_COLUMN: PAIR * column, tags.TILE_COLUMN: wide * column},
+        sums: {
+            tags.PAIR: 1,
+            tags.HALF: PAIR,
+            tags.TILE_COLUMN: count,
+            tags.TILE_ROW: held,
+            tags.TILE_HIGH: high * held,
+        },
     }
     return all(
         _step(view, roles, role) == steps.get(role, 0)
         for view, steps in wanted.items()
-        for role in ROLES
-        if ranges[role] > 1 and (role != "depth" or view is sums)
+        for role in tags.ROLES
+        if ranges[role] > 1 and (role != tags.DEPTH or view is sums)
     )
 
 

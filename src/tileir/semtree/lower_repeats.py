@@ -17,6 +17,7 @@ from tileir.semtree import ir as sem
 from tileir.semtree.launches import launches, with_launches
 from tileir.semtree.rewrite import kernel_names, renamed
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import ADVANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -65,7 +66,7 @@ def lower_loop(
     if not step:
         return before
     last = body.statements[-1]
-    if isinstance(last, stripe.Block) and "advance" in last.tags:
+    if isinstance(last, stripe.Block) and ADVANCE in last.tags:
         step = _joined(lowering.kernels, step)
     count = loop.indices[0].range
     if not turns:

@@ -13,6 +13,7 @@ import attrs
 from tileir.core.errors import fail
 from tileir.core.ops import Op
 from tileir.semtree import ir as sem
+from tileir.stripe.tags import SERIAL, VECTOR
 
 if TYPE_CHECKING:
     from tileir.core.names import NameScope
@@ -39,7 +40,7 @@ class RunningLanes:
         if lanes == 1 or not block.is_serial:
             return None
         last = block.indices[-1]
-        if "vector" not in last.tags or "serial" not in last.tags:
+        if VECTOR not in last.tags or SERIAL not in last.tags:
             message = f"the points of block {block.name or '(unnamed)'} run in order: its last index must be its lanes"
             raise fail("TIL502", f"{message}, tagged serial and vector")
         return cls(block.name, lanes, names)

@@ -18,8 +18,9 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower_barriers import THREAD, Ordered, Phase, Touch, with_barriers
 from tileir.semtree.lower_loops import plan_loops
 from tileir.semtree.lower_pipeline import Pipeline, stages_of
-from tileir.semtree.lower_product import MULTIPLY, product
+from tileir.semtree.lower_product import product
 from tileir.stripe import ir as stripe
+from tileir.stripe import tags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,7 @@ def thread_count(block: stripe.Block) -> int:
 
 def thread_indices(block: stripe.Block) -> tuple[stripe.Index, ...]:
     """Return the indices of a block that run over the threads of a group."""
-    return tuple(index for index in block.indices if "thread" in index.tags)
+    return tuple(index for index in block.indices if tags.THREAD in index.tags)
 
 
 def _points(indices: tuple[stripe.Index, ...]) -> int:
@@ -178,7 +179,7 @@ class GroupLowering:
         values = dict(bound)
         team, start = self._team(block, values)
         touches: list[Touch] = []
-        if MULTIPLY in block.tags and (found := self._product(block, parents, outer, values, team)) is not None:
+        if tags.MULTIPLY in block.tags and (found := self._product(block, parents, outer, values, team)) is not None:
             return attrs.evolve(found, statements=(*start, *found.statements))
         with self.blocks.noting(team, touches):
             body = [*start, *self.blocks.block(block, parents, outer, values, team.number)]

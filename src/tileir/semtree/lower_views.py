@@ -9,6 +9,7 @@ import attrs
 from tileir.core.errors import fail
 from tileir.poly.affine import Affine
 from tileir.semtree.lower_offsets import LANE
+from tileir.stripe.tags import SWIZZLE_MASK, SWIZZLE_SHIFT
 
 if TYPE_CHECKING:
     from tileir.core.ops import Aggregation
@@ -43,7 +44,7 @@ class View:
 
 def swizzle_of(refinement: stripe.Refinement) -> tuple[int, int]:
     """Return the shift and the mask by which an allocation in local memory asks to be swizzled; zeros for none."""
-    shift, mask = refinement.tags.get("swizzle_shift"), refinement.tags.get("swizzle_mask")
+    shift, mask = refinement.tags.get(SWIZZLE_SHIFT), refinement.tags.get(SWIZZLE_MASK)
     return (shift, mask) if isinstance(shift, int) and isinstance(mask, int) else (0, 0)
 
 

@@ -23,20 +23,20 @@ from __future__ import annotations
 
 import enum
 from math import prod
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op, merges
 from tileir.poly.affine import Affine
+from tileir.stripe.tags import INSIDE as INSIDE
+from tileir.stripe.tags import SERIAL
 from tileir.stripe.tags import Tags as Tags
 from tileir.stripe.tags import TagValue as TagValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-INSIDE: Final = "inside"
 
 
 class Direction(enum.Enum):
@@ -275,7 +275,7 @@ class Block:
     @property
     def is_serial(self) -> bool:
         """Whether the points of this block, blocks inside not counted, run one after the other."""
-        return any("serial" in index.tags for index in self.indices)
+        return any(SERIAL in index.tags for index in self.indices)
 
     def index(self, name: str) -> Index:
         """Return the index called ``name``; a KeyError is a defect of the caller."""

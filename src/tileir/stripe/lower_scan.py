@@ -18,6 +18,7 @@ from tileir.stripe.ir import Block, Direction, Index, Special, Tags
 from tileir.stripe.kernel_builder import KernelBuilder, element
 from tileir.stripe.program_builder import ProgramBuilder
 from tileir.stripe.storage import ZERO, Storage, Tensor
+from tileir.stripe.tags import ADVANCE, SERIAL
 from tileir.typed.ir import Marker, ScanPart, ScanResult
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class _Loop:
         kernel = KernelBuilder()
         by = kernel.constant("by", self.step.dtype, -1 if self.scan.reverse else 1)
         kernel.store("next_step", kernel.compute("next_step", Op.ADD, self._now(kernel), by), self.advanced, (ZERO,))
-        self.inner.add(kernel, self.scan, Tags.of("eltwise", "advance"))
+        self.inner.add(kernel, self.scan, Tags.of("eltwise", ADVANCE))
 
     def block(self) -> Block:
         """Return the loop: the kernels of a step, and copies of the new carries over the old ones."""
@@ -208,7 +209,7 @@ class _Loop:
         copies = tuple(Special("copy", (source,), (target,)) for target, source in new.items())
         return Block(
             self.outer.next_name(),
-            (Index("step", self.scan.count, tags=Tags.of("serial")),),
+            (Index("step", self.scan.count, tags=Tags.of(SERIAL)),),
             refinements=tuple(refinements),
             statements=(body, *copies),
             comments=(self.outer.comment(self.scan),),

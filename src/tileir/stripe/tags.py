@@ -1,15 +1,63 @@
-"""Tags: names that nodes carry, which passes and lowerings read."""
+"""Tags: names that nodes carry, which passes and lowerings read; and those that tell lowerings of a schedule."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 TagValue: TypeAlias = bool | int | float | str | None
+
+GRID: Final = "grid"
+THREAD: Final = "thread"
+UNROLL: Final = "unroll"
+VECTOR: Final = "vector"
+SERIAL: Final = "serial"
+DOT: Final = "dot"
+INSIDE: Final = "inside"
+ADVANCE: Final = "advance"
+PADDED: Final = "padded"
+PIPELINE: Final = "pipeline"
+COPY: Final = "copy"
+MULTIPLY: Final = "multiply"
+LANE_ROW: Final = "lane_row"
+LANE_COLUMN: Final = "lane_column"
+TILE_HIGH: Final = "tile_high"
+TILE_ROW: Final = "tile_row"
+TILE_COLUMN: Final = "tile_column"
+HALF: Final = "half"
+PAIR: Final = "pair"
+DEPTH: Final = "depth"
+SWIZZLE_SHIFT: Final = "swizzle_shift"
+SWIZZLE_MASK: Final = "swizzle_mask"
+
+ROLES: Final = (LANE_ROW, LANE_COLUMN, TILE_HIGH, TILE_ROW, TILE_COLUMN, HALF, PAIR, DEPTH)
+"""The indices of a block tagged :data:`MULTIPLY`: which part of its operands each moves along."""
+
+SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        GRID: "an axis of the launch grid; on indices of kernels",
+        THREAD: "shared out to the threads of a group; on indices",
+        UNROLL: "an unrolled loop; on indices",
+        VECTOR: "the lanes of a vector; on indices",
+        SERIAL: "a loop whose points run in their order; on indices",
+        DOT: "four neighbours whose products are added by one instruction; on indices",
+        INSIDE: "the place that data give is in bounds; on loads and stores",
+        ADVANCE: "hands a step's results on to the next step; on kernels of loops",
+        PADDED: "what constraints keep from being stored is zero; on blocks",
+        PIPELINE: "copies that many iterations ahead, less one; on blocks",
+        COPY: "copies ahead, inside of a pipeline; on blocks",
+        MULTIPLY: "a product of matrices by the instruction for that; on blocks",
+        **dict.fromkeys(ROLES, "a part of the operands of such a product; on indices"),
+        SWIZZLE_SHIFT: "how far bits of a place are moved before they are mixed in; on allocations",
+        SWIZZLE_MASK: "which of them are mixed in; on allocations",
+    }
+)
+"""What a lowering to the semtree makes of what carries a tag. Nothing else reads a schedule."""
 
 
 @attrs.frozen(cache_hash=True)

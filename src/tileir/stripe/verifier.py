@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.stripe.ir import Block, Direction, Special, scalar_output, views_written
 from tileir.stripe.scope import Scope, scopes
+from tileir.stripe.tags import SERIAL
 from tileir.stripe.twins import twins
 from tileir.stripe.verify_body import check_aggregations, check_directions, check_scalars, check_specials
 from tileir.stripe.verify_content import check_content
@@ -114,7 +115,7 @@ def _check_kernels(block: Block, name: str) -> Iterator[Diagnostic]:
 def _check_loop(loop: Block, place: str) -> Iterator[Diagnostic]:
     """Check that a loop is the body of a step and copies of what it made for the next one, once for each index."""
     indices = loop.indices
-    if len(indices) != 1 or "serial" not in indices[0].tags or indices[0].affine is not None or loop.constraints:
+    if len(indices) != 1 or SERIAL not in indices[0].tags or indices[0].affine is not None or loop.constraints:
         yield _fault(f"{place} must have one index, which is serial, and no constraints")
     body, *copies = loop.statements or (None,)
     if not isinstance(body, Block) or "body" not in body.tags:

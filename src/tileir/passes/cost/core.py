@@ -18,6 +18,7 @@ from tileir.core.ops import Op
 from tileir.passes.cost.operations import fused_products, scalar_dtypes
 from tileir.passes.cost.scopes import Kind
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import MULTIPLY, PIPELINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
 
 REGISTER: Final = "REGISTER"
 LOCAL: Final = "LOCAL"
-
-MULTIPLY: Final = "multiply"
-"""The tag of blocks that become matrix instructions."""
-
-PIPELINE: Final = "pipeline"
-"""The tag of loops that copy ahead."""
 
 BANK_BYTES: Final = 128
 """What the threads that run in lock-step get from local memory at a time."""

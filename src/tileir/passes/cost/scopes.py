@@ -14,6 +14,7 @@ import attrs
 from tileir.core.ops import Aggregation
 from tileir.passes.cost.points import Constraint
 from tileir.stripe import ir as stripe
+from tileir.stripe import tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 class Kind(enum.Enum):
     """How the values of an index come about when a kernel runs; the value is the tag that says so."""
 
-    GRID = "grid"
-    THREAD = "thread"
+    GRID = tags.GRID
+    THREAD = tags.THREAD
     SERIAL = ""
-    UNROLL = "unroll"
-    VECTOR = "vector"
+    UNROLL = tags.UNROLL
+    VECTOR = tags.VECTOR
 
     __hash__ = object.__hash__
 

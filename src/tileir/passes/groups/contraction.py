@@ -12,6 +12,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID, PIPELINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,7 +52,7 @@ class _Builder:
         grid, starts = [], {}
         for index in nest.indices:
             extent = extents.get(index.name, 1)
-            group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add("grid"))
+            group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add(GRID))
             grid.append(group)
             starts[index.name] = sch.part(group, extent)
         team = (
@@ -187,7 +188,7 @@ class _Builder:
         places = self._places()
         staged = {use: staging.staged(use, stage, places) for use, stage in stages.items()}
         fills.append(self._multiply(sums, staged, first))
-        tags = stripe.Tags.of(pipeline=self.tiles.stages) if staging.shape.ahead else stripe.Tags()
+        tags = stripe.Tags.of(**{PIPELINE: self.tiles.stages}) if staging.shape.ahead else stripe.Tags()
         return Node((*others, *sch.present((self.step,))), tuple(stages.values()), tuple(fills), tags=tags)
 
     def _multiply(self, sums: Mapping[Use, Use], staged: Mapping[Use, Use], first: Affine) -> Node:

@@ -12,6 +12,25 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import Nest, Node, Use, leaf
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import (
+    COPY,
+    DEPTH,
+    GRID,
+    HALF,
+    LANE_COLUMN,
+    LANE_ROW,
+    MULTIPLY,
+    PADDED,
+    PAIR,
+    PIPELINE,
+    SWIZZLE_MASK,
+    SWIZZLE_SHIFT,
+    TILE_COLUMN,
+    TILE_HIGH,
+    TILE_ROW,
+    UNROLL,
+    VECTOR,
+)
 
 if TYPE_CHECKING:
     from tileir.core.names import NameScope
@@ -126,7 +145,7 @@ class _Builder:
         grid, starts = [], {}
         for index in nest.indices:
             extent = extents.get(index.name, 1)
-            group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add("grid"))
+            group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add(GRID))
             grid.append(group)
             starts[index.name] = sch.part(group, extent)
         down = next(g for g in grid if g.name == top)
@@ -140,15 +159,15 @@ class _Builder:
             sch.index(names.fresh(f"{top}_team"), plan.rows // plan.tall // (plan.across // along), thread),
             sch.index(names.fresh(f"{row}_team"), plan.across // along, thread),
             sch.index(names.fresh(f"{column}_team"), plan.columns // plan.wide, thread),
-            sch.index(names.fresh(f"{row}_thread"), _LANE_ROWS, thread.add("lane_row")),
-            sch.index(names.fresh(f"{column}_thread"), _LANE_COLUMNS, thread.add("lane_column")),
+            sch.index(names.fresh(f"{row}_thread"), _LANE_ROWS, thread.add(LANE_ROW)),
+            sch.index(names.fresh(f"{column}_thread"), _LANE_COLUMNS, thread.add(LANE_COLUMN)),
         )
-        paired = stripe.Tags.of("pair", "vector" if _pairs(nest, plan) else "unroll")
+        paired = stripe.Tags.of(PAIR, VECTOR if _pairs(nest, plan) else UNROLL)
         own = (
-            sch.index(names.fresh(f"{top}_tile"), plan.tall // along, sch.UNROLL.add("tile_high")),
-            sch.index(names.fresh(f"{row}_tile"), along // _ROWS, sch.UNROLL.add("tile_row")),
-            sch.index(names.fresh(f"{column}_tile"), plan.wide // _COLUMNS, sch.UNROLL.add("tile_column")),
-            sch.index(names.fresh(f"{row}_half"), _HALVES, sch.UNROLL.add("half")),
+            sch.index(names.fresh(f"{top}_tile"), plan.tall // along, sch.UNROLL.add(TILE_HIGH)),
+            sch.index(names.fresh(f"{row}_tile"), along // _ROWS, sch.UNROLL.add(TILE_ROW)),
+            sch.index(names.fresh(f"{column}_tile"), plan.wide // _COLUMNS, sch.UNROLL.add(TILE_COLUMN)),
+            sch.index(names.fresh(f"{row}_half"), _HALVES, sch.UNROLL.add(HALF)),
             sch.index(names.fresh(f"{column}_pair"), _PAIR, paired),
         )
         step = sch.index(names.fresh(f"{plan.loop.name}_tile"), plan.loop.range // plan.depth)
@@ -196,7 +215,7 @@ class _Builder:
     def _ends(self) -> tuple[Affine, ...]:
         """Tests for rows and columns behind the end; pairs that are vectors are whole."""
         plan = self.plan
-        pair = {self.own[4].name: Affine()} if "vector" in self.own[4].tags else {}
+        pair = {self.own[4].name: Affine()} if VECTOR in self.own[4].tags else {}
         rows = self._inside(plan.left.index, plan.across, self._row)
         above = () if plan.above is None else self._inside(plan.above, plan.high, self._above)
         return (*above, *rows, *self._inside(plan.right.index, plan.columns, self._column.substitute(pair)))
@@ -213,7 +232,7 @@ class _Builder:
         """Return the loop over the reduction; copies may run ahead of the products."""
         plan, segment = self.plan, sch.the_reduction(self.nest)
         others = tuple(i for i in segment.loops if i is not plan.loop)
-        depth = sch.index(self.names.fresh(f"{plan.loop.name}_step"), plan.depth, stripe.Tags.of("depth"))
+        depth = sch.index(self.names.fresh(f"{plan.loop.name}_step"), plan.depth, stripe.Tags.of(DEPTH))
         row = self._above * plan.across + self._row
         panels = ((plan.left, plan.rows, row), (plan.right, plan.columns, self._column))
         stages, copies, uses = [], [], {use: sums}
@@ -225,13 +244,13 @@ class _Builder:
             uses[panel.use] = _staged(panel.use, stage, axes, stripe.Direction.IN)
         *tiles, pair = self.own
         multiply = Node(
-            sch.present((*self.team, depth, *(attrs.evolve(i, tags=i.tags.remove("unroll")) for i in tiles), pair)),
+            sch.present((*self.team, depth, *(attrs.evolve(i, tags=i.tags.remove(UNROLL)) for i in tiles), pair)),
             statements=segment.statements,
             uses=tuple(uses[use] for use in segment.uses),
             constraints=self._ends,
-            tags=segment.tags.add("multiply"),
+            tags=segment.tags.add(MULTIPLY),
         )
-        tags = stripe.Tags.of(pipeline=plan.stages) if plan.stages > 1 else stripe.Tags()
+        tags = stripe.Tags.of(**{PIPELINE: plan.stages}) if plan.stages > 1 else stripe.Tags()
         return Node(sch.present((*others, self.step)), tuple(stages), (*copies, multiply), tags=tags)
 
     def _stage(self, panel: Panel, extent: int) -> stripe.Refinement:
@@ -240,7 +259,7 @@ class _Builder:
         dtype = panel.use.dtype
         stage = memory(self.names.fresh(f"{panel.use.root}_stage"), dtype, extents, sch.LOCAL)
         shift, mask = _swizzle(extents[1], dtype, by_rows=dtype is not DType.F32 or panel.along_loop)
-        return attrs.evolve(stage, tags=stripe.Tags.of(swizzle_shift=shift, swizzle_mask=mask)) if mask else stage
+        return attrs.evolve(stage, tags=stripe.Tags.of(**{SWIZZLE_SHIFT: shift, SWIZZLE_MASK: mask})) if mask else stage
 
     def _copy(self, panel: Panel, stage: stripe.Refinement) -> Node:
         """Return the block that copies a tile of an input; neighbouring threads copy neighbours."""
@@ -278,13 +297,13 @@ class _Builder:
         statements = (stripe.Load(source.name, "value"), stripe.Store("value", target.name))
         load = Node(sch.present((lane,)), statements=statements, uses=(source, target))
         if tests:
-            load = Node(children=(load,), constraints=tuple(tests), tags=stripe.Tags.of("padded"))
+            load = Node(children=(load,), constraints=tuple(tests), tags=stripe.Tags.of(PADDED))
         around = Node(sch.present(loops), children=(load,))
-        return Node(sch.present(team), children=(around,), tags=stripe.Tags.of("copy"))
+        return Node(sch.present(team), children=(around,), tags=stripe.Tags.of(COPY))
 
     def _finish(self, use: Use, sums: Use) -> Node:
         """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""
-        whole = "vector" in self.own[4].tags
+        whole = VECTOR in self.own[4].tags
         unrolled, pairs = (self.own[:4], self.own[4:]) if whole else (self.own, ())
         own = {r.name: memory(r.name, r.shape.dtype, (_PAIR,), sch.REGISTER) for r in self.nest.allocations}
         children: list[Node] = []

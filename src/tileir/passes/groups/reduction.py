@@ -10,6 +10,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,7 +85,7 @@ class _Builder:
         part = sch.index(names.fresh(f"{plan.loop.name}_thread"), plan.threads, sch.THREAD)
         place = sch.index(names.fresh(f"{stem}_thread"), plan.beside, sch.THREAD)
         lane = sch.index(names.fresh("lane"), plan.lanes, sch.VECTOR)
-        grid = [attrs.evolve(i, tags=i.tags.add("grid")) for i in nest.indices]
+        grid = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in nest.indices]
         values: dict[str, Affine] = {}
         ends: list[Affine] = []
         if plan.column is not None:

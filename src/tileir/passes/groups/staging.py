@@ -16,6 +16,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import Node, Use, product
 from tileir.poly.affine import Affine, total
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import COPY, PADDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,9 +124,9 @@ class Staging:
         target = attrs.evolve(self.staged(use, stage, places), name=stage.name, direction=stripe.Direction.OUT)
         load = self._load(use, target, values, sch.present((lane,)))
         if ends:
-            load = Node(children=(load,), constraints=tuple(ends), tags=stripe.Tags.of("padded"))
+            load = Node(children=(load,), constraints=tuple(ends), tags=stripe.Tags.of(PADDED))
         around = Node(sch.present(loops), children=(load,), constraints=tuple(tests))
-        tags = stripe.Tags.of("copy") if self.shape.ahead else stripe.Tags()
+        tags = stripe.Tags.of(COPY) if self.shape.ahead else stripe.Tags()
         return Node(sch.present(team), children=(around,), tags=tags)
 
     def _lanes(self, use: Use, axis: str) -> int:

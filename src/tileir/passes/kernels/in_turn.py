@@ -9,6 +9,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Index, Refinement
+from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,9 +67,9 @@ def _inside(
     """Return a kernel as a block inside another, for one value of an index where the other one counts these."""
     indices = []
     for index in kernel.indices:
-        plain = attrs.evolve(index, tags=index.tags.remove("grid"))
+        plain = attrs.evolve(index, tags=index.tags.remove(GRID))
         if index is own and shared is not None:
-            plain = attrs.evolve(plain, range=1, affine=Affine.index(shared.name), tags=index.tags.remove("grid"))
+            plain = attrs.evolve(plain, range=1, affine=Affine.index(shared.name), tags=index.tags.remove(GRID))
         indices.append(plain)
     here = {} if own is None else {own.name: Affine()}
     refinements = []

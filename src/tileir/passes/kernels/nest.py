@@ -18,6 +18,7 @@ from tileir.passes.kernels.emitter import write
 from tileir.passes.kernels.reindex import with_values
 from tileir.poly.affine import Affine, total
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID, THREAD, VECTOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
     from tileir.core.ops import Aggregation
 
-_SCHEDULED: Final = ("grid", "thread", "vector")
+_SCHEDULED: Final = (GRID, THREAD, VECTOR)
 
 
 @attrs.frozen

@@ -13,6 +13,7 @@ from tileir.passes.kernels.nest import Node, Use, emit
 from tileir.passes.kernels.reindex import with_values
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
+from tileir.stripe import tags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from tileir.core.ops import Aggregation
     from tileir.passes.analysis.running import Running
 
-SERIAL = stripe.Tags.of("serial")
-_SERIAL_LANES = stripe.Tags.of("serial", "vector")
+SERIAL = stripe.Tags.of(tags.SERIAL)
+_SERIAL_LANES = stripe.Tags.of(tags.SERIAL, tags.VECTOR)
 
 
 @attrs.frozen

@@ -9,16 +9,17 @@ from tileir.core.ops import Op
 from tileir.passes.kernels.nest import chosen_by_data, product
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
+from tileir.stripe import tags
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from tileir.passes.kernels.nest import Nest, Segment, Use
 
-GRID = stripe.Tags.of("grid")
-THREAD = stripe.Tags.of("thread")
-UNROLL = stripe.Tags.of("unroll")
-VECTOR = stripe.Tags.of("vector")
+GRID = stripe.Tags.of(tags.GRID)
+THREAD = stripe.Tags.of(tags.THREAD)
+UNROLL = stripe.Tags.of(tags.UNROLL)
+VECTOR = stripe.Tags.of(tags.VECTOR)
 LOCAL: stripe.Location = (stripe.Device("LOCAL"),)
 REGISTER: stripe.Location = (stripe.Device("REGISTER"),)
 SCRATCH: stripe.Location = (stripe.Device("SCRATCH"),)
@@ -29,7 +30,7 @@ def is_scheduled(kernel: stripe.Block) -> bool:
     pending = [kernel]
     while pending:
         block = pending.pop()
-        if any("grid" in index.tags or "thread" in index.tags for index in block.indices):
+        if any(tags.GRID in index.tags or tags.THREAD in index.tags for index in block.indices):
             return True
         pending.extend(block.blocks)
     return False

@@ -17,6 +17,7 @@ from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.passes.registers.panels import Columns, Panel, ordered_loops, panel
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID, UNROLL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -118,7 +119,7 @@ class _Builder:
         within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
         groups = product(i.range for i in outside) * piece.count
         chunks = self._chunks(within, groups, threads)
-        marked = [attrs.evolve(i, tags=i.tags.add("grid")) for i in outside]
+        marked = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in outside]
         grid = (*marked, *panels, *(chunk.grid for chunk in chunks.values()))
         return self._panel(grid, within, {self.plan.vector.name: start + columns.inner}, columns, chunks)
 
@@ -356,5 +357,5 @@ def _unrolled(
         iterations *= loops[place].range
         if size * iterations > _UNROLLED or iterations - 1 > spare or loops[place].name in tested:
             break
-        result[place] = attrs.evolve(loops[place], tags=loops[place].tags.add("unroll"))
+        result[place] = attrs.evolve(loops[place], tags=loops[place].tags.add(UNROLL))
     return tuple(result)

@@ -14,6 +14,7 @@ import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.kernels import schedule as sch
 from tileir.stripe import ir as stripe
+from tileir.stripe.tags import DOT
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.passes.kernels.nest import Nest, Segment, Use
     from tileir.passes.registers.cost import Plan
 
-TERM = stripe.Tags.of("dot")
+TERM = stripe.Tags.of(DOT)
 
 
 def with_dots(nest: Nest, plan: Plan, kinds: Collection[str]) -> tuple[Nest, Plan]:

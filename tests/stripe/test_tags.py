@@ -1,0 +1,62 @@
+"""Tags by which passes tell lowerings a schedule: declared once, and all of them in the manual."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tileir.stripe.tags import ROLES, SCHEDULE
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [path for stage in ("passes", "semtree") for path in sorted((ROOT / "src/tileir" / stage).rglob("*.py"))]
+METHODS = {"add", "remove", "get", "of"}
+OTHER_WORDS = {"main", "out", "p", "t", "a", "b", "range", "stride"}
+
+
+def test_the_manual_names_them_all() -> None:
+    text = (ROOT / "docs/stripe.md").read_text(encoding="utf-8")
+    section = text[text.index("A scheduled program tells") : text.index("Here is a row sum for groups")]
+    words = {word.partition("=")[0] for word in re.findall(r"`([a-z_]+(?:=[0-9]+)?)`", section)}
+    assert words - OTHER_WORDS == set(SCHEDULE)
+
+
+def test_the_manual_has_the_roles_of_products() -> None:
+    text = (ROOT / "docs/stripe.md").read_text(encoding="utf-8")
+    bullet = text[text.index("- a block tagged `multiply`") :].partition("\n- ")[0]
+    assert set(re.findall("`([a-z_]+)`", bullet)) - {"multiply"} == set(ROLES)
+
+
+def is_about_tags(node: ast.expr) -> bool:
+    """Return whether an expression is the class of tags, or somebody's tags."""
+    return "tags" in ast.unparse(node).lower()
+
+
+def literals(path: Path) -> list[int]:
+    """Return the lines on which a tag of a schedule is spelt out where tags are set or asked for."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        spelt: list[ast.expr] = []
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr=attr), args=args) if attr in METHODS:
+                if is_about_tags(value):
+                    spelt = [*args, *(ast.Constant(keyword.arg) for keyword in node.keywords)]
+            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[right]) if is_about_tags(right):
+                spelt = [left]
+            case _:
+                continue
+        found += [node.lineno for each in spelt if isinstance(each, ast.Constant) and each.value in SCHEDULE]
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src/tileir")))
+def test_nobody_spells_them_out(path: Path) -> None:
+    assert not literals(path), "tileir.stripe.tags has names for these tags, so that a wrong one is an error"
+
+
+def test_literals_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "some.py"
+    path.write_text('t = x.tags.add("grid")\nu = "thread" in i.tags\nv = Tags.of(pipeline=3)\nw = Tags.of("own")\n')
+    assert literals(path) == [1, 2, 3]
