@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.checks import checked_parts
 from tileir.semtree.expansions import expand_kernel
+from tileir.semtree.legalise.storage import stored_as_bits
 from tileir.semtree.verifier import verify
 from tileir_llvm.dots import native_dots
 from tileir_llvm.emitter import emit
@@ -88,7 +89,7 @@ class LLVMCompiler:
         def expanded(numbers: Iterable[int]) -> Iterator[tuple[int, KernelFunction]]:
             for number in numbers:
                 verify(kernels[number])
-                yield number, expand_kernel(kernels[number], NATIVE, dots)
+                yield number, stored_as_bits(expand_kernel(kernels[number], NATIVE, dots))
 
         scheduled = [number for number, kernel in enumerate(kernels) if not fast_math and is_scheduled(kernel)]
         others = sorted({*range(len(kernels))}.difference(scheduled))

@@ -30,6 +30,7 @@ from tileir.semtree.ir import (
     Type,
 )
 from tileir.semtree.layout import layout
+from tileir.semtree.legalise.storage import stored_as_bits
 from tileir.semtree.matrices import without_instructions
 from tileir.semtree.ranges import Range
 from tileir.semtree.rewrite import kernel_names, mentions, statements, walk
@@ -77,7 +78,7 @@ def emit(kernels: Sequence[KernelFunction], features: Features, *, fast_math: bo
     """
     native = FAST if fast_math else NATIVE if features.fp64 else SINGLE
     plain = kernels if features.ptx else [without_instructions(kernel) for kernel in kernels]
-    ready = [split_lanes(expand_kernel(kernel, native), features) for kernel in plain]
+    ready = [split_lanes(stored_as_bits(expand_kernel(kernel, native)), features) for kernel in plain]
     used = [_dtypes(kernel) for kernel in ready]
     _check(kernels, used, features)
     helpers = Helpers()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.dtype import DType
+from tileir.core.dtype import DType, accumulator
 from tileir.core.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit
 from tileir.core.hardware_verifier import verify
 
@@ -96,7 +96,9 @@ def _core_rates(multiply_bytes: int) -> tuple[tuple[DType | None, float], ...]:
     """Return the operations of a core in a cycle: floats are multiplied and added at once, f16 and bf16 as f32."""
     rates: list[tuple[DType | None, float]] = []
     for dtype in DType:
-        lanes = max(1, multiply_bytes // max(dtype.itemsize, 4 if dtype.is_float else 1))
+        if dtype.is_storage:
+            continue
+        lanes = max(1, multiply_bytes // accumulator(dtype).itemsize)
         rates.append((dtype, 2 * lanes if dtype in (DType.F32, DType.F64) else lanes))
     return tuple(rates)
 

@@ -16,6 +16,7 @@ from tileir.core.names import nearest
 from tileir.driver.arguments import tensor_types, type_of_text
 from tileir.driver.jit import evaluate, jit
 from tileir.driver.pictures import is_picture, read_picture, write_picture
+from tileir.runtime.arrays import as_saved
 from tileir.tile.parser import parse
 from tileir.typed.ir import TensorType
 
@@ -174,7 +175,7 @@ def save(path: Path, array: Array) -> None:
         write_whole(path, write_picture(path, array))
         return
     buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
+    np.save(buffer, as_saved(array), allow_pickle=False)
     write_whole(path, buffer.getvalue())
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from tileir.core.errors import fail
 from tileir.driver.cli_values import load, save
 from tileir.driver.pictures import is_picture
+from tileir.runtime.arrays import as_saved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,8 +134,8 @@ def written_to(path: Path, frames: Frames) -> Iterator[Writer]:
         with _reported(path):
             if not stack:
                 shape = (len(frames), *result.shape)
-                stack.append(np.lib.format.open_memmap(temporary, mode="w+", dtype=result.dtype, shape=shape))
-            stack[0][number] = result
+                stack.append(np.lib.format.open_memmap(temporary, mode="w+", dtype=as_saved(result).dtype, shape=shape))
+            stack[0][number] = as_saved(result)
 
     try:
         yield write

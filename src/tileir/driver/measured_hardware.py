@@ -39,7 +39,7 @@ OUTERMOST_BYTES: Final = 1 << 28
 DIGITS: Final = 3
 
 _MEASURED: Final = {
-    DType.F32: tuple(dtype for dtype in DType if dtype.is_narrow),
+    DType.F32: tuple(dtype for dtype in DType if dtype.is_narrow and not dtype.is_storage),
     DType.F64: (),
     DType.I32: (DType.I8, DType.I16, DType.U8),
 }

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from tileir.core.arithmetic import constant, fits
-from tileir.core.dtype import DType
+from tileir.core.dtype import FORMATS, DType
 from tileir.core.errors import ArgumentError, Diagnostic
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Array: TypeAlias = np.ndarray[Any, Any]
 Format: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
 
+_FOREIGN: Final = tuple((dtype, row) for dtype, row in FORMATS.items() if row.registered)
 _HOST_DEVICES: Final = (1, 3, 11)  # of DLPack: CPU, and host memory that CUDA or ROCm pinned
 
 _seen_as_bytes: Final[Callable[[Any], Any]] = (ctypes.c_byte * 0).from_buffer
@@ -62,6 +63,14 @@ def address_of(array: Array) -> int:
         return _addressof(_seen_as_bytes(array))
     except (TypeError, ValueError):
         return int(array.ctypes.data)
+
+
+def as_saved(array: Array) -> Array:
+    """Return an array as a ``.npy`` file can hold it: elements for which NumPy has no name as bytes of no type."""
+    dtype = DType.of(array.dtype)
+    if dtype is None or not dtype.is_float or not dtype.format.registered:
+        return array
+    return array.view(f"V{dtype.itemsize}")
 
 
 def to_array(name: str, value: object) -> Array:
@@ -110,7 +119,8 @@ def _advice(value: object, error: Exception) -> str:
         return "; move it to the host's memory first"
     if "dtype" in str(error).lower():
         names = ", ".join(dtype.value for dtype in DType)
-        return f"; convert it to one of {names}, and bf16 to a NumPy array of ml_dtypes.bfloat16"
+        foreign = [f"{dtype.value} to a NumPy array of ml_dtypes.{row.numpy}" for dtype, row in _FOREIGN]
+        return f"; convert it to one of {names}; {', '.join(foreign)}"
     return ""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,13 +11,9 @@ from tileir.core.dtype import DType
 from tileir.semtree.expansions import ULP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tileir.core.ops import Op
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-_BITS: Final[Mapping[int, Any]] = MappingProxyType({2: np.uint16, 4: np.uint32, 8: np.uint64})
 
 _OURS: Final = {DType.F32: 1, DType.F64: 4}
 """What the typed interpreter may be off: it rounds f32 from f64, and the f64 functions of NumPy differ by machine."""
@@ -37,7 +32,7 @@ def ulps_apart(left: Array, right: Array) -> Array:
 
 def _places(array: Array) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """Return numbers of the values of a float dtype in their order; both zeros get one number."""
-    bits = np.ascontiguousarray(array).view(_BITS[array.dtype.itemsize]).astype(np.uint64)
+    bits = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}").astype(np.uint64)
     sign = np.uint64(1 << (8 * array.dtype.itemsize - 1))
     size = bits & (sign - np.uint64(1))
     return np.asarray(np.where(bits & sign != 0, sign - size, sign + size), np.uint64).reshape(array.shape)

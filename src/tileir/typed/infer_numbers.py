@@ -183,7 +183,7 @@ def as_tensors(types: Mapping[str, TensorType], names: Collection[str]) -> dict[
     """
     strong = [kind.dtype for kind in types.values() if not kind.weak]
     floats = [dtype for dtype in strong if dtype.is_float]
-    widest = promote_all(floats) if floats else float_for(promote_all(strong)) if strong else DType.F32
+    widest = float_for(promote_all(floats or strong)) if strong else DType.F32
     return {name: TensorType(_strong(kind, widest), ()) if name in names else kind for name, kind in types.items()}
 
 

@@ -88,7 +88,11 @@ class Format:
 
 
 FORMATS: Final[Mapping[DType, Format]] = MappingProxyType(
-    {DType.F32: Format(DType.F32, 23, 127), DType.F64: Format(DType.F64, 52, 1023)}
+    {
+        dtype: Format(dtype, dtype.format.fraction_bits, dtype.format.bias)
+        for dtype in DType
+        if dtype.is_float and not dtype.is_narrow
+    }
 )
 
 

@@ -73,7 +73,8 @@ class Expressions:
         if depth <= 0:
             return self.leaf(kind)
         forms = ["leaf", "operation", "operation", "cast", "cond", "shuffle", "known"]
-        forms += ["reduce"] if kind.lanes == 1 else ["broadcast", "ramp"] if kind.dtype.is_integer else ["broadcast"]
+        forms += [] if kind.lanes == 1 else ["broadcast", "ramp"] if kind.dtype.is_integer else ["broadcast"]
+        forms += ["reduce"] if kind.lanes == 1 and Op.MAX.works_on(kind.dtype) else []
         forms += ["dot"] if kind.dtype.is_integer else []
         forms += ["compare", "compare"] if kind.dtype.is_bool else ["bitcast"]
         match self.choices.pick(forms):
@@ -90,7 +91,7 @@ class Expressions:
                 stride = self.choices.integer(-3 if kind.dtype.is_signed else 0, 3)
                 return Ramp(self.expr(Type(kind.dtype), depth - 1), stride, kind.lanes)
             case "compare":
-                operand = kind.with_dtype(self.dtype())
+                operand = kind.with_dtype(self.compared())
                 args = (self.expr(operand, depth - 1), self.expr(operand, depth - 1))
                 return Apply(self.choices.pick(COMPARISONS), args)
             case "operation":
@@ -109,6 +110,10 @@ class Expressions:
     def dtype(self) -> DType:
         """Choose one of the element types of this kernel."""
         return self.choices.pick(self.dtypes)
+
+    def compared(self) -> DType:
+        """Choose one of those that can be compared."""
+        return self.choices.pick([dtype for dtype in self.dtypes if not dtype.is_storage] or [DType.BOOL])
 
     def leaf(self, kind: Type) -> Expr:
         """Make a constant, or read a variable, a coordinate or memory."""
@@ -191,7 +196,7 @@ class Expressions:
     def known(self, kind: Type) -> Expr:
         """Compute with constants only, which emitters may do themselves."""
         if kind.dtype.is_bool:
-            operand = kind.with_dtype(self.dtype())
+            operand = kind.with_dtype(self.compared())
             return Apply(self.choices.pick(COMPARISONS), tuple(constants(self.choices, operand) for _ in range(2)))
         op = self.choices.pick(EXACT_OPS[kind.dtype])
         if kind.dtype.is_float:
@@ -229,6 +234,6 @@ class Expressions:
             return self.leaf(kind)
         source = kind.with_dtype(self.choices.pick(same))
         if source.dtype.is_float:
-            whole = Type(DType.I16 if source.dtype.bits == 16 else DType.I32, kind.lanes)
+            whole = Type(DType(f"i{min(source.dtype.bits, 32)}"), kind.lanes)
             return Bitcast(Cast(constants(self.choices, whole), source), kind)
         return Bitcast(self.expr(source, depth - 1), kind)

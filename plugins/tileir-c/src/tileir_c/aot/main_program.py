@@ -6,7 +6,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.dtype import DType
+from tileir.core.dtype import FORMATS, DType
 from tileir.core.text import Writer
 from tileir.semtree.layout import ALIGNMENT
 from tileir_c.aot.program import FLAGS
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 KINDS: Final[Mapping[DType, str]] = MappingProxyType(
     {
         DType.BOOL: "b1",
-        DType.BF16: "V2",  # NumPy has no name for it; ml_dtypes saves it as two bytes of no type
-        **{dtype: f"f{dtype.itemsize}" for dtype in (DType.F16, DType.F32, DType.F64)},
+        # NumPy has no name for some, which are saved as bytes of no type.
+        **{dtype: f"{'V' if row.registered else 'f'}{dtype.itemsize}" for dtype, row in FORMATS.items()},
         **{dtype: f"{'i' if dtype.is_signed else 'u'}{dtype.itemsize}" for dtype in DType if dtype.is_integer},
     }
 )
