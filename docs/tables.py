@@ -63,7 +63,12 @@ def dtypes() -> str:
     """Return the element types with their NumPy dtypes and limits."""
 
     def limits(dtype: DType) -> str:
-        return "IEEE, with infinities and NaN" if dtype.is_float else f"{dtype.minimum} to {dtype.maximum}"
+        if not dtype.is_float:
+            return f"{dtype.minimum} to {dtype.maximum}"
+        if dtype.bits > 8:
+            return "IEEE, with infinities and NaN"
+        largest, infinities = dtype.format.largest, "infinities" if dtype.format.infinities else "no infinities"
+        return f"-{largest:g} to {largest:g}, {infinities}, NaN"
 
     rows = [(f"`{d.value}`", f"`{d.numpy.name}`", str(d.itemsize), limits(d)) for d in DType]
     return _table(("dtype", "NumPy", "bytes", "values"), rows)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tileir.core.arithmetic import Array, cast
-from tileir.core.dtype import FORMATS, DType, accumulator, float_for, promote, promote_all
+from tileir.core.dtype import FORMATS, DType, accumulator, arithmetic_type, float_for, promote, promote_all
 
 
 @pytest.mark.parametrize("dtype", DType)
@@ -55,7 +55,9 @@ def test_the_row_of_a_float_tells_each_pattern_of_bits(dtype: DType) -> None:
 def test_kinds_partition_the_types() -> None:
     for dtype in DType:
         assert [dtype.is_bool, dtype.is_integer, dtype.is_float].count(True) == 1
-    assert [d.value for d in DType if d.is_signed] == ["i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"]
+    assert [d.value for d in DType if d.is_signed] == [
+        *("i8", "i16", "i32", "i64", "f8e4m3fn", "f8e5m2", "f16", "bf16", "f32", "f64")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +74,11 @@ def test_kinds_partition_the_types() -> None:
         ("u8", "bool", "u8"),
         ("bool", "bool", "bool"),
         ("f32", "f64", "f64"),
+        ("f8e5m2", "f8e5m2", "f8e5m2"),
+        ("f8e5m2", "i64", "f32"),
+        ("f16", "f8e4m3fn", "f32"),
+        ("f8e4m3fn", "f64", "f64"),
+        ("bool", "f8e4m3fn", "f32"),
     ],
 )
 def test_promotion(left: str, right: str, expected: str) -> None:
@@ -86,6 +93,12 @@ def test_promotion_of_many_goes_left_to_right() -> None:
 def test_float_for_and_accumulator() -> None:
     assert [float_for(d).value for d in (DType.BOOL, DType.I32, DType.U64, DType.F16)] == ["f32", "f32", "f64", "f16"]
     assert [accumulator(d).value for d in (DType.F16, DType.BF16, DType.F64, DType.I8)] == ["f32", "f32", "f64", "i8"]
+
+
+@pytest.mark.parametrize("dtype", [DType.F8E4M3FN, DType.F8E5M2])
+def test_what_is_computed_from_a_type_of_storage_is_f32(dtype: DType) -> None:
+    assert arithmetic_type(dtype) is float_for(dtype) is accumulator(dtype) is DType.F32
+    assert [arithmetic_type(other) for other in DType if not other.is_storage] == [d for d in DType if not d.is_storage]
 
 
 def extreme(dtype: DType) -> Array:

@@ -190,7 +190,7 @@ class Refusing(Exporter):
         (Refusing((1, 0), BufferError("it has nulls")), "(it has nulls)"),
         (
             Refusing((1, 0), BufferError("Unsupported dtype in DLTensor.")),
-            "u64, f16, bf16, f32, f64, and bf16 to a NumPy array of ml_dtypes.bfloat16",
+            "f8e5m2 to a NumPy array of ml_dtypes.float8_e5m2, bf16 to a NumPy array of ml_dtypes.bfloat16",
         ),
     ],
 )

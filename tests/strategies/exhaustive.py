@@ -12,7 +12,7 @@ import numpy as np
 
 from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content, special_values
 from tileir.core import arithmetic
-from tileir.core.dtype import DType
+from tileir.core.dtype import FORMATS, DType
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Assign, Cast, Const, For, KernelFunction, Param, ParamAccess, Subscript, Type, Var
 
@@ -26,7 +26,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 LANES: Final = (1, 16)
 INDEX: Final = Type(DType.I64)
 COUNTER: Final = Var("i", INDEX)
-_PRECISION: Final = {DType.BF16: 8, DType.F16: 11, DType.F32: 24, DType.F64: 53}
 
 
 @attrs.frozen(eq=False)
@@ -66,11 +65,16 @@ def mapped(inputs: Mapping[str, Array], values: Mapping[str, tuple[Expr, Array]]
     return Known(KernelFunction("k", tuple(params), (loop,)), tuple(inputs.values()), expected)
 
 
+def _operations(dtype: DType) -> tuple[Op, ...]:
+    """Return exact operations and comparisons."""
+    return (*allowed_ops(dtype), *(op for op in Op if op.info.compares and op.works_on(dtype)))
+
+
 def pairs_of_bytes(dtype: DType, lanes: Sequence[int] = LANES) -> Iterator[Known]:
     """Yield every operation on every pair of 8-bit integers."""
     every = np.arange(256, dtype=np.uint8).view(dtype.numpy)
     left, right = (np.ascontiguousarray(side.reshape(-1)) for side in np.meshgrid(every, every))
-    ops = [op for op in (*allowed_ops(dtype), *(op for op in Op if op.info.compares)) if op.info.arity <= 2]
+    ops = [op for op in _operations(dtype) if op.info.arity <= 2]
     for width in lanes:
         kind = Type(dtype, width)
         args = Subscript("left", COUNTER, kind), Subscript("right", COUNTER, kind)
@@ -91,7 +95,7 @@ def pairs_of_special_values(dtype: DType, lanes: Sequence[int] = LANES) -> Itera
     values = special_values(dtype)
     left, right = (_padded(side.reshape(-1)) for side in np.meshgrid(values, values))
     given = {"left": left, "right": right, "third": np.ascontiguousarray(np.roll(left, 3))}
-    ops = (*allowed_ops(dtype), *(op for op in Op if op.info.compares))
+    ops = _operations(dtype)
     for width in lanes:
         args = tuple(Subscript(name, COUNTER, Type(dtype, width)) for name in given)
         yield mapped(
@@ -151,7 +155,7 @@ def integers_at_ties(source: DType) -> Iterator[Known]:
     """Yield conversions of integers halfway between two floats, and one to either side of that, to every float type."""
     low, high = int(source.minimum), int(source.maximum)
     found: set[int] = set()
-    for precision in _PRECISION.values():
+    for precision in sorted({row.precision for row in FORMATS.values()}):
         for exponent in range(precision, source.bits):
             half = 1 << (exponent - precision)
             for mantissa in (1 << (precision - 1), (1 << (precision - 1)) + 1, (1 << precision) - 1):
@@ -165,7 +169,7 @@ def integers_at_ties(source: DType) -> Iterator[Known]:
             {"given": given},
             {
                 f"to_{target.value}": (Cast(operand, Type(target, lanes)), arithmetic.cast(given, target))
-                for target in _PRECISION
+                for target in FORMATS
             },
         )
 
@@ -208,7 +212,7 @@ def constants_only(dtype: DType) -> Known:
     values = np.array([value for value in (low, -1, 0, 1, 7, dtype.bits - 1, high) if value >= low], dtype.numpy)
     stores: list[Assign] = []
     wanted: dict[DType, list[Array]] = {dtype: [], DType.BOOL: []}
-    ops = (*allowed_ops(dtype), *(op for op in Op if op.info.compares))
+    ops = _operations(dtype)
     for op in (op for op in ops if op.info.arity == 2):
         for left in values:
             for right in values:

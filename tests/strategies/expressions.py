@@ -62,7 +62,7 @@ def _tree(choices: Seeded, dtype: DType, depth: int) -> Expr:
     if depth == 0 or choices.integer(0, 4) == 0:
         return choices.pick(atoms(dtype))
     if dtype.is_bool and choices.integer(0, 1) and depth > 1:
-        operand = choices.pick(tuple(DType))
+        operand = choices.pick(tuple(each for each in DType if not each.is_storage))
         comparison = choices.pick(tuple(op for op in Op if op.info.compares))
         return Apply(comparison, tuple(_tree(choices, operand, depth - 2) for _ in range(2)))
     if choices.integer(0, 4) == 0:

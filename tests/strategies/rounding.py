@@ -7,11 +7,9 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from tileir.core.dtype import DType
+from tileir.core.dtype import FORMATS, DType
 
-DIGITS = {DType.F16: 11, DType.BF16: 8, DType.F32: 24, DType.F64: 53}
-LOWEST_EXPONENT = {DType.F16: -24, DType.BF16: -133, DType.F32: -149, DType.F64: -1074}
-OVERFLOW = {DType.F16: 16, DType.BF16: 128, DType.F32: 128, DType.F64: 1024}
+DIGITS = {dtype: row.precision for dtype, row in FORMATS.items()}
 
 
 def same(left: float, right: float) -> bool:
@@ -21,16 +19,17 @@ def same(left: float, right: float) -> bool:
 
 
 def nearest(value: Fraction, dtype: DType) -> float:
-    """Round to nearest even by exact rational arithmetic."""
+    """Round to nearest even by exact rational arithmetic; NaN beyond the largest number if there are no infinities."""
     if value == 0:
         return 0.0
     size = abs(value)
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
     exponent += 0 if size >= Fraction(2) ** exponent else -1
-    unit = Fraction(2) ** max(exponent - DIGITS[dtype] + 1, LOWEST_EXPONENT[dtype])
+    unit = max(Fraction(2) ** (exponent - DIGITS[dtype] + 1), Fraction(dtype.format.smallest_subnormal))
     result = round(size / unit) * unit
-    if result >= Fraction(2) ** OVERFLOW[dtype]:
-        return math.inf if value > 0 else -math.inf
+    if result > dtype.format.largest:
+        infinity = math.inf if dtype.format.infinities else math.nan
+        return infinity if value > 0 else -infinity
     return float(result) if value > 0 else -float(result)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.tile import Case, assert_equal, cases
 from strategies.tile_text import polynomials
-from tileir.core.dtype import DType, float_for, promote
+from tileir.core.dtype import DType, arithmetic_type, float_for, promote
 from tileir.core.errors import TileError
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
@@ -43,16 +43,62 @@ def result(expression: str, **arguments: str) -> TensorType:
 @pytest.mark.parametrize("right", DType)
 def test_promotion(left: DType, right: DType) -> None:
     arguments = {"A": f"{left.value}[3]", "B": f"{right.value}[3]"}
-    common = promote(left, right)
+    if left is not right and left.is_storage and right.is_storage:
+        return  # test_types_of_storage_do_not_mix
+    assert result("A ? A : B", **arguments).dtype is promote(left, right)
+    common = arithmetic_type(promote(left, right))
     number = DType.I32 if common.is_bool else common
     assert result("A + B", **arguments).dtype is number
     assert result("max(A, B)", **arguments).dtype is common
     assert result("A < B", **arguments).dtype is DType.BOOL
     assert result("pow(A, B)", **arguments).dtype is float_for(common)
-    assert result("A ? A : B", **arguments).dtype is common
     if not common.is_float:
         assert result("A & B", **arguments).dtype is common
         assert result("A << B", **arguments).dtype is number
+
+
+@pytest.mark.parametrize(
+    ("body", "underlined"),
+    [
+        ("O = A + B;", "A + B"),
+        ("O = A < 1 ? A : B;", "A < 1 ? A : B"),
+        ("O = max(as_f8e5m2(1), A) * B;", "max(as_f8e5m2(1), A)"),
+        ("O = pow(A, B);", "pow(A, B)"),
+        ("O[i : 3] = +(A[i] * B[i]);", "O[i : 3] = +(A[i] * B[i])"),
+        ("O[i : 3] = +(A[i] == B[i] ? A[i]);", "O[i : 3] = +(A[i] == B[i] ? A[i])"),
+        ("O[i : 3] = =(A[i]) default B;", "O[i : 3] = =(A[i]) default B"),
+    ],
+)
+def test_types_of_storage_do_not_mix(body: str, underlined: str) -> None:
+    with pytest.raises(TileError) as caught:
+        inferred(f"function (A, B) -> (O) {{ {body} }}", A="f8e4m3fn[3]", B="f8e5m2[3]")
+    (fault,) = caught.value.diagnostics
+    assert (fault.code, fault.underlined.rstrip(";")) == ("TIL315", underlined)
+    assert "cast one of them" in fault.message
+
+
+@pytest.mark.parametrize("body", ["O = A + as_f8e4m3fn(B);", "O = as_f32(A) * B;", "O[i : 3] = =(A[i]) default C;"])
+def test_types_of_storage_meet_after_a_cast(body: str) -> None:
+    inferred(f"function (A, B, C) -> (O) {{ {body} }}", A="f8e4m3fn[3]", B="f8e5m2[3]", C="f32[3]")
+
+
+@pytest.mark.parametrize("stored", ["f8e4m3fn", "f8e5m2"])
+def test_what_moves_elements_of_storage_keeps_their_type(stored: str) -> None:
+    for expression in ("A", "A > 0 ? A : 0.5", "gather(A, [I])", "reshape(A, 3, 1)", "stop_gradient(A)"):
+        text = expression.replace("[I]", "I")
+        assert result(text, A=f"{stored}[3]", I="i32[2]").dtype is DType(stored)
+    for expression in ("A + 0.1", "-A", "relu(A)", "sign(A)", "exp(A)", "floor(A)", "simple_reduce(A, 1)"):
+        assert result(expression, A=f"{stored}[3]").dtype is DType.F32
+    for symbol, kept in (("=", True), ("+", False), ("*", False), (">", False), ("<", False)):
+        last = inferred(f"function (A) -> (O) {{ O[i : 3] = {symbol}(A[i]); }}", A=f"{stored}[3]").operations[-1]
+        assert last.dtype is (DType(stored) if kept else DType.F32)
+
+
+def test_a_literal_beside_a_type_of_storage_is_that_of_f32() -> None:
+    constant = inferred("function (A) -> (O) { O = A * 0.1; }", A="f8e4m3fn[3]").operations
+    assert any(isinstance(found, Constant) and found.value == float(np.float32(0.1)) for found in constant)
+    with pytest.raises(TileError, match="TIL303"):
+        inferred("function (A) -> (O) { O = A > 0 ? A : 449.0 * 2; }", A="f8e4m3fn[3]")
 
 
 LITERALS = [

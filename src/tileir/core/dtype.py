@@ -27,6 +27,8 @@ class DType(enum.Enum):
     U16 = "u16"
     U32 = "u32"
     U64 = "u64"
+    F8E4M3FN = "f8e4m3fn"
+    F8E5M2 = "f8e5m2"
     F16 = "f16"
     BF16 = "bf16"
     F32 = "f32"
@@ -104,7 +106,7 @@ class DType(enum.Enum):
         if other is self or other.is_bool:
             return True
         if not self.is_float:
-            return self.minimum <= other.minimum and other.maximum <= self.maximum
+            return not other.is_float and self.minimum <= other.minimum and other.maximum <= self.maximum
         if other.is_float:
             return self.format.holds(other.format)
         # 65535 fits the 11 bits of f16 neither, so its exponent never matters here.
@@ -210,6 +212,8 @@ class FloatFormat:
 
 FORMATS: Final[Mapping[DType, FloatFormat]] = MappingProxyType(
     {
+        DType.F8E4M3FN: FloatFormat(4, 4, "float8_e4m3fn", DType.F32, registered=True, storage=True, infinities=False),
+        DType.F8E5M2: FloatFormat(5, 3, "float8_e5m2", DType.F32, registered=True, storage=True),
         DType.F16: FloatFormat(5, 11, "float16", DType.F32),
         DType.BF16: FloatFormat(8, 8, "bfloat16", DType.F32, registered=True),
         DType.F32: FloatFormat(8, 24, "float32"),

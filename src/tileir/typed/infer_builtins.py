@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core.dtype import DType
+from tileir.core.dtype import DType, arithmetic_type
 from tileir.core.errors import fail
 from tileir.core.ops import Op
 from tileir.typed.dims import known_integer, size
@@ -77,18 +77,26 @@ def _recip(emission: Emission, operands: Sequence[Operand], span: Span | None) -
     return apply(emission, Op.DIV, [Operand(Known(1), span), operands[0]], span)
 
 
+def _computed(emission: Emission, operand: Operand, span: Span | None) -> Operand:
+    """Return an operand in the type that arithmetic on it has."""
+    value = scalar(operand)
+    if value.dtype is None or not value.dtype.is_storage:
+        return operand
+    return Operand(convert(emission, value, arithmetic_type(value.dtype), span), operand.span, operand.name)
+
+
 def _relu(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     """Expand to ``x < 0 ? 0 : x``, which keeps NaN and is one instruction where maximum is not."""
-    (x,) = operands
+    x = _computed(emission, operands[0], span)
     negative = _call(emission, Op.CMP_LT, span, scalar(x), Known(0))
     return apply(emission, Op.COND, [negative, Operand(Known(0), span), x], span)
 
 
 def _sign(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     """Expand to ``x > 0 ? 1 : x < 0 ? -1 : x``, so that zeros and NaN stay; unsigned values need no second test."""
-    x = scalar(operands[0])
+    rest = _computed(emission, operands[0], span)
+    x = scalar(rest)
     positive = _call(emission, Op.CMP_GT, span, x, Known(0))
-    rest = operands[0]
     if x.dtype is None or x.dtype.is_signed or x.dtype.is_bool:
         negative = _call(emission, Op.CMP_LT, span, x, Known(0))
         rest = _call(emission, Op.COND, span, scalar(negative), Known(-1), x)

@@ -17,10 +17,10 @@ from tileir.tile.traversal import Place, children, expressions, index_names
 from tileir.typed.dims import known_integer, size
 from tileir.typed.expressions import bottom_up
 from tileir.typed.faults import Faults
-from tileir.typed.infer_elementwise import common_dtype, scalar
+from tileir.typed.infer_elementwise import check_storage, common_dtype, scalar
 from tileir.typed.ir import Access, Constraint, Contraction
 from tileir.typed.rules import contraction_types
-from tileir.typed.values import Tensor
+from tileir.typed.values import Known, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -174,6 +174,7 @@ def _read(scope: Scope, access: tile.Access) -> Scalar:
 def _combined(emission: Emission, values: Sequence[Scalar], statement: tile.Contraction) -> list[Tensor]:
     """Return what a contraction combines as tensors; constants and numbers adapt to what they are combined with."""
     partners = values[:2] if statement.combination is Combination.COND else values
+    check_storage([(repr(a.tensor), v) for a, v in zip(statement.inputs, partners, strict=False)], statement.span)
     dtype = common_dtype(partners)
     spans = [access.span for access in statement.inputs]
     rows = zip(partners, spans, strict=False)
@@ -200,6 +201,7 @@ def _default_name(
     if value.shape != shape:
         message = f"default {statement.default.name!r} has shape {list(value.shape)}, but the result has {list(shape)}"
         raise fail("TIL310", message, statement.default.span)
+    check_storage([(repr(statement.default.name), value), (repr(statement.name), Known(0, dtype))], statement.span)
     if isinstance(value, Tensor):
         return scope.emission.cast(value, dtype, statement.default.span).name
     return scope.emission.literal(value, dtype, statement.default.span).name

@@ -30,13 +30,17 @@ def apply(emission: Emission, op: Op, operands: Sequence[Operand], span: Span | 
 
     Raises:
         TileError: TIL301, shapes that do not broadcast; TIL302, a dtype outside the operation's domain;
-            TIL303, a literal that does not fit; TIL308, a constant without a result; TIL309, not a tensor.
+            TIL303, a literal that does not fit; TIL308, a constant without a result; TIL309, not a tensor; TIL315, two
+            types of storage.
 
     """
     values = [scalar(operand) for operand in operands]
     if op is Op.IDENT:
         return values[0]
     typed = values[1:] if op is Op.COND else values
+    check_storage(
+        [(operand.label, value) for operand, value in zip(operands, values, strict=True)][-len(typed) :], span
+    )
     spans = [operand.span for operand in operands][len(values) - len(typed) :]
     dtype = _operand_dtype(op, common_dtype(typed), span)
     fixed = None if all(value.dtype is None for value in typed) else dtype
@@ -125,6 +129,20 @@ def common_dtype(values: Sequence[Scalar]) -> DType:
     return DType.I32 if result is None else result
 
 
+def check_storage(operands: Sequence[tuple[str, Scalar]], span: Span | None) -> None:
+    """Refuse operands of two types of storage: which of them a result should have, only the user knows.
+
+    Raises:
+        TileError: TIL315, with the first two that differ.
+
+    """
+    stored = {value.dtype: label for label, value in reversed(operands) if value.dtype and value.dtype.is_storage}
+    if len(stored) > 1:
+        (second, label), (first, before) = list(stored.items())[-2:]
+        message = f"{before} is {first.value} and {label} is {second.value}; cast one of them to the other, or both"
+        raise fail("TIL315", f"{message} to f32", span)
+
+
 def truth(emission: Emission, operand: Operand) -> Tensor:
     """Return the bool tensor ``operand != 0``."""
     value = scalar(operand)
@@ -166,13 +184,13 @@ def _broadcasts(*shapes: Shape) -> bool:
 
 def _operand_dtype(op: Op, dtype: DType, span: Span | None) -> DType:
     """Return the dtype in which ``op`` works on operands whose common dtype is ``dtype``."""
-    if op.info.domain is not Domain.STORED:
-        dtype = arithmetic_type(dtype)
     match op.info.domain:
-        case Domain.STORED | Domain.ANY:
+        case Domain.STORED:
             return dtype
+        case Domain.ANY:
+            return arithmetic_type(dtype)
         case Domain.NUMBER:
-            return DType.I32 if dtype.is_bool else dtype
+            return DType.I32 if dtype.is_bool else arithmetic_type(dtype)
         case Domain.FLOAT:
             return float_for(dtype)
         case Domain.BITS:
