@@ -24,6 +24,7 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.rewrite import (
     bodies,
+    children,
     expressions,
     freshened,
     kernel_names,
@@ -34,7 +35,6 @@ from tileir.semtree.rewrite import (
     substitute,
     substitute_stmts,
     trip_values,
-    walk,
     with_body,
 )
 
@@ -173,5 +173,15 @@ def _only_written(stmt: Stmt, arrays: Names) -> tuple[str, ...]:
 
 
 def _names_in(roots: Iterable[Expr]) -> list[str]:
-    nodes = (node for root in roots for node in walk(root))
-    return [node.name if isinstance(node, Var) else node.array for node in nodes if isinstance(node, Var | Subscript)]
+    """Return the variables and arrays in expressions, as often as they stand there."""
+    found: list[str] = []
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Var):
+            found.append(node.name)
+        else:
+            if isinstance(node, Subscript):
+                found.append(node.array)
+            stack.extend(children(node))
+    return found

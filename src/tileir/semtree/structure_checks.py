@@ -28,7 +28,8 @@ def distinct_nodes(kernel: KernelFunction) -> Iterator[Expr]:
             if id(node) not in seen:
                 seen.add(id(node))
                 yield node
-                stack.extend(reversed(children(node)))
+                if below := children(node):
+                    stack.extend(reversed(below))
 
 
 def check_nesting(kernel: KernelFunction) -> Iterator[Diagnostic]:
@@ -57,17 +58,19 @@ def _measure(root: Expr, measured: dict[int, tuple[int, int]]) -> tuple[int, int
     stack = [root]
     while stack:
         node = stack[-1]
-        below = children(node)
-        missing = [child for child in below if id(child) not in measured]
-        if missing:
-            stack.extend(missing)
-            continue
-        stack.pop()
         depth, size = 0, 1
-        for child in below:
-            inner, count = measured[id(child)]
-            depth, size = max(depth, inner), size + count
-        measured[id(node)] = depth + 1, size
+        for child in children(node):
+            known = measured.get(id(child))
+            if known is not None:
+                depth, size = max(depth, known[0]), size + known[1]
+            elif children(child):
+                stack.append(child)
+            else:
+                measured[id(child)] = 1, 1
+                depth, size = max(depth, 1), size + 1
+        if stack[-1] is node:
+            measured[id(node)] = depth + 1, size
+            stack.pop()
     return measured[id(root)]
 
 
