@@ -1,7 +1,7 @@
 """What LLVM's emitter writes for operations and conversions of integers is defined and right, for every width.
 
-Safe division, shifts beyond the width, wrapping, extrema, truth values; with variables, and with each constant at which
-the emitter chooses another form.
+Together with the rows that express what LLVM leaves undefined: safe division, shifts beyond the width, wrapping,
+extrema, truth values; with variables, and with each constant at which a row or the emitter chooses another form.
 """
 
 from __future__ import annotations
@@ -17,13 +17,18 @@ from strategies.llvm_terms import Instructions
 from strategies.semtree_values import allowed_ops
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.ir import Type
-from tileir_llvm.conversions import cast, integer
-from tileir_llvm.integers import apply_integer, select
+from tileir.semtree.ir import Apply, Assign, Cast, Const, Declare, KernelFunction, Subscript, Type, Var
+from tileir.semtree.legalise.legaliser import legalise
+from tileir.semtree.rewrite import walk
+from tileir_llvm.capabilities import CAPABILITIES
+from tileir_llvm.expressions import Environment, evaluate
+from tileir_llvm.integers import select
 from tileir_llvm.text import FunctionText, ModuleText, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from tileir.semtree.ir import Expr
 
 INTEGRAL = tuple(dtype for dtype in DType if not dtype.is_float)
 COMPARISONS = tuple(op for op in Op if op.info.compares)
@@ -66,12 +71,26 @@ def symbols(dtype: DType, names: Sequence[str]) -> dict[str, Any]:
     return {f"%{name}": z3.Bool(name) if dtype.is_bool else z3.BitVec(name, dtype.bits) for name in names}
 
 
-def variants(dtype: DType) -> list[Value]:
-    """Return a variable, and the constants that emitters look at."""
+def variants(dtype: DType) -> list[Var | Const]:
+    """Return a variable, and the constants that rows and emitters look at."""
     low, high = int(dtype.minimum), int(dtype.maximum)
     numbers = dict.fromkeys((0, 1, 2, 7, dtype.bits - 1, dtype.bits, -1, low, high))
     kind = Type(dtype)
-    return [Value("%b", kind), *(integer(number, kind) for number in numbers if low <= number <= high)]
+    return [Var("b", kind), *(Const.of(number, kind) for number in numbers if low <= number <= high)]
+
+
+def written(out: FunctionText, expr: Expr) -> Value:
+    """Write an expression of the variables ``a`` and ``b`` as the back end does."""
+    names = {node.name: Value(f"%{node.name}", node.type) for node in walk(expr) if isinstance(node, Var)}
+    env = Environment(out, dict(names))
+    place = Subscript("result", Const(0, Type(DType.I64)), expr.type)
+    made = legalise(KernelFunction("k", (), (Assign(place, expr),)), CAPABILITIES)
+    for stmt in made.body[:-1]:
+        assert isinstance(stmt, Declare)
+        env.variables[stmt.variable.name] = evaluate(env, stmt.value)
+    last = made.body[-1]
+    assert isinstance(last, Assign)
+    return evaluate(env, last.value)
 
 
 def quotient(op: Op, dtype: DType, divisions: Mapping[str, Any], left: Any, right: Any) -> Any:
@@ -94,12 +113,11 @@ def test_operations(dtype: DType) -> None:
         divisions = unknown_divisions(dtype.bits) if wide else DIVISIONS
         for right in rights:
             out = FunctionText(ModuleText(""))
-            args = (Value("%a", kind),) if right is None else (Value("%a", kind), right)
-            result = apply_integer(out, op, args, index=False)
+            args = (Var("a", kind),) if right is None else (Var("a", kind), right)
+            result = written(out, Apply(op, args))
             terms = [registers["%a"]]
             if right is not None:
-                known = None if right.known is None else smt.number(right.known, dtype)
-                terms.append(registers["%b"] if known is None else known)
+                terms.append(registers["%b"] if isinstance(right, Var) else smt.number(int(right.value), dtype))
             if wide and op in (Op.DIV, Op.MOD):
                 wanted = quotient(op, dtype, divisions, *terms)
             else:
@@ -120,7 +138,7 @@ def test_choices(dtype: DType) -> None:
 def test_conversions(source: DType, target: DType) -> None:
     registers = symbols(source, "a")
     out = FunctionText(ModuleText(""))
-    result = cast(out, Value("%a", Type(source)), target)
+    result = written(out, Cast(Var("a", Type(source)), Type(target)))
     assert refuted(out, result, smt.cast(registers["%a"], source, target), registers) is None
 
 

@@ -14,7 +14,9 @@ from tileir.core.ops import Op
 from tileir.semtree.effects import assigned_variables
 from tileir.semtree.ir import GridLevel, ParamAccess, Type
 from tileir.semtree.layout import ALIGNMENT, layout
+from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.threads import one_thread
+from tileir_llvm.capabilities import CAPABILITIES
 from tileir_llvm.conversions import integer
 from tileir_llvm.expressions import Environment
 from tileir_llvm.integers import apply_integer
@@ -92,6 +94,7 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> None:
 
 def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     """Return the function that runs a range of groups."""
+    kernel = legalise(kernel, CAPABILITIES)
     out = FunctionText(module)
     env = Environment(out)
     for number, param in enumerate(kernel.params):

@@ -235,8 +235,6 @@ def _reduce(out: FunctionText, op: Op, value: Value) -> Value:
     kind, result = value.type, Type(value.type.dtype)
     if kind.lanes == 1:
         return value
-    if kind.dtype.is_narrow:
-        return _reduce_in_turn(out, op, value)
     vector = (register(kind), value.text)
     if not kind.dtype.is_float:
         name = f"llvm.vector.reduce.{_integer_reduction(op, kind.dtype)}.{suffix(kind)}"
@@ -246,14 +244,6 @@ def _reduce(out: FunctionText, op: Op, value: Value) -> Value:
         first = (register(result), constant(_NEUTRAL[op], result))
         return Value(out.call(register(result), name, first, vector, flags="reassoc "), result)
     return Value(out.call(register(result), name, vector), result)
-
-
-def _reduce_in_turn(out: FunctionText, op: Op, value: Value) -> Value:
-    """Merge f16 or bf16 lanes one after the other, so that each result is rounded."""
-    total = lane_of(out, value, 0)
-    for lane in range(1, value.type.lanes):
-        total = apply_float(out, op, (total, lane_of(out, value, lane)))
-    return total
 
 
 def _integer_reduction(op: Op, dtype: DType) -> str:

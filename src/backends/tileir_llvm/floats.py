@@ -1,4 +1,4 @@
-"""Operations on floats, as :mod:`tileir.core.arithmetic` defines them; f16 and bf16 are computed in f32."""
+"""Operations on f32 and f64, as :mod:`tileir.core.arithmetic` defines them; narrower floats are converted before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir_llvm.conversions import narrowed, widened
 from tileir_llvm.spelling import FLOAT_COMPARISON, constant, register, suffix
 from tileir_llvm.text import FunctionText, Value
 
@@ -39,19 +38,13 @@ def apply_float(out: FunctionText, op: Op, args: tuple[Value, ...]) -> Value:
     """Compute an operation of :data:`NATIVE` on floats of one type."""
     if op is Op.IDENT:
         return args[0]
-    wide = tuple(widened(out, arg) for arg in args)
-    if op in FLOAT_COMPARISON:
-        kind = args[0].type.with_dtype(DType.BOOL)
-        comparison = f"fcmp {FLOAT_COMPARISON[op]} {register(wide[0].type)} {wide[0].text}, {wide[1].text}"
-        return Value(out.pure(comparison), kind)
-    return narrowed(out, _compute(out, op, wide), args[0].type.dtype)
-
-
-def _compute(out: FunctionText, op: Op, args: tuple[Value, ...]) -> Value:
     kind = args[0].type
-    spelt = register(kind)
+    if op in FLOAT_COMPARISON:
+        comparison = f"fcmp {FLOAT_COMPARISON[op]} {register(kind)} {args[0].text}, {args[1].text}"
+        return Value(out.pure(comparison), kind.with_dtype(DType.BOOL))
     if op in (Op.MAX, Op.MIN):
         return _extremum(out, op, *args)
+    spelt = register(kind)
     if op in _INSTRUCTIONS:
         instruction = f"{_INSTRUCTIONS[op]} {out.module.float_flags}{spelt}"
         return Value(out.pure(f"{instruction} {', '.join(arg.text for arg in args)}"), kind)

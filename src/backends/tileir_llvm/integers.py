@@ -1,4 +1,4 @@
-"""Operations on bools and integers, as :mod:`tileir.core.arithmetic` defines them: no operation traps."""
+"""Operations on bools and integers, of operands for which LLVM defines them (:mod:`tileir_llvm.capabilities`)."""
 
 from __future__ import annotations
 
@@ -168,34 +168,11 @@ def _absolute(out: FunctionText, value: Value) -> Value:
 
 
 def _divide(out: FunctionText, left: Value, right: Value) -> Value:
-    """Divide towards zero; 0 where the divisor is 0, and the negated dividend, which wraps, where it is -1."""
-    signed = left.type.dtype.is_signed
-    instruction = "sdiv" if signed else "udiv"
-    if _is_harmless(right):
-        return _instruction(out, instruction, left, right)
-    quotient = _instruction(out, instruction, left, _safe_divisor(out, right))
-    if signed:
-        quotient = select(out, _test(out, "eq", right, -1), _negate(out, left), quotient)
-    return select(out, _test(out, "eq", right, 0), integer(0, left.type), quotient)
+    return _instruction(out, "sdiv" if left.type.dtype.is_signed else "udiv", left, right)
 
 
 def _remainder(out: FunctionText, left: Value, right: Value) -> Value:
-    """Return the remainder of :func:`_divide`, which is 0 for the divisors 0 and -1."""
-    instruction = "srem" if left.type.dtype.is_signed else "urem"
-    divisor = right if _is_harmless(right) else _safe_divisor(out, right)
-    return _instruction(out, instruction, left, divisor)
-
-
-def _is_harmless(divisor: Value) -> bool:
-    return divisor.known is not None and divisor.known not in (0, -1)
-
-
-def _safe_divisor(out: FunctionText, divisor: Value) -> Value:
-    """Replace the divisors that could trap, 0 and -1, by 1."""
-    unsafe = _test(out, "eq", divisor, 0)
-    if divisor.type.dtype.is_signed:
-        unsafe = _instruction(out, "or", unsafe, _test(out, "eq", divisor, -1))
-    return select(out, unsafe, integer(1, divisor.type), divisor)
+    return _instruction(out, "srem" if left.type.dtype.is_signed else "urem", left, right)
 
 
 def _maximum(out: FunctionText, left: Value, right: Value) -> Value:
@@ -216,28 +193,19 @@ def _extremum(out: FunctionText, name: str, of_bools: str, left: Value, right: V
 
 
 def _shift_left(out: FunctionText, value: Value, count: Value) -> Value:
-    if _is_inside(value, count):
-        return _instruction(out, "shl", value, count)
-    inside = _test(out, "ult", count, value.type.dtype.bits)
-    shifted = _instruction(out, "shl", value, select(out, inside, count, integer(0, count.type)))
-    return select(out, inside, shifted, integer(0, value.type))
+    return _instruction(out, "shl", value, count)
 
 
 def _shift_right(out: FunctionText, value: Value, count: Value) -> Value:
-    bits = value.type.dtype.bits
-    # Where LLVM sees the count, it narrows products of 64 bits to their upper halves and moves these to and fro.
-    if _is_inside(value, count) and bits < 64:
-        return _instruction(out, "ashr" if value.type.dtype.is_signed else "lshr", value, count)
+    """Shift by fewer bits than there are; 64 bits by any count, and not so that LLVM sees it."""
+    bits, signed = value.type.dtype.bits, value.type.dtype.is_signed
+    if bits < 64:
+        return _instruction(out, "ashr" if signed else "lshr", value, count)
     inside = _test(out, "ult", count, bits)
-    if value.type.dtype.is_signed:
+    if signed:
         return _instruction(out, "ashr", value, select(out, inside, count, integer(bits - 1, count.type)))
     shifted = _instruction(out, "lshr", value, select(out, inside, count, integer(0, count.type)))
     return select(out, inside, shifted, integer(0, value.type))
-
-
-def _is_inside(value: Value, count: Value) -> bool:
-    """Return whether a value is surely shifted by fewer bits than it has."""
-    return count.known is not None and 0 <= count.known < value.type.dtype.bits
 
 
 _EMITTERS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType(
