@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -8,11 +9,13 @@ import pytest
 
 from strategies.devices import buffers, compiler
 from strategies.plans import SIZE, binary
+from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError
 from tileir.core.ops import Op
-from tileir.runtime.interface import Options, Repetition, SequencingExecutor
+from tileir.runtime.interface import Choice, Condition, Options, Repetition, SequencingExecutor
 from tileir.semtree.ir import Assign, Const, DeclareArray, Region, Subscript, Type
+from tileir.semtree.parser import parse_kernel
 from tileir_llvm.executor import SPLIT_OPERATIONS, LLVMExecutor
 from tileir_llvm.sequence import REPEATED_OPERATIONS
 
@@ -78,6 +81,61 @@ def test_what_is_repeated_runs_one_time_after_the_other(executor: LLVMExecutor, 
             total = 2 * (total + 6 * value - value)
         assert sequence.launch([x, out])
         np.testing.assert_array_equal(out, total + value)
+
+
+BELOW = parse_kernel(f"kernel below(out bool c[1], in f32 a[{SIZE}]) grid(1) {{ c[0] = a[0] < 20.0; }}")
+
+
+@pytest.mark.parametrize("pooled", [(), (0,), (1,), (2,), (0, 1, 2)])
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("start", [1.0, 19.0, 20.0])
+def test_conditions_decide_whatever_is_shared_out(
+    executor: LLVMExecutor, pooled: Sequence[int], given: bool, start: float
+) -> None:
+    plain = [binary(Op.ADD), binary(Op.SUB), binary(Op.MUL), BELOW]
+    kernels = [shared(kernel) if at in pooled else kernel for at, kernel in enumerate(plain)]
+    add, subtract, multiply, below = ready(executor, *kernels)
+    a, b, c = buffers(arrays(3))
+    (go,) = buffers([np.zeros(1, np.bool_)])
+    add_one = (add, [b, 1, a])
+    once = Repetition(1, (Choice(Condition(2), (add_one,), ((add, [b, 1, c]), (add, [c, 1, a]))),))
+    works: list[Any] = [
+        (multiply, [0, 1, a]),
+        (below, [go, a]),
+        Repetition(Condition(go), ((subtract, [a, 1, b]), (add, [b, 1, c]), (add, [c, 1, b]), once, (below, [go, a]))),
+        Choice(Condition(2), (), ((subtract, [a, 1, b]), (multiply, [b, 1, a]))),
+        (multiply, [a, 1, 3]),
+    ]
+    expected = start
+    while expected < 20:
+        expected += 2 if given else 3
+    expected -= 0 if given else 1
+    sequence = executor.sequence(works)
+    for _ in range(2):
+        (x,), (one,), (out,) = arrays(1, start), arrays(1, 1.0), arrays(1)
+        assert sequence.launch([x, one, np.array([given]), out])
+        np.testing.assert_array_equal(out, expected)
+
+
+def given_up(asked: Iterator[int]) -> bool:
+    return next(asked) == 5
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_loops_stop_when_they_are_given_up(executor: LLVMExecutor, pooled: bool) -> None:
+    (add,) = ready(executor, shared(binary(Op.ADD)) if pooled else binary(Op.ADD))
+    always = np.array([True])
+    endless = executor.sequence([Repetition(2, (Repetition(Condition(1), ((add, [0, 0, 2]),)),))])
+    long = executor.sequence([Repetition(1 << 40, ((add, [0, 0, 1]),))])
+    (x,), (out,) = arrays(1, 1.0), arrays(1)
+    for sequence, given in ((endless, [x, always, out]), (long, [x, out])):
+        asked = iter(range(10))
+        with cancelled_if(partial(given_up, asked)), pytest.raises(CancelledError):
+            sequence.launch(given)
+        assert next(asked) == 6
+    np.testing.assert_array_equal(out, 2)
+    always[:] = False
+    assert endless.launch([x, always, out])
 
 
 def test_the_executor_says_that_it_can(executor: LLVMExecutor) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 from operator import itemgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, assert_never
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 import attrs
 
 from tileir.runtime.arrays import address_of
 from tileir.runtime.interface import Choice, Repetition
-from tileir.semtree.launches import turns
+from tileir.semtree.launches import counted_turns, turns_while
 from tileir_llvm.buffers import HostBuffer
 from tileir_llvm.sequence_code import COUNTED_TURNS, ENTRY_BYTES, SKIP, TIMES, UNLESS, WHILE, WORDS, looping, straight
 
@@ -268,14 +268,14 @@ class LLVMSequence:
 
     def _run_all(self, stretches: _Stretches, arguments: bytes, scratch: int) -> None:
         for stretch in stretches:
-            match stretch:
-                case _Turns(times=times, stretches=inside):
-                    for _ in range(times) if isinstance(times, int) else turns(arguments, times):
-                        self._run_all(inside, arguments, scratch)
-                case _Ways(condition=condition, then=then, otherwise=otherwise):
-                    self._run_all(then if condition(arguments) else otherwise, arguments, scratch)
-                case _Stretch(pooled=kernel):
-                    if kernel is None or not kernel.share_out(arguments[stretch.offset :]):
-                        self._run(self._entries + stretch.first * ENTRY_BYTES, stretch.count, arguments, scratch)
-                case _:
-                    assert_never(stretch)
+            if isinstance(stretch, _Stretch):
+                kernel = stretch.pooled
+                if kernel is None or not kernel.share_out(arguments[stretch.offset :]):
+                    self._run(self._entries + stretch.first * ENTRY_BYTES, stretch.count, arguments, scratch)
+            elif isinstance(stretch, _Ways):
+                way = stretch.then if stretch.condition(arguments) else stretch.otherwise
+                self._run_all(way, arguments, scratch)
+            else:
+                times = stretch.times
+                for _ in counted_turns(times) if isinstance(times, int) else turns_while(arguments, times):
+                    self._run_all(stretch.stretches, arguments, scratch)

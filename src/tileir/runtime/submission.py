@@ -9,7 +9,7 @@ import numpy as np
 
 from tileir.runtime.events import all_ended
 from tileir.runtime.interface import BatchingExecutor, BindingKernel
-from tileir.runtime.workspace import executed, unrolled
+from tileir.runtime.workspace import Step, executed, unrolled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tileir.runtime.arrays import Array
     from tileir.runtime.interface import BoundKernel, Event, Executor
     from tileir.runtime.interface import Buffer as Memory
-    from tileir.runtime.workspace import Layout, Slot, Step
+    from tileir.runtime.workspace import Layout, Slot
 
 
 @attrs.frozen(eq=False)
@@ -173,6 +173,10 @@ class SubmittingWorkspace:
             waits = [launched[earlier] for earlier in work.after]
             waits += [arrived[buffer] for buffer in work.reads_first if buffer in arrived]
             waits += [] if work.after else after
+            if isinstance(work, Step):
+                submitted.append(self._launch(work, memory, in_place, waits))
+                launched.append(submitted[-1])
+                continue
             chain = _Chain(executor, memory, waits, submitted)
             for step in executed((work,), chain.holds):
                 chain.add(self._launch(step, memory, in_place, chain.waits))

@@ -11,7 +11,7 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
 from tileir.runtime.interface import Choice, Condition, PartingExecutor, Repetition
 from tileir.runtime.offers import RepeatingExecutor
-from tileir.semtree.launches import turns
+from tileir.semtree.launches import counted_turns, turns_while
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ def executed(steps: Iterable[AnyStep], holds: Callable[[int], bool]) -> Iterator
             case Step():
                 yield step
             case LoopStep(times=times, steps=inner):
-                for _ in range(times) if isinstance(times, int) else turns(times.argument, holds):
+                for _ in counted_turns(times) if isinstance(times, int) else turns_while(times.argument, holds):
                     yield from executed(inner, holds)
             case BranchStep(condition=condition, then=then, otherwise=otherwise):
                 yield from executed(then if holds(condition.argument) else otherwise, holds)

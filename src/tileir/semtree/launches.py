@@ -77,7 +77,7 @@ def executed(works: Iterable[Work], holds: Callable[[str], bool]) -> Iterator[La
             case Launch():
                 yield work
             case Loop(times=times, works=inner):
-                for _ in range(times) if isinstance(times, int) else turns(times.buffer, holds):
+                for _ in counted_turns(times) if isinstance(times, int) else turns_while(times.buffer, holds):
                     yield from executed(inner, holds)
             case Branch(condition=condition, then=then, otherwise=otherwise):
                 yield from executed(then if holds(condition) else otherwise, holds)
@@ -85,7 +85,19 @@ def executed(works: Iterable[Work], holds: Callable[[str], bool]) -> Iterator[La
                 assert_never(work)
 
 
-def turns(condition: B, holds: Callable[[B], bool]) -> Iterator[None]:
+def counted_turns(times: int) -> Iterator[None]:
+    """Yield before each turn of a loop with a count.
+
+    Raises:
+        CancelledError: Nobody wants the results any more.
+
+    """
+    for _ in range(times):
+        checkpoint()
+        yield
+
+
+def turns_while(condition: B, holds: Callable[[B], bool]) -> Iterator[None]:
     """Yield before each turn of a loop on a condition.
 
     Raises:
