@@ -75,13 +75,20 @@ TYPED = typed.Function(
     ),
 )
 STRIPE = stripe.Program(
-    entry=stripe.Block(
-        "program",
-        statements=(
-            stripe.Constant("x", DType.U64, (1 << 64) - 1, stripe.Tags.of("a", b=1, c=1.0, d="1", e=True, f=-math.inf)),
+    memory=(
+        stripe.Refinement("A", stripe.Direction.NONE, "", (Affine(),), stripe.TensorShape.dense(DType.I8, (4,))),
+        stripe.Refinement("C", stripe.Direction.NONE, "", (Affine(),), stripe.TensorShape.dense(DType.BOOL, (1,))),
+    ),
+    kernels=(
+        stripe.Kernel(
+            (stripe.Parameter("A", stripe.TensorShape.dense(DType.I8, (4,)), (stripe.Device("CPU"),), 0),),
             stripe.Block(
-                "main",
                 indices=(stripe.Index("i", 4, Affine.index("j")),),
+                statements=(
+                    stripe.Constant(
+                        "x", DType.U64, (1 << 64) - 1, stripe.Tags.of("a", b=1, c=1.0, d="1", e=True, f=-math.inf)
+                    ),
+                ),
                 refinements=(
                     stripe.Refinement(
                         "A",
@@ -96,9 +103,16 @@ STRIPE = stripe.Program(
             ),
         ),
     ),
+    works=(
+        stripe.Launch(0, ("A",), "first", ("A = …",)),
+        stripe.Loop(3, (stripe.Launch(0, ("A",)),), (stripe.Carry("A", "A"),), deps=(0,)),
+        stripe.Loop(stripe.While("C"), (stripe.Branch("C", (), (stripe.Launch(0, ("A",)),)),)),
+    ),
     inputs=("A",),
     outputs=(),
     buffers=(stripe.Buffer("K", b"\x00\xff"),),
+    name="program",
+    tags=stripe.Tags.of(total_macs=3),
 )
 KERNEL = sem.KernelFunction(
     "kernel",
@@ -284,11 +298,11 @@ def test_wrong_envelopes(document: object) -> None:
 
 def test_places_count_array_items() -> None:
     document = json.loads(to_json(STRIPE))
-    document["node"]["entry"]["statements"][1]["indices"][0]["affine"]["terms"][0][1] = "2/4"
+    document["node"]["kernels"][0]["block"]["indices"][0]["affine"]["terms"][0][1] = "2/4"
     code, message = fault(json.dumps(document))
     assert code == "TIL602"
-    assert message.startswith("$.node.entry.statements[1].indices[0].affine.terms[0][1]: expected a fraction")
-    document["node"]["entry"]["statements"][1]["indices"][0]["affine"]["terms"][0] = ["i"]
+    assert message.startswith("$.node.kernels[0].block.indices[0].affine.terms[0][1]: expected a fraction")
+    document["node"]["kernels"][0]["block"]["indices"][0]["affine"]["terms"][0] = ["i"]
     assert "terms[0]: expected an array of 2" in fault(json.dumps(document))[1]
 
 

@@ -19,6 +19,7 @@ from tileir.core.target import Target
 from tileir.passes.base import run
 from tileir.passes.catalog import parse_pipeline
 from tileir.passes.resolution import resolve_pipeline
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.interpreter import interpret
 
 TARGET: Final = Target("accelerator", vector_bytes=16, threads=1)
@@ -63,5 +64,5 @@ def test_slots_at_the_same_bytes_show() -> None:
     main = scheduled.main
     views = tuple(r if r.offset is None else attrs.evolve(r, offset=0) for r in main.refinements)
     entry = attrs.evolve(scheduled.entry, statements=(attrs.evolve(main, refinements=views),))
-    spoilt = run_in_arenas(attrs.evolve(scheduled, entry=entry), TARGET, case.arrays())
+    spoilt = run_in_arenas(with_entry(scheduled, entry), TARGET, case.arrays())
     assert not np.array_equal(spoilt["O"], expected["O"])

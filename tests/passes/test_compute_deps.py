@@ -11,6 +11,7 @@ from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.compute_deps import ComputeDeps
 from tileir.passes.fuse import Fuse
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Program
 from tileir.stripe.verifier import diagnose, verify
 
@@ -37,14 +38,14 @@ def test_what_has_its_deps_is_left_as_it_is() -> None:
 def _with_deps(program: Program, *deps: tuple[int, ...]) -> Program:
     kernels = tuple(attrs.evolve(k, deps=d) for k, d in zip(program.main.blocks, deps, strict=True))
     main = attrs.evolve(program.main, statements=kernels)
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+    return with_entry(program, attrs.evolve(program.entry, statements=(main,)))
 
 
 def test_the_verifier_asks_for_an_order_of_all_that_clash() -> None:
     program = kernels()
     verify(_with_deps(program, (), (0,), (1,), (2,)))
     verify(_with_deps(program, (), (), (), ()))
-    with pytest.raises(VerifyError, match="statement 3 of test / main must wait for 2"):
+    with pytest.raises(VerifyError, match="statement 3 of test / test must wait for 2"):
         verify(_with_deps(program, (), (0,), (0,), (1,)))
     codes = [fault.code for fault in diagnose(_with_deps(program, (), (0,), (), ()))]
     assert codes == ["TIL513"] * 3

@@ -18,6 +18,7 @@ from tileir.passes.memory.locations import Place
 from tileir.passes.memory_placement import MemoryPlacement
 from tileir.passes.schedule_memory import Schedule
 from tileir.stripe.aliases import allocations, byte_size
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Program
 from tileir.stripe.verifier import diagnose, verify
 
@@ -60,7 +61,7 @@ def test_what_needs_no_place_keeps_its_deps() -> None:
     program = run((ComputeDeps(),), chain())
     waiting = tuple(attrs.evolve(k, deps=tuple(range(n))) for n, k in enumerate(program.main.blocks))
     main = attrs.evolve(program.main, statements=waiting)
-    whole = attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+    whole = with_entry(program, attrs.evolve(program.entry, statements=(main,)))
     assert MemoryPlacement()(whole) is whole
 
 
@@ -105,7 +106,7 @@ block [i:4]:4 (
 def test_the_verifier_finds_memory_that_is_shared_too_early() -> None:
     after = run((DRAM, MemoryPlacement(skip_tags=("user",))), chain())
     moved = tuple(attrs.evolve(r, offset=4) if r.name == "B" else r for r in after.entry.refinements)
-    wrong = attrs.evolve(after, entry=attrs.evolve(after.entry, refinements=moved))
+    wrong = attrs.evolve(after, memory=moved)
     with pytest.raises(VerifyError, match="'A' and 'B' in test are placed at the same bytes"):
         verify(wrong)
     assert {fault.code for fault in diagnose(wrong)} == {"TIL514"}

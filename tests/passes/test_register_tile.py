@@ -17,6 +17,7 @@ from tileir.passes.base import run
 from tileir.passes.fuse import Fuse
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.separate import Separate
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Program, Refinement
 from tileir.stripe.lowering import lower
 from tileir.stripe.verifier import verify
@@ -65,7 +66,7 @@ def test_columns_that_are_left_over_get_kernels_of_their_own() -> None:
 
 def _only(program: Program, kernel: Block) -> Program:
     main = attrs.evolve(program.main, statements=(kernel,))
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+    return with_entry(program, attrs.evolve(program.entry, statements=(main,)))
 
 
 def test_a_chosen_tile_fits_the_registers() -> None:

@@ -86,8 +86,8 @@ def test_data_that_do_not_fit() -> None:
         Schedule(mem_kib=0.5)(vector_sums("XYA", "AXO"))
     found = [(d.code, d.message.partition(", but")[0]) for d in caught.value.diagnostics]
     assert found == [
-        ("TIL548", "pass schedule: 'A' of block 'main' needs 0.75 KiB in SRAM, 0.25 of it for 'X'"),
-        ("TIL548", "pass schedule: 'O' of block 'main' needs 0.75 KiB in SRAM, 0.25 of it for 'X'"),
+        ("TIL548", "pass schedule: 'A' of block 'test' needs 0.75 KiB in SRAM, 0.25 of it for 'X'"),
+        ("TIL548", "pass schedule: 'O' of block 'test' needs 0.75 KiB in SRAM, 0.25 of it for 'X'"),
     ]
 
 

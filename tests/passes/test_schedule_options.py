@@ -13,6 +13,7 @@ from tileir.passes.schedule_memory import Schedule
 from tileir.passes.tile import Tile
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import allocations, byte_size
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Device, Program, Tags
 
 
@@ -20,7 +21,7 @@ def with_main(program: Program, **changes: object) -> Program:
     """Return a program with changes of some views of ``main``: a dictionary for each name."""
     views = tuple(attrs.evolve(r, **changes.get(r.name, {})) for r in program.main.refinements)  # type: ignore[arg-type]
     main = attrs.evolve(program.main, refinements=views)
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+    return with_entry(program, attrs.evolve(program.entry, statements=(main,)))
 
 
 def transfers(block: Block) -> list[Block]:
@@ -90,6 +91,6 @@ def test_a_shortage_says_all_that_is_to_know() -> None:
     (fault,) = caught.value.diagnostics
     assert (fault.code, fault.message) == (
         "TIL548",
-        "pass schedule: 'O' of block 'main' needs 0.75 KiB in PE/SRAM, 0.25 of it for 'X', but that has 2 banks of"
+        "pass schedule: 'O' of block 'test' needs 0.75 KiB in PE/SRAM, 0.25 of it for 'X', but that has 2 banks of"
         " 0.125 KiB: split the block into tiles first, by autotile or tile, and schedule these",
     )

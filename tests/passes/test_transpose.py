@@ -85,13 +85,10 @@ def test_one_copy_serves_several_kernels() -> None:
 def test_constants_may_be_copied_but_keep_their_layout() -> None:
     before, values = stripe_program(SECOND_TRANSPOSED), inputs(SECOND_TRANSPOSED)
     data = values.pop("B").astype("<f4").tobytes()
-    entry = before.entry
-    views = tuple(
-        attrs.evolve(r, constant=True, tags=Tags.of("constant")) if r.name == "B" else r for r in entry.refinements
+    memory = tuple(
+        attrs.evolve(r, constant=True, tags=Tags.of("constant")) if r.name == "B" else r for r in before.memory
     )
-    fixed = attrs.evolve(
-        before, entry=attrs.evolve(entry, refinements=views), inputs=("A",), buffers=(Buffer("B", data),)
-    )
+    fixed = attrs.evolve(before, memory=memory, inputs=("A",), buffers=(Buffer("B", data),))
     verify(fixed)
     after = run((Transpose(),), fixed)
     assert [r.name for r in after.entry.refinements if r.constant] == ["B"]

@@ -14,6 +14,7 @@ from tileir.semtree.interpreter import run_program
 from tileir.semtree.lowering import identifier, lower, operation_count
 from tileir.semtree.printer import to_text
 from tileir.semtree.verifier import verify_program
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import Block, Constant, Index, Intrinsic, Program, Special
 from tileir.typed.interpreter import interpret as interpret_function
@@ -179,7 +180,9 @@ def test_places_are_clamped_before_they_are_narrowed(dtype: DType) -> None:
 
 
 def test_kernels_get_names_of_their_own_that_are_identifiers() -> None:
-    program = program_of([TOTAL.strip()] * 3, TOTAL_SIZES)
+    sizes = {name: (3, 5) if name == "X" else (3,) for name in "XOPQ"}
+    texts = [TOTAL.strip().replace("O", name).replace("0.0", f"{number}.0") for number, name in enumerate("OPQ")]
+    program = program_of(texts, sizes, ("O", "P", "Q"))
     names = ("k(A,B)", "k(A,B)", "9" * 99)
     blocks = tuple(attrs.evolve(b, name=name) for b, name in zip(program.main.blocks, names, strict=True))
     kernels = lower(_with_kernels(program, blocks), Target()).kernels
@@ -257,10 +260,10 @@ def test_specials_without_a_meaning_are_refused() -> None:
     with pytest.raises(TileError, match="special 'fourier' has no lowering"):
         lower(_with_kernels(program, (odd,)), Target())
     bare = Special("zero", (), ("O",))
-    with pytest.raises(TileError, match="Special stands between the kernels"):
+    with pytest.raises(TileError, match="statement 0 of the main block must be a block with the tag kernel"):
         lower(_with_kernels(program, (bare,)), Target())
 
 
 def _with_kernels(program: Program, statements: tuple[Block | Special, ...]) -> Program:
     main = attrs.evolve(program.main, statements=statements)
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+    return with_entry(program, attrs.evolve(program.entry, statements=(main,)))

@@ -13,16 +13,15 @@ import numpy as np
 
 from strategies.devices import buffers as device_buffers
 from strategies.devices import compiler, executor
-from tileir.core.names import NameScope
 from tileir.semtree.ir import BufferRole
 from tileir.semtree.launches import executed
 from tileir.semtree.lowering import lower
 from tileir.stripe.aliases import byte_size
-from tileir.stripe.ir import Block, Direction
 from tileir.stripe.printer import location_text
+from tileir.stripe.works import is_of_main
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from tileir.core.target import Target
     from tileir.semtree.ir import KernelFunction
@@ -59,25 +58,9 @@ def run_in_arenas(scheduled: Program, target: Target, inputs: Mapping[str, Array
 
 
 def slots_of(program: Program) -> dict[str, Refinement]:
-    """Return what ``main`` and the bodies of loops have placed, by the names that lowering gives to the buffers."""
-    named = [r for r in (*program.entry.refinements, *program.main.refinements) if r.direction is Direction.NONE]
-    names = NameScope.of(r.name for r in named)
-    inside = {r.name: r for r in program.main.refinements if r.direction is Direction.NONE}
-    inside.update(_slots_of_loops(program.main, names))
-    return {name: r for name, r in inside.items() if r.offset is not None and r.shape.elements}
-
-
-def _slots_of_loops(block: Block, names: NameScope) -> Iterator[tuple[str, Refinement]]:
-    for loop in block.blocks:
-        if "loop" in loop.tags:
-            for r in loop.refinements:
-                if r.direction is Direction.NONE:
-                    names.fresh(r.name)
-            (body,) = loop.blocks
-            for r in body.refinements:
-                if r.direction is Direction.NONE:
-                    yield names.fresh(r.name), r
-            yield from _slots_of_loops(body, names)
+    """Return what ``main`` and the bodies of loops have placed, by name."""
+    placed = (each for each in program.memory if is_of_main(each) and each.offset is not None)
+    return {each.name: each for each in placed if each.shape.elements}
 
 
 def _arenas(slots: Mapping[str, Refinement]) -> dict[str, Array]:

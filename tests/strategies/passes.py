@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
+from tileir.stripe.flattening import flattened
 from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import Block, Direction, Program, Refinement, Tags, TensorShape
 from tileir.stripe.lowering import lower
@@ -327,4 +328,4 @@ def program_of(
         views.append(Refinement(name, direction, name, zero, shape))
     main = Block("main", refinements=tuple(views), statements=blocks, tags=Tags.of("main"))
     entry = Block("test", refinements=tuple(allocations), statements=(main,), tags=Tags.of("program"))
-    return Program(entry, given, outputs)
+    return flattened(entry, given, outputs)

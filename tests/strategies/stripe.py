@@ -16,6 +16,7 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
 from tileir.stripe.dtypes import intrinsic_dtype
+from tileir.stripe.flattening import flattened
 from tileir.stripe.ir import (
     Block,
     Constant,
@@ -117,7 +118,7 @@ class Draft:
             views.append(Refinement(name, direction, name, whole, shape))
         main = Block("main", (), (), tuple(views), tuple(self.kernels), tags=Tags.of("main"))
         entry = Block("program", (), (), tuple(allocations), (main,), tags=Tags.of("program"))
-        return Program(entry, tuple(inputs), outputs)
+        return flattened(entry, inputs, outputs)
 
 
 def tiled(block: Block, sizes: Mapping[str, int]) -> Block:

@@ -19,6 +19,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, TileError, VerifyError
 from tileir.core.ops import Aggregation
 from tileir.stripe import plan
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import (
     Block,
@@ -332,7 +333,7 @@ def test_a_tiled_matrix_product_of_some_size() -> None:
 """)
     split = tiled(program.main.blocks[0], {"i": 8, "j": 7, "k": 8})
     main = attrs.evolve(program.main, statements=(split,))
-    program = attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+    program = with_entry(program, attrs.evolve(program.entry, statements=(main,)))
     left, right = np.random.default_rng(0).standard_normal((2, size, size), np.float32)
     result = interpret(program, {"A": left, "B": right})["O"]
     np.testing.assert_allclose(result, left @ right, rtol=1e-4, atol=1e-4)

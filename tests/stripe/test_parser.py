@@ -196,8 +196,10 @@ def test_constants_of_the_reference_have_32_bits() -> None:
 
 
 def test_sizes_below_zero_are_read_as_they_are_printed() -> None:
-    text = "program () -> ()\n0: #program\nblock []:1 (\n    #user none new@0x0 W[0, 0] fp32:I(4, -3):(3, 1) \n) {\n}\n"
+    text = "program () -> ()\n0: #program\nblock []:1 (\n    #user none new@0x0 W[0, 0] fp32:I(4, -3):(3, 1) \n) {"
+    text += "\n 0: #main\nblock []:1 (\n) {\n}\n}\n"
     program = parse(text)
+    assert program.memory[0].shape.sizes == (4, -3)
     assert parse(to_text(program)) == program
 
 

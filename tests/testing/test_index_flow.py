@@ -8,6 +8,7 @@ import pytest
 from strategies.passes import program_of
 from tileir.passes.base import run
 from tileir.passes.catalog import parse_pipeline
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Program, Statement
 from tileir.testing.index_flow import premature_reads, undefined_reads
 
@@ -29,7 +30,7 @@ def chain() -> Program:
 
 def reordered(program: Program, *statements: Statement) -> Program:
     main = attrs.evolve(program.main, statements=statements)
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+    return with_entry(program, attrs.evolve(program.entry, statements=(main,)))
 
 
 @pytest.mark.parametrize("pipeline", ["canonicalise", "tile{sizes=(3)}", "fuse", "accumulate,schedule", "localise"])

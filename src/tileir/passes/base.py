@@ -16,15 +16,17 @@ from tileir.core.errors import TileError, VerifyError, fail
 from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.loops import between_loops
-from tileir.stripe.ir import Block, Direction, Program, Tags
-from tileir.stripe.twins import as_twin, twins
+from tileir.stripe.flattening import with_blocks
+from tileir.stripe.ir import Block, Launch, Program, Tags
+from tileir.stripe.kernel_table import KernelTable, launched
 from tileir.stripe.verifier import diagnose
 from tileir.stripe.verifier import verify as verify_program
+from tileir.stripe.works import in_order, map_launches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-    from tileir.stripe.ir import Refinement, Statement
+    from tileir.stripe.ir import Buffer, Refinement, Statement
 
 
 class Pass(Protocol):
@@ -244,57 +246,110 @@ def map_blocks(program: Program, function: Callable[[Block], Block], reqs: Itera
     """Apply ``function`` to the first blocks, on the way from each kernel inwards, that carry all tags of ``reqs``."""
     wanted = tuple(reqs)
 
-    def apply(statement: Statement) -> tuple[Statement, ...]:
-        if not isinstance(statement, Block):
-            return (statement,)
-        if selected(statement, wanted):
-            return (function(statement),)
-        inner = rewritten(statement.statements, apply)
-        if inner is statement.statements:
-            return (statement,)
-        return (attrs.evolve(statement, statements=unordered(inner), deps=()),)
+    def apply(block: Block) -> Block:
+        if selected(block, wanted):
+            return function(block)
+        inner = rewritten(block.statements, lambda s: (apply(s) if isinstance(s, Block) else s,))
+        return block if inner is block.statements else attrs.evolve(block, statements=unordered(inner), deps=())
 
-    return with_kernels(program, rewritten(program.main.statements, apply))
+    return map_kernels(program, apply)
 
 
 def expand_kernels(
     program: Program, function: Callable[[Block], tuple[Statement, ...]], reqs: Iterable[str] = ()
 ) -> Program:
-    """Replace each kernel that carries all tags of ``reqs`` by none or more statements of ``main``.
+    """Replace each kernel that carries all tags of ``reqs`` by none or more kernels.
 
-    Where ``main`` carries them all, it is meant: each kernel of it. ``function`` sees the first of twins only, and the
-    others get the same (:mod:`tileir.stripe.twins`): it may look at the kernel and at how the views of ``main`` that
-    the kernel uses are laid out, and at names only to tell them apart.
+    Where ``main`` carries them all, it is meant: each kernel of it. ``function`` sees the block of the first launch of
+    each kernel, and what it makes of that is launched for the others, too: it may look at names only to tell things
+    apart.
     """
     wanted = tuple(reqs)
-    everywhere = selected(program.main, wanted)
-    firsts = twins(program.main)
-    made: dict[int, tuple[Statement, ...]] = {}
+    everywhere = Tags.of("main").has_all(wanted)
+    memory = {each.name: each for each in program.memory}
+    table = KernelTable()
+    made: dict[int, _Expansion | None] = {}
 
-    def expand(statement: Statement) -> tuple[Statement, ...]:
-        if not isinstance(statement, Block) or not (everywhere or selected(statement, wanted)):
-            return (statement,)
-        if (first := firsts.get(id(statement))) is not None:
-            return tuple(as_twin(after, first, statement) for after in made[id(first)])
+    def expand(launch: Launch) -> tuple[Launch, ...]:
+        kernel = program.kernels[launch.kernel]
+        if launch.kernel not in made:
+            block = launched(kernel, launch)
+            chosen = everywhere or selected(block, wanted)
+            made[launch.kernel] = _Expansion.of(function, block, launch, table, memory) if chosen else None
+        expansion = made[launch.kernel]
+        if expansion is not None:
+            return expansion.launches(launch)
+        number = table.number(kernel)
+        return (launch if number == launch.kernel else attrs.evolve(launch, kernel=number),)
+
+    works = map_launches(program.works, expand)
+    if all(expansion is None for expansion in made.values()):
+        return program
+    return attrs.evolve(program, kernels=tuple(table.kernels), works=in_order(works))
+
+
+@attrs.frozen
+class _Expansion:
+    """Launches that replace one launch of a kernel, and so those that replace any other."""
+
+    first: Launch
+    after: tuple[Launch, ...]
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[[Block], tuple[Statement, ...]],
+        block: Block,
+        first: Launch,
+        table: KernelTable,
+        memory: Mapping[str, Refinement],
+    ) -> _Expansion | None:
+        """Return what ``function`` makes of the block of a launch; None where that stays."""
         try:
-            made[id(statement)] = result = function(statement)
+            result = function(block)
         except Exception as error:  # it is raised again
-            error.add_note(f"in the kernel {statement.name!r}")
+            error.add_note(f"in the kernel {block.name!r}")
             raise
-        return result
+        if len(result) == 1 and result[0] is block:
+            return None
+        launches = (table.launch(each, memory) for each in result if isinstance(each, Block))
+        return cls(first, tuple(launches))
 
-    return with_kernels(program, rewritten(program.main.statements, expand))
+    def launches(self, launch: Launch) -> tuple[Launch, ...]:
+        """Return what replaces a launch."""
+        names = dict(zip(self.first.arguments, launch.arguments, strict=True))
+        return tuple(self._like(each, launch, names) for each in self.after)
+
+    def _like(self, made: Launch, launch: Launch, names: Mapping[str, str]) -> Launch:
+        derived = bool(self.first.name) and made.name.startswith(self.first.name)
+        return Launch(
+            made.kernel,
+            tuple(names.get(name, name) for name in made.arguments),
+            launch.name + made.name.removeprefix(self.first.name) if derived else made.name,
+            launch.comments if made.comments == self.first.comments else made.comments,
+        )
 
 
-def with_kernels(program: Program, statements: tuple[Statement, ...]) -> Program:
-    """Return the program with other statements in ``main``; itself when they are the ones that it has.
+def with_kernels(
+    program: Program,
+    statements: tuple[Statement, ...],
+    memory: Iterable[Refinement] | None = None,
+    buffers: Iterable[Buffer] | None = None,
+) -> Program:
+    """Return the program with other kernels; itself when they are the blocks of ``main`` that it has.
 
     None of them has dependencies: those that are left would no longer tell the whole order.
+
+    Args:
+        program: A program without loops.
+        statements: The kernels, which name the memory that their views show.
+        memory: What the program allocates then; None for what it does now.
+        buffers: The constants then; None for those that it has.
+
     """
-    main = program.main
-    if statements is main.statements:
+    if statements is program.main.statements and memory is None and buffers is None:
         return program
-    return with_main(program, attrs.evolve(main, statements=unordered(statements)))
+    return with_blocks(program, unordered(statements), memory, buffers)
 
 
 def unordered(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
@@ -302,32 +357,17 @@ def unordered(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
     return rewritten(statements, lambda s: (attrs.evolve(s, deps=()) if s.deps else s,))
 
 
-def with_main(program: Program, main: Block) -> Program:
-    """Return the program with another ``main`` block; where it has other kernels, these lose their dependencies."""
-    old = program.main
-    if main is old:
-        return program
-    if main.statements is not old.statements:
-        main = attrs.evolve(main, statements=unordered(main.statements))
-    statements = tuple(main if statement is old else statement for statement in program.entry.statements)
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=statements))
-
-
 def with_temporaries(
     program: Program, statements: Iterable[Statement], added: Sequence[Refinement], gone: Container[str] = ()
 ) -> Program:
-    """Return the program whose ``main`` has other statements.
+    """Return the program with other kernels.
 
     Args:
-        program: The program.
-        statements: Of ``main``; they lose their dependencies.
+        program: A program without loops.
+        statements: The kernels; they lose their dependencies.
         added: Allocations of temporaries that they use, which become the program's.
         gone: Temporaries that none of them uses any more.
 
     """
-    views = (attrs.evolve(each, direction=Direction.OUT, source=each.name, tags=Tags()) for each in added)
-    kept = (view for view in program.main.refinements if view.source not in gone)
-    main = attrs.evolve(program.main, refinements=(*kept, *views), statements=tuple(statements))
-    program = with_main(program, main)
-    allocations = (each for each in program.entry.refinements if each.name not in gone)
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=(*allocations, *added)))
+    kept = (each for each in program.memory if each.name not in gone)
+    return with_kernels(program, tuple(statements), (*kept, *added))

@@ -51,7 +51,6 @@ from tileir.passes.scan import Scan
 from tileir.passes.schedule_memory import Schedule
 from tileir.passes.separate import Separate
 from tileir.passes.shadow import Shadow
-from tileir.passes.share_names import ShareNames
 from tileir.passes.split_border import SplitBorder
 from tileir.passes.split_reduction import SplitReduction
 from tileir.passes.split_scatter import SplitScatter
@@ -120,7 +119,6 @@ PASSES: Final[tuple[type[Pass], ...]] = (
     Schedule,
     Separate,
     Shadow,
-    ShareNames,
     SplitBorder,
     SplitReduction,
     SplitScatter,

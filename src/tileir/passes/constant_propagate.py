@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.passes.analysis.dependences import roots
-from tileir.passes.base import at_least, selected, with_main
+from tileir.passes.base import at_least, selected, with_kernels
 from tileir.passes.inline import CHEAP
 from tileir.stripe.interpreter import interpret
-from tileir.stripe.ir import Block, Buffer, Direction, Intrinsic, Special, views_read, views_written
+from tileir.stripe.ir import Block, Buffer, Intrinsic, Special, views_read, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,14 +53,14 @@ class ConstantPropagate:
         made = {behind[name] for number in chosen for name in views_written(program.main.statements[number])}
         left = [s for number, s in enumerate(program.main.statements) if number not in chosen]
         needed = made.intersection(behind[name] for statement in left for name in views_read(statement))
-        outputs = tuple(r.name for r in program.entry.refinements if r.name in needed)
+        outputs = tuple(r.name for r in program.memory if r.name in needed)
         return _with_constants(program, left, made, _computed(program, chosen, outputs))
 
     def _chosen(self, program: Program, behind: Mapping[str, str]) -> frozenset[int]:
         """Return the numbers of the kernels to run."""
         known = {buffer.name for buffer in program.buffers}
         fixed = {*program.inputs, *program.outputs}
-        size = {r.name: r.shape.span * r.shape.dtype.itemsize for r in program.entry.refinements}
+        size = {r.name: r.shape.span * r.shape.dtype.itemsize for r in program.memory}
         chosen: dict[int, frozenset[str]] = {}
         operations = 0
         for number, kernel in enumerate(program.main.statements):
@@ -82,7 +82,7 @@ class ConstantPropagate:
         numbered = enumerate(program.main.statements)
         kernels = {number: kernel for number, kernel in numbered if number in chosen and isinstance(kernel, Block)}
         reads = {number: {behind[name] for name in views_read(kernel)} for number, kernel in kernels.items()}
-        small = {r.name for r in program.entry.refinements if 1 < r.shape.elements <= self.small}
+        small = {r.name for r in program.memory if 1 < r.shape.elements <= self.small}
         costly: set[str] = set()
         kept: set[int] = set()
         for number, kernel in kernels.items():
@@ -148,34 +148,24 @@ def _computed(program: Program, chosen: frozenset[int], outputs: tuple[str, ...]
     """Return the content of temporaries after some kernels alone have run."""
     kernels = tuple(s for number, s in enumerate(program.main.statements) if number in chosen)
     kernels = tuple(attrs.evolve(kernel, deps=()) for kernel in kernels)
-    used = {name for kernel in kernels for name in (*views_read(kernel), *views_written(kernel))}
-    views = tuple(r for r in program.main.refinements if r.name in used)
-    behind = {r.source for r in views}
-    main = attrs.evolve(program.main, refinements=views, statements=kernels)
-    allocations = tuple(
-        attrs.evolve(r, tags=r.tags.add("user")) if r.name in outputs else r
-        for r in program.entry.refinements
-        if r.name in behind
+    behind = {name for kernel in kernels for name in (*views_read(kernel), *views_written(kernel))}
+    memory = (
+        attrs.evolve(each, tags=each.tags.add("user")) if each.name in outputs else each
+        for each in program.memory
+        if each.name in behind
     )
-    entry = attrs.evolve(program.entry, refinements=allocations, statements=(main,))
-    buffers = tuple(buffer for buffer in program.buffers if buffer.name in behind)
-    results = interpret(attrs.evolve(program, entry=entry, inputs=(), outputs=outputs, buffers=buffers), {})
+    buffers = (buffer for buffer in program.buffers if buffer.name in behind)
+    alone = with_kernels(attrs.evolve(program, inputs=(), outputs=outputs), kernels, memory, buffers)
+    results = interpret(alone, {})
     return tuple(Buffer(name, results[name].tobytes()) for name in outputs)
 
 
 def _with_constants(program: Program, left: list[Statement], made: set[str], constants: tuple[Buffer, ...]) -> Program:
     """Return the program with other kernels, and constants for some of the temporaries that the old ones made."""
     kept = {buffer.name for buffer in constants}
-    views = tuple(
-        attrs.evolve(r, direction=Direction.IN) if r.source in kept else r
-        for r in program.main.refinements
-        if r.source in kept or r.source not in made
+    memory = (
+        attrs.evolve(each, constant=True, tags=each.tags.remove("tmp")) if each.name in kept else each
+        for each in program.memory
+        if each.name in kept or each.name not in made
     )
-    program = with_main(program, attrs.evolve(program.main, refinements=views, statements=tuple(left)))
-    allocations = tuple(
-        attrs.evolve(r, constant=True, tags=r.tags.remove("tmp")) if r.name in kept else r
-        for r in program.entry.refinements
-        if r.name in kept or r.name not in made
-    )
-    entry = attrs.evolve(program.entry, refinements=allocations)
-    return attrs.evolve(program, entry=entry, buffers=(*program.buffers, *constants))
+    return with_kernels(program, tuple(left), memory, (*program.buffers, *constants))

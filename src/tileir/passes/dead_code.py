@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.passes.analysis.accesses import is_element
-from tileir.passes.base import with_main
+from tileir.passes.base import with_kernels
 from tileir.passes.kernels.narrowing import narrowed
 from tileir.stripe.ir import (
     Block,
@@ -19,6 +19,7 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
+from tileir.stripe.works import launches
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Refinement, Statement
@@ -36,9 +37,8 @@ class DeadCode:
 
     def __call__(self, program: Program) -> Program:
         """Return the program without what no result depends on."""
-        kept = frozenset(program.outputs)
-        live = {r.name for r in program.main.refinements if r.source in kept}
-        return _without_temporaries(with_main(program, _pruned(program.main, live)))
+        main = _pruned(program.main, set(program.outputs))
+        return _without_temporaries(with_kernels(program, main.statements))
 
 
 def pruned(block: Block, live: set[str]) -> Block:
@@ -132,11 +132,11 @@ def _directed(refinement: Refinement, reads: bool, writes: bool) -> Refinement:
 
 
 def _without_temporaries(program: Program) -> Program:
-    """Drop allocations that ``main`` no longer views, with their content if they are constants."""
-    used = {r.source for r in program.main.refinements}
+    """Drop memory that nothing uses any more, with its content if it is constant."""
+    used = {name for launch in launches(program.works) for name in launch.arguments}
     used.update(program.inputs, program.outputs)
-    refinements = tuple(r for r in program.entry.refinements if r.name in used)
-    if len(refinements) == len(program.entry.refinements):
+    memory = tuple(each for each in program.memory if each.name in used)
+    if len(memory) == len(program.memory):
         return program
     buffers = tuple(buffer for buffer in program.buffers if buffer.name in used)
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=refinements), buffers=buffers)
+    return attrs.evolve(program, memory=memory, buffers=buffers)

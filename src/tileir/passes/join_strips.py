@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.passes.base import with_main
+from tileir.passes.base import with_temporaries
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.in_turn import in_turn
 from tileir.passes.strips import STRIP
@@ -45,11 +45,7 @@ class JoinStrips:
             statements.append(attrs.evolve(joined, tags=joined.tags.remove(STRIP)))
         if len(statements) == len(program.main.statements):
             return program
-        main = program.main
-        views = tuple(r for r in main.refinements if r.name not in gone)
-        program = with_main(program, attrs.evolve(main, refinements=views, statements=tuple(statements)))
-        allocations = tuple(r for r in program.entry.refinements if r.name not in gone)
-        return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=allocations))
+        return with_temporaries(program, statements, (), gone)
 
 
 def _strips(statement: Statement) -> object:

@@ -10,7 +10,7 @@ import attrs
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
-from tileir.passes.base import map_kernels, selected, unordered, with_main
+from tileir.passes.base import map_kernels, selected, unordered, with_temporaries
 from tileir.passes.kernels.schedule import REGISTER
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, TensorShape, views_read, views_written
@@ -161,10 +161,5 @@ def _with_strides(shape: TensorShape, outer: TensorShape) -> TensorShape:
 
 
 def _without(program: Program, kernels: tuple[Block, ...], gone: set[str]) -> Program:
-    """Return the program with other kernels, and without the temporaries behind the views ``gone`` of ``main``."""
-    main = program.main
-    behind = {r.source for r in main.refinements if r.name in gone}
-    views = tuple(r for r in main.refinements if r.name not in gone)
-    program = with_main(program, attrs.evolve(main, refinements=views, statements=kernels))
-    allocations = tuple(r for r in program.entry.refinements if r.name not in behind)
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=allocations))
+    """Return the program with other kernels, and without the temporaries ``gone``."""
+    return with_temporaries(program, kernels, (), gone)

@@ -1,28 +1,28 @@
-"""Passes on programs with loops: a pass never sees one.
+"""Passes on programs with loops and branches: a pass never sees one.
 
-The kernels between two loops are given to it as a program, and so is the body of each loop; what others read or write
-are parameters and results there. So nothing moves into a loop, out of it or past it, and whatever a pass does for a
-program it does for the kernels of a step. Passes that look at blocks, whatever these are, have
-``sees_loops: ClassVar[bool] = True`` and get the program as it is.
+The launches between two loops are given to it as a program, and so are those of a step and of each side of a branch;
+what others read or write are parameters and results there. So nothing moves into a loop, out of it or past it, and
+whatever a pass does for a program it does for the launches of a step. Passes that look at blocks, whatever these are,
+have ``sees_loops: ClassVar[bool] = True`` and get the program as it is.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from operator import is_
 from typing import TYPE_CHECKING
 
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.core.rewrite import rewritten
-from tileir.stripe.ir import Block, Buffer, Direction, Program, Tags, views_read, views_written
+from tileir.stripe.ir import Block, Branch, Launch, Loop, Program, While
+from tileir.stripe.kernel_table import KernelTable
+from tileir.stripe.works import local_memory, parts, sorted_memory, uses_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable
     from collections.abc import Set as AbstractSet
 
-    from tileir.stripe.ir import Refinement, Statement
+    from tileir.stripe.ir import Buffer, Refinement, Statement, Work
 
 
 def is_loop(statement: Statement) -> bool:
@@ -31,32 +31,22 @@ def is_loop(statement: Statement) -> bool:
 
 
 def between_loops(function: Callable[[Program], Program], program: Program) -> Program:
-    """Apply ``function`` to the kernels between loops and to the bodies of loops, each as a program of its own.
+    """Apply ``function`` to the launches between loops, of steps, and of sides of branches, as programs of their own.
 
-    Loops inside loops are treated in the same way, by recursion as deep as they are nested. The program itself is
-    returned where nothing changed.
+    The program itself is returned where nothing changed.
     """
-    if not any(map(is_loop, program.main.statements)):
+    if all(isinstance(work, Launch) for work in program.works):
         return function(program)
-    stretches = _stretches(program.main.statements)
-    whole = _Whole.of(program, stretches)
-    after: list[Statement] = []
-    for stretch in stretches:
-        first = stretch[0]
-        if isinstance(first, Block) and is_loop(first):
-            after.append(whole.loop_after(function, first))
-        else:
-            after.extend(whole.kernels_after(function, stretch))
-    return whole.result(tuple(after))
+    return _Whole.of(program, function).result()
 
 
-def _stretches(statements: Iterable[Statement]) -> list[tuple[Statement, ...]]:
-    """Return the statements cut before and after each loop."""
-    found: list[list[Statement]] = []
-    for statement in statements:
-        if not found or is_loop(statement) or is_loop(found[-1][-1]):
+def _stretches(works: Iterable[Work]) -> list[tuple[Work, ...]]:
+    """Return works cut before and after each loop and branch."""
+    found: list[list[Work]] = []
+    for work in works:
+        if not found or not isinstance(work, Launch) or not isinstance(found[-1][-1], Launch):
             found.append([])
-        found[-1].append(statement)
+        found[-1].append(work)
     return [tuple(stretch) for stretch in found]
 
 
@@ -66,235 +56,155 @@ class _Whole:
 
     Attributes:
         program: What it was.
-        allocations: What its entry block allocates, by name.
-        views: The views of ``main``, by name.
+        function: What is applied to the parts.
+        memory: What it allocates, by name.
         buffers: The contents of constants, by name.
-        users: How many stretches use each allocation.
+        users: How many stretches, carries and conditions use each allocation.
         fixed: Parameters and results, which stay.
+        local: The memory that each loop alone uses, by the :func:`id` of the loop.
+        table: The kernels of the parts that are done.
+        names: The names of memory that are taken.
 
     """
 
     program: Program
-    allocations: dict[str, Refinement]
-    views: dict[str, Refinement]
+    function: Callable[[Program], Program]
+    memory: dict[str, Refinement]
     buffers: dict[str, Buffer]
     users: Counter[str]
     fixed: frozenset[str]
+    local: dict[int, frozenset[str]]
+    table: KernelTable = attrs.field(factory=KernelTable, init=False)
+    names: NameScope = attrs.field(factory=NameScope, init=False)
+    changed: bool = attrs.field(default=False, init=False)
 
     @classmethod
-    def of(cls, program: Program, stretches: Iterable[tuple[Statement, ...]]) -> _Whole:
+    def of(cls, program: Program, function: Callable[[Program], Program]) -> _Whole:
         """Take a program apart."""
-        allocations = {r.name: r for r in program.entry.refinements}
-        views = {view.name: view for view in program.main.refinements}
-        buffers = {buffer.name: buffer for buffer in program.buffers}
-        fixed = frozenset((*program.inputs, *program.outputs))
-        whole = cls(program, allocations, views, buffers, Counter(), fixed)
-        for stretch in stretches:
-            whole.users.update(whole.memory(stretch))
+        whole = cls(
+            program,
+            function,
+            {each.name: each for each in program.memory},
+            {buffer.name: buffer for buffer in program.buffers},
+            Counter(),
+            frozenset((*program.inputs, *program.outputs)),
+            local_memory(program),
+        )
+        whole._count(program.works)
+        whole.names = NameScope.of(whole.memory)
         return whole
 
-    def memory(self, statements: Iterable[Statement]) -> list[str]:
-        """Return the allocations of the entry block that statements use, each once."""
-        views = (self.views[name] for name in _used(statements))
-        return list(dict.fromkeys(view.source for view in views if view.direction is not Direction.NONE))
+    def _count(self, works: tuple[Work, ...]) -> None:
+        """Count the users of memory; nesting is bounded, so recursion is."""
+        for stretch in _stretches(works):
+            first = stretch[0]
+            match first:
+                case Launch():
+                    self.users.update(uses_of(self.program.kernels, stretch).names)
+                case Loop(times=times, carries=carries):
+                    self.users.update(name for carry in carries for name in (carry.kept, carry.made))
+                    self.users.update([times.memory] if isinstance(times, While) else [])
+                case Branch(condition=condition):
+                    self.users.update([condition])
+            for inner in parts(first):
+                self._count(inner)
 
-    def result(self, statements: tuple[Statement, ...]) -> Program:
-        """Put the program together again; the old one where nothing changed."""
-        main = self.program.main
-        if len(statements) == len(main.statements) and all(map(is_, statements, main.statements)):
+    def result(self) -> Program:
+        """Return the program with its parts changed; itself where none did."""
+        works = self._after(self.program.works, None)
+        if not self.changed:
             return self.program
-        given = {*self.program.inputs, *self.buffers}
-        views = tuple(_directed(view, given) for view in self.views.values())
-        return _program(
-            self.program.entry,
-            tuple(self.allocations.values()),
-            attrs.evolve(main, refinements=views, statements=_in_order(statements)),
-            self.program.inputs,
-            self.program.outputs,
-            tuple(self.buffers.values()),
-        )
-
-    def kernels_after(
-        self, function: Callable[[Program], Program], stretch: tuple[Statement, ...]
-    ) -> tuple[Statement, ...]:
-        """Apply ``function`` to neighbouring kernels, keep the memory that these need then, and return them."""
-        own = self.memory(stretch)
-        written = {self.views[name].source for statement in stretch for name in views_written(statement)}
-        user = [name for name in own if name not in self.buffers and (name in self.fixed or self.users[name] > 1)]
-        given = tuple(name for name in user if name not in written)
-        content = {name: self.buffers[name] for name in own if name in self.buffers}
-        views = tuple(_directed(self.views[name], {*given, *content}) for name in _used(stretch))
-        part = _program(
-            self.program.entry,
-            tuple(
-                _tagged(self.allocations[name], user=True) if name in user else self.allocations[name] for name in own
-            ),
-            attrs.evolve(self.program.main, refinements=views, statements=stretch),
-            given,
-            tuple(name for name in user if name in written),
-            tuple(content.values()),
-        )
-        new = function(part)
-        if new is part:
-            return stretch
-        kept = {*user, *(name for name in content if self.users[name] > 1)}
-        self._forget(own, kept, _used(stretch))
-        return self._added(new, kept)
-
-    def _forget(self, own: Sequence[str], kept: AbstractSet[str], used: Iterable[str]) -> None:
-        """Let go of what one stretch alone used, memory of ``main`` itself included."""
-        self.users.subtract(own)
-        for name in used:
-            if self.views[name].direction is Direction.NONE:
-                del self.views[name]
-        gone = {name for name in own if name not in kept}
-        for name in gone:
-            del self.allocations[name]
-            self.buffers.pop(name, None)
-        self.views = {name: view for name, view in self.views.items() if view.source not in gone}
-
-    def _added(self, part: Program, kept: AbstractSet[str]) -> tuple[Statement, ...]:
-        """Add the memory of a changed stretch under names that are free, and return its kernels."""
-        names = NameScope.of((*self.allocations, *self.views))
-        sources: dict[str, str] = {}
-        content = {buffer.name: buffer for buffer in part.buffers}
-        for r in part.entry.refinements:
-            name = sources[r.name] = r.name if r.name in kept else names.fresh(r.name)
-            if r.name not in kept:
-                self.allocations[name] = attrs.evolve(r, name=name) if name != r.name else r
-                if r.name in content:
-                    self.buffers[name] = attrs.evolve(content[r.name], name=name)
-        renamed: dict[str, str] = {}
-        for view in part.main.refinements:
-            name, source = view.name, sources.get(view.source, "")
-            if name in self.views and (self.views[name].source != source or not source):
-                renamed[name] = names.fresh(name)
-                name = renamed[name]
-            if name not in self.views:
-                self.views[name] = attrs.evolve(view, name=name, source=source)
-        statements = tuple(_reading(statement, renamed) for statement in part.main.statements)
-        self.users.update(self.memory(statements))
-        return statements
-
-    def loop_after(self, function: Callable[[Program], Program], loop: Block) -> Block:
-        """Apply ``function`` to the body of a loop, add the constants that it needs, and return the loop."""
-        body, *copies = loop.statements
-        assert isinstance(body, Block)  # the verifier's rule
-        views = {view.name: view for view in loop.refinements}
-        advanced = {name for copy in copies for name in views_read(copy)}
-        given = tuple(name for name, view in views.items() if view.direction.reads)
-        results = frozenset(name for name, view in views.items() if view.direction is Direction.OUT)
-        made = tuple(name for name, view in views.items() if view.direction is Direction.OUT or name in advanced)
-        part = _program(
-            attrs.evolve(self.program.entry, name=loop.name, tags=Tags.of("program")),
-            tuple(_tagged(_allocation(view), user=name in given or name in made) for name, view in views.items()),
+        return sorted_memory(
             attrs.evolve(
-                body,
-                refinements=_turned(body.refinements, results, Direction.OUT, Direction.INOUT),
-                tags=body.tags.remove("body").add("main"),
-            ),
-            given,
+                self.program,
+                memory=tuple(self.memory.values()),
+                kernels=tuple(self.table.kernels),
+                works=works,
+                buffers=tuple(self.buffers.values()),
+            )
+        )
+
+    def _after(self, works: tuple[Work, ...], content: AbstractSet[str] | None) -> tuple[Work, ...]:
+        """Return what becomes of works.
+
+        Args:
+            works: Those of the program, of a step, or of a side of a branch.
+            content: The memory that holds nothing before them; None where that is all that they write.
+
+        """
+        after: list[Work] = []
+        for stretch in _stretches(works):
+            first = stretch[0]
+            match first:
+                case Launch():
+                    after.extend(self._stretch(stretch, content))
+                case Loop(works=inner):
+                    local = self.local.get(id(first), frozenset())
+                    after.append(attrs.evolve(first, works=self._after(inner, local), deps=()))
+                case Branch(then=then, otherwise=otherwise):
+                    sides = [self._after(side, frozenset()) for side in (then, otherwise)]
+                    after.append(attrs.evolve(first, then=sides[0], otherwise=sides[1], deps=()))
+        return tuple(after)
+
+    def _stretch(self, stretch: tuple[Work, ...], content: AbstractSet[str] | None) -> list[Launch]:
+        """Apply the function to neighbouring launches, and keep the memory that these need then."""
+        used = uses_of(self.program.kernels, stretch)
+        own = [name for name in self.memory if name in used]
+        user = [name for name in own if name not in self.buffers and (name in self.fixed or self.users[name] > 1)]
+        made = tuple(name for name in user if name in used.written)
+        before = () if content is None else tuple(name for name in made if name not in content)
+        part = Program(
+            tuple(_as_user(self.memory[name]) if name in user else self.memory[name] for name in own),
+            self.program.kernels,
+            stretch,
+            (*(name for name in user if name not in used.written), *before),
             made,
-            (),
+            tuple(self.buffers[name] for name in own if name in self.buffers),
+            self.program.name,
+            self.program.tags,
         )
-        new = between_loops(function, part)
+        new = self.function(part)
         if new is part:
-            return loop
-        used = {view.source for view in new.main.refinements}
-        kept = [view for name, view in views.items() if view.direction is Direction.INOUT or name in used]
-        own = [r for r in new.entry.refinements if r.name not in views or views[r.name].direction is Direction.NONE]
-        constants = self._with_constants([r for r in own if r.constant], new.buffers)
-        refinements = (
-            *(view for view in kept if view.direction is not Direction.NONE),
-            *constants,
-            *(_tagged(r, user=False) for r in own if not r.constant),
-        )
-        body = attrs.evolve(
-            new.main,
-            refinements=_turned(new.main.refinements, results, Direction.INOUT, Direction.OUT),
-            tags=new.main.tags.remove("main").add("body"),
-            deps=(),
-        )
-        changed = attrs.evolve(loop, refinements=refinements, statements=(body, *_in_order(copies)))
-        self.users.subtract(self.memory((loop,)))
-        self.users.update(self.memory((changed,)))
-        return changed
+            return self._numbered(part, {})
+        self.changed = True
+        kept = {*user, *(name for name in own if name in self.buffers and self.users[name] > 1)}
+        self.users.subtract(own)
+        for name in own:
+            if name not in kept:
+                del self.memory[name]
+                self.buffers.pop(name, None)
+        renamed = self._added(new, kept)
+        launches = self._numbered(new, renamed)
+        self.users.update({name for launch in launches for name in launch.arguments})
+        return launches
 
-    def _with_constants(self, constants: Sequence[Refinement], buffers: Iterable[Buffer]) -> list[Refinement]:
-        """Add constants that a body needs, and return views of them for the loop."""
-        data = {buffer.name: buffer.data for buffer in buffers}
-        names = NameScope.of((*self.allocations, *self.views))
-        inner = []
-        for constant in constants:
-            name = names.fresh(constant.name)
-            self.allocations[name] = attrs.evolve(constant, name=name)
-            view = attrs.evolve(constant, direction=Direction.IN, source=name, constant=False)
-            self.views[name] = attrs.evolve(view, name=name)
-            self.buffers[name] = Buffer(name, data[constant.name])
-            inner.append(view)
-        return inner
+    def _added(self, part: Program, kept: AbstractSet[str]) -> dict[str, str]:
+        """Add the memory of a changed part under names that are free, and return these names."""
+        renamed: dict[str, str] = {}
+        content = {buffer.name: buffer for buffer in part.buffers}
+        for each in part.memory:
+            if each.name in kept:
+                continue
+            name = each.name if each.name not in self.memory else self.names.fresh(each.name)
+            self.names.add(name)
+            renamed[each.name] = name
+            self.memory[name] = each if name == each.name else attrs.evolve(each, name=name)
+            if each.name in content:
+                self.buffers[name] = attrs.evolve(content[each.name], name=name)
+        return renamed
 
-
-def _used(statements: Iterable[Statement]) -> list[str]:
-    """Return the views that statements read and write, each once."""
-    return list(dict.fromkeys(name for s in statements for name in (*views_read(s), *views_written(s))))
+    def _numbered(self, part: Program, renamed: dict[str, str]) -> list[Launch]:
+        """Return the launches of a part with the numbers that their kernels have in the whole."""
+        launches: list[Launch] = []
+        for work in part.works:
+            assert isinstance(work, Launch)  # passes make no loops
+            arguments = tuple(renamed.get(name, name) for name in work.arguments)
+            number = self.table.number(part.kernels[work.kernel])
+            launches.append(attrs.evolve(work, kernel=number, arguments=arguments, deps=()))
+        return launches
 
 
-def _reading(statement: Statement, renamed: Mapping[str, str]) -> Statement:
-    """Return a kernel that sees views of ``main`` under other names."""
-    if not renamed or not isinstance(statement, Block):
-        return statement
-    refinements = rewritten(
-        statement.refinements,
-        lambda r: (attrs.evolve(r, source=renamed[r.source]) if r.source in renamed else r,),
-    )
-    return statement if refinements is statement.refinements else attrs.evolve(statement, refinements=refinements)
-
-
-def _program(
-    entry: Block,
-    allocations: tuple[Refinement, ...],
-    main: Block,
-    inputs: tuple[str, ...],
-    outputs: tuple[str, ...],
-    buffers: tuple[Buffer, ...],
-) -> Program:
-    return Program(attrs.evolve(entry, refinements=allocations, statements=(main,)), inputs, outputs, buffers)
-
-
-def _turned(
-    views: tuple[Refinement, ...], sources: AbstractSet[str], old: Direction, new: Direction
-) -> tuple[Refinement, ...]:
-    """Return views of the body of a loop, those of some ``sources`` with another direction.
-
-    In what a loop makes a step keeps what earlier steps have written: a pass has to see that it reads that.
-    """
-    return rewritten(
-        views, lambda r: (attrs.evolve(r, direction=new),) if r.source in sources and r.direction is old else (r,)
-    )
-
-
-def _directed(view: Refinement, given: AbstractSet[str]) -> Refinement:
-    """Return a view of ``main``, which reads what is ``given`` and writes everything else.
-
-    In the body of a loop, what steps write one after the other it reads, too.
-    """
-    if view.direction in (Direction.NONE, Direction.INOUT):
-        return view
-    direction = Direction.IN if view.source in given else Direction.OUT
-    return view if view.direction is direction else attrs.evolve(view, direction=direction)
-
-
-def _allocation(view: Refinement) -> Refinement:
-    return attrs.evolve(view, direction=Direction.NONE, source="", aggregation=None)
-
-
-def _tagged(allocation: Refinement, *, user: bool) -> Refinement:
-    """Return an allocation tagged as one that others see, or as one of the program's own."""
-    new, old = ("user", "tmp") if user else ("tmp", "user")
-    return attrs.evolve(allocation, tags=allocation.tags.remove(old).add(new))
-
-
-def _in_order(statements: Iterable[Statement]) -> tuple[Statement, ...]:
-    """Return the statements without dependencies: the block runs them in order."""
-    return tuple(attrs.evolve(s, deps=()) if s.deps else s for s in statements)
+def _as_user(allocation: Refinement) -> Refinement:
+    """Return an allocation tagged as one that others see."""
+    tags = allocation.tags.remove("tmp").add("user")
+    return allocation if tags is allocation.tags else attrs.evolve(allocation, tags=tags)

@@ -46,7 +46,7 @@ class PermuteGather:
         lanes = vector_lanes(self.vector_bytes, 4, self.max_lanes)
         held = {buffer.name: buffer for buffer in program.buffers}
         behind = roots(program)
-        dtypes = {r.name: r.shape.dtype for r in program.entry.refinements}
+        dtypes = {r.name: r.shape.dtype for r in program.memory}
         known = {
             name: elements_of(held[root], dtypes[root]).reshape(-1) for name, root in behind.items() if root in held
         }
@@ -69,7 +69,7 @@ class PermuteGather:
             return Permuted(near, ranks, producers, tables.table).kernel()
 
         statements = tuple(permuted(number, statement) for number, statement in enumerate(before))
-        return tables.added(with_kernels(program, statements)) if tables.made else program
+        return tables.added(program, statements) if tables.made else program
 
 
 _LEAST_LANES = 8
@@ -77,7 +77,7 @@ _LEAST_LANES = 8
 
 @attrs.define
 class _Tables:
-    """Constant tensors that the pass makes, each with a view of it in ``main`` of the same name."""
+    """Constant tensors that the pass makes."""
 
     names: NameScope
     made: dict[str, tuple[Array, DType]] = attrs.field(factory=dict)
@@ -88,15 +88,11 @@ class _Tables:
         self.made[name] = (elements, dtype)
         return name
 
-    def added(self, program: Program) -> Program:
-        """Return the program with all that was made."""
-        entry, main = program.entry, program.main
-        allocations, views, buffers = [], [], []
+    def added(self, program: Program, statements: tuple[Statement, ...]) -> Program:
+        """Return the program with other kernels, and with all that was made."""
+        allocations, buffers = [], []
         for name, (elements, dtype) in self.made.items():
             shape = TensorShape.dense(dtype, elements.shape)
             allocations.append(Refinement(name, Direction.NONE, "", (Affine(),), shape, constant=True))
-            views.append(Refinement(name, Direction.IN, name, (Affine(),), shape))
             buffers.append(Buffer(name, elements.astype(dtype.numpy.newbyteorder("<")).tobytes()))
-        main = attrs.evolve(main, refinements=(*main.refinements, *views))
-        entry = attrs.evolve(entry, refinements=(*entry.refinements, *allocations), statements=(main,))
-        return attrs.evolve(program, entry=entry, buffers=(*program.buffers, *buffers))
+        return with_kernels(program, statements, (*program.memory, *allocations), (*program.buffers, *buffers))

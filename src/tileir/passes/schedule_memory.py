@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
-from tileir.passes.base import at_least, free_tags, with_main
+from tileir.passes.base import at_least, free_tags
 from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.passes.memory.hand_down import hand_down
 from tileir.passes.memory.locations import Place
@@ -15,8 +15,8 @@ from tileir.passes.memory.point_groups import grouped
 from tileir.passes.memory.resident_views import overhanging
 from tileir.passes.memory.scheduled_block import ScheduledBlock
 from tileir.stripe.aliases import Aliases
-from tileir.stripe.ir import Direction, views_read, views_written
 from tileir.stripe.scope import enter
+from tileir.stripe.works import uses_of
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Program
@@ -92,14 +92,6 @@ class Schedule:
 
 def without_unused_temporaries(program: Program) -> Program:
     """Return the program without temporaries that no kernel touches."""
-    main = program.main
-    used = {name for s in main.statements for name in (*views_read(s), *views_written(s))}
-    views = tuple(r for r in main.refinements if r.name in used or r.direction is Direction.NONE)
-    seen = {r.source for r in views}
-    allocations = tuple(r for r in program.entry.refinements if r.name in seen or "tmp" not in r.tags)
-    gone = {r.name for r in program.entry.refinements} - {r.name for r in allocations}
-    if not gone:
-        return program
-    kept = tuple(r for r in main.refinements if r.source not in gone)
-    program = with_main(program, attrs.evolve(main, refinements=kept))
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=allocations))
+    used = uses_of(program.kernels, program.works)
+    memory = tuple(each for each in program.memory if each.name in used or "tmp" not in each.tags)
+    return program if len(memory) == len(program.memory) else attrs.evolve(program, memory=memory)

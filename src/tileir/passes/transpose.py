@@ -14,7 +14,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
-from tileir.passes.base import at_least, selected, unordered, with_main
+from tileir.passes.base import at_least, selected, with_kernels, with_temporaries
 from tileir.passes.memory.cache_blocks import refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, Index, Load, Refinement, Store, Tags, TensorShape
@@ -101,24 +101,16 @@ def _with_fastest(shape: TensorShape, fastest: int) -> TensorShape:
 def _free_temporaries(program: Program) -> frozenset[str]:
     """Return the views of ``main`` of temporaries whose strides may change: all views below have the same axes."""
     fixed = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
-    sources = Counter(r.source for r in program.main.refinements)
-    entry = {r.name: r for r in program.entry.refinements}
     moved = _moved_axes(program.main)
-    result = []
-    for view in program.main.refinements:
-        own = entry.get(view.source)
-        if (
-            own is None
-            or view.name in moved
-            or own.name in fixed
-            or own.constant
-            or sources[own.name] > 1
-            or len(own.shape.dims) < 2
-        ):
-            continue
-        if own.shape == view.shape and is_dense(own.shape):
-            result.append(view.name)
-    return frozenset(result)
+    return frozenset(
+        own.name
+        for own in program.memory
+        if own.name not in moved
+        and own.name not in fixed
+        and not own.constant
+        and len(own.shape.dims) >= 2
+        and is_dense(own.shape)
+    )
 
 
 def _moved_axes(main: Block) -> frozenset[str]:
@@ -148,12 +140,9 @@ def _relaid(program: Program, shapes: dict[str, TensorShape]) -> Program:
     """Return the program with other shapes for the views of ``main`` called as in ``shapes``, and all below."""
     main = program.main
     views = {r.name: attrs.evolve(r, shape=shapes[r.name]) for r in main.refinements if r.name in shapes}
-    behind = {view.source: view.shape for view in views.values()}
     kernels = tuple(refitted(statement, views) for statement in main.statements)
-    refinements = tuple(views.get(r.name, r) for r in main.refinements)
-    program = with_main(program, attrs.evolve(main, refinements=refinements, statements=kernels))
-    own = tuple(attrs.evolve(r, shape=behind[r.name]) if r.name in behind else r for r in program.entry.refinements)
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=own))
+    memory = (attrs.evolve(r, shape=views[r.name].shape) if r.name in views else r for r in program.memory)
+    return with_kernels(program, kernels, memory)
 
 
 @attrs.define
@@ -171,8 +160,7 @@ class _Copier:
     def __attrs_post_init__(self) -> None:
         self._main = Level(self.program.main)
         self._roots = {r.name: self._main.root(r) for r in self.program.main.refinements}
-        refinements = (*self.program.entry.refinements, *self.program.main.refinements)
-        self._names = NameScope.of(r.name for r in refinements)
+        self._names = NameScope.of(r.name for r in self.program.memory)
 
     def kernels(self, kernel: Block) -> Iterable[Block]:
         """Yield what copies operands of a kernel, and the kernel that uses the copies."""
@@ -222,14 +210,8 @@ class _Copier:
         """Return the program with these kernels, and memory for the copies."""
         if not self._added:
             return self.program
-        main = self.program.main
-        program = with_main(
-            self.program,
-            attrs.evolve(main, refinements=(*main.refinements, *self._added), statements=unordered(statements)),
-        )
-        own = tuple(attrs.evolve(r, direction=Direction.NONE, source="", tags=Tags.of("tmp")) for r in self._added)
-        entry = program.entry
-        return attrs.evolve(program, entry=attrs.evolve(entry, refinements=(*entry.refinements, *own)))
+        own = (attrs.evolve(r, direction=Direction.NONE, source="", tags=Tags.of("tmp")) for r in self._added)
+        return with_temporaries(self.program, statements, tuple(own))
 
 
 def _copying(source: Refinement, copy: Refinement) -> Block:

@@ -6,7 +6,6 @@ writes and writes where it reads. So a loop repeats two steps, after a single on
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
@@ -20,61 +19,73 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.tags import ADVANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
 
 class Lowering(Protocol):
     """What a loop needs of the program that it is lowered for."""
 
+    program: stripe.Program
     buffers: dict[str, sem.Buffer]
     kernels: list[sem.KernelFunction]
     unaligned: set[str]
+    local: dict[int, frozenset[str]]
 
-    def works(self, block: stripe.Block, sources: Mapping[str, str]) -> tuple[sem.Work, ...]:
-        """Return what launches the kernels of a block."""
+    def works(self, works: Iterable[stripe.Work], fresh: Container[str]) -> tuple[sem.Work, ...]:
+        """Return what becomes of works; ``fresh`` is memory that holds nothing before them."""
+        ...
+
+    def copy(self, source: str, target: str) -> sem.Launch:
+        """Return what copies one buffer to another."""
         ...
 
 
-def lower_loop(
-    lowering: Lowering, loop: stripe.Block, sources: Mapping[str, str], before: list[sem.Work]
-) -> list[sem.Work]:
-    """Return the launches before a loop followed by those of the loop.
+def lower_loop(lowering: Lowering, loop: stripe.Loop, before: list[sem.Work], fresh: Container[str]) -> list[sem.Work]:
+    """Return the works before a loop followed by those of the loop.
 
     Where the number of steps is odd, the first values go to the other one of each two buffers that take turns: then
-    the last values are where others expect them. Nothing but the loop uses these buffers in between.
+    the last values are where others expect them. That cannot be where first values are made somewhere else than in
+    front of the loop; they are copied in the end then.
 
     Args:
         lowering: The program.
-        loop: As :mod:`tileir.stripe.lower_scan` makes it.
-        sources: The buffer of each view around the loop.
-        before: The launches in front of the loop, in the same block.
+        loop: The loop.
+        before: The works in front of the loop, in the same list.
+        fresh: Memory that holds nothing before these.
 
     """
-    body, *copies = loop.statements
-    assert isinstance(body, stripe.Block)  # the verifier's rule
-    own = _allocated(lowering, loop.refinements)
-    local = {r.name: own.get(r.name) or sources[r.source] for r in loop.refinements}
     turns: dict[str, str] = {}
-    for copy in copies:
-        assert isinstance(copy, stripe.Special)  # the verifier's rule
-        made, read = local[copy.inputs[0]], local[copy.outputs[0]]
-        turns |= {made: read, read: made}
-        if lowering.buffers[read].role is not sem.BufferRole.TEMPORARY or read in lowering.unaligned:
-            lowering.unaligned.add(made)
-    inner = _allocated(lowering, body.refinements)
-    step = lowering.works(body, {r.name: inner.get(r.name) or local[r.source] for r in body.refinements})
+    for carry in loop.carries:
+        turns |= {carry.made: carry.kept, carry.kept: carry.made}
+        if lowering.buffers[carry.kept].role is not sem.BufferRole.TEMPORARY or carry.kept in lowering.unaligned:
+            lowering.unaligned.add(carry.made)
+    step = lowering.works(loop.works, lowering.local.get(id(loop), frozenset()))
+    copies = tuple(lowering.copy(carry.made, carry.kept) for carry in loop.carries) if step else ()
+    if isinstance(loop.times, stripe.While):
+        return [*before, sem.Loop(sem.While(loop.times.memory), (*step, *copies))]
     if not step:
-        return before
-    last = body.statements[-1]
-    if isinstance(last, stripe.Block) and ADVANCE in last.tags:
+        return [*before, *copies]
+    last = loop.works[-1]
+    if isinstance(last, stripe.Launch) and ADVANCE in lowering.program.kernels[last.kernel].block.tags:
         step = _joined(lowering.kernels, step)
-    count = loop.indices[0].range
     if not turns:
-        return [*before, sem.Loop(count, step)]
+        return [*before, sem.Loop(loop.times, step)]
     other = _exchanged(step, turns)
-    if count % 2:
-        before = [*_exchanged(tuple(before), turns), *other]
-    return before if count == 1 else [*before, sem.Loop(count // 2, (*step, *other))]
+    repeated = [sem.Loop(loop.times // 2, (*step, *other))] if loop.times > 1 else []
+    if loop.times % 2 == 0:
+        return [*before, *repeated]
+    if all(carry.kept in fresh and _first_written(lowering, before, carry.kept) for carry in loop.carries):
+        return [*_exchanged(tuple(before), turns), *other, *repeated]
+    return [*before, *repeated, *step, *copies]
+
+
+def _first_written(lowering: Lowering, works: Iterable[sem.Work], buffer: str) -> bool:
+    """Return whether the first launch that uses a buffer only writes it."""
+    for launch in launches(works):
+        if buffer in launch.arguments:
+            param = lowering.kernels[launch.kernel].params[launch.arguments.index(buffer)]
+            return param.access is sem.ParamAccess.WRITE
+    return False
 
 
 def _exchanged(works: tuple[sem.Work, ...], turns: Mapping[str, str]) -> tuple[sem.Work, ...]:
@@ -90,21 +101,19 @@ def _joined(kernels: list[sem.KernelFunction], step: tuple[sem.Work, ...]) -> tu
     The first thread of that kernel counts: a launch less where launches are what a step costs.
     """
     *others, advance = step
-    if not isinstance(advance, sem.Launch) or advance.kernel != len(kernels) - 1:
+    if not isinstance(advance, sem.Launch):
         return step
     counting = kernels[advance.kernel]
     if [param.access for param in counting.params] != [sem.ParamAccess.WRITE, sem.ParamAccess.READ]:
         return step
     new, now = advance.arguments
-    times = Counter(launch.kernel for launch in launches(others))
     for place, work in reversed(list(enumerate(others))):
-        if isinstance(work, sem.Launch) and now in work.arguments and times[work.kernel] == 1:
+        if isinstance(work, sem.Launch) and now in work.arguments:
             host = kernels[work.kernel]
             reads = host.params[work.arguments.index(now)].access is sem.ParamAccess.READ
             if reads and host.index is counting.index:
-                kernels[work.kernel] = _counting(host, counting, host.params[work.arguments.index(now)].name)
-                kernels.pop()
-                others[place] = sem.Launch(work.kernel, (*work.arguments, new))
+                kernels.append(_counting(host, counting, host.params[work.arguments.index(now)].name))
+                others[place] = sem.Launch(len(kernels) - 1, (*work.arguments, new))
                 return tuple(others)
     return step
 
@@ -123,15 +132,3 @@ def _counting(host: sem.KernelFunction, counting: sem.KernelFunction, step: str)
                 body = (sem.If(first, body),)
     param = attrs.evolve(counting.params[0], name=names[counting.params[0].name])
     return attrs.evolve(host, params=(*host.params, param), body=(*host.body, *body))
-
-
-def _allocated(lowering: Lowering, refinements: Iterable[stripe.Refinement]) -> dict[str, str]:
-    """Add buffers for what a block allocates, and return their names."""
-    names = NameScope.of(lowering.buffers)
-    found: dict[str, str] = {}
-    for refinement in refinements:
-        if refinement.direction is stripe.Direction.NONE:
-            shape, name = refinement.shape, names.fresh(refinement.name)
-            lowering.buffers[name] = sem.Buffer(name, shape.dtype, shape.sizes, sem.BufferRole.TEMPORARY)
-            found[refinement.name] = name
-    return found

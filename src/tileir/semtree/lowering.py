@@ -7,24 +7,26 @@ group, unrolled loops and vector lanes. Everything else becomes a serial loop, t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.errors import fail
 from tileir.core.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.launches import launches, with_launches
 from tileir.semtree.lower_block import BlockLowering
 from tileir.semtree.lower_repeats import lower_loop
 from tileir.semtree.lower_threads import GroupLowering, thread_count
 from tileir.semtree.lower_views import View
 from tileir.stripe import ir as stripe
-from tileir.stripe.twins import twins
+from tileir.stripe.kernel_table import launched
+from tileir.stripe.tags import GRID
+from tileir.stripe.works import local_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from tileir.core.target import Target
 
@@ -41,10 +43,10 @@ def lower(program: stripe.Program, target: Target) -> sem.Program:
         TileError: TIL502 where a kernel is not scheduled as the module text asks.
 
     """
-    lowering = ProgramLowering(target, {buffer.name: buffer for buffer in _buffers(program)})
-    sources = {r.name: r.source or r.name for r in program.main.refinements}
-    works = lowering.works(program.main, sources)
-    return sem.Program(tuple(lowering.kernels), tuple(lowering.buffers.values()), works)
+    lowering = ProgramLowering(target, program)
+    given = {*program.inputs, *(buffer.name for buffer in program.buffers)}
+    works = lowering.works(program.works, frozenset(each.name for each in program.memory) - given)
+    return _pruned(sem.Program(tuple(lowering.kernels), tuple(lowering.buffers.values()), works))
 
 
 @attrs.define
@@ -53,49 +55,86 @@ class ProgramLowering:
 
     Attributes:
         target: What the kernels are for.
-        buffers: All buffers so far, by name.
+        program: The program.
+        buffers: Its buffers, by name.
         kernels: The kernels so far.
         unaligned: Temporaries that take turns with memory of the caller, and count as such where alignment matters.
+        local: The memory that each loop alone uses, by the :func:`id` of the loop.
 
     """
 
     target: Target
-    buffers: dict[str, sem.Buffer]
+    program: stripe.Program
+    buffers: dict[str, sem.Buffer] = attrs.field(init=False)
     kernels: list[sem.KernelFunction] = attrs.field(factory=list, init=False)
     unaligned: set[str] = attrs.field(factory=set, init=False)
+    local: dict[int, frozenset[str]] = attrs.field(init=False)
     _names: NameScope = attrs.field(factory=NameScope, init=False)
     _numbers: dict[object, int] = attrs.field(factory=dict, init=False)
 
-    def works(self, block: stripe.Block, sources: Mapping[str, str]) -> tuple[sem.Work, ...]:
-        """Return what launches the kernels of ``main`` or of a loop's body; ``sources`` has the buffer of each view."""
-        works: list[sem.Work] = []
-        # The kernels of a step stay apart, since one of them may come to count the steps.
-        firsts = twins(block) if "main" in block.tags else {}
-        for statement in block.statements:
-            if not isinstance(statement, stripe.Block):
-                raise fail("TIL502", f"{type(statement).__name__} stands between the kernels; wrap it into a block")
-            if "loop" in statement.tags:
-                works = lower_loop(self, statement, sources, works)
-            else:
-                works.append(self._launch(statement, sources, firsts.get(id(statement), statement)))
-        return tuple(works)
+    def __attrs_post_init__(self) -> None:
+        self.buffers = {buffer.name: buffer for buffer in _buffers(self.program)}
+        self.local = local_memory(self.program)
 
-    def _launch(self, block: stripe.Block, sources: Mapping[str, str], first: stripe.Block) -> sem.Launch:
-        name = self._names.fresh(identifier(block.name or "kernel")[:_LONGEST_NAME].rstrip("_"))
-        arguments = tuple(dict.fromkeys(sources[view.source] for view in _in_order(block)))
-        key = (
-            id(first),
-            *((self.buffers[name].dtype, self.buffers[name].elements, self.owns(name)) for name in arguments),
+    def works(self, works: Iterable[stripe.Work], fresh: Container[str]) -> tuple[sem.Work, ...]:
+        """Return what becomes of works; ``fresh`` is memory that holds nothing before them."""
+        after: list[sem.Work] = []
+        for work in works:
+            match work:
+                case stripe.Launch():
+                    kernel = self.program.kernels[work.kernel]
+                    after.append(self._launch(launched(kernel, work), work.kernel))
+                case stripe.Loop():
+                    after = lower_loop(self, work, after, fresh)
+                case stripe.Branch():
+                    then = self.works(work.then, frozenset())
+                    after.append(sem.Branch(work.condition, then, self.works(work.otherwise, frozenset())))
+                case _:
+                    assert_never(work)
+        return tuple(after)
+
+    def copy(self, source: str, target: str) -> sem.Launch:
+        """Return what copies one buffer to another, in as many groups as it has rows."""
+        shape = self.buffers[source].shape
+        indices = tuple(
+            stripe.Index(f"d{axis}", size, tags=stripe.Tags.of(GRID) if axis == 0 else stripe.Tags())
+            for axis, size in enumerate(shape)
         )
-        number = self._numbers.setdefault(key, len(self.kernels))
+        dims = stripe.TensorShape.dense(self.buffers[source].dtype, shape).dims
+        element = stripe.TensorShape(self.buffers[source].dtype, tuple(stripe.Dim(1, dim.stride) for dim in dims))
+        access = tuple(Affine.index(index.name) for index in indices)
+        views = (
+            stripe.Refinement("old", stripe.Direction.IN, source, access, element),
+            stripe.Refinement("new", stripe.Direction.OUT, target, access, element),
+        )
+        statements = (stripe.Load("old", "x"), stripe.Store("x", "new"))
+        return self._launch(stripe.Block("carry", indices, (), views, statements), (shape, element))
+
+    def _launch(self, block: stripe.Block, kernel: object) -> sem.Launch:
+        name = self._names.fresh(identifier(block.name or "kernel")[:_LONGEST_NAME].rstrip("_"))
+        arguments = tuple(dict.fromkeys(view.source for view in _in_order(block)))
+        number = self._numbers.setdefault((kernel, *map(self.owns, arguments)), len(self.kernels))
         if number == len(self.kernels):
-            self.kernels.append(_kernel(self, block, name, sources))
+            self.kernels.append(_kernel(self, block, name))
         return sem.Launch(number, arguments)
 
     def owns(self, buffer: str) -> bool:
         """Return whether memory is the program's own, and so as aligned as the target asks."""
         own = self.buffers[buffer].role in (sem.BufferRole.TEMPORARY, sem.BufferRole.CONSTANT)
         return own and buffer not in self.unaligned
+
+
+def _pruned(program: sem.Program) -> sem.Program:
+    """Return the program without kernels that nothing launches."""
+    used = sorted({launch.kernel for launch in launches(program.works)})
+    if len(used) == len(program.kernels):
+        return program
+    names = NameScope()
+    kernels = tuple(program.kernels[number] for number in used)
+    kernels = tuple(attrs.evolve(kernel, name=names.fresh(kernel.name)) for kernel in kernels)
+    numbers = {old: new for new, old in enumerate(used)}
+    works = with_launches(program.works, lambda launch: attrs.evolve(launch, kernel=numbers[launch.kernel]))
+    return attrs.evolve(program, kernels=kernels, works=works)
 
 
 def identifier(name: str) -> str:
@@ -107,9 +146,7 @@ def identifier(name: str) -> str:
 def _buffers(program: stripe.Program) -> tuple[sem.Buffer, ...]:
     data = {buffer.name: buffer.data for buffer in program.buffers}
     result = []
-    for refinement in (*program.entry.refinements, *program.main.refinements):
-        if refinement.direction is not stripe.Direction.NONE:
-            continue
+    for refinement in program.memory:
         name = refinement.name
         if name in data:
             role = sem.BufferRole.CONSTANT
@@ -142,15 +179,13 @@ class _Parameter:
         return sem.Param(self.name, self.buffer.dtype, self.buffer.elements, access, alignment)
 
 
-def _kernel(
-    lowering: ProgramLowering, block: stripe.Block, name: str, sources: Mapping[str, str]
-) -> sem.KernelFunction:
+def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.KernelFunction:
     target, buffers = lowering.target, lowering.buffers
     names = NameScope()
     parameters: dict[str, _Parameter] = {}
     views: dict[str, View] = {}
     for refinement in _in_order(block):
-        source = sources[refinement.source]
+        source = refinement.source
         parameter = parameters.get(source)
         if parameter is None:
             parameter = parameters[source] = _Parameter(

@@ -7,24 +7,27 @@ other; everything else runs point by point. Undefined memory holds NaN or extrem
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import attrs
 import numpy as np
 
+from tileir.core.cancelling import checkpoint
 from tileir.core.errors import ArgumentError, Diagnostic, fail
 from tileir.core.number_system import REAL
-from tileir.stripe.ir import Block, Direction, Special, views_read, views_written
+from tileir.stripe.ir import Block, Branch, Direction, Launch, Loop, Special, While, views_read, views_written
+from tileir.stripe.kernel_table import launched
 from tileir.stripe.lanes import Lanes, interfere
 from tileir.stripe.memory import Elements, Hidden, Memory, View, check_axis, check_offsets
 from tileir.stripe.plan import plan_block
 from tileir.stripe.verifier import verify
+from tileir.stripe.works import local_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tileir.core.number_system import NumberSystem
-    from tileir.stripe.ir import Program, Refinement
+    from tileir.stripe.ir import Program, Refinement, Work
     from tileir.stripe.memory import Array, ScopeKey
     from tileir.stripe.plan import Grid, Plan, ViewPlan
 
@@ -58,25 +61,86 @@ def contents_after(
     verify(program)
     _check_inputs(program, inputs, numbers)
     content = {name: np.asarray(array) for name, array in inputs.items()}
+    memory = {each.name: each for each in program.memory}
     for buffer in program.buffers:
-        shape = program.entry.refinement(buffer.name).shape
+        shape = memory[buffer.name].shape
         constant = np.frombuffer(buffer.data, shape.dtype.numpy).reshape(shape.sizes)
         content[buffer.name] = numbers.encoded(constant)
-    machine = _Machine(None if seed is None else np.random.default_rng(seed), numbers)
     views: dict[str, View] = {}
-    for refinement in program.entry.refinements:
-        view = views[refinement.name] = _allocate(refinement, numbers)
-        if refinement.name in content:
-            view.memory.data[view.offsets()] = content[refinement.name]
-    machine.run(plan_block(program.main, program.entry, count()), {}, views)
+    for each in program.memory:
+        view = views[each.name] = _allocate(each, numbers)
+        if each.name in content:
+            view.memory.data[view.offsets()] = content[each.name]
+    machine = _Machine(None if seed is None else np.random.default_rng(seed), numbers)
+    _Works(program, machine, views, memory, local_memory(program)).run(program.works)
     return {name: np.asarray(view.memory.data[view.offsets()]) for name, view in views.items()}
+
+
+@attrs.define
+class _Works:
+    """The works of a program while they run.
+
+    Attributes:
+        program: The program.
+        machine: Runs blocks.
+        views: The memory, by name.
+        memory: The allocations, by name.
+        local: The memory that each loop alone uses, by the :func:`id` of the loop.
+
+    """
+
+    program: Program
+    machine: _Machine
+    views: dict[str, View]
+    memory: Mapping[str, Refinement]
+    local: Mapping[int, frozenset[str]]
+    _plans: dict[int, Plan] = attrs.field(factory=dict, init=False)
+    _numbers: Iterator[int] = attrs.field(factory=count, init=False)
+
+    def run(self, works: Iterable[Work]) -> None:
+        """Run works in order; nesting is bounded, so recursion is."""
+        for work in works:
+            match work:
+                case Launch():
+                    self._launch(work)
+                case Loop():
+                    self._loop(work)
+                case Branch():
+                    self.run(work.then if self._holds(work.condition) else work.otherwise)
+                case _:
+                    assert_never(work)
+
+    def _launch(self, launch: Launch) -> None:
+        block = launched(self.program.kernels[launch.kernel], launch)
+        plan = self._plans.get(id(block))
+        if plan is None:
+            around = Block(refinements=tuple(self.memory[name] for name in launch.arguments))
+            plan = self._plans[id(block)] = plan_block(block, around, self._numbers)
+        self.machine.run(plan, {}, self.views)
+
+    def _loop(self, loop: Loop) -> None:
+        steps = range(loop.times) if isinstance(loop.times, int) else count()
+        for _ in steps:
+            if isinstance(loop.times, While) and not self._holds(loop.times.memory):
+                return
+            checkpoint()
+            for name in self.local.get(id(loop), ()):
+                self.views[name] = _allocate(self.memory[name], self.machine.numbers)
+            self.run(loop.works)
+            for carry in loop.carries:
+                _copy(self.views[carry.made], self.views[carry.kept])
+
+    def _holds(self, condition: str) -> bool:
+        view = self.views[condition]
+        return bool(view.memory.data[view.offsets()].item())
 
 
 def _check_inputs(program: Program, inputs: Mapping[str, Array], numbers: NumberSystem) -> None:
     """Raise unless there is an array for each parameter, of its dtype and shape."""
     faults = [f"there is no parameter {name!r}" for name in inputs if name not in program.inputs]
+    shapes = {each.name: each.shape for each in program.memory}
     for name in program.inputs:
-        shape = program.entry.refinement(name).shape
+        shape = shapes[name]
         if name not in inputs:
             faults.append(f"the parameter {name!r} needs an array")
             continue
@@ -290,3 +354,11 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
     target.memory.data[offsets] = target.memory.numbers.constant(
         0 if value is None or isinstance(value, str) else value, target.shape.dtype
     )
+
+
+def _copy(source: View, target: View) -> None:
+    """Copy the elements of one whole allocation to another."""
+    offsets = target.offsets()
+    if target.memory.written is not None:
+        target.memory.written[offsets] = True
+    target.memory.data[offsets] = source.memory.data[source.offsets()]

@@ -1,376 +1,70 @@
-"""Nodes of the Stripe nested polyhedral IR.
-
-Meaning, in short (:mod:`tileir.stripe.interpreter` is the definition):
-
-- A block runs its statements, in order, once for each point of its index box that satisfies all
-  constraints. Points are unordered and may run in parallel, or, with an index tagged ``serial``, in row-major order.
-- An index without ``affine`` runs over ``0 <= i < range``. With one, its value is
-  ``affine(parent indices) + k`` for ``0 <= k < range``. Parent indices are visible in no other way.
-- A refinement is a view. With direction NONE it allocates fresh memory, undefined until written, each time
-  the owning block's point runs. Otherwise it is a view of the parent's refinement ``source``, displaced by
-  ``Σ access[d] · shape.dims[d].stride`` elements. Its shape holds the extent that one point touches
-  and the strides, in elements, of the memory behind it.
-- A store through a refinement without aggregation, or with ASSIGN, overwrites. Through one with another
-  aggregation it merges the value. Where the direction is INOUT the value merges with what is there.
-  Where it is OUT, an *aggregation scope* opens at the outermost OUT refinement of a chain of views that
-  carry that aggregation: the first store to an element within one execution of the block that owns the
-  scope overwrites, later ones merge. An element that no point stores keeps its content.
-- Through OUT views that merge nothing a point reads what it has stored itself; all else is undefined to it.
-- Scalars are single-assignment, local to one block body, and not visible in nested blocks.
-"""
+"""Nodes of Stripe: programs of memory, kernels and works; :mod:`tileir.stripe.blocks` says what blocks mean."""
 
 from __future__ import annotations
 
-import enum
-from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from functools import cached_property
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Aggregation, Op, merges
-from tileir.poly.affine import Affine
-from tileir.stripe.tags import INSIDE as INSIDE
-from tileir.stripe.tags import SERIAL
-from tileir.stripe.tags import Tags as Tags
-from tileir.stripe.tags import TagValue as TagValue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-
-class Direction(enum.Enum):
-    """What a block does through a refinement; NONE allocates."""
-
-    NONE = "none"
-    IN = "in"
-    OUT = "out"
-    INOUT = "inout"
-
-    __hash__ = object.__hash__
-
-    @property
-    def reads(self) -> bool:
-        """Whether content from before the block is read."""
-        return self in (Direction.IN, Direction.INOUT)
-
-    @property
-    def writes(self) -> bool:
-        """Whether the parent's memory is written."""
-        return self in (Direction.OUT, Direction.INOUT)
-
-
-@attrs.frozen(cache_hash=True)
-class Device:
-    """One step of a location: ``name[units…]``."""
-
-    name: str
-    units: tuple[Affine, ...] = ()
-
-
-Location: TypeAlias = tuple[Device, ...]
-"""Where data lives or code runs, outermost device first; () is unspecified."""
-
-
-@attrs.frozen(cache_hash=True)
-class Dim:
-    """Extent of one axis, and the distance of neighbours in elements."""
-
-    size: int
-    stride: int
-
-
-@attrs.frozen(cache_hash=True)
-class TensorShape:
-    """Element type, and extent and stride of each axis."""
-
-    dtype: DType
-    dims: tuple[Dim, ...] = ()
-
-    @classmethod
-    def dense(cls, dtype: DType, sizes: Iterable[int]) -> TensorShape:
-        """Return the row-major shape of ``sizes`` without gaps."""
-        dims: list[Dim] = []
-        stride = 1
-        for size in reversed(tuple(sizes)):
-            dims.append(Dim(size, stride))
-            stride *= size
-        return cls(dtype, tuple(reversed(dims)))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Extent of each axis."""
-        return tuple([dim.size for dim in self.dims])
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Stride of each axis, in elements."""
-        return tuple(dim.stride for dim in self.dims)
-
-    @property
-    def elements(self) -> int:
-        """Number of elements of the box."""
-        return prod([dim.size for dim in self.dims])
-
-    @property
-    def span(self) -> int:
-        """Number of elements from the first to the last that the box touches, both included; 0 when empty."""
-        if self.elements == 0:
-            return 0
-        return 1 + sum((dim.size - 1) * abs(dim.stride) for dim in self.dims)
-
-
-@attrs.frozen(cache_hash=True)
-class Refinement:
-    """A view of the parent's refinement ``source``, or an allocation where ``direction`` is NONE.
-
-    ``access`` has one integral affine, in the block's own indices, for each dim of ``shape``.
-    ``source`` is empty exactly for allocations, whose accesses are all 0. The rank may differ from that
-    of the source where both are dense, which is how a reshape is said without a copy.
-    """
-
-    name: str
-    direction: Direction
-    source: str
-    access: tuple[Affine, ...]
-    shape: TensorShape
-    aggregation: Aggregation | None = None
-    location: Location = ()
-    offset: int | None = None  # byte offset in its arena, once placed
-    bank_dim: int | None = None  # the axis that runs over memory banks
-    cache_unit: Affine | None = None  # which cache serves it
-    constant: bool = False  # content is known when compiling: Program.buffers holds it
-    tags: Tags = Tags()
-
-    @property
-    def merges(self) -> bool:
-        """Whether stores through this view merge with what is there, rather than overwrite it."""
-        return merges(self.aggregation)
-
-    @property
-    def opens_scope(self) -> bool:
-        """Whether each run of the block starts the aggregate anew: the first store overwrites, and later ones merge."""
-        return self.direction is Direction.OUT and self.merges
-
-
-@attrs.frozen(cache_hash=True)
-class Index:
-    """An index of a block; see the module text for its values."""
-
-    name: str
-    range: int
-    affine: Affine | None = None
-    tags: Tags = Tags()
-
-
-@attrs.frozen(cache_hash=True)
-class Load:
-    """``$into = load(source)``: read one element.
-
-    With ``index``, an integer scalar, the element is displaced along axis 0 of the view by that value clamped to
-    ``[0, size - 1]``, where size is that axis' extent (``INSIDE``: it is there): ``$into = load(source[$index])``.
-    """
-
-    source: str
-    into: str
-    index: str | None = None
-    tags: Tags = Tags()
-    deps: tuple[int, ...] = ()
-
-
-@attrs.frozen(cache_hash=True)
-class Store:
-    """``into = store($source)``: write or merge one element; ``index`` as for :class:`Load`."""
-
-    source: str
-    into: str
-    index: str | None = None
-    tags: Tags = Tags()
-    deps: tuple[int, ...] = ()
-
-
-@attrs.frozen(cache_hash=True)
-class LoadIndex:
-    """``$into = load_index(affine)``: the value of an integral affine of the block's indices, as ``dtype``."""
-
-    affine: Affine
-    into: str
-    dtype: DType
-    tags: Tags = Tags()
-    deps: tuple[int, ...] = ()
-
-
-@attrs.frozen(cache_hash=True)
-class Constant:
-    """``$into = (dtype)value``; compared by text, which tells 0.0 from -0.0 and a NaN from no other."""
-
-    into: str
-    dtype: DType
-    value: bool | int | float = attrs.field(eq=repr)
-    tags: Tags = Tags()
-    deps: tuple[int, ...] = ()
-
-
-@attrs.frozen(cache_hash=True)
-class Intrinsic:
-    """``$into = op($inputs…)`` with result ``dtype``; operand dtypes as :class:`tileir.core.ops.OpInfo` asks."""
-
-    op: Op
-    inputs: tuple[str, ...]
-    into: str
-    dtype: DType
-    tags: Tags = Tags()
-    deps: tuple[int, ...] = ()
-
-
-@attrs.frozen(cache_hash=True)
-class Convert:
-    """``$into = cast_dtype($input)``: :func:`tileir.core.arithmetic.cast`."""
-
-    input: str
-    into: str
-    dtype: DType
-    tags: Tags = Tags()
-    deps: tuple[int, ...] = ()
-
-
-@attrs.frozen(cache_hash=True)
-class Special:
-    """A named operation on whole views: ``(outputs…) = name(inputs…)``.
-
-    Known are ``copy`` and ``transpose`` (one input, one output), ``fill`` (no input; the parameter ``value``) and
-    ``zero``, and the hint ``prefetch`` (no output; the parameter ``ahead``, in elements). Others are for back ends and
-    tensorisation, and have no meaning here.
-    """
-
-    name: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    parameters: tuple[tuple[str, TagValue], ...] = ()
-    tags: Tags = Tags()
-    deps: tuple[int, ...] = ()
-
-
-@attrs.frozen(cache_hash=True)
-class Block:
-    """Statements under indices, refinements, and constraints, affines in the indices that must be >= 0; see above."""
-
-    name: str = ""
-    indices: tuple[Index, ...] = ()
-    constraints: tuple[Affine, ...] = ()
-    refinements: tuple[Refinement, ...] = ()
-    statements: tuple[Statement, ...] = ()
-    comments: tuple[str, ...] = ()
-    location: Location = ()
-    tags: Tags = Tags()
-    deps: tuple[int, ...] = ()
-
-    def refinement(self, name: str) -> Refinement:
-        """Return the refinement called ``name``; a KeyError is a defect of the caller."""
-        for refinement in self.refinements:
-            if refinement.name == name:
-                return refinement
-        raise KeyError(name)
-
-    @property
-    def is_serial(self) -> bool:
-        """Whether the points of this block, blocks inside not counted, run one after the other."""
-        return any(SERIAL in index.tags for index in self.indices)
-
-    def index(self, name: str) -> Index:
-        """Return the index called ``name``; a KeyError is a defect of the caller."""
-        for index in self.indices:
-            if index.name == name:
-                return index
-        raise KeyError(name)
-
-    @property
-    def ranges(self) -> dict[str, int]:
-        """Range of each index, by name."""
-        return {index.name: index.range for index in self.indices}
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        """The statements that are blocks."""
-        return tuple(s for s in self.statements if isinstance(s, Block))
-
-
-Statement: TypeAlias = Load | Store | LoadIndex | Constant | Intrinsic | Convert | Special | Block
-
-
-@attrs.frozen(cache_hash=True)
-class Buffer:
-    """Constant content of a tensor: row-major elements, little-endian."""
-
-    name: str
-    data: bytes = attrs.field(repr=False)
-
-
-@attrs.frozen(cache_hash=True)
+from tileir.stripe.blocks import INSIDE as INSIDE
+from tileir.stripe.blocks import Block as Block
+from tileir.stripe.blocks import Buffer as Buffer
+from tileir.stripe.blocks import Constant as Constant
+from tileir.stripe.blocks import Convert as Convert
+from tileir.stripe.blocks import Device as Device
+from tileir.stripe.blocks import Dim as Dim
+from tileir.stripe.blocks import Direction as Direction
+from tileir.stripe.blocks import Index as Index
+from tileir.stripe.blocks import Intrinsic as Intrinsic
+from tileir.stripe.blocks import Load as Load
+from tileir.stripe.blocks import LoadIndex as LoadIndex
+from tileir.stripe.blocks import Location as Location
+from tileir.stripe.blocks import Refinement as Refinement
+from tileir.stripe.blocks import Special as Special
+from tileir.stripe.blocks import Statement as Statement
+from tileir.stripe.blocks import Store as Store
+from tileir.stripe.blocks import Tags as Tags
+from tileir.stripe.blocks import TagValue as TagValue
+from tileir.stripe.blocks import TensorShape as TensorShape
+from tileir.stripe.blocks import scalar_inputs as scalar_inputs
+from tileir.stripe.blocks import scalar_output as scalar_output
+from tileir.stripe.blocks import views_read as views_read
+from tileir.stripe.blocks import views_written as views_written
+from tileir.stripe.kernels import Kernel as Kernel
+from tileir.stripe.kernels import Parameter as Parameter
+from tileir.stripe.nesting import nested
+from tileir.stripe.works import Branch as Branch
+from tileir.stripe.works import Carry as Carry
+from tileir.stripe.works import Launch as Launch
+from tileir.stripe.works import Loop as Loop
+from tileir.stripe.works import While as While
+from tileir.stripe.works import Work as Work
+
+
+@attrs.frozen(cache_hash=True, slots=False)
 class Program:
-    """The entry block with what it reads and writes.
+    """Memory, the kernels that run on it, each once however often it is launched, and the works that launch them.
 
-    The entry block (tag ``program``) has no indices. Its refinements are allocations: the parameters and
-    results (tag ``user``), temporaries (tag ``tmp``) and constants (``constant``). Its one statement is the
-    ``main`` block (tag ``main``), whose statements, run in order, are the kernels (tag ``kernel``).
+    ``memory`` are allocations: the parameters and results, temporaries, and constants (``constant``), whose content
+    ``buffers`` has. Works run in order, as far as their ``deps`` do not say otherwise.
+    :mod:`tileir.stripe.nesting` shows a program as nested blocks, as its text does, and makes programs of such blocks.
     """
 
-    entry: Block
+    memory: tuple[Refinement, ...]
+    kernels: tuple[Kernel, ...]
+    works: tuple[Work, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     buffers: tuple[Buffer, ...] = ()
+    name: str = ""
+    tags: Tags = Tags()
+
+    @cached_property
+    def entry(self) -> Block:
+        """The program as nested blocks: the outermost one, which allocates memory, around ``main``."""
+        return nested(self)
 
     @property
     def main(self) -> Block:
-        """The block whose statements are the kernels."""
+        """The block whose statements are the kernels, as often as they are launched, and loops."""
         return self.entry.blocks[0]
-
-
-def scalar_inputs(statement: Statement) -> tuple[str, ...]:
-    """Return the scalars that ``statement`` reads."""
-    match statement:
-        case Load(index=index):
-            return () if index is None else (index,)
-        case Store(source=source, index=index):
-            return (source,) if index is None else (source, index)
-        case Intrinsic(inputs=inputs):
-            return inputs
-        case Convert(input=value):
-            return (value,)
-        case LoadIndex() | Constant() | Special() | Block():
-            return ()
-
-
-def scalar_output(statement: Statement) -> str | None:
-    """Return the scalar that ``statement`` defines, if any."""
-    match statement:
-        case Load() | LoadIndex() | Constant() | Intrinsic() | Convert():
-            return statement.into
-        case Store() | Special() | Block():
-            return None
-
-
-def views_read(statement: Statement) -> tuple[str, ...]:
-    """Return the names, in the enclosing block, of the refinements that ``statement`` reads."""
-    match statement:
-        case Load(source=source):
-            return (source,)
-        case Special(inputs=inputs):
-            return inputs
-        case Block(refinements=refinements):
-            return tuple(r.source for r in refinements if r.direction.reads)
-        case _:
-            return ()
-
-
-def views_written(statement: Statement) -> tuple[str, ...]:
-    """Return the names, in the enclosing block, of the refinements that ``statement`` writes."""
-    match statement:
-        case Store(into=into):
-            return (into,)
-        case Special(outputs=outputs):
-            return outputs
-        case Block(refinements=refinements):
-            return tuple(r.source for r in refinements if r.direction.writes)
-        case _:
-            return ()

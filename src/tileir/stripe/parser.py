@@ -17,6 +17,7 @@ from tileir.core.ops import Op
 from tileir.core.span import Source
 from tileir.core.text import bytes_of_text
 from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype
+from tileir.stripe.flattening import flattened
 from tileir.stripe.header_parser import HeaderParser
 from tileir.stripe.ir import (
     Block,
@@ -50,10 +51,12 @@ def parse(text: str, name: str = "<stripe>") -> Program:
 
     Raises:
         ParseError: The text does not follow the grammar; one diagnostic for each faulty line.
+        VerifyError: TIL501, the blocks around kernels are not as :mod:`tileir.stripe.nesting` says.
 
     """
     parser = _Parser(Lexer(Source(text, name)))
-    return parser.finish(parser.program)
+    entry, inputs, outputs, buffers = parser.finish(parser.program)
+    return flattened(entry, inputs, outputs, buffers)
 
 
 def parse_block(text: str, name: str = "<stripe>") -> Block:
@@ -72,7 +75,7 @@ def parse_location(text: str, name: str = "<location>") -> Location:
 class _Parser(HeaderParser):
     """Statements, blocks and programs."""
 
-    def program(self) -> Program:
+    def program(self) -> tuple[Block, tuple[str, ...], tuple[str, ...], tuple[Buffer, ...]]:
         """Read ``program (inputs) -> (outputs)``, the entry block and the buffers."""
         self.word("program")
         inputs = self.names()
@@ -89,7 +92,7 @@ class _Parser(HeaderParser):
                 buffers.append(Buffer(name, bytes_of_text(self.string())))
             except ValueError as error:
                 raise self.fault(start, str(error), fatal=True) from None
-        return Program(entry, inputs, outputs, tuple(buffers))
+        return entry, inputs, outputs, tuple(buffers)
 
     def block_text(self) -> Block:
         """Read ``0: … block …`` as a whole."""

@@ -28,6 +28,8 @@ from tileir.stripe.ir import (
     Store,
     scalar_output,
 )
+from tileir.stripe.naming import named
+from tileir.stripe.nesting import nested
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,7 +44,7 @@ def to_text(node: Program | Block) -> str:
         _block(writer, node, 0)
         return writer.text()
     writer.line(f"program ({', '.join(node.inputs)}) -> ({', '.join(node.outputs)})")
-    _block(writer, node.entry, 0)
+    _block(writer, nested(node, named), 0)
     for buffer in node.buffers:
         writer.line(f'buffer {buffer.name} = "{bytes_text(buffer.data)}"')
     return writer.text()

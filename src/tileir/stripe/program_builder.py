@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.stripe.comments import tile_text
-from tileir.stripe.ir import Block, Buffer, Direction, Program, Tags
+from tileir.stripe.flattening import flattened
+from tileir.stripe.ir import Block, Buffer, Direction, Tags
 from tileir.stripe.kernel_builder import KernelBuilder, element
+from tileir.stripe.nesting import view_of
 from tileir.stripe.storage import Tensor
 from tileir.typed.loops import loops_of
 
 if TYPE_CHECKING:
-    from tileir.stripe.ir import Refinement
+    from tileir.stripe.ir import Program, Refinement
     from tileir.stripe.kernel_builder import Scalar
     from tileir.stripe.storage import Storage
     from tileir.typed.ir import Computation, Function, Operation, Scan, Shape, Value
@@ -109,19 +111,16 @@ class ProgramBuilder:
         outputs, arrays = frozenset(self.function.outputs), self.storage.arrays
         used = self.used()
         known = {name: Tensor.of(name, value.dtype, value.shape) for name, value in arrays.items() if name in used}
-        views: list[Refinement] = []
-        allocations: list[Refinement] = []
+        memory: list[Refinement] = []
         user, temporary = Tags.of("user"), Tags.of("tmp")
         for buffer, tensor in (*tensors.items(), *self.storage.allocations.items()):
             tags = user if buffer in tensors or buffer in outputs else temporary
-            allocations.append(tensor.whole(buffer, Direction.NONE, "", tags))
-            if buffer in used:
-                views.append(tensor.whole(buffer, Direction.IN if buffer in tensors else Direction.OUT, buffer))
+            memory.append(tensor.whole(buffer, Direction.NONE, "", tags))
         for buffer, tensor in known.items():
-            allocations.append(attrs.evolve(tensor.whole(buffer, Direction.NONE, ""), constant=True))
-            views.append(tensor.whole(buffer, Direction.IN, buffer))
-        main = Block(name, refinements=tuple(views), statements=tuple(self._kernels), tags=Tags.of("main"))
+            memory.append(attrs.evolve(tensor.whole(buffer, Direction.NONE, ""), constant=True))
+        views = tuple(view_of(each, Direction.OUT) for each in memory)
+        main = Block(name, refinements=views, statements=tuple(self._kernels), tags=Tags.of("main"))
         tags = Tags.of("program", total_macs=self.macs)
-        entry = Block(name, refinements=tuple(allocations), statements=(main,), tags=tags)
+        entry = Block(name, refinements=tuple(memory), statements=(main,), tags=tags)
         buffers = tuple(Buffer(name, arrays[name].data) for name in known)
-        return Program(entry, tuple(tensors), self.function.outputs, buffers)
+        return flattened(entry, tuple(tensors), self.function.outputs, buffers)

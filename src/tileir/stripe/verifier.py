@@ -7,14 +7,15 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.stripe.ir import Block, Direction, Special, scalar_output, views_written
+from tileir.stripe.ir import Block, scalar_output
+from tileir.stripe.kernel_table import launched
 from tileir.stripe.scope import Scope, scopes
-from tileir.stripe.tags import SERIAL
-from tileir.stripe.twins import twins
 from tileir.stripe.verify_body import check_aggregations, check_directions, check_scalars, check_specials
 from tileir.stripe.verify_content import check_content
 from tileir.stripe.verify_order import check_dependencies, check_order, check_placement
+from tileir.stripe.verify_program import can_nest, check_program
 from tileir.stripe.verify_views import check_access, check_bounds, check_sources
+from tileir.stripe.works import launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -50,10 +51,10 @@ def verify(program: Program, after: str = "", since: Program | None = None) -> N
 def diagnose(program: Program, since: Program | None = None) -> tuple[Diagnostic, ...]:
     """Return everything that is wrong with ``program``; kernels shared with ``since`` are taken as legal.
 
-    Of twins (:mod:`tileir.stripe.twins`), the first is looked at.
+    Of the launches of a kernel, the first is looked at.
     """
-    known = _shared_kernels(program, since).union(*(twins(block) for block in program.entry.blocks))
-    return (*check_program(program), *_diagnose(program.entry, known))
+    found = tuple(check_program(program))
+    return (*found, *_diagnose(program.entry, _known_blocks(program, since))) if can_nest(program) else found
 
 
 def diagnose_block(block: Block) -> tuple[Diagnostic, ...]:
@@ -69,112 +70,16 @@ def _diagnose(block: Block, known: frozenset[int]) -> tuple[Diagnostic, ...]:
     return tuple(chain.from_iterable(check(scope) for scope in inside for check in CHECKS_OF_LEGAL))
 
 
-def _shared_kernels(program: Program, since: Program | None) -> frozenset[int]:
-    """Return the identities of kernels of both programs; none where the views that kernels see changed."""
-    if since is None or not program.entry.blocks or not since.entry.blocks:
-        return frozenset()
-    if program.main.refinements != since.main.refinements:
-        return frozenset()
-    return frozenset(id(s) for s in since.main.statements) & frozenset(id(s) for s in program.main.statements)
-
-
-def check_program(program: Program) -> Iterator[Diagnostic]:
-    """Check that the entry block holds allocations and the main block, which holds the kernels."""
-    entry = program.entry
-    if "program" not in entry.tags or entry.indices or entry.constraints:
-        yield _fault("the entry block must have the tag program, and no indices or constraints")
-    for refinement in entry.refinements:
-        if refinement.direction is not Direction.NONE:
-            yield _fault(f"{refinement.name!r} of the entry block must be an allocation")
-    yield from _check_interface(program)
-    yield from _check_buffers(program)
-    statements = entry.statements
-    main = statements[0] if len(statements) == 1 else None
-    if not isinstance(main, Block) or "main" not in main.tags:
-        yield _fault("the one statement of the entry block must be a block with the tag main")
-        return
-    yield from _check_kernels(main, "main")
-    yield from _check_main_views(program, main)
-
-
-def _check_kernels(block: Block, name: str) -> Iterator[Diagnostic]:
-    """Check that a block holds kernels and loops, and what loops hold. Without recursion, as nothing bounds nesting."""
-    pending = [(block, name)]
-    while pending:
-        block, name = pending.pop()
-        if block.indices or block.constraints:
-            yield _fault(f"the {name} block must have no indices or constraints")
-        for number, statement in enumerate(block.statements):
-            if isinstance(statement, Block) and "loop" in statement.tags:
-                yield from _check_loop(statement, f"loop {number} of the {name} block")
-                pending.extend((inner, "body") for inner in statement.blocks[:1])
-            elif not isinstance(statement, Block) or "kernel" not in statement.tags:
-                yield _fault(f"statement {number} of the {name} block must be a block with the tag kernel or loop")
-
-
-def _check_loop(loop: Block, place: str) -> Iterator[Diagnostic]:
-    """Check that a loop is the body of a step and copies of what it made for the next one, once for each index."""
-    indices = loop.indices
-    if len(indices) != 1 or SERIAL not in indices[0].tags or indices[0].affine is not None or loop.constraints:
-        yield _fault(f"{place} must have one index, which is serial, and no constraints")
-    body, *copies = loop.statements or (None,)
-    if not isinstance(body, Block) or "body" not in body.tags:
-        yield _fault(f"{place} must begin with a block with the tag body")
-    views = {view.name: view.direction for view in loop.refinements}
-    for copy in copies:
-        if not isinstance(copy, Special) or copy.name != "copy":
-            yield _fault(f"{place} must hold nothing but copies after its body")
-        elif len(copy.inputs) == len(copy.outputs) == 1 and (
-            views.get(copy.inputs[0]) is not Direction.NONE or views.get(copy.outputs[0]) is not Direction.INOUT
-        ):
-            yield _fault(f"{place} must copy what it allocates to what it both reads and writes")
-    written = {name for copy in copies for name in views_written(copy)}
-    for name, direction in views.items():
-        if direction is Direction.INOUT and name not in written:
-            yield _fault(f"{place} reads and writes {name!r}, but does not copy anything to it after its body")
-
-
-def _check_main_views(program: Program, main: Block) -> Iterator[Diagnostic]:
-    """Check that the main block reads parameters and constants, and writes everything else."""
-    given = {*program.inputs, *(buffer.name for buffer in program.buffers)}
-    for refinement in main.refinements:
-        if refinement.direction.writes and refinement.source in given:
-            yield _fault(f"the main block must not write {refinement.source!r}, a parameter or constant")
-        if refinement.direction.reads and refinement.source not in given:
-            message = f"{refinement.source!r} has no content before the main block: its direction there must be out"
-            yield _fault(message)
-
-
-def _check_interface(program: Program) -> Iterator[Diagnostic]:
-    """Parameters and results are allocations of the entry block, each named once."""
-    views = {refinement.name: refinement for refinement in program.entry.refinements}
-    seen: set[str] = set()
-    for name in (*program.inputs, *program.outputs):
-        if name in seen:
-            yield _fault(f"{name!r} is named twice among the parameters and results: copy it to a result of its own")
-        seen.add(name)
-        if name not in views:
-            yield _fault(f"the entry block has no allocation for {name!r}, a parameter or result")
-        elif "user" not in views[name].tags:
-            yield _fault(f"{name!r} must have the tag user, since it is a parameter or result")
-
-
-def _check_buffers(program: Program) -> Iterator[Diagnostic]:
-    """Each constant allocation has its content, and no other allocation has one."""
-    views = {refinement.name: refinement for refinement in program.entry.refinements}
-    seen: set[str] = set()
-    for buffer in program.buffers:
-        refinement = views.get(buffer.name)
-        if refinement is None or not refinement.constant or buffer.name in seen:
-            yield _fault(f"the buffer {buffer.name!r} needs one constant allocation of its own in the entry block")
-            continue
-        seen.add(buffer.name)
-        size = refinement.shape.elements * refinement.shape.dtype.itemsize
-        if len(buffer.data) != size:
-            yield _fault(f"the buffer {buffer.name!r} must hold {size} bytes, not {len(buffer.data)}")
-    for name, refinement in views.items():
-        if refinement.constant and name not in seen:
-            yield _fault(f"the constant {name!r} has no buffer with its content")
+def _known_blocks(program: Program, since: Program | None) -> frozenset[int]:
+    """Return the :func:`id` of blocks that need no look: of later launches, and of kernels that ``since`` has, too."""
+    seen = set() if since is None else set(map(id, since.kernels))
+    known = []
+    for launch in launches(program.works):
+        kernel = program.kernels[launch.kernel]
+        if id(kernel) in seen:
+            known.append(id(launched(kernel, launch)))
+        seen.add(id(kernel))
+    return frozenset(known)
 
 
 def check_depth(scope: Scope) -> Iterator[Diagnostic]:
@@ -256,10 +161,6 @@ def check_annotations(scope: Scope) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL503", f"device {device.name!r} in {scope.place} must be letters, digits, underscores")
         for unit in device.units:
             yield from _check_affine(scope, unit, what, scope.values, "the block")
-
-
-def _fault(message: str) -> Diagnostic:
-    return Diagnostic("TIL501", message)
 
 
 def _check_affine(scope: Scope, affine: Affine, what: str, known: Iterable[str], whose: str) -> Iterator[Diagnostic]:

@@ -11,7 +11,7 @@ from tileir.core.dtype import DType
 from tileir.core.target import Target
 from tileir.driver.checking.check import check_passes
 from tileir.passes.accumulate import Accumulate
-from tileir.passes.base import map_kernels, with_main
+from tileir.passes.base import map_kernels, with_kernels
 from tileir.stripe.ir import Block, Direction, Program
 from tileir.typed.ir import TensorType
 
@@ -43,7 +43,7 @@ class LeaveGap:
         first, *others = program.main.blocks
         indices = tuple(attrs.evolve(index, range=index.range - 1) for index in first.indices)
         shorter = attrs.evolve(first, indices=indices)
-        return with_main(program, attrs.evolve(program.main, statements=(shorter, *others)))
+        return with_kernels(program, (shorter, *others))
 
 
 @attrs.frozen

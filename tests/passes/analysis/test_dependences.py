@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import attrs
-
 from strategies.passes import program_of
 from tileir.passes.analysis.dependences import DependenceScan, roots
 
@@ -20,13 +18,3 @@ def test_kernels_depend_on_last_writers_and_on_readers_since() -> None:
     scan = DependenceScan(roots(program))
     found = [scan.visit(number, block) for number, block in enumerate(program.main.blocks)]
     assert found == [set(), {0}, {0}, {0, 1, 2}, {1, 3}]
-
-
-def test_views_of_one_allocation_are_one_memory() -> None:
-    program = program_of([kernel("X", "A"), kernel("X", "B")], dict.fromkeys("XAB", (4,)))
-    views = tuple(attrs.evolve(r, source="A") if r.name == "B" else r for r in program.main.refinements)
-    main = attrs.evolve(program.main, refinements=views)
-    behind = roots(attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,))))
-    assert behind == {"X": "X", "A": "A", "B": "A"}
-    scan = DependenceScan(behind)
-    assert [scan.visit(number, block) for number, block in enumerate(main.blocks)] == [set(), {0}]

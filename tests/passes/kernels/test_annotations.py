@@ -7,11 +7,12 @@ import pytest
 
 from strategies.passes import assert_same_meaning, program_of
 from tileir.core.errors import VerifyError
-from tileir.passes.base import run, with_main
+from tileir.passes.base import run, with_kernels
 from tileir.passes.compute_deps import ComputeDeps
 from tileir.passes.memory.slots import Memory, Slot
 from tileir.passes.schedule_memory import Schedule
 from tileir.stripe.aliases import allocations
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Program
 
 COPY = """
@@ -34,7 +35,7 @@ class Swap:
     def __call__(self, program: Program) -> Program:
         first, second, *others = program.main.statements
         main = attrs.evolve(program.main, statements=(second, first, *others))
-        return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+        return with_entry(program, attrs.evolve(program.entry, statements=(main,)))
 
 
 @attrs.frozen
@@ -47,7 +48,7 @@ class Late:
         kernels = program.main.blocks
         first = next(block for block in kernels if block.name == "swap_out_C")
         main = attrs.evolve(program.main, statements=(*(b for b in kernels if b is not first), first))
-        return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+        return with_entry(program, attrs.evolve(program.entry, statements=(main,)))
 
 
 @attrs.frozen
@@ -60,7 +61,7 @@ class Forget:
         *others, last = program.main.statements
         plain = tuple(attrs.evolve(statement, deps=()) for statement in others)
         main = attrs.evolve(program.main, statements=(*plain, attrs.evolve(last, deps=(0,))))
-        return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+        return with_entry(program, attrs.evolve(program.entry, statements=(main,)))
 
 
 def program() -> Program:
@@ -90,8 +91,7 @@ def test_what_a_pass_itself_gets_wrong_is_its_fault() -> None:
 
 def test_other_kernels_lose_their_dependencies() -> None:
     ordered = ComputeDeps(reqs=("main",))(program())
-    main = attrs.evolve(ordered.main, statements=ordered.main.statements[:3])
-    assert [kernel.deps for kernel in with_main(ordered, main).main.blocks] == [()] * 3
+    assert [kernel.deps for kernel in with_kernels(ordered, ordered.main.statements[:3]).main.blocks] == [()] * 3
 
 
 def test_places_in_a_memory_of_banks() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from strategies.passes import assert_same_meaning, program_of
 from tileir.passes.memory.point_groups import grouped
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.parser import parse_block
 from tileir.stripe.verifier import verify
@@ -35,7 +36,7 @@ def program(constraint: str = "", out: str = "i, j") -> Program:
 
 def with_kernel(program: Program, kernel: Block) -> Program:
     main = attrs.evolve(program.main, statements=(kernel,))
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+    return with_entry(program, attrs.evolve(program.entry, statements=(main,)))
 
 
 def ranges(block: Block) -> dict[str, int]:

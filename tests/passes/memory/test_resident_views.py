@@ -17,6 +17,7 @@ from tileir.passes.schedule_memory import Schedule
 from tileir.passes.tile import Tile
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import Aliases, allocations
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Device, Dim, Direction, Refinement, Special, Tags, TensorShape
 from tileir.stripe.scope import enter
 
@@ -41,7 +42,7 @@ def with_views(program: Program, **changes: Refinement) -> Program:
     """Return a program with other views of ``main``."""
     views = tuple(changes.get(view.name, view) for view in program.main.refinements)
     main = attrs.evolve(program.main, refinements=views)
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, statements=(main,)))
+    return with_entry(program, attrs.evolve(program.entry, statements=(main,)))
 
 
 def placed(program: Program, name: str, device: str) -> Program:
@@ -49,7 +50,7 @@ def placed(program: Program, name: str, device: str) -> Program:
     views = tuple(
         attrs.evolve(r, location=(Device(device),)) if r.name == name else r for r in program.entry.refinements
     )
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=views))
+    return attrs.evolve(program, memory=views)
 
 
 def test_views_of_memory_that_is_farther_away_can() -> None:
@@ -60,25 +61,10 @@ def test_views_of_memory_that_is_farther_away_can() -> None:
         assert found(placed(program, "X", device)) == ["Y", "O"]
 
 
-def test_views_with_a_tag_to_skip_and_without_elements_stay() -> None:
+def test_views_with_a_tag_to_skip_stay() -> None:
     program = kernels("XYO")
     x = program.main.refinement("X")
     assert found(with_views(program, X=attrs.evolve(x, tags=Tags.of("mine"))), ("mine",)) == ["Y", "O"]
-    empty = attrs.evolve(x, shape=TensorShape.dense(DType.F32, (0,)))
-    assert found(with_views(program, X=empty)) == ["Y", "O"]
-
-
-def test_views_of_elements_that_another_one_changes_stay() -> None:
-    program = kernels("XYO", "ZYP")
-    views = {r.name: r for r in program.main.refinements}
-    same = attrs.evolve(views["Z"], source="O")
-    assert found(with_views(program, Z=same)) == ["X", "Y", "P"]
-    read = attrs.evolve(views["Z"], source="X")
-    assert found(with_views(program, Z=read)) == ["X", "Y", "O", "Z", "P"], "nobody changes X"
-    half = TensorShape.dense(DType.F32, (4,))
-    first = attrs.evolve(views["O"], shape=half)
-    second = attrs.evolve(views["Z"], source="O", shape=half, access=(Affine.constant(4),))
-    assert found(with_views(program, O=first, Z=second)) == ["X", "Y", "O", "Z", "P"], "these are other elements"
 
 
 def test_only_allocations_that_say_nothing_of_their_place_are_given_one() -> None:

@@ -8,8 +8,10 @@ import attrs
 
 from tileir.core.errors import VerifyError
 from tileir.core.rewrite import rewritten
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block
 from tileir.stripe.verifier import verify
+from tileir.stripe.works import in_order
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Refinement, Statement
@@ -29,18 +31,17 @@ def verified(program: Program, label: str, since: Program) -> Program:
     except VerifyError as error:
         if not _STALE.issuperset(d.code for d in error.diagnostics) or _plain(since.entry) is since.entry:
             raise
-        program = attrs.evolve(program, entry=_plain(program.entry))
+        program = with_entry(program, _plain(program.entry))
         verify(program, label, since=since)
     return program
 
 
 def is_plain(program: Program, since: Program | None = None) -> bool:
     """Return whether nothing has dependencies or offsets; kernels that are in ``since``, too, are not looked at."""
-    known = frozenset() if since is None else frozenset(map(id, since.main.statements))
-    views = (*program.entry.refinements, *program.main.refinements)
-    if any(s.deps for s in program.main.statements) or any(view.offset is not None for view in views):
+    if in_order(program.works) is not program.works or any(each.offset is not None for each in program.memory):
         return False
-    return all(_unordered(s) is s for s in program.main.statements if id(s) not in known)
+    known = frozenset() if since is None else frozenset(map(id, since.kernels))
+    return all(_plain(kernel.block) is kernel.block for kernel in program.kernels if id(kernel) not in known)
 
 
 def _plain(block: Block) -> Block:

@@ -9,7 +9,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import is_element
-from tileir.passes.base import with_main
+from tileir.passes.base import with_kernels
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, TensorShape
 
@@ -26,26 +26,21 @@ def without_channels(program: Program, temporaries: Collection[str]) -> Program:
     axis: the replacement of aggregates by their parts, for tensors. Parts keep the axis, with extent 1.
     """
     main = program.main
-    views = {r.name: r for r in main.refinements if r.source in temporaries}
-    shown = [r.source for r in views.values()]
-    split = {name: view for name, view in views.items() if shown.count(view.source) == 1 and _is_whole(view)}
+    split = {r.name: r for r in main.refinements if r.name in temporaries and _is_whole(r)}
     for kernel in main.blocks:
         for view in kernel.refinements:
             if view.source in split and (kernel.blocks or not _is_known(view, split[view.source])):
                 del split[view.source]
     if not split:
         return program
-    names = NameScope.of((*(r.name for r in main.refinements), *(r.name for r in program.entry.refinements)))
+    names = NameScope.of(r.name for r in program.memory)
     parts = {
         name: tuple(names.fresh(f"{name}_{place}") for place in range(view.shape.sizes[-1]))
         for name, view in split.items()
     }
     statements = rewritten(main.statements, lambda s: (_by_parts(s, parts),))
-    seen = tuple(part for view in main.refinements for part in _parts(view, view.source, parts.get(view.name)))
-    sources = {view.source: parts[name] for name, view in split.items()}
-    memory = tuple(part for view in program.entry.refinements for part in _parts(view, "", sources.get(view.name)))
-    program = with_main(program, attrs.evolve(main, refinements=seen, statements=statements))
-    return attrs.evolve(program, entry=attrs.evolve(program.entry, refinements=memory))
+    memory = (part for each in program.memory for part in _parts(each, parts.get(each.name)))
+    return with_kernels(program, statements, memory)
 
 
 def _is_whole(view: Refinement) -> bool:
@@ -76,9 +71,9 @@ def _of_part(view: Refinement, parts: tuple[str, ...]) -> Refinement:
     return attrs.evolve(view, source=parts[place], access=access, shape=attrs.evolve(view.shape, dims=dims))
 
 
-def _parts(view: Refinement, source: str, names: tuple[str, ...] | None) -> tuple[Refinement, ...]:
-    """Return views or allocations of the parts of a tensor; the view itself where it has none."""
+def _parts(memory: Refinement, names: tuple[str, ...] | None) -> tuple[Refinement, ...]:
+    """Return the parts of a tensor; the tensor itself where it has none."""
     if names is None:
-        return (view,)
-    shape = TensorShape.dense(view.shape.dtype, (*view.shape.sizes[:-1], 1))
-    return tuple(attrs.evolve(view, name=name, source=source and name, shape=shape) for name in names)
+        return (memory,)
+    shape = TensorShape.dense(memory.shape.dtype, (*memory.shape.sizes[:-1], 1))
+    return tuple(attrs.evolve(memory, name=name, shape=shape) for name in names)

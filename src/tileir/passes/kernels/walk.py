@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import selected
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block
 from tileir.stripe.scope import Scope, enter
 
@@ -30,7 +31,7 @@ def rewrite_blocks(
     new = _inside(root, function, wanted)
     if entry and selected(new, wanted):
         new = function(enter(new, None, 0))
-    return program if new is program.entry else attrs.evolve(program, entry=new)
+    return with_entry(program, new)
 
 
 def _inside(scope: Scope, function: Callable[[Scope], Block], reqs: tuple[str, ...]) -> Block:

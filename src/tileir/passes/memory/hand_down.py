@@ -10,6 +10,7 @@ from tileir.core.names import NameScope
 from tileir.passes.base import selected
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import Aliases
+from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Index
 from tileir.stripe.scope import enter
 
@@ -27,7 +28,7 @@ def hand_down(program: Program, needed: Callable[[Aliases], Iterable[str]], reqs
     entry, missing = _handed(Aliases(enter(program.entry, None, 0)), needed, reqs)
     if missing:
         raise KeyError(f"no block has the indices {sorted(missing)}")
-    return program if entry is program.entry else attrs.evolve(program, entry=entry)
+    return with_entry(program, entry)
 
 
 def visible(aliases: Aliases) -> dict[str, str]:

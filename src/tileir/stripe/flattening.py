@@ -1,0 +1,264 @@
+"""Nested blocks to programs: the inverse of :mod:`tileir.stripe.nesting`.
+
+Views of the blocks around kernels disappear, so they have to show memory as it is. Memory that a loop allocates gets a
+name of its own in the whole program.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import attrs
+
+from tileir.core.errors import Diagnostic, VerifyError
+from tileir.core.names import NameScope
+from tileir.core.rewrite import rewritten
+from tileir.stripe.ir import Block, Branch, Carry, Direction, Launch, Loop, Program, Special, While
+from tileir.stripe.kernel_table import KernelTable, is_laid_out
+from tileir.stripe.tags import SERIAL
+from tileir.stripe.works import MAX_LOOPS, parts, sorted_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tileir.stripe.ir import Buffer, Kernel, Refinement, Statement, Work
+
+
+def flattened(entry: Block, inputs: Iterable[str], outputs: Iterable[str], buffers: Iterable[Buffer] = ()) -> Program:
+    """Return the program of which ``entry`` is the outermost block.
+
+    Raises:
+        VerifyError: TIL501, the blocks around kernels are not as :mod:`tileir.stripe.nesting` says.
+
+    """
+    return _Flattening({}).program(entry, tuple(inputs), tuple(outputs), tuple(buffers))
+
+
+def with_entry(program: Program, entry: Block, buffers: Iterable[Buffer] | None = None) -> Program:
+    """Return a program with other blocks, and with other constants where they are given; itself where nothing changed.
+
+    What stays the same block stays the same kernel and launch.
+
+    Raises:
+        VerifyError: As :func:`flattened`.
+
+    """
+    content = program.buffers if buffers is None else tuple(buffers)
+    if entry is program.entry:
+        return program if content == program.buffers else attrs.evolve(program, buffers=content)
+    known: dict[int, tuple[Kernel, Launch]] = {}
+    _remember(program.kernels, program.main, program.works, known)
+    return _Flattening(known).program(entry, program.inputs, program.outputs, content)
+
+
+def with_blocks(
+    program: Program,
+    blocks: Iterable[Statement],
+    memory: Iterable[Refinement] | None = None,
+    buffers: Iterable[Buffer] | None = None,
+) -> Program:
+    """Return a program without loops with other kernels.
+
+    Args:
+        program: The program.
+        blocks: Kernels, whose views have names of memory as their sources, in the order in which they run.
+        memory: What the program allocates then; None for what it does now.
+        buffers: The constants then.
+
+    Raises:
+        VerifyError: TIL501, a statement is no kernel, or sees what is not there.
+
+    """
+    known: dict[int, tuple[Kernel, Launch]] = {}
+    _remember(program.kernels, program.main, program.works, known)
+    flattening = _Flattening(known)
+    flattening.memory = {each.name: each for each in (program.memory if memory is None else memory)}
+    names = {name: name for name in flattening.memory}
+    works = flattening.works(Block(statements=tuple(blocks)), names, "main", 0)
+    return sorted_memory(
+        attrs.evolve(
+            program,
+            memory=tuple(flattening.memory.values()),
+            kernels=tuple(flattening.table.kernels),
+            works=works,
+            buffers=program.buffers if buffers is None else tuple(buffers),
+        )
+    )
+
+
+def _remember(
+    kernels: tuple[Kernel, ...], block: Block, works: tuple[Work, ...], known: dict[int, tuple[Kernel, Launch]]
+) -> None:
+    """Note the kernel and the launch that each statement of a block stands for, and those of blocks inside."""
+    for statement, work in zip(block.statements, works, strict=True):
+        if isinstance(work, Launch):
+            known[id(statement)] = (kernels[work.kernel], work)
+        elif isinstance(statement, Block):
+            for inner, held in zip(statement.blocks, parts(work), strict=True):
+                _remember(kernels, inner, held, known)
+
+
+@attrs.define
+class _Flattening:
+    """A program while it is made of blocks.
+
+    Attributes:
+        known: The kernel and launch that blocks stood for in the program from which they came, by their :func:`id`.
+        table: The kernels so far.
+        memory: The memory so far, by name.
+        names: The names of memory that are taken.
+
+    """
+
+    known: Mapping[int, tuple[Kernel, Launch]]
+    table: KernelTable = attrs.field(factory=KernelTable, init=False)
+    memory: dict[str, Refinement] = attrs.field(factory=dict, init=False)
+    names: NameScope = attrs.field(factory=NameScope, init=False)
+
+    def program(
+        self, entry: Block, inputs: tuple[str, ...], outputs: tuple[str, ...], buffers: tuple[Buffer, ...]
+    ) -> Program:
+        """Return the program of a whole."""
+        main = entry.statements[0] if len(entry.statements) == 1 else None
+        if "program" not in entry.tags or entry.indices or entry.constraints:
+            _refuse("the entry block must have the tag program, and no indices or constraints")
+        if not isinstance(main, Block) or "main" not in main.tags:
+            _refuse("the one statement of the entry block must be a block with the tag main")
+        if wrong := [view.name for view in entry.refinements if view.direction is not Direction.NONE]:
+            _refuse(f"{wrong[0]!r} of the entry block must be an allocation")
+        outer = self._allocated(entry, {}, "the entry block")
+        works = self.works(main, self._seen(main, outer, "main"), "main", 0)
+        kernels = tuple(self.table.kernels)
+        tags = entry.tags.remove("program")
+        memory = tuple(self.memory.values())
+        return sorted_memory(Program(memory, kernels, works, inputs, outputs, buffers, entry.name, tags))
+
+    def _allocated(self, block: Block, names: dict[str, str], place: str) -> dict[str, str]:
+        """Add the memory that a block allocates, and return the names of all that blocks inside see."""
+        for each in block.refinements:
+            if each.direction is Direction.NONE:
+                if each.name in names:
+                    _refuse(f"refinement {each.name!r} is defined twice in {place}", "TIL503")
+                name = names[each.name] = self.names.fresh(each.name)
+                self.memory[name] = each if name == each.name else attrs.evolve(each, name=name)
+        return names
+
+    def _seen(self, block: Block, outer: Mapping[str, str], place: str) -> dict[str, str]:
+        """Return the memory that each view of a block shows, and add what it allocates."""
+        if (block.indices and "loop" not in block.tags) or block.constraints:
+            _refuse(f"the {place} block must have no indices or constraints")
+        names: dict[str, str] = {}
+        for view in block.refinements:
+            if view.direction is Direction.NONE:
+                continue
+            name = outer.get(view.source)
+            if name is None:
+                _refuse(f"{view.name!r} of the {place} block views {view.source!r}, which the block around it has not")
+            if view.shape != self.memory[name].shape or any(affine.offset or affine.terms for affine in view.access):
+                _refuse(f"{view.name!r} of the {place} block must show all of {view.source!r}, as it is")
+            if view.name in names:
+                _refuse(f"refinement {view.name!r} is defined twice in the {place} block", "TIL503")
+            names[view.name] = name
+            self._say(name, view)
+        return self._allocated(block, names, f"the {place} block")
+
+    def _say(self, name: str, view: Refinement) -> None:
+        """Say of memory what a view of all of it says."""
+        memory = self.memory[name]
+        new = memory.tags.add(*(tag for tag, _ in view.tags.items), **dict(view.tags.items))
+        bank = memory.bank_dim if view.bank_dim is None else view.bank_dim
+        if new is not memory.tags or bank != memory.bank_dim or view.location != memory.location:
+            self.memory[name] = attrs.evolve(memory, tags=new, bank_dim=bank, location=view.location)
+
+    def works(self, block: Block, names: Mapping[str, str], place: str, depth: int) -> tuple[Work, ...]:
+        """Return the works that the statements of a block are; ``names`` has the memory that each view shows."""
+        if depth > MAX_LOOPS:
+            _refuse(f"loops are nested deeper than {MAX_LOOPS}")
+        works: list[Work] = []
+        for number, statement in enumerate(block.statements):
+            if not isinstance(statement, Block):
+                _refuse(f"statement {number} of the {place} block must be a block with the tag kernel or loop")
+            if "loop" in statement.tags:
+                works.append(self._loop(statement, names, f"loop {number} of the {place}", depth))
+            elif "branch" in statement.tags:
+                works.append(self._branch(statement, names, f"branch {number} of the {place}", depth))
+            elif "kernel" not in statement.tags:
+                _refuse(f"statement {number} of the {place} block must be a block with the tag kernel or loop")
+            else:
+                works.append(self._launch(statement, names))
+        return tuple(works)
+
+    def _launch(self, block: Block, names: Mapping[str, str]) -> Launch:
+        """Return the launch that a block stands for; a known one where it came from a program."""
+        known = self._known(block)
+        if known is not None and all(names.get(name) == name for name in known[1].arguments):
+            kernel, launch = known
+            number = self.table.number(kernel)
+            return launch if number == launch.kernel else attrs.evolve(launch, kernel=number)
+        renamed = rewritten(
+            block.refinements,
+            lambda r: (attrs.evolve(r, source=names[r.source]) if names.get(r.source, r.source) != r.source else r,),
+        )
+        if renamed is not block.refinements:
+            block = attrs.evolve(block, refinements=renamed)
+        return self.table.launch(block, self.memory)
+
+    def _known(self, block: Block) -> tuple[Kernel, Launch] | None:
+        """Return the kernel and launch that a block stood for before, unless memory is laid out differently now."""
+        known = self.known.get(id(block))
+        if known is None:
+            return None
+        kernel, launch = known
+        for parameter, name in zip(kernel.parameters, launch.arguments, strict=True):
+            memory = self.memory.get(name)
+            if memory is None or not is_laid_out(memory, parameter):
+                return None
+        return known
+
+    def _loop(self, loop: Block, outer: Mapping[str, str], place: str, depth: int) -> Loop:
+        """Return the loop that a block stands for."""
+        times: int | While
+        condition = loop.tags.get("while")
+        if isinstance(condition, str):
+            if condition not in outer or loop.indices:
+                _refuse(f"{place} must have no indices, and its condition must be memory of the block around it")
+            times = While(outer[condition])
+        else:
+            index = loop.indices[0] if len(loop.indices) == 1 else None
+            if index is None or SERIAL not in index.tags or index.affine is not None or loop.constraints:
+                _refuse(f"{place} must have one index, which is serial, and no constraints")
+            times = index.range
+        body, *copies = loop.statements or (None,)
+        if not isinstance(body, Block) or "body" not in body.tags:
+            _refuse(f"{place} must begin with a block with the tag body")
+        names = self._seen(loop, outer, place)
+        works = self.works(body, self._seen(body, names, f"body of {place}"), f"body of {place}", depth + 1)
+        carries = tuple(self._carry(copy, loop, names, place) for copy in copies)
+        return Loop(times, works, carries, loop.name, loop.comments, loop.deps)
+
+    def _carry(self, copy: Statement, loop: Block, names: Mapping[str, str], place: str) -> Carry:
+        if not isinstance(copy, Special) or copy.name != "copy" or len(copy.inputs) != 1 or len(copy.outputs) != 1:
+            _refuse(f"{place} must hold nothing but copies after its body")
+        directions = {view.name: view.direction for view in loop.refinements}
+        made, kept = copy.inputs[0], copy.outputs[0]
+        if directions.get(made) is not Direction.NONE or directions.get(kept) is not Direction.INOUT:
+            _refuse(f"{place} must copy what it allocates to what it both reads and writes")
+        return Carry(names[kept], names[made])
+
+    def _branch(self, branch: Block, outer: Mapping[str, str], place: str, depth: int) -> Branch:
+        """Return the branch that a block stands for."""
+        condition = branch.tags.get("branch")
+        if not isinstance(condition, str) or condition not in outer:
+            _refuse(f"the condition of {place} must be memory of the block around it")
+        if [block.tags.items[:1] for block in branch.blocks] != [(("then", None),), (("else", None),)]:
+            _refuse(f"{place} must hold a block with the tag then and one with the tag else")
+        names = self._seen(branch, outer, place)
+        then, otherwise = (
+            self.works(side, self._seen(side, names, f"side of {place}"), f"side of {place}", depth + 1)
+            for side in branch.blocks
+        )
+        return Branch(outer[condition], then, otherwise, branch.name, branch.comments, branch.deps)
+
+
+def _refuse(message: str, code: str = "TIL501") -> NoReturn:
+    raise VerifyError((Diagnostic(code, message),))

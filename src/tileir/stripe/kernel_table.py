@@ -1,0 +1,103 @@
+"""The kernels of a program while it is put together: those that are equal but for names are one.
+
+Of equal kernels the first one stays, under the names that it has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.rewrite import rewritten
+from tileir.stripe import blocks as stripe
+from tileir.stripe.kernels import Kernel, Parameter
+from tileir.stripe.works import Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@attrs.define
+class KernelTable:
+    """Kernels, each once, with their numbers.
+
+    Attributes:
+        kernels: The kernels so far, by number.
+
+    """
+
+    kernels: list[Kernel] = attrs.field(factory=list)
+    _numbers: dict[int, int] = attrs.field(factory=dict, init=False)
+    _forms: dict[object, int] = attrs.field(factory=dict, init=False)
+
+    def number(self, kernel: Kernel) -> int:
+        """Return the number of a kernel, which is added unless an equal one is there."""
+        number = self._numbers.get(id(kernel))
+        if number is None:
+            number = self._forms.setdefault(kernel.form, len(self.kernels))
+            if number == len(self.kernels):
+                self.kernels.append(kernel)
+                self._numbers[id(kernel)] = number
+        return number
+
+    def launch(self, block: stripe.Block, memory: Mapping[str, stripe.Refinement]) -> Launch:
+        """Return what launches ``block``, whose views have names of ``memory`` as their sources."""
+        kernel, arguments = taken_apart(block, memory)
+        number = self.number(kernel)
+        launch = Launch(number, arguments, block.name, block.comments, block.deps)
+        if self.kernels[number] is kernel:
+            kernel.launched[_said(launch)] = block
+        return launch
+
+
+def taken_apart(block: stripe.Block, memory: Mapping[str, stripe.Refinement]) -> tuple[Kernel, tuple[str, ...]]:
+    """Return the kernel of a block, and the names of the memory that the block sees.
+
+    Memory that is not there counts as what the block sees of it; the verifier reports that.
+    """
+    seen: dict[str, stripe.Refinement] = {}
+    for view in block.refinements:
+        if view.direction is not stripe.Direction.NONE:
+            seen.setdefault(view.source, view)
+    parameters = tuple(_parameter(name, memory.get(name, view)) for name, view in seen.items())
+    return Kernel(parameters, attrs.evolve(block, name="", comments=(), deps=())), tuple(seen)
+
+
+def _parameter(name: str, memory: stripe.Refinement) -> Parameter:
+    return Parameter(name, memory.shape, memory.location, memory.bank_dim)
+
+
+def is_laid_out(memory: stripe.Refinement, parameter: Parameter) -> bool:
+    """Return whether memory is as a parameter says."""
+    return (memory.shape, memory.location, memory.bank_dim) == (
+        parameter.shape,
+        parameter.location,
+        parameter.bank_dim,
+    )
+
+
+def launched(kernel: Kernel, launch: Launch) -> stripe.Block:
+    """Return the block of ``main`` that a launch of ``kernel`` stands for; always the very same one."""
+    said = _said(launch)
+    known = kernel.launched.get(said)
+    if known is None:
+        known = kernel.launched[said] = _launched(kernel, launch)
+    return known
+
+
+def _said(launch: Launch) -> object:
+    """Return what a launch says about itself: all but the number that its kernel has in one program."""
+    return launch.arguments, launch.name, launch.comments, launch.deps
+
+
+def _launched(kernel: Kernel, launch: Launch) -> stripe.Block:
+    names = {own.name: name for own, name in zip(kernel.parameters, launch.arguments, strict=True) if own.name != name}
+    refinements = kernel.block.refinements
+    if names:
+        refinements = rewritten(
+            refinements, lambda r: (attrs.evolve(r, source=names[r.source]) if r.source in names else r,)
+        )
+    return attrs.evolve(
+        kernel.block, name=launch.name, comments=launch.comments, deps=launch.deps, refinements=refinements
+    )

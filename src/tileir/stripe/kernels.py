@@ -1,0 +1,126 @@
+"""Kernels: blocks over parameters, and what kernels have in common that are equal but for names.
+
+Names are those of views, scalars and blocks; comments count as names. Indices have the same names, or kernels stay
+different: affines are sorted by them.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.stripe import blocks as stripe
+from tileir.stripe.blocks import Block
+from tileir.stripe.shapes import Location, TensorShape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@attrs.frozen(cache_hash=True)
+class Parameter:
+    """Memory that a kernel is launched on, as far as the kernel knows it."""
+
+    name: str
+    shape: TensorShape
+    location: Location = ()
+    bank_dim: int | None = None
+
+
+@attrs.frozen(cache_hash=True, slots=False)
+class Kernel:
+    """A block whose views have names of ``parameters`` as their sources; it has no name, comments or deps itself."""
+
+    parameters: tuple[Parameter, ...]
+    block: Block
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The parameters that it reads."""
+        return frozenset(view.source for view in self.block.refinements if view.direction.reads)
+
+    @cached_property
+    def writes(self) -> frozenset[str]:
+        """The parameters that it writes."""
+        return frozenset(view.source for view in self.block.refinements if view.direction.writes)
+
+    @cached_property
+    def form(self) -> object:
+        """All that it says, but for names: equal for kernels that do the same."""
+        return form_of(self)
+
+    @cached_property
+    def launched(self) -> dict[object, Block]:
+        """The blocks of ``main`` that launches of it stand for, as far as somebody has asked for them."""
+        return {}
+
+
+def _getter(kind: type[attrs.AttrsInstance], *without: str) -> Callable[[object], object]:
+    """Return a function that gives all fields of a node but some."""
+    return attrgetter(*(field.name for field in attrs.fields(kind) if field.name not in without))
+
+
+_view: Final = _getter(stripe.Refinement, "name", "source", "tags")
+_index: Final = _getter(stripe.Index, "tags")
+_layout: Final = _getter(Parameter, "name")
+
+
+def form_of(kernel: Kernel) -> object:
+    """Return what kernels have in common that differ in names only; it can be hashed."""
+    sources = {parameter.name: number for number, parameter in enumerate(kernel.parameters)}
+    return tuple(map(_layout, kernel.parameters)), _form(kernel.block, sources)
+
+
+def _form(block: stripe.Block, outer: Mapping[str, int]) -> object:
+    """Return the form of a block; ``outer`` numbers the views of the block around it. Nesting is bounded."""
+    views = {view.name: number for number, view in enumerate(block.refinements)}
+    scalars: dict[str, int] = {}
+    statements = tuple(
+        _form(statement, views) if isinstance(statement, stripe.Block) else _statement(statement, views, scalars)
+        for statement in block.statements
+    )
+    return (
+        tuple((outer.get(view.source), _view(view), _exact(view.tags)) for view in block.refinements),
+        tuple((_index(index), _exact(index.tags)) for index in block.indices),
+        block.constraints,
+        block.location,
+        _exact(block.tags),
+        block.deps,
+        statements,
+    )
+
+
+def _statement(statement: stripe.Statement, views: Mapping[str, int], scalars: dict[str, int]) -> object:
+    """Return the form of a statement; scalars get numbers when they are defined."""
+    used = tuple(scalars.get(name) for name in stripe.scalar_inputs(statement))
+    read = tuple(views.get(name) for name in stripe.views_read(statement))
+    written = tuple(views.get(name) for name in stripe.views_written(statement))
+    defined = stripe.scalar_output(statement)
+    if defined is not None:
+        scalars[defined] = len(scalars)
+    return type(statement), used, read, written, _content(statement), _exact(statement.tags), statement.deps
+
+
+def _content(statement: stripe.Statement) -> object:
+    """Return what a statement says without names."""
+    match statement:
+        case stripe.LoadIndex(affine=affine, dtype=dtype):
+            return affine, dtype
+        case stripe.Constant(dtype=dtype, value=value):
+            return dtype, repr(value)
+        case stripe.Intrinsic(op=op, dtype=dtype):
+            return op, dtype
+        case stripe.Convert(dtype=dtype):
+            return dtype
+        case stripe.Special(name=name, parameters=parameters):
+            return name, repr(parameters)
+        case stripe.Load() | stripe.Store() | stripe.Block():
+            return None
+
+
+def _exact(tags: stripe.Tags) -> str:
+    """Return tags as text, which tells 0.0 from -0.0 and 1 from True."""
+    return repr(tags.items) if tags.items else ""

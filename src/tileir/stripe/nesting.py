@@ -1,0 +1,165 @@
+"""Programs as nested blocks: the form that text has, and that passes see which rewrite blocks.
+
+The outermost block (tag ``program``) allocates memory. Its one statement is the block ``main``, whose statements are
+kernels, loops and branches:
+
+- ``main``, or the body of the loop that alone uses it, allocates what an inner memory holds for a while; the outermost
+  block everything else (tags ``user``, ``tmp``, and constants).
+- A loop is a block (tag ``loop``) with one serial index, or with the name of a condition as the value of its tag
+  ``while``. It holds a block ``body`` with the works of a step, and copies of what is carried. Temporaries that one
+  step alone needs are allocated by it.
+- A branch is a block with the name of its condition as the value of its tag ``branch``, which holds the blocks
+  ``then`` and ``else``.
+
+All views of these blocks show memory as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
+
+from tileir.stripe.blocks import Block, Direction, Index, Special, Tags
+from tileir.stripe.kernel_table import launched
+from tileir.stripe.tags import SERIAL
+from tileir.stripe.works import (
+    Branch,
+    Launch,
+    Loop,
+    Uses,
+    While,
+    is_of_main,
+    local_memory,
+    loops,
+    needed,
+    sorted_memory,
+    uses_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Sequence
+
+    from tileir.stripe.ir import Kernel, Program, Refinement, Statement, Work
+
+
+def nested(program: Program, show: Callable[[Kernel, Launch], Block] = launched) -> Block:
+    """Return the outermost block of a program; ``show`` makes a block of a launch."""
+    program = sorted_memory(program)
+    nesting = _Nesting(program, show)
+    local = frozenset(name for names in nesting.local.values() for name in names)
+    outer: list[Refinement] = []
+    inner: list[Refinement] = []
+    for each in program.memory:
+        if each.name not in local:
+            (inner if is_of_main(each) else outer).append(each)
+    given = {*program.inputs, *(buffer.name for buffer in program.buffers)}
+    used = uses_of(program.kernels, program.works)
+    views = (_view_in_main(each, each.name in given, used) for each in outer if each.name in used)
+    statements = nesting.statements(program.works)
+    main = Block(program.name, refinements=(*views, *inner), statements=statements, tags=Tags.of("main"))
+    return Block(program.name, refinements=tuple(outer), statements=(main,), tags=program.tags.add("program"))
+
+
+def _view_in_main(memory: Refinement, given: bool, used: Uses) -> Refinement:
+    if not given:
+        return view_of(memory, Direction.OUT)
+    return view_of(memory, Direction.INOUT if memory.name in used.written else Direction.IN)
+
+
+def view_of(memory: Refinement, direction: Direction) -> Refinement:
+    """Return the view of a whole allocation under its own name."""
+    tags = memory.tags.remove("user", "tmp")
+    return attrs.evolve(memory, direction=direction, source=memory.name, offset=None, constant=False, tags=tags)
+
+
+@attrs.define
+class _Nesting:
+    """Blocks of a program while they are made."""
+
+    program: Program
+    show: Callable[[Kernel, Launch], Block]
+    kernels: Sequence[Kernel] = attrs.field(init=False)
+    memory: dict[str, Refinement] = attrs.field(init=False)
+    local: dict[int, frozenset[str]] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.kernels = self.program.kernels
+        self.memory = {each.name: each for each in self.program.memory}
+        self.local = local_memory(self.program)
+
+    def statements(self, works: Iterable[Work]) -> tuple[Statement, ...]:
+        """Return the blocks of works; nesting is bounded, so recursion is."""
+        return tuple(map(self._block, works))
+
+    def _block(self, work: Work) -> Block:
+        match work:
+            case Launch():
+                return self.show(self.kernels[work.kernel], work)
+            case Loop():
+                return self._loop(work)
+            case Branch():
+                return self._branch(work)
+            case _:
+                assert_never(work)
+
+    def _loop(self, loop: Loop) -> Block:
+        local = self.local.get(id(loop), frozenset())
+        used = uses_of(self.kernels, (loop,))
+        before = needed(self.kernels, (loop,)) | {carry.kept for carry in loop.carries}
+        seen = self._seen(used, loop.works)
+        alone = local - {carry.made for carry in loop.carries}
+        held = tuple(each for each in seen if each.name in alone and is_of_main(each))
+        views = tuple(
+            each if each.name in local else view_of(each, _direction(each.name, used, before))
+            for each in seen
+            if each not in held
+        )
+        inner = uses_of(self.kernels, loop.works)
+        body = self._part("body", loop.works, inner, held)
+        copies = (Special("copy", (carry.made,), (carry.kept,)) for carry in loop.carries)
+        return Block(
+            loop.name,
+            (Index("step", loop.times, tags=Tags.of(SERIAL)),) if isinstance(loop.times, int) else (),
+            refinements=views,
+            statements=(body, *copies),
+            comments=loop.comments,
+            tags=Tags.of("loop", **({"while": loop.times.memory} if isinstance(loop.times, While) else {})),
+            deps=loop.deps,
+        )
+
+    def _branch(self, branch: Branch) -> Block:
+        used = uses_of(self.kernels, (branch,))
+        views = tuple(
+            view_of(each, _direction(each.name, used, ())) for each in self._seen(used, branch.then, branch.otherwise)
+        )
+        parts = [("then", branch.then), ("else", branch.otherwise)]
+        return Block(
+            branch.name,
+            refinements=views,
+            statements=tuple(self._part(name, works, uses_of(self.kernels, works)) for name, works in parts),
+            comments=branch.comments,
+            tags=Tags.of(branch=branch.condition),
+            deps=branch.deps,
+        )
+
+    def _part(self, name: str, works: tuple[Work, ...], used: Uses, held: tuple[Refinement, ...] = ()) -> Block:
+        """Return the block of the works of a step or of one side of a branch, which allocates what it holds alone."""
+        before = needed(self.kernels, works)
+        views = tuple(
+            each if each in held else view_of(each, _direction(each.name, used, before))
+            for each in self._seen(used, works)
+        )
+        return Block(name, refinements=views, statements=self.statements(works), tags=Tags.of(name))
+
+    def _seen(self, used: Uses, *inside: tuple[Work, ...]) -> list[Refinement]:
+        """Return the memory that is used, but for what loops inside allocate."""
+        hidden = {name for works in inside for loop in loops(works) for name in self.local.get(id(loop), ())}
+        return [each for name, each in self.memory.items() if name in used and name not in hidden]
+
+
+def _direction(name: str, used: Uses, before: Container[str]) -> Direction:
+    """Return what works do with memory around them; ``before`` is what they need of it from before."""
+    if name not in used.written:
+        return Direction.IN
+    return Direction.INOUT if name in before else Direction.OUT

@@ -1,0 +1,74 @@
+"""What the nodes of Stripe are made of: shapes of memory, and places in devices."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.poly.affine import Affine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@attrs.frozen(cache_hash=True)
+class Device:
+    """One step of a location: ``name[units…]``."""
+
+    name: str
+    units: tuple[Affine, ...] = ()
+
+
+Location: TypeAlias = tuple[Device, ...]
+"""Where data lives or code runs, outermost device first; () is unspecified."""
+
+
+@attrs.frozen(cache_hash=True)
+class Dim:
+    """Extent of one axis, and the distance of neighbours in elements."""
+
+    size: int
+    stride: int
+
+
+@attrs.frozen(cache_hash=True)
+class TensorShape:
+    """Element type, and extent and stride of each axis."""
+
+    dtype: DType
+    dims: tuple[Dim, ...] = ()
+
+    @classmethod
+    def dense(cls, dtype: DType, sizes: Iterable[int]) -> TensorShape:
+        """Return the row-major shape of ``sizes`` without gaps."""
+        dims: list[Dim] = []
+        stride = 1
+        for size in reversed(tuple(sizes)):
+            dims.append(Dim(size, stride))
+            stride *= size
+        return cls(dtype, tuple(reversed(dims)))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Extent of each axis."""
+        return tuple([dim.size for dim in self.dims])
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Stride of each axis, in elements."""
+        return tuple(dim.stride for dim in self.dims)
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of the box."""
+        return prod([dim.size for dim in self.dims])
+
+    @property
+    def span(self) -> int:
+        """Number of elements from the first to the last that the box touches, both included; 0 when empty."""
+        if self.elements == 0:
+            return 0
+        return 1 + sum((dim.size - 1) * abs(dim.stride) for dim in self.dims)

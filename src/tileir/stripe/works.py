@@ -1,0 +1,288 @@
+"""Works: what a program launches, and walks over it: which memory works use, and which of it one loop alone does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
+
+import attrs
+
+from tileir.core.rewrite import rewritten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from tileir.stripe.blocks import Refinement
+    from tileir.stripe.ir import Program
+    from tileir.stripe.kernels import Kernel
+
+
+@attrs.frozen(cache_hash=True)
+class Launch:
+    """Run kernel number ``kernel`` on memory, one name for each of its parameters."""
+
+    kernel: int
+    arguments: tuple[str, ...]
+    name: str = ""
+    comments: tuple[str, ...] = ()
+    deps: tuple[int, ...] = ()
+
+
+@attrs.frozen(cache_hash=True)
+class Carry:
+    """A step of a loop leaves in ``made`` what the next one, and what follows the loop, finds in ``kept``."""
+
+    kept: str
+    made: str
+
+
+@attrs.frozen(cache_hash=True)
+class While:
+    """As long as ``memory``, which holds one bool, is true; it is read before each step of a loop."""
+
+    memory: str
+
+
+@attrs.frozen(cache_hash=True)
+class Loop:
+    """Run ``works``, in order, and then copy what is carried, one step after the other: so many times, or while.
+
+    Steps hand on what they carry and what works around the loop use, too. Temporaries that one loop alone uses hold
+    nothing when a step begins.
+    """
+
+    times: int | While
+    works: tuple[Work, ...]
+    carries: tuple[Carry, ...] = ()
+    name: str = ""
+    comments: tuple[str, ...] = ()
+    deps: tuple[int, ...] = ()
+
+
+@attrs.frozen(cache_hash=True)
+class Branch:
+    """Run ``then`` where memory ``condition``, which holds one bool, is true, and ``otherwise`` where it is not."""
+
+    condition: str
+    then: tuple[Work, ...]
+    otherwise: tuple[Work, ...] = ()
+    name: str = ""
+    comments: tuple[str, ...] = ()
+    deps: tuple[int, ...] = ()
+
+
+Work: TypeAlias = Launch | Loop | Branch
+
+MAX_LOOPS: Final = 32
+"""Loops and branches inside one another that are allowed."""
+
+
+@attrs.frozen
+class Uses:
+    """Memory that works use, by name: what they read, and what they write."""
+
+    read: AbstractSet[str]
+    written: AbstractSet[str]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.read or name in self.written
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All that is read or written."""
+        return frozenset(self.read) | frozenset(self.written)
+
+
+def parts(work: Work) -> tuple[tuple[Work, ...], ...]:
+    """Return the lists of works inside a work."""
+    match work:
+        case Launch():
+            return ()
+        case Loop(works=works):
+            return (works,)
+        case Branch(then=then, otherwise=otherwise):
+            return (then, otherwise)
+        case _:
+            assert_never(work)
+
+
+def with_parts(work: Work, changed: Callable[[tuple[Work, ...]], tuple[Work, ...]]) -> Work:
+    """Return a work with other works inside; itself where none of its lists changed."""
+    match work:
+        case Launch():
+            return work
+        case Loop(works=works):
+            new = changed(works)
+            return work if new is works else attrs.evolve(work, works=new)
+        case Branch(then=then, otherwise=otherwise):
+            new, other = changed(then), changed(otherwise)
+            return work if new is then and other is otherwise else attrs.evolve(work, then=new, otherwise=other)
+        case _:
+            assert_never(work)
+
+
+def depth_of(works: Iterable[Work]) -> int:
+    """Return how deep loops and branches are nested; 0 where there are none."""
+    depth, level = -1, list(works)
+    while level:
+        depth += 1
+        level = [inner for work in level for held in parts(work) for inner in held]
+    return max(depth, 0)
+
+
+def launches(works: Iterable[Work]) -> Iterator[Launch]:
+    """Yield every launch once, in the order of the text. Without recursion: the verifier asks before depth is known."""
+    pending = list(works)[::-1]
+    while pending:
+        work = pending.pop()
+        if isinstance(work, Launch):
+            yield work
+        pending.extend(inner for held in reversed(parts(work)) for inner in reversed(held))
+
+
+def map_launches(works: tuple[Work, ...], function: Callable[[Launch], tuple[Launch, ...]]) -> tuple[Work, ...]:
+    """Replace every launch by any number of launches; ``works`` itself where none changed."""
+
+    def new(work: Work) -> tuple[Work, ...]:
+        if isinstance(work, Launch):
+            return function(work)
+        return (with_parts(work, lambda inner: map_launches(inner, function)),)
+
+    return rewritten(works, new)
+
+
+def in_order(works: tuple[Work, ...]) -> tuple[Work, ...]:
+    """Return works without dependencies, which run in order."""
+
+    def plain(work: Work) -> Work:
+        inner = with_parts(work, in_order)
+        return attrs.evolve(inner, deps=()) if inner.deps else inner
+
+    return rewritten(works, lambda work: (plain(work),))
+
+
+def uses_of(kernels: Sequence[Kernel], works: Iterable[Work]) -> Uses:
+    """Return the memory that works use, in the order in which they name it."""
+    read: dict[str, None] = {}
+    written: dict[str, None] = {}
+    pending = list(works)
+    for work in pending:  # grows
+        match work:
+            case Launch():
+                kernel = kernels[work.kernel]
+                for parameter, name in zip(kernel.parameters, work.arguments, strict=False):
+                    if parameter.name in kernel.reads:
+                        read[name] = None
+                    if parameter.name in kernel.writes:
+                        written[name] = None
+            case Loop():
+                if isinstance(work.times, While):
+                    read[work.times.memory] = None
+                for carry in work.carries:
+                    read[carry.made] = None
+                    written[carry.kept] = None
+            case Branch():
+                read[work.condition] = None
+            case _:
+                assert_never(work)
+        for inner in parts(work):
+            pending.extend(inner)
+    return Uses(read.keys(), written.keys())
+
+
+def needed(kernels: Sequence[Kernel], works: Iterable[Work]) -> frozenset[str]:
+    """Return the memory whose content from before works need: what they read before something among them writes it.
+
+    Nesting is bounded, so recursion is.
+    """
+    found: set[str] = set()
+    written: set[str] = set()
+    for work in works:
+        if isinstance(work, Launch):
+            used = uses_of(kernels, (work,))
+            found.update(name for name in used.read if name not in written)
+            written.update(used.written)
+            continue
+        asked = frozenset().union(*(needed(kernels, inner) for inner in parts(work)))
+        match work:
+            case Loop(times=While(memory=condition)) | Branch(condition=condition):
+                asked |= {condition}
+            case _:
+                pass
+        found |= asked - written
+        if isinstance(work, Loop) and isinstance(work.times, int):  # the others may write nothing
+            written |= uses_of(kernels, (work,)).written
+    return frozenset(found)
+
+
+def local_memory(program: Program) -> dict[int, frozenset[str]]:
+    """Return the temporaries that the steps of one loop alone use, by the :func:`id` of the innermost such loop."""
+    if all(isinstance(work, Launch) for work in program.works):
+        return {}
+    fixed = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
+    candidates = frozenset(each.name for each in program.memory) - fixed
+    found: dict[int, frozenset[str]] = {}
+    _find_local(program.kernels, program.works, candidates, found)
+    return found
+
+
+def _find_local(
+    kernels: Sequence[Kernel],
+    works: tuple[Work, ...],
+    candidates: frozenset[str],
+    found: dict[int, frozenset[str]],
+) -> None:
+    """Find which of some temporaries, used by ``works`` alone, one loop among these or inside these uses alone."""
+    used = [uses_of(kernels, (work,)).names for work in works]
+    times: dict[str, int] = {}
+    for names in used:
+        for name in names:
+            times[name] = times.get(name, 0) + 1
+    for work, names in zip(works, used, strict=True):
+        alone = candidates & frozenset(name for name in names if times[name] == 1)
+        match work:
+            case Launch():
+                continue
+            case Loop():
+                outside = {carry.kept for carry in work.carries}
+                outside.update([work.times.memory] if isinstance(work.times, While) else [])
+                own = frozenset(name for name in alone if name not in outside)
+                carried = {carry.made for carry in work.carries}
+                _find_local(kernels, work.works, own - carried, found)
+                inner = {name for loop in map(id, loops(work.works)) for name in found.get(loop, ())}
+                if own - inner:
+                    found[id(work)] = own - inner
+            case Branch():
+                inside = frozenset(alone - {work.condition})
+                sides = [uses_of(kernels, side).names for side in (work.then, work.otherwise)]
+                both = frozenset(sides[0] & sides[1])
+                for side in (work.then, work.otherwise):
+                    _find_local(kernels, side, inside - both, found)
+            case _:
+                assert_never(work)
+
+
+def loops(works: Iterable[Work]) -> Iterator[Loop]:
+    """Yield every loop, outer ones first; nesting is bounded, so recursion is."""
+    for work in works:
+        if isinstance(work, Loop):
+            yield work
+        for inner in parts(work):
+            yield from loops(inner)
+
+
+def is_of_main(memory: Refinement) -> bool:
+    """Return whether ``main`` allocates memory, and not the block around it: what has none of the tags of that."""
+    return not (memory.constant or "user" in memory.tags or "tmp" in memory.tags)
+
+
+def sorted_memory(program: Program) -> Program:
+    """Return the program with its memory in the order of its text: that of loops behind that of the whole program."""
+    local = local_memory(program)
+    numbers = {id(loop): number for number, loop in enumerate(loops(program.works), 1)}
+    owners = {name: numbers[loop] for loop, names in local.items() for name in names}
+    made = {carry.made for loop in loops(program.works) for carry in loop.carries}
+    memory = sorted(
+        program.memory, key=lambda each: (owners.get(each.name, 0), is_of_main(each) and each.name not in made)
+    )
+    return program if tuple(memory) == program.memory else attrs.evolve(program, memory=tuple(memory))
