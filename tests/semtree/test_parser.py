@@ -10,6 +10,7 @@ from hypothesis import given
 from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from tileir.core.errors import ParseError
+from tileir.core.lexing import MAX_FAULTS
 from tileir.semtree.parser import parse_kernel, parse_program
 from tileir.semtree.printer import to_text
 
@@ -95,8 +96,13 @@ def test_all_faulty_statements_are_reported() -> None:
     assert [text for _, text in faults(body)] == ["y", "z", "q", "1", "v"]
 
 
+def test_reading_goes_on_behind_unknown_characters() -> None:
+    found = faults('B[0] = A[0] @ 2.0; B[1] = $; B[2] = y; "text"; B[3] = 1.0;')
+    assert found == [("TIL101", "@"), ("TIL101", "$"), ("TIL201", "y"), ("TIL102", '"text"')]
+
+
 def test_too_many_faults_end_the_parse() -> None:
-    assert len(faults("x = 1;" * 1000)) == 21
+    assert len(faults("x = 1;" * 1000)) == MAX_FAULTS
 
 
 def test_missing_brace_is_reported_once() -> None:

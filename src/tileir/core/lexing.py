@@ -180,7 +180,7 @@ class Cursor:
         that has a fault already: those are the same fault again.
         """
         again = self._last.stop < self.tokens.unknown_stop <= self.token.start
-        if not again and not (self.faults.found and self.at(END)):
+        if not again and not (self.faults.found and self.token.kind == END):
             self.report(message, self.here, notes=notes)
         return AbandonError()
 
@@ -232,7 +232,7 @@ def everything(cursor: Callable[[Faults], C], read: Callable[[C], T]) -> T:
     try:
         here = cursor(faults)
         result = read(here)
-        if not here.at(END):
+        if here.token.kind != END:
             raise here.unexpected("the end of the text")
         if not faults.found:
             return result

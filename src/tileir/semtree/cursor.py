@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 import attrs
 
-from tileir.core.errors import Diagnostic, ParseError
+from tileir.core import lexing
+from tileir.core.lexing import AbandonError
 from tileir.core.text import bytes_of_text
 from tileir.semtree.ir import Type
-from tileir.semtree.lexer import Token, TokenKind, tokens
+from tileir.semtree.lexer import NAME, NUMBER, STRING, WORD, comments_between, lexer_of
 from tileir.semtree.syntax import is_reserved, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.core.dtype import DType
+    from tileir.core.lexing import Faults, Token
     from tileir.core.span import Source, Span
 
 _MAX_DIGITS: Final = 40
@@ -25,46 +27,44 @@ Known: TypeAlias = "Type | DType"
 """What a name stands for: a variable of a type, or an array of a dtype."""
 
 
-@attrs.define
-class Cursor:
-    """One token of look-ahead over a text, the place of the token before, and the names in scope."""
+class HopelessError(AbandonError):
+    """What is being read is nested so deeply that nothing behind it can be made out."""
 
-    _tokens: Iterator[Token]
-    token: Token
-    last: Span
+
+@attrs.define
+class Cursor(lexing.Cursor):
+    """One token of look-ahead over a text, and the names in scope."""
+
     known: dict[str, Known] = attrs.field(factory=dict, init=False)
 
     @classmethod
-    def of(cls, source: Source) -> Cursor:
+    def of(cls, source: Source, faults: Faults) -> Cursor:
         """Return a cursor at the first token."""
-        stream = tokens(source)
-        first = next(stream)
-        return cls(stream, first, first.span)
+        lexer = lexer_of(source, faults)
+        return cls(source, faults, lexer.next(), lexer)
 
-    def advance(self) -> Token:
-        """Return the current token and step past it; the end of the text stays."""
-        token = self.token
-        if token.kind is not TokenKind.END:
-            self.last, self.token = token.span, next(self._tokens)
-        return token
+    def comments(self) -> tuple[str, ...]:
+        """Return the comments right before the current token that have lines of their own."""
+        return comments_between(self.source, self.last.stop, self.token.start)
 
     def content(self) -> bytes:
         """Take bytes, which are written as hexadecimal digits between double quotes."""
         token = self.token
-        if token.kind is not TokenKind.STRING:
-            self.unexpected("bytes in hexadecimal between double quotes")
+        if token.kind != STRING:
+            self.reject("bytes in hexadecimal between double quotes")
         try:
             return bytes_of_text(self.advance().text[1:-1])
         except ValueError as error:
-            self.fail("TIL102", str(error), token.span)
+            self.fail("TIL102", str(error), self.span_of(token))
 
     def fail(self, code: str, message: str, span: Span | None = None) -> NoReturn:
-        """Raise a fault at ``span``, or at the current token."""
-        raise ParseError((Diagnostic(code, message, self.token.span if span is None else span),))
+        """Report a fault at ``span``, or at the current token, and abandon what is being read."""
+        self.report(message, self.here if span is None else span, code)
+        raise HopelessError if code == "TIL103" else AbandonError
 
-    def at(self, text: str) -> bool:
+    def at(self, kind: str) -> bool:
         """Return whether the current token is this sign or word."""
-        return self.token.text == text and self.token.kind in (TokenKind.SIGN, TokenKind.WORD)
+        return self.token.text == kind  # names and strings have their quotes
 
     def accept(self, text: str) -> bool:
         """Step past this sign or word where it is the current token."""
@@ -73,24 +73,28 @@ class Cursor:
             self.advance()
         return found
 
-    def expect(self, text: str) -> Token:
+    def expect(self, kind: str, what: str = "") -> Token:
         """Step past this sign or word, which must be the current token."""
-        if not self.at(text):
-            self.unexpected(repr(text))
+        if not self.at(kind):
+            self.reject(what or repr(kind))
         return self.advance()
 
-    def unexpected(self, wanted: str) -> NoReturn:
-        """Raise the fault that something else than ``wanted`` stands here."""
-        found = repr(self.token.text) if self.token.text else self.token.kind.value
-        self.fail("TIL102", f"expected {wanted}, found {found}")
+    def unexpected(self, expected: str, *notes: str) -> AbandonError:
+        """Report that something else stands here than was expected, and return what the caller raises."""
+        found = repr(self.token.text) if self.token.text else "end of the text"
+        return self.refuse(f"expected {expected}, found {found}", *notes)
+
+    def reject(self, wanted: str) -> NoReturn:
+        """Report that something else than ``wanted`` stands here, and abandon what is being read."""
+        raise self.unexpected(wanted)
 
     def name(self) -> Token:
         """Step past a name, and return its token with the name itself as the text."""
-        if self.token.kind is TokenKind.NAME:
+        if self.token.kind == NAME:
             token = self.advance()
-            return attrs.evolve(token, text=token.text[1:-1])
-        if self.token.kind is not TokenKind.WORD:
-            self.unexpected("a name")
+            return token._replace(text=token.text[1:-1])
+        if self.token.kind != WORD:
+            self.reject("a name")
         if is_reserved(self.token.text):
             word = self.token.text
             self.fail("TIL102", f"{word!r} is a word of the language: write `{word}` to use it as a name")
@@ -98,15 +102,15 @@ class Cursor:
 
     def kind(self) -> Type:
         """Step past the name of a type."""
-        found = type_of(self.token.text) if self.token.kind is TokenKind.WORD else None
+        found = type_of(self.token.text) if self.token.kind == WORD else None
         if found is None:
-            self.unexpected("a type such as f32 or f32x16")
+            self.reject("a type such as f32 or f32x16")
         self.advance()
         return found
 
     def dtype(self) -> DType:
         """Step past the name of an element type."""
-        span = self.token.span
+        span = self.here
         found = self.kind()
         if found.lanes != 1:
             self.fail("TIL102", f"expected an element type, found the vector {found}", span)
@@ -116,14 +120,14 @@ class Cursor:
         """Step past an integer, with or without a minus sign."""
         sign = -1 if self.accept("-") else 1
         token = self.token
-        if token.kind is not TokenKind.NUMBER or not token.text.isdigit():
-            self.unexpected("an integer")
+        if token.kind != NUMBER or not token.text.isdigit():
+            self.reject("an integer")
         return sign * self.digits(self.advance())
 
     def digits(self, token: Token) -> int:
         """Return the value of a token of digits."""
         if len(token.text) > _MAX_DIGITS:
-            self.fail("TIL104", f"an integer has at most {_MAX_DIGITS} digits", token.span)
+            self.fail("TIL104", f"an integer has at most {_MAX_DIGITS} digits", self.span_of(token))
         return int(token.text)
 
     def integers(self) -> tuple[int, ...]:
@@ -138,7 +142,7 @@ class Cursor:
     def declare(self, name: Token, known: Known) -> None:
         """Bring a name into scope, where it must not be yet."""
         if name.text in self.known:
-            self.fail("TIL202", f"{name.text!r} is already declared: choose another name", name.span)
+            self.fail("TIL202", f"{name.text!r} is already declared: choose another name", self.span_of(name))
         self.known[name.text] = known
 
     @contextmanager

@@ -22,17 +22,17 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir.semtree.lexer import TokenKind
+from tileir.semtree.lexer import NAME, NUMBER, WORD
 from tileir.semtree.syntax import CALLS, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, type_of
 from tileir.semtree.type_rules import MAX_DEPTH, expression_faults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.core.lexing import Token
     from tileir.core.span import Span
     from tileir.semtree.cursor import Cursor
     from tileir.semtree.ir import KernelFunction
-    from tileir.semtree.lexer import Token
 
 _MAX_WEIGHT: Final = 2 * MAX_DEPTH + 2
 """Where reading stops to descend: one for each bracket or right operand, two for each operand in brackets."""
@@ -66,8 +66,8 @@ class ExpressionParser:
         if self._weight > _MAX_WEIGHT:
             self.cursor.fail("TIL103", "this expression is nested too deeply: declare a part of it")
         left = self._operand()
-        while self.cursor.token.kind is TokenKind.SIGN and self.cursor.token.text in _INFIX_OPS:
-            op, found = _INFIX_OPS[self.cursor.token.text]
+        while self.cursor.token.kind in _INFIX_OPS:
+            op, found = _INFIX_OPS[self.cursor.token.kind]
             if found < rank:
                 break
             self.cursor.advance()
@@ -93,24 +93,24 @@ class ExpressionParser:
         """Read prefix signs and what they stand before."""
         cursor = self.cursor
         signs: list[Token] = []
-        while cursor.token.kind is TokenKind.SIGN and cursor.token.text in _PREFIX_OPS:
+        while cursor.token.kind in _PREFIX_OPS:
             signs.append(cursor.advance())
         token = cursor.token
-        if token.kind is TokenKind.NUMBER:
+        if token.kind == NUMBER:
             result = self._number(signs.pop() if signs and signs[-1].text == "-" else None)
         elif cursor.accept("("):
             inner = self.expression()
-            result = attrs.evolve(inner, span=token.span.to(cursor.expect(")").span))
-        elif token.kind is TokenKind.WORD and token.text in EXPRESSIONS:
+            result = attrs.evolve(inner, span=cursor.span_of(token).to(cursor.span_of(cursor.expect(")"))))
+        elif token.kind == WORD and token.text in EXPRESSIONS:
             result = self._form()
-        elif token.kind is TokenKind.WORD and self._starts_constant(token.text):
+        elif token.kind == WORD and self._starts_constant(token.text):
             result = self._constant()
-        elif token.kind in (TokenKind.WORD, TokenKind.NAME):
+        elif token.kind in (WORD, NAME):
             result = self.reference()
         else:
-            cursor.unexpected("an expression")
+            cursor.reject("an expression")
         for sign in reversed(signs):
-            operand = attrs.evolve(result, span=sign.span.to(result.span))
+            operand = attrs.evolve(result, span=cursor.span_of(sign).to(result.span))
             result = self._apply(_PREFIX_OPS[sign.text], (operand,))
         return result
 
@@ -123,21 +123,21 @@ class ExpressionParser:
             args: list[Parsed] = []
             while cursor.accept("," if args else "("):
                 args.append(self.expression(0, 2))
-            span = name.span.to(cursor.expect(")").span)
+            span = cursor.span_of(name).to(cursor.span_of(cursor.expect(")")))
             if len(args) != op.info.arity:
                 cursor.fail("TIL552", f"{op.value} takes {op.info.arity} operands, not {len(args)}", span)
             return self._made(Apply(op, tuple(arg.expr for arg in args)), span, tuple(args))
         known = cursor.known.get(name.text)
         if known is None:
-            cursor.fail("TIL201", f"{name.text!r} is not declared here", name.span)
+            cursor.fail("TIL201", f"{name.text!r} is not declared here", cursor.span_of(name))
         if isinstance(known, Type):
             if cursor.at("["):
                 cursor.fail("TIL552", f"{name.text!r} is a variable, and has no subscripts")
-            return self._made(Var(name.text, known), name.span)
+            return self._made(Var(name.text, known), cursor.span_of(name))
         cursor.expect("[")
         offset = self.expression(0, 2)
         lanes = cursor.integer() if cursor.accept(":") else offset.expr.type.lanes
-        span = name.span.to(cursor.expect("]").span)
+        span = cursor.span_of(name).to(cursor.span_of(cursor.expect("]")))
         return self._made(Subscript(name.text, offset.expr, Type(known, lanes)), span, (offset,))
 
     def _apply(self, op: Op, args: tuple[Parsed, ...]) -> Parsed:
@@ -162,7 +162,7 @@ class ExpressionParser:
     def _literal(self, sign: Token | None, kind: Type) -> Parsed:
         """Read a number as a constant of a type."""
         token = self.cursor.advance()
-        span = token.span if sign is None else sign.span.to(token.span)
+        span = self.cursor.span_of(token) if sign is None else self.cursor.span_of(sign).to(self.cursor.span_of(token))
         value: int | float
         if kind.dtype.is_float:
             value = float(token.text) * (-1 if sign else 1)
@@ -187,12 +187,12 @@ class ExpressionParser:
             return self._grid_index()
         if token.text in ("true", "false"):
             cursor.advance()
-            return self._made(Const(token.text == "true", Type(DType.BOOL)), token.span)
+            return self._made(Const(token.text == "true", Type(DType.BOOL)), cursor.span_of(token))
         kind = cursor.kind()
         cursor.expect("(")
         sign = cursor.advance() if cursor.at("-") else None
         word = cursor.token.text
-        if cursor.token.kind is TokenKind.NUMBER:
+        if cursor.token.kind == NUMBER:
             value = self._literal(sign, kind).expr
         elif word in ("nan", "inf") and kind.dtype.is_float:
             cursor.advance()
@@ -201,14 +201,14 @@ class ExpressionParser:
             cursor.advance()
             value = Const(word == "true", kind)
         else:
-            cursor.unexpected(f"a value of {kind.dtype.value}, or cast<{kind}>( ) around an expression")
-        return self._made(value, token.span.to(cursor.expect(")").span))
+            cursor.reject(f"a value of {kind.dtype.value}, or cast<{kind}>( ) around an expression")
+        return self._made(value, cursor.span_of(token).to(cursor.span_of(cursor.expect(")"))))
 
     def _grid_index(self) -> Parsed:
         token = self.cursor.advance()
         self.cursor.expect("(")
         axis = self.cursor.integer()
-        span = token.span.to(self.cursor.expect(")").span)
+        span = self.cursor.span_of(token).to(self.cursor.span_of(self.cursor.expect(")")))
         return self._made(GridIndex(_GRID_LEVELS[token.text], axis, Type(self.kernel.index)), span)
 
     def _form(self) -> Parsed:
@@ -218,4 +218,4 @@ class ExpressionParser:
         node = form.node(EXPRESSIONS[word.text])
         assert isinstance(node, Expr)
         # The token before the current one is the last of the form.
-        return self._made(node, word.span.to(self.cursor.last), tuple(form.operands))
+        return self._made(node, self.cursor.span_of(word).to(self.cursor.last), tuple(form.operands))

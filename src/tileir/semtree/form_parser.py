@@ -38,7 +38,7 @@ class FormParser:
 
     def node(self, kind: type, skipped: int = 1) -> object:
         """Read a node of a class; ``skipped`` signs and words of its form are behind the cursor already."""
-        start = self.cursor.token.span
+        start = self.cursor.here
         values: Values = {}
         self._pieces(kind, pieces(kind), values, skipped)
         given = {name: values.pop(name) for name in tuple(values) if name not in attrs.fields_dict(kind)}
@@ -51,7 +51,7 @@ class FormParser:
             actual = getattr(node, name)
             if actual != value:
                 message = f"{name} is {actual} for these operands, not {value}"
-                self.cursor.fail("TIL552", message, start.to(self.cursor.token.span))
+                self.cursor.fail("TIL552", message, start.to(self.cursor.here))
 
     def _pieces(self, kind: type, form: tuple[Piece, ...], values: Values, skipped: int) -> None:
         for piece in form:
@@ -95,12 +95,12 @@ class FormParser:
 
     def _several(self, inside: tuple[object, ...]) -> tuple[object, ...]:
         """Read operands or integers with commas between them: as many as the type has, or any number from one on."""
-        start = self.cursor.token.span
+        start = self.cursor.here
         found = [self._operand() if inside[0] == Expr else self.cursor.integer()]
         while self.cursor.accept(","):
             found.append(self._operand() if inside[0] == Expr else self.cursor.integer())
         if inside[-1] is not Ellipsis and len(found) != len(inside):
-            span = start.to(self.cursor.token.span)
+            span = start.to(self.cursor.here)
             self.cursor.fail("TIL102", f"expected {len(inside)} integers, found {len(found)}", span)
         return tuple(found)
 
@@ -109,5 +109,5 @@ class FormParser:
         allowed: dict[str, enum.Enum] = {member.value: member for member in schema.choices(kind, name) or tuple(hint)}
         word = self.cursor.advance()
         if word.text not in allowed:
-            self.cursor.fail("TIL102", f"expected one of {', '.join(sorted(allowed))}", word.span)
+            self.cursor.fail("TIL102", f"expected one of {', '.join(sorted(allowed))}", self.cursor.span_of(word))
         return allowed[word.text]

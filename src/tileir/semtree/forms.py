@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, get_args, get_type_hints
 
 import attrs
 
-from tileir.core.span import Source
 from tileir.semtree.ir import Expr, Stmt
-from tileir.semtree.lexer import tokens
+from tileir.semtree.lexer import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,5 +87,5 @@ def _split(kind: type, form: str, hints: Mapping[str, object]) -> tuple[Piece, .
             result.append(Option(inside, MappingProxyType(defaults)))
         else:
             text = match["literal"]
-            result.append(Literal(text, tuple(token.text for token in tokens(Source(text, "")) if token.text)))
+            result.append(Literal(text, tuple(words_of(text))))
     return tuple(result)

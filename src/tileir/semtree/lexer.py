@@ -1,77 +1,51 @@
-"""Kernel text to tokens, one at a time, so that a hostile text costs no more memory than itself."""
+"""The tokens of kernel text, and the comments between them."""
 
 from __future__ import annotations
 
-import enum
 import re
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
-from tileir.core.errors import Diagnostic, ParseError
-from tileir.core.span import Source, Span
+from tileir.core.lexing import END, Faults, Lexer
+from tileir.core.span import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+WORD: Final = "word"
+NAME: Final = "name"
+"""A name between back quotes."""
+NUMBER: Final = "number"
+STRING: Final = "string"
 
-class TokenKind(enum.Enum):
-    """What a token is."""
-
-    WORD = "word"
-    NAME = "quoted name"
-    NUMBER = "number"
-    STRING = "string"
-    SIGN = "sign"
-    END = "end of the text"
-
-    __hash__ = object.__hash__
-
-
-@attrs.frozen
-class Token:
-    """One token; ``comments`` are the whole-line comments right before it."""
-
-    kind: TokenKind
-    text: str
-    span: Span
-    comments: tuple[str, ...] = ()
-
-
-_PATTERN: Final = re.compile(
+_TOKEN: Final = re.compile(
     r"""
-      (?P<BLANK>[ \t\r\n]+)
-    | (?P<COMMENT>//[^\n]*)
-    | (?P<WORD>[A-Za-z_][A-Za-z0-9_]*)
-    | (?P<NAME>`[^`\x00-\x1f]+`)
-    | (?P<NUMBER>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
-    | (?P<STRING>"[^"\n]*")
-    | (?P<SIGN><<|>>|<=|>=|==|!=|\+=|[-+*/%&|^~<>=(){}\[\],;:?])
+    (?: [ \t\r\n] | //[^\n]* )*+
+    (?: (?P<word> [A-Za-z_][A-Za-z0-9_]* )
+      | (?P<name> `[^`\x00-\x1f]+` )
+      | (?P<number> [0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)? )
+      | (?P<string> "[^"\n]*" )
+      | (?P<sign> <<|>>|<=|>=|==|!=|\+=|[-+*/%&|^~<>=(){}\[\],;:?] )
+      | (?P<end> \Z )
+      | (?P<unknown> ``+ | . )
+    )
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.DOTALL,
 )
+_COMMENT: Final = re.compile(r"^[^\S\n]*//[ ]?(.*)$", re.MULTILINE)
 
 
-def tokens(source: Source) -> Iterator[Token]:
-    """Yield the tokens of a text, the last of kind END.
+def lexer_of(source: Source, faults: Faults) -> Lexer:
+    """Return what reads the tokens of a text; characters that belong to none are reported as TIL101."""
+    return Lexer(source, faults, _TOKEN, "TIL101", lambda word: f"{word!r} has no meaning here: remove it")
 
-    Raises:
-        ParseError: a character that belongs to no token (TIL101), when it is reached.
 
-    """
-    text, position = source.text, 0
-    comments: list[str] = []
-    while position < len(text):
-        match = _PATTERN.match(text, position)
-        if match is None:
-            span = Span(source, position, position + 1)
-            message = f"{text[position]!r} has no meaning here: remove it"
-            raise ParseError((Diagnostic("TIL101", message, span),))
-        group, start, position = match.lastgroup, position, match.end()
-        if group == "COMMENT":
-            if not text[text.rfind("\n", 0, start) + 1 : start].strip():
-                comments.append(match[0][2:].removeprefix(" "))
-        elif group is not None and group != "BLANK":
-            yield Token(TokenKind[group], match[0], Span(source, start, position), tuple(comments))
-            comments.clear()
-    yield Token(TokenKind.END, "", Span(source, len(text), len(text)), tuple(comments))
+def words_of(text: str) -> Iterator[str]:
+    """Yield the words and signs of a text."""
+    lexer = lexer_of(Source(text, ""), Faults())
+    while (token := lexer.next()).kind != END:
+        yield token.text
+
+
+def comments_between(source: Source, start: int, stop: int) -> tuple[str, ...]:
+    """Return the comments between two tokens that have lines of their own."""
+    return tuple(match[1] for match in _COMMENT.finditer(source.text, start, stop))

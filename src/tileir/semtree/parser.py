@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.errors import ParseError, fail
-from tileir.core.span import Source
-from tileir.semtree.cursor import Cursor
+from tileir.core.lexing import END, AbandonError, everything, source_of
+from tileir.semtree.cursor import Cursor, HopelessError
 from tileir.semtree.expression_parser import ExpressionParser
 from tileir.semtree.form_parser import FormParser
 from tileir.semtree.forms import STATEMENTS
@@ -36,7 +35,7 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir.semtree.lexer import TokenKind
+from tileir.semtree.lexer import WORD
 from tileir.semtree.syntax import type_of
 from tileir.semtree.type_rules import MAX_NESTING
 from tileir.semtree.work_parser import WORDS, parse_work
@@ -44,11 +43,8 @@ from tileir.semtree.work_parser import WORDS, parse_work
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.core.errors import Diagnostic
     from tileir.semtree.ir import Work
 
-_MAX_FAULTS: Final = 20
-_FATAL: Final = frozenset({"TIL101", "TIL103"})
 T = TypeVar("T")
 
 
@@ -73,19 +69,16 @@ def parse_program(text: str, name: str = "<program>") -> Program:
 
 
 def _parsed(text: str, name: str, read: Callable[[_Parser], T]) -> T:
-    parser = _Parser(Cursor.of(Source(text, name)))
-    try:
-        result = read(parser)
-        if parser.cursor.token.kind is not TokenKind.END:
-            parser.cursor.unexpected("the end of the text")
-    except ParseError as error:
-        raise ParseError((*parser.faults, *error.diagnostics)) from None
-    except RecursionError:
-        # The limits on nesting leave room, but the caller's own stack may have none.
-        raise fail("TIL103", "this is nested too deeply to be read here", parser.cursor.token.span) from None
-    if parser.faults:
-        raise ParseError(parser.faults)
-    return result
+    source = source_of(text, name)
+
+    def whole(cursor: Cursor) -> T:
+        try:
+            return read(_Parser(cursor))
+        except RecursionError:
+            # The limits on nesting leave room, but the caller's own stack may have none.
+            cursor.fail("TIL103", "this is nested too deeply to be read here")
+
+    return everything(lambda faults: Cursor.of(source, faults), whole)
 
 
 @attrs.define
@@ -93,7 +86,6 @@ class _Parser:
     """Reads programs, kernels and statements."""
 
     cursor: Cursor
-    faults: list[Diagnostic] = attrs.field(factory=list, init=False)
 
     def program(self) -> Program:
         """Read a program."""
@@ -112,7 +104,7 @@ class _Parser:
             elif any(map(cursor.at, WORDS)):
                 works.append(parse_work(cursor))
             else:
-                cursor.unexpected(f"a buffer, a kernel, {', '.join(WORDS)} or '}}'")
+                cursor.reject(f"a buffer, a kernel, {', '.join(WORDS)} or '}}'")
         return Program(tuple(kernels), tuple(buffers), tuple(works))
 
     def _buffer(self) -> Buffer:
@@ -130,7 +122,7 @@ class _Parser:
     def kernel(self) -> KernelFunction:
         """Read a kernel."""
         cursor = self.cursor
-        comments = cursor.token.comments
+        comments = cursor.comments()
         cursor.expect("kernel")
         name = cursor.name().text
         with cursor.scope():
@@ -153,7 +145,7 @@ class _Parser:
         cursor = self.cursor
         accesses = {access.value: access for access in ParamAccess}
         if cursor.token.text not in accesses:
-            cursor.unexpected(f"one of {', '.join(accesses)}")
+            cursor.reject(f"one of {', '.join(accesses)}")
         access = accesses[cursor.advance().text]
         dtype = cursor.dtype()
         name = cursor.name()
@@ -188,25 +180,18 @@ class _Parser:
             elif word.text == "operations":
                 kernel = attrs.evolve(kernel, operations=self._bracketed())
             else:
-                cursor.fail("TIL102", "expected grid, group, index, operations or '{'", word.span)
+                cursor.fail("TIL102", "expected grid, group, index, operations or '{'", cursor.span_of(word))
         return kernel
 
     def _index(self) -> DType:
-        span = self.cursor.token.span
+        span = self.cursor.here
         dtype = self.cursor.dtype()
         if not dtype.is_integer:
             self.cursor.fail("TIL552", "indices are signed integers", span)
         return dtype
 
-    def recover(self, error: ParseError, compound: bool) -> None:
-        """Note a fault and step behind the statement that holds it, or raise where that is hopeless.
-
-        A ``compound`` statement ends with a block.
-        """
-        hopeless = len(self.faults) >= _MAX_FAULTS or self.cursor.token.kind is TokenKind.END
-        if hopeless or any(fault.code in _FATAL for fault in error.diagnostics):
-            raise error
-        self.faults.extend(error.diagnostics)
+    def recover(self, compound: bool) -> None:
+        """Step behind the statement that holds a fault; a ``compound`` one ends with a block."""
         self._skip_statement(compound)
         while compound and self.cursor.accept("else"):
             self._skip_statement(compound)
@@ -214,12 +199,11 @@ class _Parser:
     def _skip_statement(self, compound: bool) -> None:
         """Step behind the next semicolon, or behind the next block for a compound statement."""
         cursor, depth = self.cursor, 0
-        while cursor.token.kind is not TokenKind.END and not (cursor.at("}") and depth == 0):
+        while cursor.token.kind != END and not (cursor.at("}") and depth == 0):
             token = cursor.advance()
-            if token.kind is TokenKind.SIGN:
-                depth += (token.text == "{") - (token.text == "}")
-                if depth == 0 and (token.text == "}" or (token.text == ";" and not compound)):
-                    return
+            depth += (token.kind == "{") - (token.kind == "}")
+            if depth == 0 and (token.kind == "}" or (token.kind == ";" and not compound)):
+                return
 
 
 @attrs.define
@@ -241,27 +225,31 @@ class _Body:
         opening = cursor.expect("{")
         self._nesting += 1
         if self._nesting > MAX_NESTING:
-            cursor.fail("TIL103", f"statements are nested more than {MAX_NESTING} deep", opening.span)
+            cursor.fail("TIL103", f"statements are nested more than {MAX_NESTING} deep", cursor.span_of(opening))
         stmts: list[Stmt] = []
         nesting = self._nesting
         with cursor.scope():
             while not cursor.at("}"):
-                if cursor.token.kind is TokenKind.END:
-                    cursor.unexpected("'}'")
+                if cursor.token.kind == END:
+                    cursor.reject("'}'")
                 compound = cursor.at("for") or cursor.at("if")
                 try:
                     stmts.append(self._statement())
-                except ParseError as error:
+                except HopelessError:
+                    raise
+                except AbandonError:
+                    if cursor.token.kind == END:
+                        raise
                     self._nesting = nesting
                     self.expressions.restart()
-                    self.parser.recover(error, compound)
+                    self.parser.recover(compound)
         cursor.expect("}")
         self._nesting -= 1
         return tuple(stmts)
 
     def _statement(self) -> Stmt:
         cursor = self.cursor
-        word = cursor.token.text if cursor.token.kind is TokenKind.WORD else ""
+        word = cursor.token.text if cursor.token.kind == WORD else ""
         if type_of(word) is not None:
             return self._declare()
         if word in _REGIONS:
@@ -340,7 +328,7 @@ class _Body:
             return For(Var(name.text, kind), begin, end, step, self.block(), loop_kind)
 
     def _again(self, counter: str) -> None:
-        span = self.cursor.token.span
+        span = self.cursor.here
         if self.cursor.name().text != counter:
             self.cursor.fail("TIL102", f"expected the counter {counter!r} again", span)
 

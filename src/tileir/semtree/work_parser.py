@@ -19,16 +19,17 @@ def parse_work(cursor: Cursor, depth: int = 0) -> Work:
     """Read a launch, a loop or a branch, which is inside so many others.
 
     Raises:
-        ParseError: there is something else, or it is nested too deeply.
+        AbandonError: there is something else, or it is nested too deeply, which is reported.
 
     """
     word = cursor.token
     if word.text not in WORDS:
-        cursor.unexpected(f"{', '.join(WORDS)} or '}}'")
+        cursor.reject(f"{', '.join(WORDS)} or '}}'")
     if cursor.accept("launch"):
         return _launch(cursor)
     if depth == MAX_NESTED_WORKS:
-        cursor.fail("TIL103", f"more than {MAX_NESTED_WORKS} loops and branches inside one another", word.span)
+        message = f"more than {MAX_NESTED_WORKS} loops and branches inside one another"
+        cursor.fail("TIL103", message, cursor.span_of(word))
     cursor.advance()
     if word.text == "repeat":
         return Loop(cursor.integer(), _block(cursor, depth))
