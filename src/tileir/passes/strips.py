@@ -6,6 +6,7 @@ join_strips makes one kernel of those that go over the same strips.
 
 from __future__ import annotations
 
+from collections import Counter
 from math import floor
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -129,8 +130,8 @@ class _Scan:
         self.statements = list(program.main.statements)
         self.names = NameScope.of(r.name for r in (*program.entry.refinements, *program.main.refinements))
         behind = roots(program)
-        views = list(behind.values())
-        alone = {name for name, root in behind.items() if name == root and views.count(root) == 1}
+        views = Counter(behind.values())
+        alone = {name for name, root in behind.items() if name == root and views[root] == 1}
         self._held = {r.name: r for r in program.main.refinements if r.name in alone}
         self._kept = frozenset((*program.inputs, *program.outputs, *(b.name for b in program.buffers)))
         for number, statement in enumerate(self.statements):
