@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType, accumulator
-from tileir.core.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit
+from tileir.core.hardware import LOCAL, REGISTER, Bus, ExecutionUnit, HardwareModel, MemoryUnit
 from tileir.core.hardware_verifier import verify
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def processor(
         clock_mhz: Millions of cycles in a second.
         memory_kib: Size of the memory.
     """
-    inner = MemoryUnit("REGISTER", cores, max(1, registers * vector_bytes) / 1024, 0, "CORE")
+    inner = MemoryUnit(REGISTER, cores, max(1, registers * vector_bytes) / 1024, 0, "CORE")
     memories = [inner]
     buses = _operands("CORE", vector_bytes, cores)
     widths = (2 * vector_bytes, _LINE)  # bytes in a cycle: two loads from the first level, a line from the second
@@ -122,13 +122,13 @@ def _processor(target: Target) -> HardwareModel:
 
 def _group_device(target: Target) -> HardwareModel:
     count = max(1, target.threads)
-    inner = "REGISTER"
+    inner = REGISTER
     lanes = _MULTIPROCESSOR_LANES
-    memories = [MemoryUnit("REGISTER", count, _REGISTER_KIB, 0, "SM")]
+    memories = [MemoryUnit(REGISTER, count, _REGISTER_KIB, 0, "SM")]
     buses = _operands("SM", 4 * lanes, count)
     if target.local_bytes:
-        memories.append(MemoryUnit("LOCAL", count, target.local_bytes / 1024, 0, "SM"))
-        buses += [Bus(("LOCAL",), (inner,), lanes, count), Bus((inner,), ("LOCAL",), lanes, count)]
+        memories.append(MemoryUnit(LOCAL, count, target.local_bytes / 1024, 0, "SM"))
+        buses += [Bus((LOCAL,), (inner,), lanes, count), Bus((inner,), (LOCAL,), lanes, count)]
     for level, size in enumerate(target.cache_bytes, 2):
         name = f"L{level}"
         memories.append(MemoryUnit(name, 1, size / 1024, _GPU_LINE))
@@ -157,7 +157,7 @@ def _group_device(target: Target) -> HardwareModel:
 
 def _operands(unit: str, width: int, count: int) -> list[Bus]:
     """Return the buses of a fused multiply-add in each cycle: three operands in, one result out."""
-    return [Bus(("REGISTER",), (unit,), 3 * width, count), Bus((unit,), ("REGISTER",), width, count)]
+    return [Bus((REGISTER,), (unit,), 3 * width, count), Bus((unit,), (REGISTER,), width, count)]
 
 
 def _both_ways(outer: str, inner: str, width: int, count: int) -> list[Bus]:

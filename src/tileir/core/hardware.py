@@ -20,6 +20,11 @@ from tileir.core.names import nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+REGISTER: Final = "REGISTER"
+LOCAL: Final = "LOCAL"
+SCRATCH: Final = "SCRATCH"
+"""What locations call the memories that every lowering knows: of a thread, of a group of threads, and of a launch."""
+
 ENDPOINT: Final = re.compile(r"(?P<name>[^\W\d]\w*)(?:\[(?P<number>\d{1,9})\])?\Z")
 """An end of a bus: ``SRAM[0]`` is one unit, ``SRAM`` all units of that name."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.hardware import REGISTER
 from tileir.core.template_expressions import power_of_two_below
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def kernel_settings(model: HardwareModel, target: Target) -> KernelSettings:
     units = [unit for unit in model.execution_units if not unit.matrix]
     levels = model.levels()
     caches = [memory for memory in levels if memory.is_cache]
-    registers = [memory.size_bytes for memory in levels if memory.name == "REGISTER"]
+    registers = [memory.size_bytes for memory in levels if memory.name == REGISTER]
     many = target.group_width > 1
     threads = min(_GROUP, power_of_two_below(target.group_threads)) if many else 1
     flight = max(threads, max((unit.pipeline_depth for unit in units), default=1) * target.group_width)

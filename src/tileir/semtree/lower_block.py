@@ -9,6 +9,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.core.ops import Aggregation, Op, merges
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -201,16 +202,16 @@ class BlockLowering:
     def _region(self, refinement: stripe.Refinement, *, shared: bool) -> sem.Region:
         names = [device.name for device in refinement.location]
         if self._team is not None:
-            if "LOCAL" in names:
+            if LOCAL in names:
                 message = f"{refinement.name} is at LOCAL, but allocated by each thread: allocate it in a block around"
                 raise fail("TIL502", message)
             return sem.Region.PRIVATE
-        if "SCRATCH" in names:
+        if SCRATCH in names:
             return sem.Region.SCRATCH
-        if "LOCAL" in names:
+        if LOCAL in names:
             return sem.Region.LOCAL
         small = refinement.shape.span * refinement.shape.dtype.itemsize <= _REGISTER_BYTES
-        private = shared or "REGISTER" in names or small or not self.target.scratch
+        private = shared or REGISTER in names or small or not self.target.scratch
         return sem.Region.PRIVATE if private else sem.Region.SCRATCH
 
     def wrapped(self, plan: LoopPlan, inner: list[sem.Stmt]) -> list[sem.Stmt]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.hardware import LOCAL
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.poly.affine import Affine
@@ -35,7 +36,7 @@ def stages_of(block: stripe.Block) -> int:
     stages = block.tags.get(PIPELINE)
     moving = [index for index in block.indices if index.range > 1]
     plain = bool(moving) and all(index.affine is None for index in moving) and not block.constraints
-    own = all(r.location and r.location[0].name == "LOCAL" for r in _allocations(block))
+    own = all(r.location and r.location[0].name == LOCAL for r in _allocations(block))
     copies = [COPY in inner.tags for inner in block.blocks]
     ordered = copies == sorted(copies, reverse=True) and any(copies)
     return stages if isinstance(stages, int) and stages >= 2 and plain and own and ordered else 0

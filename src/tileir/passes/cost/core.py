@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import accumulator
+from tileir.core.hardware import LOCAL, REGISTER
 from tileir.core.ops import Op
 from tileir.passes.cost.operations import fused_products, scalar_dtypes
 from tileir.passes.cost.scopes import Kind
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
     from tileir.passes.cost.machine import Machine
     from tileir.passes.cost.scopes import Access, Scope
-
-REGISTER: Final = "REGISTER"
-LOCAL: Final = "LOCAL"
 
 BANK_BYTES: Final = 128
 """What the threads that run in lock-step get from local memory at a time."""

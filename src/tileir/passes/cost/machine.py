@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.hardware import LOCAL
 
 if TYPE_CHECKING:
     from tileir.core.hardware import ExecutionUnit, HardwareModel, MemoryUnit
@@ -114,7 +115,7 @@ def machine_of(model: HardwareModel, target: Target) -> Machine:
     levels = model.levels(unit.name)
     caches = [memory for memory in reversed(levels) if memory.is_cache]
     storages = [*caches, *levels[:1]] if levels and not levels[0].is_cache else caches
-    local = next((m for m in levels if not m.is_cache and m is not levels[0] and m.name == "LOCAL"), None)
+    local = next((m for m in levels if not m.is_cache and m is not levels[0] and m.name == LOCAL), None)
     return Machine(
         clock=model.clock_mhz * 1e6,
         units=count,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.passes.cost.core import REGISTER, Cycles, cycles_of, issues_of
+from tileir.core.hardware import REGISTER
+from tileir.passes.cost.core import Cycles, cycles_of, issues_of
 from tileir.passes.cost.operations import operations_of
 from tileir.passes.cost.points import count_points
 from tileir.passes.cost.scopes import Kind, scope_of

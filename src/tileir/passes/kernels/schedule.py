@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tileir.core import hardware
 from tileir.core.dtype import DType, accumulator
 from tileir.core.ops import Op
 from tileir.passes.kernels.nest import chosen_by_data, product
@@ -20,9 +21,9 @@ GRID = stripe.Tags.of(tags.GRID)
 THREAD = stripe.Tags.of(tags.THREAD)
 UNROLL = stripe.Tags.of(tags.UNROLL)
 VECTOR = stripe.Tags.of(tags.VECTOR)
-LOCAL: stripe.Location = (stripe.Device("LOCAL"),)
-REGISTER: stripe.Location = (stripe.Device("REGISTER"),)
-SCRATCH: stripe.Location = (stripe.Device("SCRATCH"),)
+LOCAL: stripe.Location = (stripe.Device(hardware.LOCAL),)
+REGISTER: stripe.Location = (stripe.Device(hardware.REGISTER),)
+SCRATCH: stripe.Location = (stripe.Device(hardware.SCRATCH),)
 
 
 def is_scheduled(kernel: stripe.Block) -> bool:

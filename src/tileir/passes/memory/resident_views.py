@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.core.ops import Aggregation
 from tileir.passes.analysis.stored import edges, overhangs, stores_all
 from tileir.passes.memory.locations import is_at
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.stripe.aliases import Aliases
     from tileir.stripe.ir import Refinement, Statement
 
-_NEAR = frozenset({"LOCAL", "REGISTER", "SCRATCH"})
+_NEAR = frozenset({LOCAL, REGISTER, SCRATCH})
 """Memories that are nearer than any that data are scheduled for."""
 
 
