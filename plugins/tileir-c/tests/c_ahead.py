@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tileir.core.dtype import DType
+from tileir.runtime.arrays import as_saved
 from tileir_c.aot.main_program import main_source
 from tileir_c.toolchain import find_toolchain
 
@@ -61,7 +62,7 @@ def run(made: Ahead, inputs: Mapping[str, Array], folder: Path, *flags: str) -> 
     words = []
     for number, buffer in enumerate(made.interface.inputs):
         words.append(f"in{number}.npy")
-        np.save(folder / words[-1], inputs[buffer.name])
+        np.save(folder / words[-1], as_saved(inputs[buffer.name]))
     outputs = {buffer.name: f"out{number}.npy" for number, buffer in enumerate(made.interface.outputs)}
     done = subprocess.run(
         [str(program), *words, *outputs.values()], cwd=folder, text=True, capture_output=True, check=False, env={}
@@ -73,4 +74,4 @@ def run(made: Ahead, inputs: Mapping[str, Array], folder: Path, *flags: str) -> 
 
 def _loaded(path: Path, dtype: DType) -> Array:
     array: Array = np.load(path)
-    return array.view(dtype.numpy) if dtype is DType.BF16 else array
+    return array.view(dtype.numpy) if array.dtype.kind == "V" else array
