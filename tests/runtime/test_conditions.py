@@ -24,6 +24,7 @@ from tileir.runtime.placement import place
 from tileir.semtree.in_place import reuse_in_place
 from tileir.semtree.ir import Branch, Launch, Loop, Program, While
 from tileir.semtree.parser import parse_program
+from tileir.semtree.verifier import verify_program
 from tileir.testing.generated.works import WorksCase, works_case
 from tileir.testing.test_works import LOOP
 
@@ -155,13 +156,16 @@ def test_works_wait_for_what_their_conditions_read_and_for_what_may_stay() -> No
     assert dependencies(apart) == ((), (), (0, 1), (2,), (2,))
 
 
-def test_a_condition_lives_as_long_as_it_is_looked_up() -> None:
-    program = COUNTING
+@pytest.mark.parametrize("work", [Branch("go", (IF,)), Loop(2, (Branch("go", (), (IF,)),))])
+def test_a_condition_lives_until_it_is_looked_up(work: Work) -> None:
+    further = attrs.evolve(COUNTING.buffers[2], name="m")
+    works = (Launch(1, ("go", "x")), Launch(0, ("m", "x")), Launch(0, ("n", "m")), work, Launch(0, ("y", "n")))
+    program = attrs.evolve(COUNTING, works=works, buffers=(*COUNTING.buffers, further))
+    verify_program(program)
     places = place(program).places
-    assert places["go"] != places["n"]
-    later = changed(*program.works[:2], program.works[-1], Branch("go", (Launch(0, ("y", "x")),)))
-    places = place(later).places
-    assert places["go"] != places["n"]
+    assert len({places[name].offset for name in ("go", "m", "n")}) == 3
+    blocks = place(program, parts=False).places
+    assert len({blocks[name].block for name in ("go", "m", "n")}) == 3
 
 
 def test_plans_say_that_conditions_decide() -> None:
