@@ -283,4 +283,4 @@ def looping(features: tuple[str, ...], turns: int) -> Native:
 
 @cache
 def _looping_code(features: tuple[str, ...]) -> Code:
-    return load_code((object_code(_LOOPING_CODE, features, optimise=False, quick=True),), ("looping",), features)
+    return load_code((object_code(_LOOPING_CODE, features, optimise=False),), ("looping",), features)
