@@ -20,6 +20,7 @@ from tileir.semtree.legalise.integer_rows import OVERFLOWING
 from tileir.semtree.legalise.rows import cast_row, operation_row, reduction_row
 from tileir.semtree.ranges import Ranges, is_defined
 from tileir.semtree.rewrite import children, kernel_names, map_bodies, with_body, with_children
+from tileir.semtree.structure_checks import distinct_nodes
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, KernelFunction, Stmt
@@ -42,8 +43,32 @@ def legalise(kernel: KernelFunction, capabilities: Capabilities) -> KernelFuncti
         BackendError: TIL804, the back end lacks an operation that no row expresses by those that it has.
 
     """
+    if _has_all(kernel, capabilities):
+        return kernel
     stage = _Legaliser(capabilities, NameScope.of(kernel_names(kernel)), Ranges.of(kernel))
     return with_body(kernel, stage.statements(kernel.body))
+
+
+def _has_all(kernel: KernelFunction, capabilities: Capabilities) -> bool:
+    """Return whether a back end has all operations of a kernel for all values; most kernels of floats are such."""
+    known: set[tuple[Op, DType, int]] = set()
+    for node in distinct_nodes(kernel):
+        match node:
+            case Apply(op=op, args=args) if op is not Op.COND:
+                key = op, args[0].type.dtype, max(arg.type.lanes for arg in args)
+                if key not in known:
+                    if capabilities.of_lanes(key[2]).operations.get(key[:2]) is not Support.TOTAL:
+                        return False
+                    known.add(key)
+            case Cast() | Bitcast():
+                return False
+            case Reduce(op=op, operand=operand):
+                here = capabilities.of_lanes(operand.type.lanes)
+                if (op, operand.type.dtype) not in here.reductions:
+                    return False
+            case _:
+                pass
+    return True
 
 
 @attrs.define
