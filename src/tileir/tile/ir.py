@@ -10,6 +10,7 @@ import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.markup import preformatted
 from tileir.core.ops import Aggregation, Combination
+from tileir.core.schema import OPERAND, OPERANDS
 from tileir.core.span import Span
 
 
@@ -82,7 +83,7 @@ class Unary:
     """``-x`` or ``~x``."""
 
     operator: UnaryOperator
-    operand: Expr
+    operand: Expr = attrs.field(metadata=OPERAND)
     span: Span | None = _span()
 
 
@@ -91,8 +92,8 @@ class Binary:
     """``lhs operator rhs``."""
 
     operator: BinaryOperator
-    lhs: Expr
-    rhs: Expr
+    lhs: Expr = attrs.field(metadata=OPERAND)
+    rhs: Expr = attrs.field(metadata=OPERAND)
     span: Span | None = _span()
 
 
@@ -100,9 +101,9 @@ class Binary:
 class Conditional:
     """``condition ? then : otherwise``; associates to the right."""
 
-    condition: Expr
-    then: Expr
-    otherwise: Expr
+    condition: Expr = attrs.field(metadata=OPERAND)
+    then: Expr = attrs.field(metadata=OPERAND)
+    otherwise: Expr = attrs.field(metadata=OPERAND)
     span: Span | None = _span()
 
 
@@ -111,7 +112,7 @@ class Call:
     """``function(arguments…)`` with one argument or more."""
 
     function: str
-    arguments: tuple[Expr, ...]
+    arguments: tuple[Expr, ...] = attrs.field(metadata=OPERANDS)
     span: Span | None = _span()
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final, assert_never
 
+from tileir.core import schema
 from tileir.core.array_value import ArrayValue
 from tileir.tile.ir import (
     Assignment,
-    Binary,
-    Call,
-    Conditional,
     Constant,
     Contraction,
     FloatLiteral,
@@ -19,7 +17,6 @@ from tileir.tile.ir import (
     IntLiteral,
     Name,
     Scan,
-    Unary,
 )
 
 if TYPE_CHECKING:
@@ -44,19 +41,7 @@ LEAVES: Final = (Name, IndexName, IntLiteral, FloatLiteral)
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands of ``expr``, left to right."""
-    match expr:
-        case IntLiteral() | FloatLiteral() | Name() | IndexName():
-            return ()
-        case Binary(lhs=lhs, rhs=rhs):
-            return (lhs, rhs)
-        case Call(arguments=arguments):
-            return arguments
-        case Unary(operand=operand):
-            return (operand,)
-        case Conditional(condition=condition, then=then, otherwise=otherwise):
-            return (condition, then, otherwise)
-        case _:
-            assert_never(expr)
+    return schema.operands(expr)
 
 
 def walk(root: Expr) -> Iterator[Expr]:
