@@ -42,7 +42,7 @@ def kit(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_our_own_back_ends_pass(name: str) -> None:
     done = kit(opencl_device.device().id if name == "opencl" else name)
     assert done.returncode == 0, done.stdout + done.stderr
-    for area in ("contractions", "copies", "dtypes", "errors", "events", "functions", "generated", "kernels"):
+    for area in ("contractions", "copies", "dtypes", "errors", "events", "functions", "generated", "kernels", "works"):
         assert re.search(rf"^{area} +\d+ +0 ", done.stdout, re.MULTILINE), area
 
 
