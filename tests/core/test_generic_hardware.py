@@ -48,7 +48,7 @@ def test_memory_is_slower_the_further_out_it_is(target: Target) -> None:
 )
 def test_every_target_has_a_model(target: Target) -> None:
     model = hardware_of(target)
-    assert all(model.peak(dtype) > 0 for dtype in DType)
+    assert all(model.peak(dtype) > 0 for dtype in DType if not dtype.is_storage)  # those are computed as f32
     assert model.levels()
 
 
