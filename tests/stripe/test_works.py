@@ -1,150 +1,54 @@
-"""Programs with loops, whiles and branches, built by hand: what they mean, and that text and JSON keep them."""
+"""Programs with loops, whiles and branches: what they mean, and that text, JSON and passes keep that."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from strategies.passes import program_of
-from tileir.core.codec import from_json, to_json
-from tileir.core.dtype import DType
-from tileir.core.errors import VerifyError
-from tileir.stripe.interpreter import interpret
-from tileir.stripe.ir import (
-    Branch,
-    Carry,
-    Direction,
-    Launch,
-    Loop,
-    Program,
-    Refinement,
-    Tags,
-    TensorShape,
-    While,
-    Work,
+from strategies.effort import examples
+from strategies.executors import DEVICES
+from strategies.pipelines import PIPELINES
+from strategies.plans import plan_of
+from strategies.stripe_works import (
+    ALL,
+    BRANCH,
+    COUNTED,
+    GIVEN,
+    add,
+    arrays,
+    copy,
+    expected,
+    less,
+    program,
+    programs_of_works,
 )
+from tileir.core.codec import from_json, to_json
+from tileir.core.errors import VerifyError
+from tileir.core.target import Target
+from tileir.passes.base import run
+from tileir.passes.catalog import parse_pipeline
+from tileir.semtree.in_place import reuse_in_place
+from tileir.semtree.interpreter import run_program
+from tileir.semtree.lowering import lower
+from tileir.semtree.sharing import share_kernels
+from tileir.semtree.verifier import verify_program
+from tileir.stripe.interpreter import interpret
+from tileir.stripe.ir import Branch, Carry, Launch, Loop, Program, While, Work
 from tileir.stripe.parser import parse
 from tileir.stripe.printer import to_text
 from tileir.stripe.verifier import diagnose, verify
-from tileir.stripe.works import depth_of, launches, local_memory
+from tileir.stripe.works import launches, local_memory
 
-SUM: Final = """block [i:4]:4 ( // {o}
-  in {a}[i] i32:I(1):(1):4 B
-  in {b}[i] i32:I(1):(1):4 B
-  out {o}[i] i32:I(1):(1):4 B
-) {{
-  0: $a = load({a})
-  1: $b = load({b})
-  2: $o = add($a, $b)
-  3: {o} = store($o)
-}}"""
-COPY: Final = """block [i:4]:4 ( // {o}
-  in {a}[i] i32:I(1):(1):4 B
-  out {o}[i] i32:I(1):(1):4 B
-) {{
-  0: $a = load({a})
-  1: {o} = store($a)
-}}"""
-LESS: Final = """block []:1 ( // {o}
-  in {a}[0] i32:I(1):(1):4 B
-  out {o}[0] bool:I(1):(1):1 B
-) {{
-  0: $a = load({a})
-  1: $m = (i32)100
-  2: $o = cmp_lt($a, $m)
-  3: {o} = store($o)
-}}"""
-NAMES: Final = ("X", "Y", "K", "M", "O")
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-
-def memory(name: str, dtype: DType = DType.I32, size: int = 4, tag: str = "tmp") -> Refinement:
-    shape = TensorShape.dense(dtype, (size,))
-    zero = program_of([COPY.format(a="X", o="O")], {"X": (4,), "O": (4,)}, dtype=DType.I32).memory[0].access
-    return Refinement(name, Direction.NONE, "", zero, shape, tags=Tags.of(tag))
-
-
-def kernels(*texts: str, **sizes: tuple[int, ...]) -> Program:
-    """Return a program whose kernels are those of some texts: 0 for the first, and so on."""
-    names = dict.fromkeys((*NAMES, "C", "D"), (4,)) | sizes
-    return program_of(texts, names, ("O",), ("X", "Y"), dtype=DType.I32)
-
-
-def program(*works: Work) -> Program:
-    """Return a program: kernel 0 adds, 1 copies, and 2 compares the first element with 100."""
-    base = kernels(SUM.format(a="X", b="Y", o="K"), COPY.format(a="X", o="M"))
-    less = program_of([LESS.format(a="M", o="C")], {"M": (4,), "C": (1,)}, ("C",), (), dtype=DType.I32)
-    (third,) = less.kernels
-    third = attrs.evolve(
-        third,
-        parameters=(third.parameters[0], attrs.evolve(third.parameters[1], shape=memory("C", DType.BOOL, 1).shape)),
-    )
-    allocations = (
-        memory("X", tag="user"),
-        memory("Y", tag="user"),
-        memory("O", tag="user"),
-        memory("K"),
-        memory("M"),
-        memory("C", DType.BOOL, 1),
-        memory("D", DType.BOOL, 1),
-    )
-    used = {name for launch in launches(works) for name in launch.arguments} | {"X", "Y", "O"}
-    used |= {"C", "D"} if depth_of(works) else set()
-    kept = tuple(each for each in allocations if each.name in used or each.name in ("K", "M"))
-    return attrs.evolve(base, memory=kept, kernels=(*base.kernels, third), works=works)
-
-
-def add(a: str, b: str, o: str) -> Launch:
-    return Launch(0, (a, b, o), o)
-
-
-def copy(a: str, o: str) -> Launch:
-    return Launch(1, (a, o), o)
-
-
-def less(a: str, o: str) -> Launch:
-    return Launch(2, (a, o), o)
-
-
-CARRY: Final = (Carry("K", "M"),)
-COUNTED: Final = program(copy("X", "K"), Loop(3, (add("K", "Y", "M"),), CARRY), copy("K", "O"))
-WHILE: Final = program(
-    copy("X", "K"),
-    less("K", "C"),
-    Loop(While("C"), (add("K", "Y", "M"), less("M", "D")), (*CARRY, Carry("C", "D"))),
-    copy("K", "O"),
-)
-BRANCH: Final = program(less("X", "C"), Branch("C", (add("X", "Y", "O"),), (copy("Y", "O"),)))
-ONE_SIDED: Final = program(copy("X", "O"), less("X", "C"), Branch("C", (copy("Y", "O"),)))
-NESTED: Final = program(
-    copy("X", "K"),
-    Loop(2, (Loop(2, (add("K", "Y", "M"),), CARRY), copy("K", "O"), less("K", "C"), Branch("C", (copy("Y", "O"),)))),
-)
-ALL: Final = {"counted": COUNTED, "while": WHILE, "branch": BRANCH, "one sided": ONE_SIDED, "nested": NESTED}
-GIVEN: Final = [(3, 10), (98, 1), (100, 1), (250, 7)]
-
-
-def arrays(x: int, y: int) -> dict[str, np.ndarray]:
-    return {"X": np.full(4, x, np.int32), "Y": np.full(4, y, np.int32)}
-
-
-def expected(name: str, x: int, y: int) -> int:
-    """Return what all elements of the result are."""
-    match name:
-        case "counted":
-            return x + 3 * y
-        case "while":
-            while x < 100:
-                x += y
-            return x
-        case "branch":
-            return x + y if x < 100 else y
-        case "one sided":
-            return y if x < 100 else x
-        case _:
-            return y if x + 4 * y < 100 else x + 4 * y
+PASSES = {"none": lambda _: parse_pipeline("accumulate"), **{name: PIPELINES[name] for name in ("cpu", "gpu", "quick")}}
+"""Pipelines, as functions from a device's facts."""
 
 
 @pytest.mark.parametrize(("x", "y"), GIVEN)
@@ -192,6 +96,7 @@ def test_a_step_finds_nothing_in_what_it_does_not_carry() -> None:
         ((copy("X", "Y"),), "must not write 'Y'"),
         ((Loop(0, (copy("X", "O"),)),), "a loop of 0 steps"),
         ((Loop(While("X"), (copy("X", "O"),)),), "the condition 'X' of work 0 must be memory that holds one bool"),
+        ((less("X", "C"), Loop(While("C"), ())), "it would not end"),
         ((Branch("Q", ()),), "the condition 'Q' of work 0"),
         ((Loop(2, (copy("X", "M"),), (Carry("C", "M"),)),), "both must be memory of one shape"),
         ((Loop(2, (copy("X", "M"),), (Carry("M", "M"),)),), "names memory twice among what its steps keep and make"),
@@ -208,3 +113,29 @@ def test_works_nested_without_end_are_a_fault_and_not_a_crash() -> None:
         works = (Loop(1, works),)
     deep = attrs.evolve(COUNTED, works=works)
     assert any("nested deeper than 32" in fault.message for fault in diagnose(deep))
+
+
+@given(whole=programs_of_works(), x=st.integers(-5, 120), y=st.integers(20, 90), name=st.sampled_from(sorted(PASSES)))
+@examples(60)
+def test_works_keep_their_meaning_down_to_the_kernels(whole: Program, x: int, y: int, name: str) -> None:
+    verify(whole)
+    given = arrays(x, y)
+    wanted = interpret(whole, given)["O"]
+    assert to_text(parse(to_text(whole))) == to_text(whole)
+    scheduled = run(PASSES[name](Target()), whole)
+    np.testing.assert_array_equal(interpret(scheduled, given)["O"], wanted)
+    kernels = share_kernels(reuse_in_place(share_kernels(lower(scheduled, Target()))))
+    verify_program(kernels)
+    np.testing.assert_array_equal(run_program(kernels, given)["O"], wanted)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@given(whole=programs_of_works(), x=st.integers(-5, 120), y=st.integers(20, 90))
+@examples(15)
+def test_works_run_on_any_device(device: Callable[[], Any], whole: Program, x: int, y: int) -> None:
+    given = arrays(x, y)
+    kernels = lower(run(PASSES["cpu"](Target()), whole), Target())
+    plan = plan_of(kernels, device())
+    outputs = plan.fresh_outputs()
+    plan.run([given[buffer.name] for buffer in plan.inputs], outputs)
+    np.testing.assert_array_equal(outputs[0], interpret(whole, given)["O"])

@@ -87,8 +87,9 @@ class ProgramLowering:
                 case stripe.Loop():
                     after = lower_loop(self, work, after, fresh)
                 case stripe.Branch():
-                    then = self.works(work.then, frozenset())
-                    after.append(sem.Branch(work.condition, then, self.works(work.otherwise, frozenset())))
+                    then, otherwise = (self.works(side, frozenset()) for side in (work.then, work.otherwise))
+                    if then or otherwise:
+                        after.append(sem.Branch(work.condition, then, otherwise))
                 case _:
                     assert_never(work)
         return tuple(after)

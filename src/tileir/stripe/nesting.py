@@ -106,7 +106,7 @@ class _Nesting:
     def _loop(self, loop: Loop) -> Block:
         local = self.local.get(id(loop), frozenset())
         used = uses_of(self.kernels, (loop,))
-        before = needed(self.kernels, (loop,)) | {carry.kept for carry in loop.carries}
+        before = needed(self.kernels, (loop,))
         seen = self._seen(used, loop.works)
         alone = local - {carry.made for carry in loop.carries}
         held = tuple(each for each in seen if each.name in alone and is_of_main(each))
@@ -130,9 +130,8 @@ class _Nesting:
 
     def _branch(self, branch: Branch) -> Block:
         used = uses_of(self.kernels, (branch,))
-        views = tuple(
-            view_of(each, _direction(each.name, used, ())) for each in self._seen(used, branch.then, branch.otherwise)
-        )
+        seen, before = self._seen(used, branch.then, branch.otherwise), needed(self.kernels, (branch,))
+        views = tuple(view_of(each, _direction(each.name, used, before)) for each in seen)
         parts = [("then", branch.then), ("else", branch.otherwise)]
         return Block(
             branch.name,

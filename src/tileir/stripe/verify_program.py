@@ -136,6 +136,8 @@ def _check_launch(
 def _check_loop(loop: Loop, memory: Mapping[str, Refinement], place: str) -> Iterator[Diagnostic]:
     if isinstance(loop.times, While):
         yield from _check_condition(loop.times.memory, memory, place)
+        if not loop.works:
+            yield _fault(f"{place} does nothing while a condition holds: it would not end")
     elif loop.times < 1:
         yield _fault(f"{place} is a loop of {loop.times} steps: it needs one or more")
     named = [name for carry in loop.carries for name in (carry.kept, carry.made)]

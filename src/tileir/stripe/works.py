@@ -193,26 +193,42 @@ def uses_of(kernels: Sequence[Kernel], works: Iterable[Work]) -> Uses:
 def needed(kernels: Sequence[Kernel], works: Iterable[Work]) -> frozenset[str]:
     """Return the memory whose content from before works need: what they read before something among them writes it.
 
-    Nesting is bounded, so recursion is.
+    What a loop keeps counts as read. Nesting is bounded, so recursion is.
     """
     found: set[str] = set()
     written: set[str] = set()
     for work in works:
-        if isinstance(work, Launch):
-            used = uses_of(kernels, (work,))
-            found.update(name for name in used.read if name not in written)
-            written.update(used.written)
-            continue
         asked = frozenset().union(*(needed(kernels, inner) for inner in parts(work)))
         match work:
-            case Loop(times=While(memory=condition)) | Branch(condition=condition):
+            case Launch():
+                asked |= uses_of(kernels, (work,)).read
+            case Loop(times=times, carries=carries):
+                asked |= {carry.kept for carry in carries}
+                asked |= {times.memory} if isinstance(times, While) else frozenset()
+            case Branch(condition=condition):
                 asked |= {condition}
             case _:
-                pass
+                assert_never(work)
         found |= asked - written
-        if isinstance(work, Loop) and isinstance(work.times, int):  # the others may write nothing
-            written |= uses_of(kernels, (work,)).written
+        written |= _surely_written(kernels, work)
     return frozenset(found)
+
+
+def _surely_written(kernels: Sequence[Kernel], work: Work) -> frozenset[str]:
+    """Return the memory that a work writes, whatever conditions hold."""
+    match work:
+        case Launch():
+            return frozenset(uses_of(kernels, (work,)).written)
+        case Loop(times=While()):
+            return frozenset()
+        case Loop(works=works, carries=carries):
+            kept = (carry.kept for carry in carries)
+            return frozenset(kept).union(*(_surely_written(kernels, inner) for inner in works))
+        case Branch(then=then, otherwise=otherwise):
+            sides = [(_surely_written(kernels, inner) for inner in side) for side in (then, otherwise)]
+            return frozenset().union(*sides[0]) & frozenset().union(*sides[1])
+        case _:
+            assert_never(work)
 
 
 def local_memory(program: Program) -> dict[int, frozenset[str]]:
