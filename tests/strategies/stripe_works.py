@@ -159,11 +159,11 @@ def programs_of_works(draw: st.DrawFn) -> Program:
         add(draw(st.sampled_from(TEMPORARIES)), "Y", "O"),
     )
     base = program(copy("X", "O"))
-    numbers = (*TEMPORARIES, "G", *drawn.made)
+    numbers = (*TEMPORARIES, "G", *drawn.numbers)
     allocations = (
         *(memory(name, tag="user") for name in ("X", "Y", "O")),
         *(memory(name) for name in numbers),
-        *(memory(name, DType.BOOL, 1) for name in (*CONDITIONS, "E")),
+        *(memory(name, DType.BOOL, 1) for name in (*CONDITIONS, "E", *drawn.flags)),
     )
     used = {launch.kernel for launch in launches(works)}
     assert used == {0, 1, 2}
@@ -172,17 +172,18 @@ def programs_of_works(draw: st.DrawFn) -> Program:
 
 @attrs.define
 class _Drawn:
-    """Works that are being drawn; ``made`` names the memory of single loops."""
+    """Works that are being drawn; ``numbers`` and ``flags`` name the memory of single loops."""
 
     draw: st.DrawFn
-    made: list[str] = attrs.field(factory=list)
+    numbers: list[str] = attrs.field(factory=list)
+    flags: list[str] = attrs.field(factory=list)
 
     def works(self, depth: int) -> tuple[Work, ...]:
         count = self.draw(st.integers(0 if depth < 3 else 1, 3))
         return tuple(work for _ in range(count) for work in self._work(depth))
 
     def _work(self, depth: int) -> tuple[Work, ...]:
-        forms = ["add", "copy", "less", *(["loop", "carry", "while", "branch"] if depth else [])]
+        forms = ["add", "copy", "less", *(["loop", "carry", "flag", "while", "branch"] if depth else [])]
         form = self.draw(st.sampled_from(forms))
         first, second, target = self.draw(st.permutations((*TEMPORARIES, "O")))[:3]
         condition = self.draw(st.sampled_from(CONDITIONS))
@@ -197,15 +198,19 @@ class _Drawn:
                 return (Branch(condition, self.works(depth - 1), self.works(depth - 1)),)
             case "loop":
                 return (Loop(self.draw(st.integers(1, 4)), self.works(depth - 1)),)
+            case "flag":
+                made = self._fresh(self.flags, "F")
+                step = (*self.works(depth - 1), less(first, made))
+                return (Loop(self.draw(st.integers(1, 5)), step, (Carry(condition, made),)),)
             case "carry":
-                made = self._fresh()
+                made = self._fresh(self.numbers, "L")
                 step = (*self.works(depth - 1), add(first, "Y", made))
                 return (Loop(self.draw(st.integers(1, 5)), step, (Carry(first, made),)),)
             case _:
-                made = self._fresh()
+                made = self._fresh(self.numbers, "L")
                 step = (*self.works(depth - 1), add("G", "Y", made), copy(made, "G"), less("G", "E"))
                 return (copy("Y", "G"), less("G", "E"), Loop(While("E"), step))
 
-    def _fresh(self) -> str:
-        self.made.append(f"L{len(self.made)}")
-        return self.made[-1]
+    def _fresh(self, names: list[str], stem: str) -> str:
+        names.append(f"{stem}{len(names)}")
+        return names[-1]

@@ -13,13 +13,13 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.semtree import ir as sem
-from tileir.semtree.launches import launches, with_launches
+from tileir.semtree.launches import used_buffers, with_buffers
 from tileir.semtree.rewrite import kernel_names, renamed
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import ADVANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable
 
 
 class Lowering(Protocol):
@@ -70,29 +70,25 @@ def lower_loop(lowering: Lowering, loop: stripe.Loop, before: list[sem.Work], fr
         step = _joined(lowering.kernels, step)
     if not turns:
         return [*before, sem.Loop(loop.times, step)]
-    other = _exchanged(step, turns)
+    other = with_buffers(step, turns)
     repeated = [sem.Loop(loop.times // 2, (*step, *other))] if loop.times > 1 else []
     if loop.times % 2 == 0:
         return [*before, *repeated]
     if all(carry.kept in fresh and _first_written(lowering, before, carry.kept) for carry in loop.carries):
-        return [*_exchanged(tuple(before), turns), *other, *repeated]
+        return [*with_buffers(tuple(before), turns), *other, *repeated]
     return [*before, *repeated, *step, *copies]
 
 
 def _first_written(lowering: Lowering, works: Iterable[sem.Work], buffer: str) -> bool:
-    """Return whether the first launch that uses a buffer only writes it."""
-    for launch in launches(works):
-        if buffer in launch.arguments:
-            param = lowering.kernels[launch.kernel].params[launch.arguments.index(buffer)]
-            return param.access is sem.ParamAccess.WRITE
+    """Return whether a launch that only writes a buffer comes before all else that uses it."""
+    for work in works:
+        if isinstance(work, sem.Launch):
+            if buffer in work.arguments:
+                param = lowering.kernels[work.kernel].params[work.arguments.index(buffer)]
+                return param.access is sem.ParamAccess.WRITE
+        elif buffer in used_buffers((work,)):
+            return False
     return False
-
-
-def _exchanged(works: tuple[sem.Work, ...], turns: Mapping[str, str]) -> tuple[sem.Work, ...]:
-    def exchanged(launch: sem.Launch) -> sem.Launch:
-        return attrs.evolve(launch, arguments=tuple(turns.get(name, name) for name in launch.arguments))
-
-    return with_launches(works, exchanged)
 
 
 def _joined(kernels: list[sem.KernelFunction], step: tuple[sem.Work, ...]) -> tuple[sem.Work, ...]:
