@@ -41,7 +41,15 @@ def test_hashes_stay() -> None:
     """A golden number for each: a change of it is a change of the format."""
     assert content_hash(parse(SOBEL)) == content_hash(parse(SOBEL.replace("// small steps", "//   small steps")))
     assert content_hash(parse("blur(radius=2)"))[:16] == "f92b78139915ec36"
-    assert content_hash(FUNCTIONS["mix"])[:16] == "9f2ba3544ea625d4"
+    assert content_hash(FUNCTIONS["mix"])[:16] == "b6bb9e384554df13"
+
+
+def test_documents_that_name_the_module_are_read() -> None:
+    text = to_json(FUNCTIONS["mix"]).decode()
+    assert (
+        from_json(text.replace("tileir.formula.Function", "tileir.formula.functions.Function"), Function)
+        == FUNCTIONS["mix"]
+    )
 
 
 @pytest.mark.parametrize("name", [*own_functions(), *FUNCTIONS])

@@ -101,7 +101,7 @@ def _format(cls: type) -> str:
 def _decode_document(document: object, cls: type[T]) -> T:
     if not isinstance(document, dict) or document.keys() != {"format", "node", "version"}:
         raise FormatError('expected an object with the keys "format", "node" and "version"')
-    if document["format"] != _format(cls):
+    if document["format"] not in (_format(cls), f"{cls.__module__}.{cls.__name__}"):  # the second was written before
         raise FormatError(f"the format is {document['format']!r:.80}; expected {_format(cls)!r}")
     if document["version"] != VERSION or type(document["version"]) is not int:
         raise FormatError(f"the version is {document['version']!r:.80}; this release of tileir reads {VERSION}")
