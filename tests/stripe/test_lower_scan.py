@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -67,6 +68,24 @@ def test_kernels_of_a_step_do_not_depend_on_the_index() -> None:
         (("next_step",), ("step",)),
         (("B",), ("S_0",)),
     ]
+
+
+RESHAPED = """function (A[N], Xs[T, N]) -> (H, Y) {
+  S = scan(A; Xs) function (A[N], X[N]) -> (B) { B = A + X; };
+  H = reshape(S, 1, N);
+  Y = H * 2;
+}"""
+
+
+def test_what_a_loop_keeps_may_be_a_result_of_another_shape() -> None:
+    types = {"A": TensorType(DType.F32, (2,)), "Xs": TensorType(DType.F32, (3, 2))}
+    whole = lower(infer(parse(RESHAPED), types))
+    verify(whole)
+    assert parse_stripe(to_text(whole)) == whole
+    arrays = {"A": np.array([1, 2], np.float32), "Xs": np.arange(6, dtype=np.float32).reshape(3, 2)}
+    found = interpret(whole, arrays)
+    np.testing.assert_array_equal(found["H"], [[7, 11]])
+    np.testing.assert_array_equal(found["Y"], [[14, 22]])
 
 
 def parallel(loop: Block) -> Block:

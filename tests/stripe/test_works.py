@@ -98,7 +98,7 @@ def test_a_step_finds_nothing_in_what_it_does_not_carry() -> None:
         ((Loop(While("X"), (copy("X", "O"),)),), "the condition 'X' of work 0 must be memory that holds one bool"),
         ((less("X", "C"), Loop(While("C"), ())), "it would not end"),
         ((Branch("Q", ()),), "the condition 'Q' of work 0"),
-        ((Loop(2, (copy("X", "M"),), (Carry("C", "M"),)),), "both must be memory of one shape"),
+        ((Loop(2, (copy("X", "M"),), (Carry("C", "M"),)),), "both must be memory of the same elements"),
         ((Loop(2, (copy("X", "M"),), (Carry("M", "M"),)),), "names memory twice among what its steps keep and make"),
     ],
 )

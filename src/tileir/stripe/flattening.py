@@ -154,7 +154,8 @@ class _Flattening:
             name = outer.get(view.source)
             if name is None:
                 _refuse(f"{view.name!r} of the {place} block views {view.source!r}, which the block around it has not")
-            if view.shape != self.memory[name].shape or any(affine.offset or affine.terms for affine in view.access):
+            moved = any(affine.offset or affine.terms for affine in view.access)
+            if moved or not view.shape.holds_what(self.memory[name].shape):
                 _refuse(f"{view.name!r} of the {place} block must show all of {view.source!r}, as it is")
             if view.name in names:
                 _refuse(f"refinement {view.name!r} is defined twice in the {place} block", "TIL503")
@@ -165,6 +166,8 @@ class _Flattening:
     def _say(self, name: str, view: Refinement) -> None:
         """Say of memory what a view of all of it says."""
         memory = self.memory[name]
+        if len(view.shape.dims) != len(memory.shape.dims):
+            return
         new = memory.tags.add(*(tag for tag, _ in view.tags.items), **dict(view.tags.items))
         bank = memory.bank_dim if view.bank_dim is None else view.bank_dim
         if new is not memory.tags or bank != memory.bank_dim or view.location != memory.location:

@@ -361,4 +361,4 @@ def _copy(source: View, target: View) -> None:
     offsets = target.offsets()
     if target.memory.written is not None:
         target.memory.written[offsets] = True
-    target.memory.data[offsets] = source.memory.data[source.offsets()]
+    target.memory.data[offsets] = source.memory.data[source.offsets()].reshape(offsets.shape)

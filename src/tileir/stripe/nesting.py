@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
+from tileir.poly.affine import Affine
 from tileir.stripe.blocks import Block, Direction, Index, Special, Tags
 from tileir.stripe.kernel_table import launched
 from tileir.stripe.tags import SERIAL
@@ -38,9 +39,9 @@ from tileir.stripe.works import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-    from tileir.stripe.ir import Kernel, Program, Refinement, Statement, Work
+    from tileir.stripe.ir import Kernel, Program, Refinement, Statement, TensorShape, Work
 
 
 def nested(program: Program, show: Callable[[Kernel, Launch], Block] = launched) -> Block:
@@ -110,8 +111,9 @@ class _Nesting:
         seen = self._seen(used, loop.works)
         alone = local - {carry.made for carry in loop.carries}
         held = tuple(each for each in seen if each.name in alone and is_of_main(each))
+        shapes = {carry.kept: self.memory[carry.made].shape for carry in loop.carries}
         views = tuple(
-            each if each.name in local else view_of(each, _direction(each.name, used, before))
+            each if each.name in local else _shaped(view_of(each, _direction(each.name, used, before)), shapes)
             for each in seen
             if each not in held
         )
@@ -155,6 +157,12 @@ class _Nesting:
         """Return the memory that is used, but for what loops inside allocate."""
         hidden = {name for works in inside for loop in loops(works) for name in self.local.get(id(loop), ())}
         return [each for name, each in self.memory.items() if name in used and name not in hidden]
+
+
+def _shaped(view: Refinement, shapes: Mapping[str, TensorShape]) -> Refinement:
+    """Return a view of what a loop keeps with the shape of what its steps make, which is copied to it."""
+    shape = shapes.get(view.name, view.shape)
+    return view if shape == view.shape else attrs.evolve(view, shape=shape, access=(Affine(),) * len(shape.dims))
 
 
 def _direction(name: str, used: Uses, before: Container[str]) -> Direction:

@@ -66,6 +66,13 @@ class TensorShape:
         """Number of elements of the box."""
         return prod([dim.size for dim in self.dims])
 
+    def holds_what(self, other: TensorShape) -> bool:
+        """Return whether ``other`` shows the same elements in the same order: equal, or dense both, as a reshape is."""
+        if self == other:
+            return True
+        dense = (TensorShape.dense(shape.dtype, shape.sizes) == shape for shape in (self, other))
+        return self.dtype is other.dtype and self.elements == other.elements and all(dense)
+
     @property
     def span(self) -> int:
         """Number of elements from the first to the last that the box touches, both included; 0 when empty."""

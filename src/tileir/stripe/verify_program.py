@@ -145,8 +145,8 @@ def _check_loop(loop: Loop, memory: Mapping[str, Refinement], place: str) -> Ite
         yield _fault(f"{place} names memory twice among what its steps keep and make")
     for carry in loop.carries:
         kept, made = memory.get(carry.kept), memory.get(carry.made)
-        if kept is None or made is None or kept.shape != made.shape:
-            yield _fault(f"{place} carries {carry.made!r} to {carry.kept!r}: both must be memory of one shape")
+        if kept is None or made is None or not kept.shape.holds_what(made.shape):
+            yield _fault(f"{place} carries {carry.made!r} to {carry.kept!r}: both must be memory of the same elements")
 
 
 def _check_condition(name: str, memory: Mapping[str, Refinement], place: str) -> Iterator[Diagnostic]:
