@@ -112,11 +112,12 @@ def operations() -> str:
 
 
 def _home(name: str, operation: Callable[..., Any]) -> str:
-    """Return the file of the library that has an operation; Tile's own stand in one that lists them."""
+    """Return the file of the library that has an operation; Tile's own stand in one that lists them, or with others."""
     if operation.__module__.startswith("tileir.ops."):
         return operation.__module__
     modules = (module for module in sorted(sys.modules) if module.startswith("tileir.ops."))
-    return next(module for module in modules if name in getattr(sys.modules[module], "__all__", ()))
+    listed = (module for module in modules if name in getattr(sys.modules[module], "__all__", ()))
+    return next(listed, "tileir.ops.elementwise")
 
 
 def formula_words() -> str:

@@ -52,10 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out other parts; and with the profile ``brief`` nine tenths of long tables, and what is tested once."""
-    left = files_outside(config.getoption("part"), (item.path.relative_to(HERE).as_posix() for item in items), WHOLE)
-    dropped = {item.nodeid for item in items if item.path.relative_to(HERE).as_posix() in left}
+    ours = [item for item in items if item.path.is_relative_to(HERE)]  # and not those of the installed kit
+    left = files_outside(config.getoption("part"), (item.path.relative_to(HERE).as_posix() for item in ours), WHOLE)
+    dropped = {item.nodeid for item in ours if item.path.relative_to(HERE).as_posix() in left}
     if config.getoption("hypothesis_profile") == BRIEF:
-        rows = [item for item in items if item.path.relative_to(HERE).as_posix() in TABLES]
+        rows = [item for item in ours if item.path.relative_to(HERE).as_posix() in TABLES]
         dropped.update(item.nodeid for number, item in enumerate(rows) if number % 10)
         dropped.update(item.nodeid for item in items if item.get_closest_marker("once"))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in dropped])

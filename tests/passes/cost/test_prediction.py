@@ -11,12 +11,12 @@ from hypothesis import given
 from strategies.effort import examples
 from strategies.passes import arrays_for, program_of, programs
 from strategies.stripe import programs as stripe_programs
+from tileir.core.hardware import REGISTER
 from tileir.core.target import Target
 from tileir.core.target_file import hardware_of
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.catalog import pipeline_for
-from tileir.passes.cost.core import REGISTER
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.operations import Kind
 from tileir.passes.cost.prediction import predict

@@ -74,6 +74,30 @@ def sums_exactly(operation: typed.Operation, values: Mapping[str, Array]) -> boo
     return all(float(np.max(np.abs(array.astype(np.float64)), initial=0.0)) <= LARGEST for array in integers)
 
 
+_SIGNED_BY_ZERO = {Op.DIV: 1, Op.RSQRT: 0, Op.POW: 0}
+"""Which operand of an operation decides by the sign of its zero whether the result is inf or -inf."""
+
+
+def zeros_have_signs(function: typed.Function, values: Mapping[str, Array]) -> bool:
+    """Return whether no zero that a sum may give either sign decides between inf and -inf.
+
+    A sum of nothing but negative zeros is one of them where it begins with its first term, and is not where it begins
+    with 0; both are right.
+    """
+    summed: set[str] = set()
+    for operation in function.operations:
+        names = operands(operation)
+        if summed.intersection(names) or (
+            isinstance(operation, Contraction) and operation.aggregation is Aggregation.SUM
+        ):
+            summed.add(operation.name)
+        if isinstance(operation, Elementwise) and operation.op in _SIGNED_BY_ZERO:
+            decides = names[_SIGNED_BY_ZERO[operation.op]]
+            if decides in summed and decides in values and not np.all(values[decides]):
+                return False
+    return True
+
+
 _SMOOTH = frozenset(
     {
         Op.IDENT, Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, Op.COND,

@@ -11,7 +11,7 @@ from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import FUNCTIONS
-from tileir.testing.generated.exact import allowed, rough_values, sums_exactly, tolerance
+from tileir.testing.generated.exact import allowed, rough_values, sums_exactly, tolerance, zeros_have_signs
 from tileir.tile.parser import parse
 from tileir.typed.dataflow import definitions
 from tileir.typed.inference import infer
@@ -128,7 +128,8 @@ class Program:
         if rough is None or not all(allowed(values[n], n in rough, self.special) for n in values):
             return False
         known = {**self.arrays, **values}
-        if not all(sums_exactly(operation, known) for operation in function.operations):
+        exact = all(sums_exactly(operation, known) for operation in function.operations)
+        if not exact or not zeros_have_signs(function, known):
             return False
         self.lines.append(line)
         self.names.append(name)
