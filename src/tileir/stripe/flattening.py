@@ -34,8 +34,8 @@ def flattened(entry: Block, inputs: Iterable[str], outputs: Iterable[str], buffe
     return _Flattening({}).program(entry, tuple(inputs), tuple(outputs), tuple(buffers))
 
 
-def with_entry(program: Program, entry: Block, buffers: Iterable[Buffer] | None = None) -> Program:
-    """Return a program with other blocks, and with other constants where they are given; itself where nothing changed.
+def with_entry(program: Program, entry: Block) -> Program:
+    """Return a program with other blocks; itself where they are its own.
 
     What stays the same block stays the same kernel and launch.
 
@@ -43,12 +43,11 @@ def with_entry(program: Program, entry: Block, buffers: Iterable[Buffer] | None 
         VerifyError: As :func:`flattened`.
 
     """
-    content = program.buffers if buffers is None else tuple(buffers)
     if entry is program.entry:
-        return program if content == program.buffers else attrs.evolve(program, buffers=content)
+        return program
     known: dict[int, tuple[Kernel, Launch]] = {}
     _remember(program.kernels, program.main, program.works, known)
-    return _Flattening(known).program(entry, program.inputs, program.outputs, content)
+    return _Flattening(known).program(entry, program.inputs, program.outputs, program.buffers)
 
 
 def with_blocks(
