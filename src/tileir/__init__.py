@@ -4,6 +4,7 @@ Importing this package touches no driver, starts no thread, writes no file and l
 """
 
 import importlib
+import types
 import typing
 
 from tileir.core.codec import content_hash, from_json, to_json
@@ -20,13 +21,9 @@ from tileir.core.errors import (
 from tileir.core.span import Source, Span
 from tileir.core.target import Target
 from tileir.driver.binding import bind
-from tileir.driver.differentiation import gradient, jvp, vjp
 from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
-from tileir.driver.explanation import Explanation, explain
 from tileir.driver.jit import Jit, evaluate, jit
 from tileir.driver.pending import PendingCall
-from tileir.driver.stepper import Stepper, stepper
-from tileir.driver.tuning import Tuned, tune
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.disk_cache import DiskCache
 from tileir.runtime.interface import Backend, DeviceInfo, Options
@@ -39,6 +36,10 @@ from tileir.typed.ir import TensorType
 if typing.TYPE_CHECKING:
     from tileir import ops as ops
     from tileir.driver.crafting import CraftedFormula, craft
+    from tileir.driver.differentiation import gradient, jvp, vjp
+    from tileir.driver.explanation import Explanation, explain
+    from tileir.driver.stepper import Stepper, stepper
+    from tileir.driver.tuning import Tuned, tune
 
 __all__ = [
     "ArgumentError",
@@ -93,14 +94,26 @@ def devices() -> tuple[DeviceInfo, ...]:
     return default_context().devices()
 
 
+_LATER: typing.Final = types.MappingProxyType(
+    {
+        **dict.fromkeys(("CraftedFormula", "craft"), "tileir.driver.crafting"),
+        **dict.fromkeys(("gradient", "jvp", "vjp"), "tileir.driver.differentiation"),
+        **dict.fromkeys(("Explanation", "explain"), "tileir.driver.explanation"),
+        **dict.fromkeys(("Stepper", "stepper"), "tileir.driver.stepper"),
+        **dict.fromkeys(("Tuned", "tune"), "tileir.driver.tuning"),
+    }
+)
+"""Where names are that are loaded when they are first used: to compile a program and run it takes none of them."""
+
 if not typing.TYPE_CHECKING:  # or every unknown name would have a type
 
     def __getattr__(name: str) -> object:
-        """Load the operation library, and formulas, when they are first used: programs in Tile text do without."""
+        """Load the operation library, and names of :data:`_LATER`, when they are first used."""
         if name == "ops":
             return importlib.import_module("tileir.ops")
-        if name in ("CraftedFormula", "craft"):
-            return getattr(importlib.import_module("tileir.driver.crafting"), name)
+        if name in _LATER:
+            value = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
+            return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:

@@ -44,6 +44,12 @@ def test_every_stage_has_its_place() -> None:
     assert folders == set(LAYERS)
 
 
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_pages_tell_the_order_of_the_stages(page: str) -> None:
+    words = " ".join((ROOT / page).read_text("utf-8").split())
+    assert words.count("core < ") == words.count(" < ".join(LAYERS)) == 1
+
+
 def test_stages_look_only_back() -> None:
     def earlier(path: Path) -> tuple[str, ...]:
         return LAYERS[: LAYERS.index(stage_of(module_of(path))) + 1]
@@ -79,6 +85,10 @@ def test_stages_import_stages_at_the_top() -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tileir")
     ]
     assert inner == [
+        ("src/tileir/passes/constant_propagate.py", "tileir.stripe.interpreter"),
+        ("src/tileir/semtree/lowering.py", "tileir.semtree.lower_threads"),
+        ("src/tileir/semtree/scope_checks.py", "tileir.semtree.printer"),
+        ("src/tileir/semtree/uniformity.py", "tileir.semtree.printer"),
         ("src/tileir/tile/ir.py", "tileir.tile.printer"),
         ("src/tileir/typed/infer_builtins.py", "tileir.typed.derivatives.builtins"),
         ("src/tileir/typed/ir.py", "tileir.typed.dataflow"),

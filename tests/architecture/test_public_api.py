@@ -20,7 +20,7 @@ def test_names_are_sorted_and_unique() -> None:
 def test_nothing_else_is_public() -> None:
     modules = {name for name, value in vars(tileir).items() if isinstance(value, types.ModuleType)}
     public = {name for name in vars(tileir) if not name.startswith("_")} - modules
-    assert public == set(NAMES) - {"CraftedFormula", "craft"}  # which are loaded when they are used
+    assert public <= set(NAMES)  # some are loaded when they are used
 
 
 @pytest.mark.parametrize("module", [tileir, tileir.ops])

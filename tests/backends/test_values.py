@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from strategies.devices import buffers, compiler, executor
 from strategies.exhaustive import (
     constants_only,
+    conversions,
     every_half,
     floats_at_the_ends,
     integers_at_ties,
@@ -16,6 +18,10 @@ from strategies.exhaustive import (
     wrapped_and_compared,
 )
 from tileir.core.dtype import DType
+from tileir.runtime.interface import Options
+from tileir_llvm.compiler import LLVMCompiler
+from tileir_llvm.host import device
+from tileir_llvm.processor import PROCESSORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,6 +49,19 @@ def test_every_operation_on_every_pair_of_bytes(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.I16, DType.U16], ids=str)
 def test_every_operation_and_conversion_of_every_half(dtype: DType) -> None:
     check(every_half(dtype))
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.F32, DType.F64], ids=str)
+def test_halves_need_no_instructions_nor_functions_of_the_process(dtype: DType) -> None:
+    own = device()
+    plain = attrs.evolve(own, features=tuple(sorted(PROCESSORS["x86-64-v2"] & set(own.features))))
+    cases = list(every_half(dtype) if dtype is DType.F16 else conversions(dtype, [DType.F16]))
+    library = LLVMCompiler(plain, Options()).build([case.kernel for case in cases])
+    assert not any(b"hfsf2" in code or b"fhf2" in code for code in library.save().values())
+    for number, case in enumerate(cases):
+        arrays = case.arrays()
+        executor().prepare(library, number).launch(buffers(arrays))
+        case.check(arrays)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)

@@ -28,7 +28,7 @@ from tileir.semtree.parser import parse_kernel
 from tileir.semtree.verifier import verify
 from tileir_opencl.emitter import emit, scratch_bytes, symbol
 from tileir_opencl.features import Features
-from tileir_opencl.floats import FAST, NATIVE
+from tileir_opencl.operations import FAST, NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,11 +62,11 @@ def test_comments_cannot_become_code() -> None:
 
 
 def test_one_program_shares_helpers() -> None:
-    text = emit([kernel("dot"), kernel("chunks")], Features())
-    assert text.count("static inline float maximum_float(") == 1
-    assert [symbol(number, kernel(name)) for number, name in enumerate(("dot", "chunks"))] == ["k0_dot", "k1_chunks"]
-    assert "void k0_dot(" in text
-    assert "void k1_chunks(" in text
+    text = emit([kernel("narrow"), kernel("narrow")], Features())
+    assert text.count("static inline float rounded_f16_float(") == 1
+    assert [symbol(number, kernel("narrow")) for number in range(2)] == ["k0_narrow", "k1_narrow"]
+    assert "void k0_narrow(" in text
+    assert "void k1_narrow(" in text
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)

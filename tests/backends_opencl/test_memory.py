@@ -40,7 +40,7 @@ def line_of(statement: str, params: str = "inout f32 P[64] align(128) noalias, i
         ("P[0 : 2] = Q[i32x2(2) * ramp<2>(g, 3)];", "*(__global float2 *)P = (float2)(Q[2 * g], Q[2 * g + 6]);"),
         ("P[0 : 2] = Q[i32x2(5) + broadcast<2>(g)];", "*(__global float2 *)P = (float2)(Q[5 + g]);"),
         ("P[0 : 2] = Q[ramp<2>(g, 1) * ramp<2>(g, 1)];", "*(__global float2 *)P = (float2)(Q[place.s0], Q[place.s1]);"),
-        ("P[0 : 2] = Q[-ramp<2>(g, -1)];", "*(__global float2 *)P = (float2)(Q[place.s0], Q[place.s1]);"),
+        ("P[0 : 2] = Q[-ramp<2>(-g, -1)];", "*(__global float2 *)P = vload2(0, Q + -(-g));"),
         ("P[0 : 2] = Q[i32x2(7) & ramp<2>(g, 1)];", "*(__global float2 *)P = (float2)(Q[place.s0], Q[place.s1]);"),
         ("P[0 : 2] = Q[four : 2];", "*(__global float2 *)P = vload2(0, Q + four);"),
     ],

@@ -163,7 +163,7 @@ def test_what_is_taken_away(browser: Browser, address: str, tmp_path: Path) -> N
         text = "\n".join(lines(page)) + "\n"
         page.get_by_role("tab", name="Take away").click()
         taken = {}
-        for name in ("Formula", "Picture (PNG)", "Python script", "OpenCL source"):
+        for name in ("Formula", "Picture (PNG)", "Python script", "OpenCL C source"):
             with page.expect_download() as download:
                 page.get_by_role("button", name=name).click()
             taken[name] = Path(download.value.path()).read_bytes()
@@ -171,7 +171,7 @@ def test_what_is_taken_away(browser: Browser, address: str, tmp_path: Path) -> N
         made = np.asarray(Image.open(io.BytesIO(taken["Picture (PNG)"])))
         np.testing.assert_array_equal(made, tileir.craft(text)(LEVELS))
         assert b"FORMULA" in taken["Python script"]
-        assert b"__kernel" in taken["OpenCL source"]
+        assert b"__kernel" in taken["OpenCL C source"]
 
 
 def test_another_picture(browser: Browser, address: str, tmp_path: Path) -> None:

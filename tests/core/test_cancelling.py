@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -19,9 +20,14 @@ def test_work_that_is_given_up_stops_at_the_next_checkpoint_inside() -> None:
     checkpoint()
 
 
-def test_the_innermost_decides() -> None:
-    with cancelled_if(lambda: True), cancelled_if(lambda: False):
-        checkpoint()
+@pytest.mark.parametrize("outer", [False, True])
+@pytest.mark.parametrize("inner", [False, True])
+def test_what_is_given_up_around_is_given_up_inside(outer: bool, inner: bool) -> None:
+    with cancelled_if(lambda: outer):
+        with cancelled_if(lambda: inner), pytest.raises(CancelledError) if outer or inner else nullcontext():
+            checkpoint()
+        with pytest.raises(CancelledError) if outer else nullcontext():
+            checkpoint()
 
 
 def test_other_threads_go_on() -> None:

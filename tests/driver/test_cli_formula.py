@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tileir.core.dtype import DType
 from tileir.driver import cli
+from tileir.runtime.array_files import declared, loaded
 
 EDGES = """\
 // Edges
@@ -88,6 +90,25 @@ def test_videos(command: Command) -> None:
     Path("two.formula").write_text("inputs a, b\nblend of a, b")
     assert command("run", "two.formula", "video", "b.png", "-o", "mixed.npy")[0] == 0
     np.testing.assert_allclose(np.load("mixed.npy")[1], pixels("b.png") / 255, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(9, 11, 3), (2, 9, 11, 3)])
+def test_arrays_that_numpy_has_no_name_for(command: Command, shape: tuple[int, ...]) -> None:
+    array = np.random.default_rng(3).random(shape).astype(DType.BF16.numpy)
+    np.save("half.npy", array)
+    np.save("whole.npy", array.astype(np.float32))
+    assert command("run", "e.formula", "bf16:half.npy", "-o", "out.npy")[0] == 0
+    assert command("run", "e.formula", "bf16:out.npy", "-o", "twice.npy")[0] == 0
+    assert command("run", "e.formula", "whole.npy", "-o", "expected.npy")[0] == 0
+    found = declared(loaded(Path("out.npy")), DType.BF16)
+    np.testing.assert_allclose(found.astype(np.float32), np.load("expected.npy"), atol=0.02)
+    code, _, err = command("run", "e.formula", "half.npy", "-o", "none.npy")
+    assert code == 1
+    assert "half.npy has elements of 2 bytes and no type; write bf16:half.npy" in err
+    code, _, err = command("run", "e.formula", "bf16:whole.npy", "-o", "none.npy")
+    assert code == 1
+    assert "whole.npy has elements of type f32, not bf16" in err
+    assert not Path("none.npy").exists()
 
 
 def test_what_is_wrong_leaves_no_file(command: Command) -> None:

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.driver.cli_values import destinations, load
+from tileir.driver.cli_values import destinations, load, save
+from tileir.runtime.array_files import REGISTERED
 from tileir.tile.parser import parse
 
 TWO = parse("function (A, S) -> (P, Q) { P = A + S; Q = A * S; }")
@@ -34,3 +37,39 @@ def test_wrong_destinations_are_told(outputs: list[str], message: str) -> None:
 def test_a_value_is_needed() -> None:
     with pytest.raises(TileError, match="input 'A' has no value; write A=FILE or A=NUMBER"):
         load("A", "")
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_results_can_be_read_again(dtype: DType, tmp_path: Path) -> None:
+    array = np.array([[0, 1], [1, 0]]).astype(dtype.numpy)
+    save(tmp_path / "a.npy", array)
+    found = load("A", f"{dtype.value}:{tmp_path / 'a.npy'}")
+    assert isinstance(found, np.ndarray)
+    assert found.dtype == array.dtype
+    assert found.tobytes() == array.tobytes()
+    if dtype not in REGISTERED:
+        np.testing.assert_array_equal(load("A", str(tmp_path / "a.npy")), array)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "said", "message"),
+    [
+        ("V2", "", "FILE has elements of 2 bytes and no type; write bf16:FILE"),
+        ("V1", "", "FILE has elements of 1 bytes and no type; write f8e4m3fn:FILE or f8e5m2:FILE"),
+        ("V2", "f8e5m2:", "FILE has elements of type |V2, not f8e5m2; convert them, or leave f8e5m2: out"),
+        ("V2", "f16:", "FILE has elements of type |V2, not f16; convert them, or leave f16: out"),
+        ("f4", "bf16:", "FILE has elements of type f32, not bf16; convert them, or leave bf16: out"),
+    ],
+)
+def test_elements_that_are_not_what_is_said(dtype: str, said: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.npy"
+    np.save(file, np.zeros(3, dtype))
+    with pytest.raises(TileError) as caught:
+        load("A", f"{said}{file}")
+    (fault,) = caught.value.diagnostics
+    assert (fault.code, fault.message) == ("TIL702", f"input 'A': {message.replace('FILE', str(file))}")
+
+
+def test_a_dtype_needs_a_file() -> None:
+    with pytest.raises(TileError, match="TIL901"):
+        load("A", "bf16:nowhere.npy")

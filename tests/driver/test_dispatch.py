@@ -6,7 +6,10 @@ import numpy as np
 
 import tileir
 from strategies.plans import plan_of
+from strategies.stripe_works import BRANCH
+from tileir.core.target import Target
 from tileir.driver.dispatch import dispatch_of
+from tileir.semtree.lowering import lower
 from tileir.semtree.parser import parse_program
 from tileir.testing.test_works import LOOP
 
@@ -80,3 +83,17 @@ def test_launches_tell_their_conditions() -> None:
         ("below", 1, ("while go",)),
         ("copy", 1, ()),
     ]
+
+
+def test_launches_in_branches_are_told() -> None:
+    dispatch = dispatch_of(BRANCH, plan_of(lower(BRANCH, Target())))
+    assert [(launch.kernel, launch.conditions) for launch in dispatch.launches] == [
+        ("C", ()),
+        ("O", ("if C",)),
+        ("O", ("unless C",)),
+    ]
+
+
+def test_a_condition_lives_as_long_as_something_depends_on_it() -> None:
+    dispatch = dispatch_of(BRANCH, plan_of(lower(BRANCH, Target())))
+    assert [(each.name, each.first, each.last) for each in dispatch.buffers if each.name == "C"] == [("C", 0, 2)]

@@ -6,8 +6,14 @@ from collections.abc import Callable
 import pytest
 
 import tileir
+from strategies.stripe_works import ALL
 from tileir.core.errors import TileError
+from tileir.core.target_file import names_of_targets
 from tileir.driver.explanation import explain_program
+from tileir.driver.targets import choice_of, scheduling_target
+from tileir.passes.base import run
+from tileir.passes.resolution import pipeline_for
+from tileir.stripe.works import launches
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 CONVOLUTION = """
@@ -99,3 +105,18 @@ def test_steps_are_known_by_their_names_and_those_of_their_passes(after: str, st
 def test_the_nearest_step_is_offered() -> None:
     with pytest.raises(TileError, match=r"no pass 'frist' runs; did you mean first\?"):
         tileir.explain(MATMUL, SHAPES, target=CPU, passes="first: accumulate,thread", after="frist")
+
+
+@pytest.mark.parametrize("name", names_of_targets())
+def test_any_target_explains_loops_and_branches(name: str) -> None:
+    target = scheduling_target(choice_of(name), CPU, None)
+    for whole in ALL.values():
+        scheduled = run(pipeline_for(target), whole)
+        found = explain_program(scheduled, target)
+        assert len(found.kernels) == len(list(launches(scheduled.works)))
+        decides = any(kernel.conditions for kernel in found.kernels)
+        assert ([", with " in line for line in str(found).splitlines()][-1], bool(found.assumptions)) == (
+            decides,
+            decides,
+        )
+        assert decides == (whole not in (ALL["counted"],))

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tileir.driver.explanation_text import count_text, seconds_text, size_text
+from strategies.stripe_works import BRANCH, COUNTED, WHILE
+from tileir.core.target import Target
+from tileir.driver.explanation import explain_program
+from tileir.driver.explanation_text import count_text, runs_text, seconds_text, size_text
 
 
 @pytest.mark.parametrize(
@@ -25,3 +30,43 @@ def test_counts_are_decimal(count: float, text: str) -> None:
 )
 def test_times_have_a_unit(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("runs", "conditions", "text"),
+    [
+        (1, (), ""),
+        (3, (), "3 times"),
+        (1, ("if odd",), "if odd"),
+        (3, ("unless odd",), "3 times unless odd"),
+        (1, ("while go",), "once per iteration while go"),
+        (3, ("while go", "if odd"), "3 times per iteration while go, if odd"),
+    ],
+)
+def test_runs_tell_their_conditions(runs: int, conditions: tuple[str, ...], text: str) -> None:
+    assert runs_text(runs, conditions) == text
+
+
+def test_the_number_of_iterations_is_said_to_be_unknown() -> None:
+    found = explain_program(WHILE, Target())
+    text = str(found)
+    assert "; runs once per iteration while C\n" in text
+    assert ", with one iteration of each while: data decide how many there are\n" in text
+    document = json.loads(found.to_json())
+    assert [kernel["conditions"] for kernel in document["kernels"]] == [[], [], ["while C"], ["while C"], []]
+    assert document["assumptions"] == ["one iteration of each while: data decide how many there are"]
+
+
+def test_both_sides_of_a_branch_are_shown_and_the_dearer_one_counts() -> None:
+    found = explain_program(BRANCH, Target())
+    text = str(found)
+    assert "; runs if C\n" in text
+    assert "; runs unless C; not counted, as the other side of the branch takes longer\n" in text
+    assert text.endswith(", with the dearer side of each branch\n")
+    assert [kernel["counted"] for kernel in json.loads(found.to_json())["kernels"]] == [True, True, False]
+
+
+def test_nothing_is_taken_for_granted_of_counted_loops() -> None:
+    found = explain_program(COUNTED, Target())
+    assert found.assumptions == ()
+    assert "; runs 3 times\n" in str(found)

@@ -11,6 +11,7 @@ from strategies.effort import examples
 from strategies.formulas import FORMULAS, SOBEL
 from tileir.core.codec import from_json, to_json
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError
+from tileir.core.lexing import MAX_FAULTS
 from tileir.formula.ir import Formula, Number, Repeat, Step
 from tileir.formula.lexer import MAX_CHARACTERS
 from tileir.formula.parser import parse
@@ -79,6 +80,20 @@ def test_all_faults_at_once() -> None:
         parse("a = \nb = conv(x=) of\nrepeat 3 {\n x = blur @\n  y = 4\n}\n")
     lines = [fault.span.line for fault in caught.value.diagnostics if fault.span is not None]
     assert lines == [1, 2, 4, 5]
+
+
+def test_one_mistake_is_one_fault() -> None:
+    with pytest.raises(ParseError) as caught:
+        parse("bl~ur\na = b ! c\nx = = y\nblur(")
+    found = [(fault.code, fault.underlined) for fault in caught.value.diagnostics]
+    assert found == [("TIL101", "~"), ("TIL101", "!"), ("TIL102", "=")]
+
+
+def test_so_many_faults_are_told() -> None:
+    with pytest.raises(ParseError) as caught:
+        parse("= 1\n" * (MAX_FAULTS + 1))
+    assert len(caught.value.diagnostics) == MAX_FAULTS
+    assert caught.value.diagnostics[-1].notes == ("the rest is not read",)
 
 
 def test_texts_are_bounded() -> None:

@@ -7,6 +7,7 @@ import gc
 import importlib
 import sys
 import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,18 +39,23 @@ def plant(mutant: Mutant) -> None:
     finally:
         sys.modules[module.__name__] = module
     new = dict(_functions(changed))
-    if all(function.__code__ == new[name].__code__ for name, function in _functions(module)):
-        _replace_constants(module, changed)
+    functions_are_the_same = all(function.__code__ == new[name].__code__ for name, function in _functions(module))
+    _replace_constants(module, changed, tables_only=not functions_are_the_same)
     for name, function in _functions(module):
         function.__code__ = new[name].__code__
     for cached in [o for o in gc.get_objects() if isinstance(o, functools._lru_cache_wrapper)]:
         cached.cache_clear()
 
 
-def _replace_constants(module: types.ModuleType, changed: types.ModuleType) -> None:
-    """Give all modules the constants of a changed source in place of those that they took from the module."""
+def _replace_constants(module: types.ModuleType, changed: types.ModuleType, *, tables_only: bool) -> None:
+    """Give all modules the constants of a changed source in place of those that they took from the module.
+
+    Tables may hold functions that other functions have made, and are equal though these differ.
+    """
     for name, value in [*vars(module).items()]:
-        if name.strip("_").isupper() and vars(changed)[name] != value:
+        is_table = isinstance(value, Mapping)
+        differs = is_table or (not tables_only and name in vars(changed) and vars(changed)[name] != value)
+        if name.strip("_").isupper() and differs:
             for other in [*sys.modules.values()]:
                 if vars(other).get(name) is value:
                     setattr(other, name, vars(changed)[name])

@@ -44,7 +44,7 @@ def test_a_padded_convolution_gets_a_register() -> None:
     assert (
         to_text(kernel)
         == """\
-0: #kernel
+0:
 block [x:16]:16 (
     out O[x] fp32:I(1):(1):4 B, E(16):64 B
     in I[-1 + x, 0] fp32:I(3, 3):(3, 1):36 B, E(18, 3):216 B

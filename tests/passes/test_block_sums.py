@@ -139,3 +139,15 @@ def test_each_block_has_sums_of_its_own() -> None:
     (own,) = [r for r in outer.refinements if r.direction is Direction.NONE]
     assert (own.name, own.shape.elements) == ("O_acc_block", 1)
     assert [len(block.indices) for block in outer.blocks] == [0, 1, 0]  # zero, the terms of a block, its sum
+
+
+def test_rows_with_tests_of_their_own_are_summed_in_blocks_too() -> None:
+    text = "function (A[N, C], B[K, C, M]) -> (O) { O[n, m : N, M] = +(A[n + k - 1, c] * B[k, c, m]); }"
+    tile = "accumulate,register_tile{vector_bytes=16,rows=4,columns=1,edges=1000}"
+    program = program_of(text, A=(8, 40), B=(3, 40, 4))
+    tiled = run(parse_pipeline(tile), program)
+    after = run((BlockSums(terms=4, coarse=5),), tiled)
+    assert loops(tiled) == [[2, 3, 40]] * 3
+    assert max(max(ranges[2:]) for ranges in loops(after)) == 5
+    arrays = {"A": np.arange(320, dtype=np.float32).reshape(8, 40), "B": np.ones((3, 40, 4), np.float32)}
+    assert_same_meaning(program, after, arrays)

@@ -95,7 +95,7 @@ block [i:4, z:1]:4 (
     assert (
         to_text(canonical(text, SIZES))
         == """\
-0: #kernel
+0:
 block [i:4]:4 (
     in X[i, 0] fp32:I(1, 8):(8, 1):32 B, E(4, 8):128 B
     out O[i, 0] fp32:I(1, 8):(8, 1):32 B, E(4, 8):128 B

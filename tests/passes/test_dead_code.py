@@ -64,7 +64,7 @@ block [i:4]:4 (
     assert (
         to_text(after.main.blocks[0])
         == """\
-0: #kernel
+0:
 block [i:4]:4 (
     in X[i] fp32:I(1):(1):4 B, E(4):16 B
     out O[i] fp32:I(1):(1):4 B, E(4):16 B

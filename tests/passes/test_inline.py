@@ -58,7 +58,7 @@ def test_what_only_a_reduction_reads_is_computed_there() -> None:
     assert (
         to_text(kernel)
         == """\
-0: #agg_op_max #comb_op_none #contraction #kernel
+0: #agg_op_max #comb_op_none #contraction
 block [i:4, j:16]:64 ( // kernel_2(e)
     // q = mul(X, X)
     // e = abs(q)

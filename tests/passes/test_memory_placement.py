@@ -105,7 +105,7 @@ block [i:4]:4 (
 
 def test_the_verifier_finds_memory_that_is_shared_too_early() -> None:
     after = run((DRAM, MemoryPlacement(skip_tags=("user",))), chain())
-    moved = tuple(attrs.evolve(r, offset=4) if r.name == "B" else r for r in after.entry.refinements)
+    moved = tuple(attrs.evolve(r, offset=4) if r.name == "B" else r for r in after.memory)
     wrong = attrs.evolve(after, memory=moved)
     with pytest.raises(VerifyError, match="'A' and 'B' in test are placed at the same bytes"):
         verify(wrong)

@@ -47,7 +47,7 @@ def test_parts_of_a_product_run_on_units_of_their_own() -> None:
     assert_same_meaning(product(), after)
     kernel = after.main.blocks[0]
     assert to_text(kernel).startswith("""\
-0: #CONV #kernel #parts
+0: #CONV #parts
 block<CONV[j]> [(#part j:4)]:4 ( // product
     in A[0, 0] fp32:I(8, 5):(5, 1):160 B, E(8, 5):160 B
     in B[0, 3*j] fp32:I(5, 3):(12, 1):60 B, E(5, 12):240 B

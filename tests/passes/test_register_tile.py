@@ -18,7 +18,7 @@ from tileir.passes.fuse import Fuse
 from tileir.passes.register_tile import RegisterTile
 from tileir.passes.separate import Separate
 from tileir.stripe.flattening import with_entry
-from tileir.stripe.ir import Block, Program, Refinement
+from tileir.stripe.ir import Block, Program, Refinement, Store
 from tileir.stripe.lowering import lower
 from tileir.stripe.verifier import verify
 from tileir.tile.parser import parse
@@ -115,6 +115,52 @@ def test_half_floats_are_summed_in_wide_lanes() -> None:
     assert {r.shape.dtype for r in allocations(tiled("matmul", dtype=DType.F16), "REGISTER")} == {DType.F32}
 
 
+def convolved(height: int, width: int, step: RegisterTile) -> Program:
+    """Return a convolution of images by 3x3 weights, whose results are as large as they are."""
+    text = """function (I[N, H, W, C], K[P, Q, C, M]) -> (O) {
+        O[n, y, x, m : N, H, W, M] = +(I[n, y + i - 1, x + j - 1, c] * K[i, j, c, m]); }"""
+    types = {"I": TensorType(DType.F32, (1, height, width, 4)), "K": TensorType(DType.F32, (3, 3, 4, 16))}
+    return run((Accumulate(), step), lower(infer(parse(text), types)))
+
+
+def test_rows_at_the_edges_alone_are_tested() -> None:
+    program = convolved(12, 12, attrs.evolve(SMALL, rows=4, columns=2, edges=100))
+    (kernel,) = program.main.blocks
+    steps = [
+        b
+        for b in blocks(_only(program, kernel))
+        if any(isinstance(s, Store) and s.into == "O_acc" for s in b.statements)
+    ]
+    sums = [b for b in steps if "reduction" in b.tags]
+    assert [len(b.constraints) for b in sums] == [0, 1, 1]  # the rows inside come first
+    assert [[i.range for i in b.indices if "_row" in i.name] for b in sums] == [[2], [], []]
+
+
+def test_rows_are_not_tested_where_that_costs_more_than_kernels_of_their_own() -> None:
+    for edges, kernels in ((1, 0), (100, 1)):
+        program = convolved(40, 40, attrs.evolve(SMALL, rows=2, columns=1, edges=edges))
+        assert sum(any("grid" in i.tags for i in kernel.indices) for kernel in program.main.blocks) == kernels
+
+
+@pytest.mark.parametrize("shift", [1, 2, 3])
+@pytest.mark.parametrize("separate", [False, True])
+def test_unrolled_steps_have_tests_of_their_own(separate: bool, shift: int) -> None:
+    """Tiles of different heights have different runs of steps, each over an index of its own."""
+    text = f"""function (I[C, H, W], K[M, C, P, Q]) -> (O) {{
+        O[m, y, x : M, 1, {8 + 2 * shift}] = +(I[c, y + i, x + j - {shift}] * K[m, c, i, j]); }}"""
+    types = {"I": TensorType(DType.I32, (2, 5, 14)), "K": TensorType(DType.I32, (20, 2, 5, 7))}
+    program = run((Accumulate(),), lower(infer(parse(text), types)))
+    cut = run((Separate(least=1, share=0, operations=0),), program) if separate else program
+    after = RegisterTile(vector_bytes=64, registers=32)(cut)
+    verify(after)
+    assert_same_meaning(program, after)
+
+
+def test_kernels_without_edges_wait_for_the_step_after() -> None:
+    accumulated = run((Accumulate(),), stripe_program("matmul"))
+    assert run((attrs.evolve(SMALL, edges=1000),), accumulated) is accumulated
+
+
 @st.composite
 def options(draw: st.DrawFn) -> RegisterTile:
     """Processors of all kinds, and tiles chosen or given."""
@@ -128,6 +174,7 @@ def options(draw: st.DrawFn) -> RegisterTile:
         operations=0,
         rows=draw(st.integers(0, 5)),
         columns=draw(st.integers(0, 3)),
+        edges=draw(st.sampled_from((0, 0, 1000))),
     )
 
 

@@ -49,7 +49,7 @@ def test_a_temporary_becomes_a_scalar() -> None:
     assert (
         text
         == """\
-0: #kernel
+0:
 block [i:4]:4 (
     in X[i] fp32:I(1):(1):4 B, E(4):16 B
     out O[i] fp32:I(1):(1):4 B, E(4):16 B

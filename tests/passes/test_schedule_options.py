@@ -63,13 +63,12 @@ def test_transfers_have_their_unit_and_their_tags() -> None:
     step = Schedule(xfer_loc=(Place("DMA", (1,)),), swap_in_set=("in", "load"), swap_out_set=("out",))
     blocks = {block.name: block for block in transfers(run((step,), vector_sums("XYO")).main)}
     tags = {name: {tag for tag, _ in block.tags.items} for name, block in blocks.items()}
-    into = {"xfer", "kernel", "in", "load"}
-    assert tags == {"swap_in_X": into, "swap_in_Y": into, "swap_out_O": {"xfer", "kernel", "out"}}
+    into = {"xfer", "in", "load"}
+    assert tags == {"swap_in_X": into, "swap_in_Y": into, "swap_out_O": {"xfer", "out"}}
     assert {block.location for block in blocks.values()} == {(Device("DMA", (Affine.constant(1),)),)}
     tiles = run((Tile(sizes=(16,), outer_set=("outer",)), Schedule(reqs=("outer",))), vector_sums("XYO"))
     inner = transfers(tiles.main.blocks[0])
     assert [block.name for block in inner] == ["swap_in_X", "swap_in_Y", "swap_out_O"]
-    assert all("kernel" not in block.tags for block in inner)
 
 
 def test_what_has_a_bank_axis_lies_in_all_banks() -> None:

@@ -29,7 +29,7 @@ from tileir.passes.catalog import load_pipeline, resolve_pipeline
 from tileir.passes.pipeline import to_json
 from tileir.stripe.lowering import lower
 from tileir.stripe.naming import named
-from tileir.stripe.nesting import nested
+from tileir.stripe.nesting import main_of
 from tileir.stripe.printer import location_text, to_text
 from tileir.tile.parser import parse
 from tileir.typed.inference import infer
@@ -125,12 +125,12 @@ def test_the_hardware_model_is_that_of_the_slides() -> None:
 def test_small_layers_stay_in_the_inner_memory(golden: Callable[[str], None]) -> None:
     after = run(target_passes(), program(SMALL))
     assert_same_meaning(program(SMALL), after)
-    golden(outline(nested(after, named).blocks[0]) + "\n")
+    golden(outline(main_of(after, named)) + "\n")
 
 
 def test_layers_of_the_slides_come_in_by_tiles(golden: Callable[[str], None]) -> None:
     after = run(target_passes(), program(SLIDES))
-    golden(outline(nested(after, named).blocks[0]) + "\n")
+    golden(outline(main_of(after, named)) + "\n")
     (swap,) = (block for block in after.main.blocks[0].blocks if block.name == "swap_in_I")
     assert "overrun" in swap.tags
     assert swap.constraints

@@ -53,7 +53,7 @@ def test_matched_blocks_say_what_they_are() -> None:
     after = run((Tensorise(outer_set=("outer",), inner_set=("inner",)),), program)
     (outer,) = after.main.blocks
     (inner,) = outer.blocks
-    assert outer.tags.has_all(("outer", "kernel", "contraction"))
+    assert outer.tags.has_all(("outer", "contraction"))
     assert inner.tags.has_all(("stencil", "inner", "matrix_multiply_accumulate"))
     assert {i.name: (i.range, i.tags.items) for i in inner.indices if i.tags.items} == {
         "i": (4, (("stencil_m", None),)),

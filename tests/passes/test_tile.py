@@ -63,7 +63,7 @@ block [i:7]:7 (
 }
 """
 CUT = """
-0: #contraction #kernel #outer
+0: #contraction #outer
 block [i:1, j:3, k:1]:3 (
     in A[5*i, 5*k] fp32:I(5, 5):(5, 1):100 B, E(5, 5):100 B
     in B[5*k, 2*j] fp32:I(5, 2):(5, 1):40 B, E(5, 6):120 B
@@ -160,7 +160,7 @@ def with_tiles(program: Program, sizes: list[int]) -> Program:
 
 
 INTERLEAVED = """
-0: #contraction #kernel #outer
+0: #contraction #outer
 block [i:1, j:3, k:1]:3 (
     in A[i, k] fp32:I(5, 5):(5, 1):100 B, E(5, 5):100 B
     in B[k, j] fp32:I(5, 4):(5, 1):80 B, E(5, 6):120 B

@@ -52,7 +52,7 @@ block [i:4, j:2]:8 (
 }
 """
 WRITTEN_OUT = """
-0: #kernel
+0:
 block [i:4]:4 (
     in X[i, 0] fp32:I(1, 1):(2, 1):4 B, E(4, 1):16 B
     in Y[i] fp32:I(1):(1):4 B, E(4):16 B

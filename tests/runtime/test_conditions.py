@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -19,8 +21,12 @@ from strategies.executors import DEVICES
 from strategies.plans import plan_of
 from strategies.tile import Drawn
 from tileir.core.cancelling import CancelledError, cancelled_if
+from tileir.core.errors import BackendError
+from tileir.runtime.context import Context
 from tileir.runtime.dependencies import dependencies
+from tileir.runtime.interface import Options
 from tileir.runtime.placement import place
+from tileir.runtime.plan import Plan
 from tileir.semtree.in_place import reuse_in_place
 from tileir.semtree.ir import Branch, Launch, Loop, Program, While
 from tileir.semtree.parser import parse_program
@@ -175,3 +181,86 @@ def test_plans_say_that_conditions_decide() -> None:
     (y,) = plan.fresh_outputs()
     plan.run([np.zeros(1, np.int32), np.array([True])], [y])
     assert y == 100
+
+
+def test_closing_stops_an_endless_loop_and_what_waits_for_it() -> None:
+    context = Context(device_id="llvm", disk_cache=None)
+    device = context.device()
+    options = [Options(threads=1), Options(threads=2)]
+    built = context.compiler(device).build(COUNTING.kernels)
+    endless, after = (Plan.of(COUNTING, built, context.resources(device, each)) for each in options)
+    first = endless.submit(ENDLESS, endless.fresh_outputs())
+    second = after.submit([np.zeros(1, np.int32), np.array([False])], after.fresh_outputs(), [first])
+    context.close()
+    for event in (second, first):
+        with pytest.raises(BackendError, match=r"TIL807.*a loop on a condition"):
+            event.wait()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_closing_stops_an_endless_call_of_another_thread(device: Callable[[], Any]) -> None:
+    plan = plan_of(COUNTING, device())
+    found: list[BaseException] = []
+    runs = threading.Event()
+
+    def call() -> None:
+        runs.set()
+        try:
+            plan.run(ENDLESS, plan.fresh_outputs())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    runs.wait()
+    plan.resources.close()
+    thread.join()
+    assert [type(error) for error in found] == [BackendError]
+
+
+def test_closing_waits_for_counted_loops() -> None:
+    counted = parse_program(
+        "program { input i32 x[1]; output i32 y[1];"
+        " kernel copy(out i32 b[1], in i32 a[1]) grid(1) index(i64) { b[0] = a[0]; }"
+        " kernel bump(inout i32 b[1]) grid(1) index(i64) { b[0] = b[0] + i32(1); }"
+        " launch 0(y, x); repeat 100000 { launch 1(y); } }"
+    )
+    plan = plan_of(counted)
+    (y,) = plan.fresh_outputs()
+    event = plan.submit([np.zeros(1, np.int32)], [y])
+    plan.resources.close()
+    event.wait()
+    assert y == 100_000
+
+
+LEFT = """
+import os, sys
+import numpy as np
+from tileir.runtime.context import Context
+from tileir.runtime.plan import Plan
+from tileir.semtree.parser import parse_program
+from tileir.testing.test_works import LOOP
+
+context = Context(device_id=sys.argv[1], disk_cache=None)
+device = context.device()
+program = parse_program(LOOP.replace("$index", device.target.index_dtype.value))
+plan = Plan.of(program, context.compiler(device).build(program.kernels), context.resources(device))
+endless = [np.zeros(1, np.int32), np.array([True])]
+first = plan.submit(endless, plan.fresh_outputs())
+others = [plan.submit(endless, plan.fresh_outputs(), [first]) for _ in range(3)]
+if sys.argv[2] == "forks" and (child := os.fork()):
+    print(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.parametrize(("device", "way"), [("llvm", "ends"), ("opencl", "ends"), ("llvm", "forks")])
+def test_python_ends_while_a_loop_runs(device: str, way: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT, device, way],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n" if way == "forks" else ""), done.stderr

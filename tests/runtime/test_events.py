@@ -274,3 +274,19 @@ def test_an_event_for_the_end_of_several() -> None:
     events[1].complete()
     end.wait()
     all_ended([]).wait()
+
+
+def test_an_idle_scheduler_has_run_all_that_it_could() -> None:
+    scheduler, gate = Scheduler("test", 2), PendingEvent()
+    ran: list[int] = []
+    scheduler.wait_until_idle()  # nothing ever ran
+    first = scheduler.submit(partial(time.sleep, 0.05))
+    for number in range(3):
+        scheduler.submit(partial(ran.append, number), [first])
+    late = scheduler.submit(partial(ran.append, 3), [gate])
+    scheduler.wait_until_idle()
+    assert sorted(ran) == [0, 1, 2]
+    assert not late.done
+    gate.complete()
+    scheduler.close()
+    assert sorted(ran) == [0, 1, 2, 3]

@@ -260,7 +260,7 @@ def test_specials_without_a_meaning_are_refused() -> None:
     with pytest.raises(TileError, match="special 'fourier' has no lowering"):
         lower(_with_kernels(program, (odd,)), Target())
     bare = Special("zero", (), ("O",))
-    with pytest.raises(TileError, match="statement 0 of the main block must be a block with the tag kernel"):
+    with pytest.raises(TileError, match="statement 0 of the main block must be a block: a kernel"):
         lower(_with_kernels(program, (bare,)), Target())
 
 

@@ -12,7 +12,8 @@ from strategies.effort import examples
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.ranges import Range, either, exact, is_defined
+from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Type, Var
+from tileir.semtree.ranges import Range, either, exact, is_defined, is_number
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
@@ -91,3 +92,15 @@ def test_what_is_defined_for_ranges_is_defined_for_every_value(
     else:
         exactly = int(arithmetic.apply(op, *[np.array(value, np.int64) for value in values]))
         assert dtype.minimum <= exactly <= dtype.maximum
+
+
+def test_what_cannot_be_nan() -> None:
+    kind, condition = Type(DType.F32), Var("c", Type(DType.BOOL))
+    whole, unknown = Cast(Var("i", Type(DType.I32)), kind), Var("x", kind)
+    assert is_number(Broadcast(whole, 4))
+    assert is_number(Cast(Cast(whole, Type(DType.F16)), kind))
+    assert is_number(Apply(Op.COND, (condition, whole, Apply(Op.NEG, (whole,)))))
+    assert not is_number(unknown)
+    assert not is_number(Const(float("nan"), kind))
+    assert not is_number(Apply(Op.COND, (condition, whole, unknown)))
+    assert not is_number(Apply(Op.ADD, (whole, whole)))

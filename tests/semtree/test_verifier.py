@@ -45,6 +45,7 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
+from tileir.semtree.scopes import Survey
 from tileir.semtree.verifier import verify, verify_program
 
 if TYPE_CHECKING:
@@ -119,8 +120,8 @@ def test_a_legal_kernel_passes() -> None:
 def test_a_kernel_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[KernelFunction] = []
 
-    def note(each: KernelFunction) -> tuple[()]:
-        checked.append(each)
+    def note(survey: Survey) -> tuple[()]:
+        checked.append(survey.kernel)
         return ()
 
     monkeypatch.setattr(verifier, "_STAGES", ((note,),))

@@ -18,7 +18,7 @@ from tileir.semtree.launches import executed
 from tileir.semtree.lowering import lower
 from tileir.stripe.aliases import byte_size
 from tileir.stripe.printer import location_text
-from tileir.stripe.works import is_of_main
+from tileir.stripe.works import inner_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +59,8 @@ def run_in_arenas(scheduled: Program, target: Target, inputs: Mapping[str, Array
 
 def slots_of(program: Program) -> dict[str, Refinement]:
     """Return what ``main`` and the bodies of loops have placed, by name."""
-    placed = (each for each in program.memory if is_of_main(each) and each.offset is not None)
+    inner = inner_memory(program)
+    placed = (each for each in program.memory if each.name in inner and each.offset is not None)
     return {each.name: each for each in placed if each.shape.elements}
 
 

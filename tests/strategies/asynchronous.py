@@ -14,8 +14,8 @@ from tileir.runtime.mapping import map_host
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tileir.runtime.host_memory import HostBuffer
     from tileir.runtime.interface import Event
-    from tileir_llvm.buffers import HostBuffer
     from tileir_llvm.executor import LLVMKernel
 
 

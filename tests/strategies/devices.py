@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from tileir.runtime.host_memory import wrap
 from tileir.runtime.interface import Options
 from tileir_llvm import BACKEND
-from tileir_llvm.buffers import wrap
 from tileir_llvm.compiler import LLVMCompiler
 from tileir_llvm.executor import LLVMExecutor
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from tileir.runtime.host_memory import HostBuffer
     from tileir.semtree.ir import KernelFunction
-    from tileir_llvm.buffers import HostBuffer
 
 
 @cache

@@ -14,7 +14,7 @@ from strategies.devices import executor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir_llvm.buffers import HostBuffer
+    from tileir.runtime.host_memory import HostBuffer
 
 
 @attrs.define(eq=False)

@@ -111,22 +111,26 @@ def pairs_of_special_values(dtype: DType, lanes: Sequence[int] = LANES) -> Itera
 
 
 def wrapped_and_compared(dtype: DType) -> Iterator[Known]:
-    """Yield comparisons of integers with sums, differences and products that wrap.
+    """Yield comparisons of integers with sums, differences, products and multiples that wrap.
 
-    Where overflow is undefined, compilers take it that ``a + b < a`` is ``b < 0``.
+    Where overflow is undefined, compilers take it that ``a + b < a`` is ``b < 0``. Shifts of bytes in an ``int`` keep
+    what a byte loses.
     """
     values = special_values(dtype)
     left, right = (_padded(side.reshape(-1)) for side in np.meshgrid(values, values))
     for lanes in LANES:
-        first, second = (Subscript(name, COUNTER, Type(dtype, lanes)) for name in ("left", "right"))
+        kind = Type(dtype, lanes)
+        first, second = (Subscript(name, COUNTER, kind) for name in ("left", "right"))
+        cases: dict[Op, tuple[Expr, Array]] = dict.fromkeys((Op.ADD, Op.SUB, Op.MUL), (second, right))
+        cases[Op.BIT_LEFT] = (Const(4, kind), np.full_like(left, 4))
         yield mapped(
             {"left": left, "right": right},
             {
                 f"r_{op.value}": (
-                    Apply(Op.CMP_LT, (Apply(op, (first, second)), first)),
-                    arithmetic.apply(Op.CMP_LT, arithmetic.apply(op, left, right), left),
+                    Apply(Op.CMP_LT, (Apply(op, (first, other)), first)),
+                    arithmetic.apply(Op.CMP_LT, arithmetic.apply(op, left, operand), left),
                 )
-                for op in (Op.ADD, Op.SUB, Op.MUL)
+                for op, (other, operand) in cases.items()
             },
         )
 

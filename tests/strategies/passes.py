@@ -15,7 +15,7 @@ from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.stripe.flattening import flattened
 from tileir.stripe.interpreter import interpret
-from tileir.stripe.ir import Block, Direction, Program, Refinement, Tags, TensorShape
+from tileir.stripe.ir import Block, Direction, Program, Refinement, TensorShape
 from tileir.stripe.lowering import lower
 from tileir.stripe.parser import parse_block
 from tileir.testing.index_flow import premature_reads, undefined_reads
@@ -314,18 +314,16 @@ def program_of(
     dtype: DType = DType.F32,
 ) -> Program:
     """Return a program of kernels in Stripe text over dense tensors; by default what no kernel writes is an input."""
-    parsed = [parse_block(f"0: {text.strip()}") for text in kernels]
-    blocks = tuple(attrs.evolve(block, tags=block.tags.add("kernel")) for block in parsed)
+    blocks = tuple(parse_block(f"0: {text.strip()}") for text in kernels)
     written = {r.source for block in blocks for r in block.refinements if r.direction.writes}
     given = tuple(name for name in sizes if name not in written) if inputs is None else inputs
     allocations, views = [], []
     for name, extents in sizes.items():
         shape = TensorShape.dense(dtype, extents)
         zero = (Affine(),) * len(extents)
-        tags = Tags.of("user" if name in given or name in outputs else "tmp")
-        allocations.append(Refinement(name, Direction.NONE, "", zero, shape, tags=tags))
+        allocations.append(Refinement(name, Direction.NONE, "", zero, shape))
         direction = Direction.IN if name in given else Direction.OUT
         views.append(Refinement(name, direction, name, zero, shape))
-    main = Block("main", refinements=tuple(views), statements=blocks, tags=Tags.of("main"))
-    entry = Block("test", refinements=tuple(allocations), statements=(main,), tags=Tags.of("program"))
+    main = Block("main", refinements=tuple(views), statements=blocks)
+    entry = Block("test", refinements=tuple(allocations), statements=(main,))
     return flattened(entry, given, outputs)

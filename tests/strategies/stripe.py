@@ -93,7 +93,7 @@ class Draft:
         if self.draw(st.booleans()):
             block = tiled(block, sizes)
         number = len(self.kernels)
-        self.kernels.append(attrs.evolve(block, name=f"kernel_{number}", tags=Tags.of("kernel")))
+        self.kernels.append(attrs.evolve(block, name=f"kernel_{number}"))
 
     def fill(self, tensor: str) -> None:
         """Add a kernel that sets a tensor to 1, by statements or by a special."""
@@ -112,12 +112,11 @@ class Draft:
         allocations, views = [], []
         for name, shape in self.tensors.items():
             whole = (ZERO,) * len(shape.dims)
-            tag = "user" if name in inputs or name in outputs else "tmp"
-            allocations.append(Refinement(name, Direction.NONE, "", whole, shape, tags=Tags.of(tag)))
+            allocations.append(Refinement(name, Direction.NONE, "", whole, shape))
             direction = Direction.IN if name in inputs else Direction.OUT
             views.append(Refinement(name, direction, name, whole, shape))
-        main = Block("main", (), (), tuple(views), tuple(self.kernels), tags=Tags.of("main"))
-        entry = Block("program", (), (), tuple(allocations), (main,), tags=Tags.of("program"))
+        main = Block("main", (), (), tuple(views), tuple(self.kernels))
+        entry = Block("program", (), (), tuple(allocations), (main,))
         return flattened(entry, inputs, outputs)
 
 
@@ -229,7 +228,7 @@ def fused(draft: Draft) -> None:
         deps=(0,),
     )
     block = Block("", tuple(Index(i, n) for i, n in _ranges(shape).items()), (), tuple(views), (first, second))
-    draft.kernels.append(attrs.evolve(block, name=f"kernel_{len(draft.kernels)}", tags=Tags.of("kernel")))
+    draft.kernels.append(attrs.evolve(block, name=f"kernel_{len(draft.kernels)}"))
 
 
 def reduction(draft: Draft) -> None:

@@ -18,7 +18,6 @@ from tileir.stripe.ir import (
     Loop,
     Program,
     Refinement,
-    Tags,
     TensorShape,
     While,
     Work,
@@ -57,10 +56,10 @@ LESS: Final = """block []:1 ( // {o}
 NAMES: Final = ("X", "Y", "K", "M", "O")
 
 
-def memory(name: str, dtype: DType = DType.I32, size: int = 4, tag: str = "tmp") -> Refinement:
+def memory(name: str, dtype: DType = DType.I32, size: int = 4) -> Refinement:
     shape = TensorShape.dense(dtype, (size,))
     zero = program_of([COPY.format(a="X", o="O")], {"X": (4,), "O": (4,)}, dtype=DType.I32).memory[0].access
-    return Refinement(name, Direction.NONE, "", zero, shape, tags=Tags.of(tag))
+    return Refinement(name, Direction.NONE, "", zero, shape)
 
 
 def kernels(*texts: str, **sizes: tuple[int, ...]) -> Program:
@@ -79,9 +78,9 @@ def program(*works: Work) -> Program:
         parameters=(third.parameters[0], attrs.evolve(third.parameters[1], shape=memory("C", DType.BOOL, 1).shape)),
     )
     allocations = (
-        memory("X", tag="user"),
-        memory("Y", tag="user"),
-        memory("O", tag="user"),
+        memory("X"),
+        memory("Y"),
+        memory("O"),
         memory("K"),
         memory("M"),
         memory("C", DType.BOOL, 1),
@@ -161,7 +160,7 @@ def programs_of_works(draw: st.DrawFn) -> Program:
     base = program(copy("X", "O"))
     numbers = (*TEMPORARIES, "G", *drawn.numbers)
     allocations = (
-        *(memory(name, tag="user") for name in ("X", "Y", "O")),
+        *(memory(name) for name in ("X", "Y", "O")),
         *(memory(name) for name in numbers),
         *(memory(name, DType.BOOL, 1) for name in (*CONDITIONS, "E", *drawn.flags)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.errors import ParseError
+from tileir.core.errors import ArgumentError, ParseError
 from tileir.stripe.ir import Block, Constant, Device, Dim, Intrinsic
 from tileir.stripe.parser import parse, parse_block
 from tileir.stripe.printer import to_text
@@ -108,6 +108,39 @@ block [in:2]:2 (
 def test_all_faults_are_reported() -> None:
     text = MATVEC.replace("mul(", "mull(").replace("in X[j]", "in X[j;").replace(":(3, 1):4 B", ":(3):4 B")
     assert errors(text) == [("TIL102", "("), ("TIL102", ";"), ("TIL102", "mull")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"$W = load(W)": "$W = load(W"}, [("TIL102", "1")]),
+        ({"$W = load(W)": "$W =", "mul(": "mull("}, [("TIL102", "1"), ("TIL102", "mull")]),
+        ({"in W[0, 0]": "? in W[0, 0]", "$W = load(W)": "$W = ! load(W)"}, [("TIL101", "?"), ("TIL101", "!")]),
+        ({") {\n      0: $W": "\n {\n      0: $W", "fp32:I(3):(1):12 B\n": "fp33:I(3):(1)\n"}, [
+            ("TIL102", "fp33"), ("TIL102", "("),
+        ]),
+        ({"  }\n}\n": ""}, [("TIL102", "block")]),
+        ({"load(W)": "load(W;", "  }\n}\n": ""}, [("TIL102", "block"), ("TIL102", ";")]),
+    ],
+)  # fmt: skip
+def test_one_mistake_is_one_fault(changes: dict[str, str], expected: list[tuple[str, str]]) -> None:
+    text = MATVEC
+    for good, bad in changes.items():
+        assert good in text
+        text = text.replace(good, bad, 1)
+    assert errors(text) == expected
+
+
+def test_comments_of_headers_are_kept_wherever_they_stand() -> None:
+    text = "0:\nblock []:1 ( // name\n    // first\n    in A[0] fp32:I(1):(1):4 B // second\n    // third\n) {\n}\n"
+    block = parse_block(text)
+    assert (block.name, block.comments) == ("name", ("first", "second", "third"))
+    assert parse_block("0:\nblock []:1 (\n    // first\n) {\n  // nothing\n}\n").comments == ("first",)
+
+
+def test_what_is_no_text_is_an_error() -> None:
+    with pytest.raises(ArgumentError, match="TIL707"):
+        parse(b"program () -> ()")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

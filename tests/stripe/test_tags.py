@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tileir.stripe.tags import ROLES, SCHEDULE
+from tileir.stripe.tags import LIFETIMES, PLACES, ROLES, SCHEDULE
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [path for stage in ("passes", "semtree") for path in sorted((ROOT / "src/tileir" / stage).rglob("*.py"))]
+STAGES = ("stripe", "passes", "semtree")
+SOURCES = [path for stage in STAGES for path in sorted((ROOT / "src/tileir" / stage).rglob("*.py"))]
+WORDS = {*SCHEDULE, *PLACES, *LIFETIMES}
 METHODS = {"add", "remove", "get", "of"}
 OTHER_WORDS = {"main", "out", "p", "t", "a", "b", "range", "stride"}
 
@@ -35,7 +37,7 @@ def is_about_tags(node: ast.expr) -> bool:
 
 
 def literals(path: Path) -> list[int]:
-    """Return the lines on which a tag of a schedule is spelt out where tags are set or asked for."""
+    """Return the lines on which a tag of a schedule, or a word for a place, is spelt out as a tag."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         spelt: list[ast.expr] = []
@@ -47,7 +49,7 @@ def literals(path: Path) -> list[int]:
                 spelt = [left]
             case _:
                 continue
-        found += [node.lineno for each in spelt if isinstance(each, ast.Constant) and each.value in SCHEDULE]
+        found += [node.lineno for each in spelt if isinstance(each, ast.Constant) and each.value in WORDS]
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -30,6 +31,7 @@ from strategies.stripe_works import (
 from tileir.core.codec import from_json, to_json
 from tileir.core.errors import VerifyError
 from tileir.core.target import Target
+from tileir.passes import catalog
 from tileir.passes.base import run
 from tileir.passes.catalog import parse_pipeline
 from tileir.semtree.in_place import reuse_in_place
@@ -41,6 +43,7 @@ from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import Branch, Carry, Launch, Loop, Program, While, Work
 from tileir.stripe.parser import parse
 from tileir.stripe.printer import to_text
+from tileir.stripe.tags import LIFETIMES, PLACES
 from tileir.stripe.verifier import diagnose, verify
 from tileir.stripe.works import launches, local_memory
 
@@ -49,6 +52,9 @@ if TYPE_CHECKING:
 
 PASSES = {"none": lambda _: parse_pipeline("accumulate"), **{name: PIPELINES[name] for name in ("cpu", "gpu", "quick")}}
 """Pipelines, as functions from a device's facts."""
+
+ALONE = tuple(each.name for each in catalog.PASSES)
+"""All passes, by name."""
 
 
 @pytest.mark.parametrize(("x", "y"), GIVEN)
@@ -66,6 +72,19 @@ def test_text_and_json_keep_works(name: str) -> None:
     assert to_text(again) == to_text(whole)
     assert parse(to_text(again)) == again
     assert from_json(to_json(whole), Program) == whole
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_where_things_stand_is_said_by_text_alone(name: str) -> None:
+    whole = parse(to_text(ALL[name]))
+    words = {*PLACES, *LIFETIMES}
+    tags = [each.tags for each in whole.memory] + [kernel.block.tags for kernel in whole.kernels]
+    assert words.isdisjoint(tag for each in tags for tag, _ in each.items)
+    text = to_text(whole)
+    assert text.count("#user") == len(whole.inputs) + len(whole.outputs)
+    assert text.count("#kernel") == sum(1 for _ in launches(whole.works))
+    without = re.sub(r"#(program|main|kernel|body|user|tmp) ?", "", text)
+    assert parse(without) == whole
 
 
 def test_a_kernel_that_is_launched_in_and_out_of_loops_is_one() -> None:
@@ -127,6 +146,14 @@ def test_works_keep_their_meaning_down_to_the_kernels(whole: Program, x: int, y:
     kernels = share_kernels(reuse_in_place(share_kernels(lower(scheduled, Target()))))
     verify_program(kernels)
     np.testing.assert_array_equal(run_program(kernels, given)["O"], wanted)
+
+
+@given(whole=programs_of_works(), x=st.integers(-5, 120), y=st.integers(20, 90), name=st.sampled_from(ALONE))
+@examples(100)
+def test_each_pass_keeps_what_works_mean(whole: Program, x: int, y: int, name: str) -> None:
+    given = arrays(x, y)
+    after = run(parse_pipeline(name), whole)
+    np.testing.assert_array_equal(interpret(after, given)["O"], interpret(whole, given)["O"])
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -17,9 +17,10 @@ from studio.strangers import by_opencl
 from studio.taken import COLOUR, DEEP, FLOATS, FORMULAS, GREY, PICTURES, assignment, check_equal, check_near, results_of
 from tileir.core.errors import TileError
 from tileir.driver.pictures import as_levels
-from tileir.runtime.context import default_context
+from tileir.runtime.context import Context, default_context
+from tileir.runtime.discovery import Registry
 from tileir.studio.bench import Assignment, Bench
-from tileir.studio.exports import script_of, source_of
+from tileir.studio.exports import script_of, source_of, writers
 from tileir.studio.uploads import store
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.works import works_case
@@ -110,4 +111,20 @@ def test_c_needs_its_back_end() -> None:
     with pytest.raises(TileError) as caught:
         source_of(assignment(FORMULAS["one"], COLOUR), "c")
     assert caught.value.diagnostics[0].code == "TIL801"
-    assert "tileir-c" in str(caught.value)
+    assert "there is source of opencl" in str(caught.value)
+
+
+def test_any_back_end_that_writes_source_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = default_context()
+    device = attrs.evolve(installed.device("opencl"), id="other.0", backend="other")
+    other = attrs.evolve(
+        installed.registry.backend("opencl"),
+        name="other",
+        devices=lambda: (device,),
+        forms={"words": "Words"},
+        source=lambda *_: "words",
+    )
+    without = attrs.evolve(other, name="none", devices=lambda: ())
+    context = Context(registry=Registry.of(other, without, installed.registry.backend("llvm")))
+    monkeypatch.setattr("tileir.studio.exports.default_context", lambda: context)
+    assert {name: backend.title for name, backend in writers().items()} == {"other": "Words"}

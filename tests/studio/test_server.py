@@ -153,4 +153,5 @@ def test_a_page_begins_with_its_program(client: TestClient) -> None:
 def test_devices_and_targets_are_listed(client: TestClient) -> None:
     ((_, view),) = events(client, "devices")
     assert "llvm.0" in [device["id"] for device in view["devices"]]
+    assert {"form": "opencl", "title": "OpenCL C source"} in view["sources"]
     assert "gpu" in view["targets"]

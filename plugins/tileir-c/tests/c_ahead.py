@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.runtime.arrays import as_saved
+from tileir.runtime.array_files import as_saved
 from tileir_c.aot.main_program import main_source
 from tileir_c.toolchain import find_toolchain
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from c_devices import launch_all
-from strategies.exhaustive import constants_only, every_half, integers_at_ties, pairs_of_bytes
+from strategies.exhaustive import constants_only, every_half, integers_at_ties, pairs_of_bytes, wrapped_and_compared
 from tileir.core.dtype import DType
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ def test_every_operation_on_every_pair_of_bytes() -> None:
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.I16, DType.U16], ids=str)
 def test_every_operation_and_conversion_of_every_half(dtype: DType) -> None:
     check(list(every_half(dtype)))
+
+
+def test_what_wraps_is_compared() -> None:
+    check([case for dtype in INTEGERS for case in wrapped_and_compared(dtype)])
 
 
 def test_integers_are_rounded_once() -> None:

@@ -14,6 +14,7 @@ from tileir.runtime.checks import checked_parts
 from tileir.semtree.expansions import expand_kernel
 from tileir.semtree.legalise.storage import stored_as_bits
 from tileir.semtree.verifier import verify
+from tileir_llvm.capabilities import stored_floats
 from tileir_llvm.dots import native_dots
 from tileir_llvm.emitter import emit
 from tileir_llvm.floats import NATIVE
@@ -85,11 +86,12 @@ class LLVMCompiler:
         """Write modules one after the other, those first that take LLVM longest."""
         fast_math, bits = self.options.fast_math, self.device.target.vector_bytes * 8
         dots = native_dots(self.device.features, fast_math=fast_math)
+        stored = stored_floats(self.device.features)
 
         def expanded(numbers: Iterable[int]) -> Iterator[tuple[int, KernelFunction]]:
             for number in numbers:
                 verify(kernels[number])
-                yield number, stored_as_bits(expand_kernel(kernels[number], NATIVE, dots))
+                yield number, stored_as_bits(expand_kernel(kernels[number], NATIVE, dots), stored)
 
         scheduled = [number for number, kernel in enumerate(kernels) if not fast_math and is_scheduled(kernel)]
         others = sorted({*range(len(kernels))}.difference(scheduled))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tileir.core.dtype import DType
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import Type
 
 
+@lru_cache(maxsize=1 << 12)
 def integer(value: int, kind: Type) -> Value:
     """Return an integer or bool constant; ``value`` is in range."""
     return Value(constant(value, kind), kind, value)
@@ -32,9 +34,7 @@ def cast(out: FunctionText, value: Value, dtype: DType) -> Value:
         return value
     kind = value.type.with_dtype(dtype)
     if value.known is not None and not dtype.is_float:
-        return integer(int(value.known != 0) if dtype is DType.BOOL else wrapped(value.known, dtype), kind)
-    if dtype is DType.BOOL:
-        return _to_bool(out, value)
+        return integer(wrapped(value.known, dtype), kind)
     if source.is_float:
         return _float_to_float(out, value, dtype) if dtype.is_float else _float_to_integer(out, value, dtype)
     return _integer_to_float(out, value, dtype) if dtype.is_float else _integer_to_integer(out, value, dtype)
@@ -43,21 +43,6 @@ def cast(out: FunctionText, value: Value, dtype: DType) -> Value:
 def convert(out: FunctionText, instruction: str, value: Value, kind: Type) -> Value:
     """Apply one of LLVM's conversion instructions."""
     return Value(out.pure(f"{instruction} {register(value.type)} {value.text} to {register(kind)}"), kind)
-
-
-def _binary(out: FunctionText, instruction: str, left: Value, right: Value | int) -> Value:
-    operand = constant(right, left.type) if isinstance(right, int) else right.text
-    return Value(out.pure(f"{instruction} {register(left.type)} {left.text}, {operand}"), left.type)
-
-
-def _test(out: FunctionText, comparison: str, left: Value, right: str) -> Value:
-    kind = left.type.with_dtype(DType.BOOL)
-    return Value(out.pure(f"{comparison} {register(left.type)} {left.text}, {right}"), kind)
-
-
-def _to_bool(out: FunctionText, value: Value) -> Value:
-    comparison = "fcmp une" if value.type.dtype.is_float else "icmp ne"
-    return _test(out, comparison, value, constant(0, value.type))
 
 
 def _float_to_integer(out: FunctionText, value: Value, dtype: DType) -> Value:
@@ -71,11 +56,9 @@ def _float_to_integer(out: FunctionText, value: Value, dtype: DType) -> Value:
 
 
 def _float_to_float(out: FunctionText, value: Value, dtype: DType) -> Value:
-    kind = value.type.with_dtype(dtype)
-    if value.type.dtype is DType.BF16:
-        low = convert(out, "zext", value, value.type.with_dtype(DType.U32))
-        return convert(out, "bitcast", _binary(out, "shl", low, 16), kind)
-    return convert(out, "fpext" if dtype.bits > value.type.dtype.bits else "fptrunc", value, kind)
+    return convert(
+        out, "fpext" if dtype.bits > value.type.dtype.bits else "fptrunc", value, value.type.with_dtype(dtype)
+    )
 
 
 def _integer_to_float(out: FunctionText, value: Value, dtype: DType) -> Value:

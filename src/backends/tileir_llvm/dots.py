@@ -19,7 +19,7 @@ LANES: Final = (4, 8, 16)
 """Lanes of totals for which there are instructions."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Instruction:
     """An intrinsic of LLVM, without its width, the feature that has it, and the element type of its factors."""
 

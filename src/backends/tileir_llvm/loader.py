@@ -9,7 +9,6 @@ import attrs
 import llvmlite.binding as llvm
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir_llvm.half import NAMES, half_conversions
 from tileir_llvm.modules import target_machine
 from tileir_llvm.uninterrupted import uninterrupted
 
@@ -20,7 +19,7 @@ LIBRARIES: Final = 16
 """How many libraries share a linker, which needs 110 KiB and keeps 9 KiB of each until it goes itself."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Linker:
     """LLVM's linker, and numbers for its libraries."""
 
@@ -61,8 +60,6 @@ def _linked(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str,
     builder = llvm.JITLibraryBuilder().add_current_process()
     for code in codes:
         builder.add_object_img(code)
-    if any(name in code for code in codes for name in NAMES):
-        builder.add_object_img(half_conversions(features))
     for symbol in symbols:
         builder.export_symbol(symbol)
     try:

@@ -10,9 +10,9 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.ir import Type
-from tileir_llvm.conversions import cast, convert, integer
-from tileir_llvm.integers import apply_integer, as_ramp
-from tileir_llvm.spelling import memory, memory_element, register, suffix
+from tileir_llvm.conversions import cast, convert, integer, wrapped
+from tileir_llvm.integers import apply_integer
+from tileir_llvm.spelling import REGISTER, memory, memory_element, register, suffix
 from tileir_llvm.text import FunctionText, Value
 
 _WIDE: Final = 64
@@ -33,42 +33,72 @@ class Place:
     elements: int | None = None
 
 
-def load(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
+@attrs.frozen(eq=False)
+class Offset:
+    """Where an access begins, in elements from the first one of an array: a sum of three parts.
+
+    Attributes:
+        outside: The part that the innermost loop around does not change; None for none.
+        inside: The part that it changes; None for none.
+        distance: The part that is known.
+        step: How many elements further each lane is.
+        lanes: How many lanes have offsets of their own; 1 for neighbours.
+        apart: Whether it is that of one of many lanes, which share all but the known part.
+
+    """
+
+    outside: Value | None
+    inside: Value | None
+    distance: int = 0
+    step: int = 1
+    lanes: int = 1
+    apart: bool = False
+
+    def moved(self, lane: int) -> Offset:
+        """Return the offset of one lane."""
+        return Offset(self.outside, self.inside, self.distance + lane * self.step, apart=True)
+
+    def total(self, out: FunctionText) -> Value:
+        """Return the sum, that of lane 0 where lanes have offsets of their own."""
+        parts = [part for part in (self.outside, self.inside) if part is not None]
+        if self.distance or not parts:
+            parts.append(integer(self.distance, _INDEX))
+        total, *others = parts
+        for part in others:
+            total = apply_integer(out, Op.ADD, (total, part), index=True)
+        return total
+
+
+_INDEX: Final = Type(DType.I64)
+
+
+def load(out: FunctionText, place: Place, offset: Offset | Value, kind: Type) -> Value:
     """Read ``kind.lanes`` neighbours from a scalar offset, or the element of each lane of a vector offset."""
-    if offset.type.lanes == 1:
-        return _load_run(out, place, offset, kind)
-    ramp = as_ramp(offset)
-    if ramp is None:
-        return (
-            _permuted(out, place, offset, kind) if place.elements == kind.lanes else _gather(out, place, offset, kind)
-        )
-    base, step = ramp
-    if step == 1:
-        return _load_run(out, place, base, kind)
-    if step == 0:
-        return broadcast(out, _load_run(out, place, base, Type(kind.dtype)), kind.lanes)
-    elements = [_load_run(out, place, _moved(out, base, step * lane), Type(kind.dtype)) for lane in range(kind.lanes)]
+    if isinstance(offset, Value):
+        read = _permuted if place.elements == kind.lanes else _gather
+        return read(out, place, offset, kind)
+    start = offset
+    if start.lanes == 1 or start.step == 1:
+        return _load_run(out, place, start, kind)
+    if start.step == 0:
+        return broadcast(out, _load_run(out, place, start, Type(kind.dtype)), kind.lanes)
+    elements = [_load_run(out, place, start.moved(lane), Type(kind.dtype)) for lane in range(kind.lanes)]
     return joined(out, elements)
 
 
-def store(out: FunctionText, place: Place, offset: Value, value: Value) -> None:
+def store(out: FunctionText, place: Place, offset: Offset | Value, value: Value) -> None:
     """Write neighbours from a scalar offset on, or the element of each lane of a vector offset, lane 0 first."""
-    if offset.type.lanes == 1:
-        _store_run(out, place, offset, value)
-        return
-    ramp = as_ramp(offset)
-    if ramp is None:
+    if isinstance(offset, Value):
         _scatter(out, place, offset, value)
         return
-    base, step = ramp
-    if step == 1:
-        _store_run(out, place, base, value)
-        return
-    if _scatters(value.type):
-        _scatter(out, place, offset, value)
-        return
-    for lane in range(value.type.lanes):
-        _store_run(out, place, _moved(out, base, step * lane), lane_of(out, value, lane))
+    start = offset
+    if start.lanes == 1 or start.step == 1:
+        _store_run(out, place, start, value)
+    elif _scatters(value.type):
+        _scatter(out, place, ramp(out, start.total(out), start.step, start.lanes), value)
+    else:
+        for lane in range(value.type.lanes):
+            _store_run(out, place, start.moved(lane), lane_of(out, value, lane))
 
 
 def prefetch(out: FunctionText, place: Place, offset: Value) -> None:
@@ -90,7 +120,21 @@ def broadcast(out: FunctionText, value: Value, lanes: int) -> Value:
     spelt = register(kind)
     first = out.pure(f"insertelement {spelt} poison, {register(value.type)} {value.text}, i64 0")
     text = out.pure(f"shufflevector {spelt} {first}, {spelt} poison, <{lanes} x i32> zeroinitializer")
-    return Value(text, kind, ramp=(value, 0) if value.type.dtype.is_integer else None)
+    return Value(text, kind)
+
+
+def ramp(out: FunctionText, base: Value, stride: int, lanes: int) -> Value:
+    """Return the vector whose lane number ``k`` is ``base + k * stride``."""
+    kind = Type(base.type.dtype, lanes)
+    if lanes == 1:
+        return base
+    element = REGISTER[kind.dtype]
+    first = 0 if base.known is None else base.known
+    steps = ", ".join(f"{element} {wrapped(first + stride * lane, kind.dtype)}" for lane in range(lanes))
+    text = f"<{steps}>"
+    if base.known is None:
+        text = out.pure(f"add {register(kind)} {broadcast(out, base, lanes).text}, {text}")
+    return Value(text, kind)
 
 
 def lane_of(out: FunctionText, value: Value, lane: int) -> Value:
@@ -110,7 +154,7 @@ def joined(out: FunctionText, elements: list[Value]) -> Value:
 
 def _permuted(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
     """Read the lanes of a vector in another order: LLVM finds the instruction for it, where the processor has one."""
-    whole = _load_run(out, place, integer(0, Type(DType.I64)), kind)
+    whole = _load_run(out, place, Offset(None, None), kind)
     chosen = cast(out, offset, DType.I32)
     vector = register(kind)
     elements = []
@@ -121,28 +165,47 @@ def _permuted(out: FunctionText, place: Place, offset: Value, kind: Type) -> Val
     return joined(out, elements)
 
 
-def _moved(out: FunctionText, base: Value, distance: int) -> Value:
-    return apply_integer(out, Op.ADD, (base, integer(distance, base.type)), index=True)
+def _pointer(out: FunctionText, place: Place, offset: Offset) -> tuple[str, int]:
+    """Return the pointer to the element at a scalar offset, and its alignment.
+
+    LLVM shall not know of which sum the part consists that the innermost loop does not change: its loop strength
+    reduction tries ways to take such sums apart, for each access. That is a third of the time to generate code for a
+    convolution, and finds nothing, since the sum stands in front of the loop already. Where many lanes are apart, it
+    shall not know the counter either.
+    """
+    size, element = place.dtype.itemsize, memory_element(place.dtype)
+    outside, inside, distance = offset.outside, offset.inside, offset.distance
+    alignment = size if outside or inside else math.gcd(place.alignment, distance * size)
+    pointer = place.pointer
+    promise = "inbounds " if (outside is not None) + (inside is not None) + (distance != 0) == 1 else ""
+    if outside is not None:
+        pointer = out.pure(f"getelementptr {promise}{element}, ptr {pointer}, i64 {outside.text}")
+    if outside is not None and inside is not None:
+        pointer = _opaque(out, pointer)
+    if inside is not None:
+        pointer = out.pure(f"getelementptr {promise}{element}, ptr {pointer}, i64 {inside.text}")
+    if inside is not None and offset.apart:
+        pointer = _opaque(out, pointer)
+    if distance:
+        pointer = out.pure(f"getelementptr {promise}{element}, ptr {pointer}, i64 {distance}")
+    return pointer, alignment
 
 
-def _pointer(out: FunctionText, place: Place, offset: Value) -> tuple[str, int]:
-    """Return the pointer to the element at a scalar offset, and its alignment."""
-    size = place.dtype.itemsize
-    if offset.known == 0:
-        return place.pointer, place.alignment
-    index = cast(out, offset, DType.I64)
-    element = memory_element(place.dtype)
-    text = out.pure(f"getelementptr inbounds {element}, ptr {place.pointer}, {register(index.type)} {index.text}")
-    return text, size if offset.known is None else math.gcd(place.alignment, offset.known * size)
+def _opaque(out: FunctionText, pointer: str) -> str:
+    """Return a pointer of which LLVM's loop passes do not know the sum, and its alias analysis the array.
+
+    Code generation drops the call behind the loop passes.
+    """
+    return out.call("ptr", "llvm.strip.invariant.group.p0", ("ptr", pointer))
 
 
-def _load_run(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
+def _load_run(out: FunctionText, place: Place, offset: Offset, kind: Type) -> Value:
     pointer, alignment = _pointer(out, place, offset)
     read = out.pure if place.constant else out.result
     return _from_memory(out, read(f"load {memory(kind)}, ptr {pointer}, align {alignment}"), kind)
 
 
-def _store_run(out: FunctionText, place: Place, offset: Value, value: Value) -> None:
+def _store_run(out: FunctionText, place: Place, offset: Offset, value: Value) -> None:
     pointer, alignment = _pointer(out, place, offset)
     out.effect(f"store {memory(value.type)} {_to_memory(out, value)}, ptr {pointer}, align {alignment}")
 

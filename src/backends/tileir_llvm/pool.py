@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from tileir_llvm.buffers import HostBuffer, allocate
+from tileir.runtime.host_memory import HostBuffer, allocate
 from tileir_llvm.team import Job, Team, start_team
 from tileir_llvm.uninterrupted import uninterrupted
 

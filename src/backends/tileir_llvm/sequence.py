@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 import attrs
 
 from tileir.runtime.arrays import address_of
+from tileir.runtime.host_memory import HostBuffer
 from tileir.runtime.interface import Choice, Repetition
 from tileir.semtree.launches import counted_turns, turns_while
-from tileir_llvm.buffers import HostBuffer
 from tileir_llvm.sequence_code import COUNTED_TURNS, ENTRY_BYTES, SKIP, TIMES, UNLESS, WHILE, WORDS, looping, straight
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ REPEATED_OPERATIONS: Final = 2_000_000
 which a loop does without. A step of a recurrent cell of 1,067,008 operations took 6 µs alone and 10 on two threads."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Stretch:
     """Neighbouring entries that run on the calling thread, or a kernel that is shared out to the pool.
 
@@ -51,7 +51,7 @@ class _Stretch:
     offset: int = 0
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Turns:
     """Stretches that are repeated, some of which are shared out: so often, or while a condition holds."""
 
@@ -59,7 +59,7 @@ class _Turns:
     stretches: _Stretches
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Ways:
     """Stretches of which only some run, some of which are shared out."""
 
@@ -68,7 +68,7 @@ class _Ways:
     otherwise: _Stretches
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Holds:
     """A condition; ``offset`` is where the argument that points to it is."""
 
@@ -83,7 +83,7 @@ class _Holds:
 _Stretches: TypeAlias = "tuple[_Stretch | _Turns | _Ways, ...]"
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Records:
     """What is collected of launches: entries, three numbers each, and arguments.
 

@@ -61,7 +61,7 @@ def object_codes(
     return tuple(made[number] for number in range(len(made)))
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Numbered:
     """Texts with their numbers, for several threads."""
 

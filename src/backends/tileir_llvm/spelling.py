@@ -53,7 +53,8 @@ def vector(element: str, lanes: int) -> str:
 
 def register(kind: Type) -> str:
     """Return the type of a value in registers."""
-    return vector(REGISTER[kind.dtype], kind.lanes)
+    lanes = kind.lanes
+    return REGISTER[kind.dtype] if lanes == 1 else f"<{lanes} x {REGISTER[kind.dtype]}>"
 
 
 def memory_element(dtype: DType) -> str:

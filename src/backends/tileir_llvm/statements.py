@@ -25,7 +25,7 @@ from tileir.semtree.ir import (
 from tileir.semtree.layout import ALIGNMENT, apart
 from tileir.semtree.rewrite import expressions, statements, walk
 from tileir_llvm.conversions import integer
-from tileir_llvm.expressions import Cell, Environment, evaluate
+from tileir_llvm.expressions import Cell, Environment, evaluate, offset_of
 from tileir_llvm.memory import Place, prefetch, store
 from tileir_llvm.spelling import memory_element, register
 from tileir_llvm.text import Value
@@ -126,8 +126,7 @@ class Statements:
         target = stmt.target
         value = evaluate(self.env, stmt.value)
         if not isinstance(target, Var):
-            offset = evaluate(self.env, target.offset, index=True)
-            store(self.env.out, self.env.arrays[target.array], offset, value)
+            store(self.env.out, self.env.arrays[target.array], offset_of(self.env, target.offset), value)
             return
         cell = self.env.variables[target.name]
         if isinstance(cell, Cell):

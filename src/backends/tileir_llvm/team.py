@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 
 from tileir.core.errors import BackendError
-from tileir_llvm.buffers import HostBuffer, allocate
+from tileir.runtime.host_memory import HostBuffer, allocate
 from tileir_llvm.loader import Code, load_code
 from tileir_llvm.modules import object_code
 from tileir_llvm.pool_code import pool_bytes, pool_code
@@ -59,7 +59,7 @@ class Team(Protocol):
         ...
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Native:
     """The functions of :mod:`tileir_llvm.pool_code`."""
 

@@ -19,22 +19,20 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import Type
 
 
-@attrs.frozen
+@attrs.define(eq=False)  # not frozen: unrolled loops make so many that it would take a tenth of the time to write them
 class Value:
-    """An operand: its text, its type, and its integer value (of every lane) where that is known.
+    """An operand: its text, its type, and its integer value (of every lane) where that is known. Nobody changes it.
 
     Attributes:
         text: A register or a constant.
         type: The type in the sense of the semtree.
         known: The value of every lane of a bool or integer constant, else None.
-        ramp: For integer vectors ``(base, step)`` where lane number ``k`` is ``base + k * step``, else None.
 
     """
 
     text: str
     type: Type
     known: int | None = None
-    ramp: tuple[Value, int] | None = None
 
 
 SCHEDULED: Final = "; scheduled"
@@ -75,7 +73,7 @@ class ModuleText:
 _REGISTER: Final = re.compile(r"%\w+")
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Scope:
     """A part of a function whose instructions do not dominate what follows it: an iteration of a loop, or a branch.
 
@@ -119,13 +117,20 @@ class FunctionText:
         self._depths[register] = len(self._scopes) - 1
         return register
 
+    def depth_of(self, operand: str) -> int:
+        """Return how many scopes are around the outermost one in which an operand is known."""
+        return self._depths.get(operand, 0)
+
     def pure(self, instruction: str) -> str:
         """Return the register that holds the result of an instruction without effects."""
         found = self._numbered.get(instruction)
         if found is not None:
             return found
-        depth = self._depth_of(instruction)
+        depth = len(self._scopes) - 1
         scope = self._scopes[depth]
+        if scope.repeated:
+            depth = self._depth_of(instruction)
+            scope = self._scopes[depth]
         self._registers += 1
         result = f"%v{self._registers}"
         self._depths[result] = depth
@@ -139,12 +144,13 @@ class FunctionText:
 
         It stays in its branch, since it may be a read that only holds there.
         """
-        scopes = self._scopes
+        scopes, depths = self._scopes, self._depths
         depth = len(scopes) - 1
-        if not scopes[depth].repeated:
-            return depth
-        depths = self._depths
-        needed = max([depths.get(register, 0) for register in _REGISTER.findall(instruction)], default=0)
+        needed = 0
+        for register in _REGISTER.findall(instruction):
+            needed = max(needed, depths.get(register, 0))
+            if needed == depth:
+                return depth
         while depth > needed and scopes[depth].repeated:
             depth -= 1
         return depth

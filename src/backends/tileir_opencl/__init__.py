@@ -56,6 +56,13 @@ def _source(program: Program, device: DeviceInfo, text: str) -> str:
 
 
 BACKEND: Final[Backend[OpenCLLibrary]] = Backend(
-    "opencl", _devices, _compiler, _executor, forms={"opencl": "OpenCL C", "ptx": "PTX"}, notes=_notes, source=_source
+    "opencl",
+    _devices,
+    _compiler,
+    _executor,
+    forms={"opencl": "OpenCL C", "ptx": "PTX"},
+    notes=_notes,
+    source=_source,
+    source_suffix=".cl",
 )
 """What the entry point of the group ``tileir.backends`` names."""

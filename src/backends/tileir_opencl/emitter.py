@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.names import NameScope
+from tileir.semtree.census import census
 from tileir.semtree.effects import assigned_variables
 from tileir.semtree.expansions import expand_kernel
 from tileir.semtree.ir import (
@@ -30,22 +29,25 @@ from tileir.semtree.ir import (
     Type,
 )
 from tileir.semtree.layout import layout
-from tileir.semtree.legalise.storage import stored_as_bits
+from tileir.semtree.legalise.legaliser import legalise
+from tileir.semtree.legalise.repeated import with_parts_named
+from tileir.semtree.legalise.storage import as_bits
 from tileir.semtree.matrices import without_instructions
-from tileir.semtree.ranges import Range
+from tileir.semtree.ranges import Ranges
 from tileir.semtree.rewrite import kernel_names, mentions, statements, walk
 from tileir_opencl.expressions import Environment
-from tileir_opencl.floats import FAST, NATIVE, SINGLE
 from tileir_opencl.lanes import split_lanes
 from tileir_opencl.memory import Place
 from tileir_opencl.names import identifiers
+from tileir_opencl.operations import BITS, FAST, NATIVE, SINGLE, capabilities
 from tileir_opencl.spelling import MEMORY
 from tileir_opencl.statements import Statements, aligned
-from tileir_opencl.text import Helpers, KernelText, Value, integer
+from tileir_opencl.text import Helpers, KernelText, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tileir.core.ops import Op
     from tileir.semtree.ir import Expr, KernelFunction, Param
     from tileir.semtree.layout import Layout
     from tileir_opencl.features import Features
@@ -78,8 +80,8 @@ def emit(kernels: Sequence[KernelFunction], features: Features, *, fast_math: bo
     """
     native = FAST if fast_math else NATIVE if features.fp64 else SINGLE
     plain = kernels if features.ptx else [without_instructions(kernel) for kernel in kernels]
-    ready = [split_lanes(stored_as_bits(expand_kernel(kernel, native)), features) for kernel in plain]
-    used = [_dtypes(kernel) for kernel in ready]
+    ready = [_legal(split_lanes(expand_kernel(kernel, native), features), native) for kernel in plain]
+    used = [census(kernel).dtypes for kernel in ready]
     _check(kernels, used, features)
     helpers = Helpers()
     texts = []
@@ -89,6 +91,11 @@ def emit(kernels: Sequence[KernelFunction], features: Features, *, fast_math: bo
         texts.append(_kernel(out, kernel, symbol(number, kernel)))
     dtypes = frozenset().union(*used)
     return "\n".join((*_pragmas(dtypes, features, fast_math=fast_math), *helpers.texts, *texts))
+
+
+def _legal(kernel: KernelFunction, native: frozenset[Op]) -> KernelFunction:
+    """Return an equal kernel of operations that the language has, each of which is written once."""
+    return with_parts_named(as_bits(legalise(kernel, capabilities(native)), BITS))
 
 
 def symbol(number: int, kernel: KernelFunction) -> str:
@@ -109,13 +116,6 @@ def _layout(kernel: KernelFunction) -> Layout:
 def _roots(kernel: KernelFunction) -> Iterator[Expr]:
     for stmt in statements(kernel.body):
         yield from mentions(stmt)
-
-
-def _dtypes(kernel: KernelFunction) -> frozenset[DType]:
-    """Return the element types that a kernel computes with or stores."""
-    arrays = (stmt for stmt in statements(kernel.body) if isinstance(stmt, DeclareArray))
-    declared = {param.dtype for param in kernel.params} | {array.dtype for array in arrays}
-    return frozenset(declared | {node.type.dtype for root in _roots(kernel) for node in walk(root)})
 
 
 def _check(kernels: Sequence[KernelFunction], used: Sequence[frozenset[DType]], features: Features) -> None:
@@ -148,7 +148,7 @@ def _kernel(out: KernelText, kernel: KernelFunction, name: str) -> str:
     scratch = out.names.fresh("scratch") if places.scratch_bytes else ""
     if scratch:
         params.append(f"__global uchar *restrict {scratch}")
-    env = Environment(out)
+    env = Environment(out, Ranges.of(kernel))
     for param in kernel.params:
         alignment = max(param.alignment, param.dtype.itemsize)
         qualifiers = "__global const " if param.access is ParamAccess.READ else "__global "
@@ -188,13 +188,11 @@ def _coordinates(env: Environment, kernel: KernelFunction) -> None:
     for level, extents in ((GridLevel.GROUP, kernel.grid), (GridLevel.LOCAL, kernel.group)):
         stem, function = _FUNCTIONS[level]
         for axis, extent in enumerate(extents):
-            value = Value(f"{function}({axis})", kind, fact=Range(0, extent - 1))
-            if extent == 1:
-                value = integer(0, kind)
-            elif (level, axis) in inside:
+            value = Value(f"{function}({axis})", kind)
+            if (level, axis) in inside and extent != 1:
                 name = env.out.names.fresh(stem if len(extents) == 1 else f"{stem}_{_AXES[axis]}")
                 env.out.writer.line(f"{MEMORY[kernel.index]} {name} = {value.text};")
-                value = attrs.evolve(value, text=name)
+                value = Value(name, kind)
             env.coordinates[level, axis] = value
 
 
@@ -243,8 +241,14 @@ def _shared_arrays(
 
 
 def _local(out: KernelText, array: DeclareArray, name: str, alignments: Mapping[str, int]) -> Place:
-    """Declare an array in local memory; one of halves by way of its bits, since not every device has halves."""
-    alignment, text = aligned(array, alignments)
+    """Declare an array in local memory; one of halves by way of its bits, since not every device has halves.
+
+    One that vectors move is aligned as far as it may be: NVIDIA's compiler joins offsets, above all those that are
+    permuted for the banks, only to a start that is known to be aligned. Products of bf16 whose tiles are aligned to 16
+    bytes take 1.4 times as long as with 32.
+    """
+    moved = alignments.get(array.name, 1) > array.dtype.itemsize
+    alignment, text = aligned(array, {array.name: array.alignment} if moved else alignments)
     if array.dtype is DType.F16:
         bits = out.names.fresh(f"{name}_bits")
         out.writer.line(f"__local ushort {bits}[{array.size}]{text};")

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tileir_opencl.memory import Place
     from tileir_opencl.text import KernelText
 
-_PTX: Final = {DType.F16: "f16", DType.BF16: "bf16", DType.F32: "tf32"}
+_PTX: Final = {DType.F16: "f16", DType.U16: "bf16", DType.F32: "tf32"}
+"""What instructions call elements; of bf16 there are the bits."""
 _ROWS: Final = 16
 """Rows of the left operand, and columns of the right one, that are loaded at a time."""
 _ROW_BYTES: Final = 16
@@ -38,10 +39,10 @@ def copy(env: Environment, stmt: AsyncCopy) -> None:
     """Write an asynchronous copy; an ordinary one where the elements may not be aligned."""
     out, kind = env.out, stmt.target.type
     to, source = env.arrays[stmt.target.array], env.arrays[stmt.source.array]
-    place = evaluate(env, stmt.target.offset, index=True)
-    origin = evaluate(env, stmt.source.offset, index=True)
-    if not (is_aligned(to, place, kind) and is_aligned(source, origin, kind)):
-        store(out, to, place, load(out, source, origin, kind))
+    place, origin = evaluate(env, stmt.target.offset), evaluate(env, stmt.source.offset)
+    after, before = (env.ranges.at(each.offset).divisor for each in (stmt.target, stmt.source))
+    if not (is_aligned(to, after, kind) and is_aligned(source, before, kind)):
+        store(out, to, place, after, load(source, origin, before, kind))
         return
     size = kind.lanes * kind.dtype.itemsize
     cache = "cg" if size == _ROW_BYTES else "ca"
@@ -76,7 +77,7 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...]) -> 
     out.writer.line(f"const uint {lane} = {_number(group)} % {WIDTH};")
     left = _Fragments.of(env, stmt.left, lane, step, height, right=False)
     right = _Fragments.of(env, stmt.right, lane, step, width, right=True)
-    first = evaluate(env, stmt.accumulators.offset, index=True)
+    first = evaluate(env, stmt.accumulators.offset)
     sums = env.arrays[stmt.accumulators.array].pointer
     function = _multiplier(out, dtype, step)
     count = held(stmt.shape)
@@ -109,7 +110,7 @@ def _multiplier(out: KernelText, dtype: DType, step: int) -> str:
     return _function(out, name, "void", "float *sums, uint4 a, uint2 b", f'asm volatile("{code}" : {sums} : {inputs});')
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Fragments:
     """Loads fragments of one operand: sixteen rows of the left one, or sixteen columns of the right one, at a time.
 
@@ -149,9 +150,9 @@ class _Fragments:
         inside: list[str] = []
         divisor = 0
         for term in _terms(operand.start.offset):
-            value = evaluate(env, term, index=True)
-            (start if value.range.divisor % unit == 0 else inside).append(value.at(SUM + 1))
-            divisor = math.gcd(divisor, value.range.divisor)
+            text, own = evaluate(env, term).at(SUM + 1), env.ranges.at(term).divisor
+            (start if own % unit == 0 else inside).append(text)
+            divisor = math.gcd(divisor, own)
         major, minor = operand.strides[::-1] if right else operand.strides
         eight = _ROW_BYTES // place.dtype.itemsize
         other = minor if major == 1 else major

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
+from tileir.core import schema
 from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
@@ -38,7 +39,6 @@ from tileir.semtree.rewrite import (
     kernel_names,
     map_bodies,
     map_expr,
-    map_stmts,
     mentions,
     statements,
     walk,
@@ -99,7 +99,7 @@ def _chunks(lanes: int, dtypes: tuple[DType, ...], features: Features) -> Iterat
         first += width
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Splitter:
     """Splits the vectors whose number of lanes is in ``chunks``."""
 
@@ -114,7 +114,7 @@ class _Splitter:
     def _split(self, stmt: Stmt) -> tuple[Stmt, ...]:
         declared: list[Stmt] = []
         if isinstance(stmt, Declare | Assign):
-            (stmt,) = map_stmts(partial(map_expr, partial(self._named, declared)), (stmt,))
+            stmt = schema.map_operands(partial(map_expr, partial(self._named, declared)), stmt)
         return (*declared, *self._parts(stmt))
 
     def _named(self, declared: list[Stmt], node: Expr) -> Expr:
@@ -138,13 +138,7 @@ class _Splitter:
                 return tuple(self._assigned(stmt))
             case For() | If():
                 stmt = map_bodies(self.body, stmt)
-        return map_stmts(self.whole, (stmt,)) if not isinstance(stmt, For | If) else (self._header(stmt),)
-
-    def _header(self, stmt: For | If) -> Stmt:
-        """Rewrite what a statement itself evaluates; what is nested in it is done."""
-        if isinstance(stmt, For):
-            return attrs.evolve(stmt, begin=self.whole(stmt.begin), end=self.whole(stmt.end))
-        return attrs.evolve(stmt, condition=self.whole(stmt.condition))
+        return (schema.map_operands(self.whole, stmt),)
 
     def _assigned(self, stmt: Assign) -> Iterator[Stmt]:
         """Compute all chunks before the first is written, if the value may depend on what is written."""

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.ops import Op
-from tileir.semtree.ir import Type
-from tileir_opencl.conversions import from_half_bits, half_bits
-from tileir_opencl.integers import apply_integer, as_ramp
 from tileir_opencl.logic import compared
 from tileir_opencl.spelling import MEMORY, PRODUCT, SUM, UNARY, register, vector
 from tileir_opencl.text import Value, call, canonical, integer, lane_of, masked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.semtree.ir import Type
     from tileir_opencl.text import KernelText
 
 
@@ -39,54 +38,36 @@ class Place:
         return DType.F32 if self.registers and self.dtype.is_narrow else self.dtype
 
 
-def load(out: KernelText, place: Place, offset: Value, kind: Type) -> Value:
-    """Read ``kind.lanes`` neighbours from a scalar offset, or the element of each lane of a vector offset."""
+def load(place: Place, offset: Value, divisor: int, kind: Type) -> Value:
+    """Read ``kind.lanes`` neighbours from an offset on, which ``divisor`` divides."""
     stored = kind.with_dtype(place.stored)
-    read = _load_run if offset.type.lanes == 1 else _load_lanes
-    value = read(out, place, offset, stored)
-    return value if stored == kind else value.retyped(kind)
+    return _loaded(place, offset, divisor, stored).retyped(kind)
 
 
-def store(out: KernelText, place: Place, offset: Value, value: Value) -> None:
-    """Write neighbours from a scalar offset on, or the element of each lane of a vector offset, lane 0 first."""
-    if place.stored is not place.dtype:
-        value = value.retyped(value.type.with_dtype(place.stored))
-    ramp = as_ramp(offset) if offset.type.lanes > 1 else (offset, 1)
-    if ramp is not None and ramp[1] == 1:
-        _store_run(out, place, ramp[0], value)
-        return
+def gather(place: Place, offsets: Sequence[Value], kind: Type) -> Value:
+    """Read the element of each lane, or one element for all lanes."""
+    stored = kind.with_dtype(place.stored)
+    elements = ", ".join(_element(place, offset) for offset in offsets)
+    element_type = register(stored) if place.stored is DType.F16 else vector(MEMORY[stored.dtype], stored.lanes)
+    return _from_memory(Value(f"({element_type})({elements})", stored), stored).retyped(kind)
+
+
+def store(out: KernelText, place: Place, offset: Value, divisor: int, value: Value) -> None:
+    """Write neighbours from an offset on, which ``divisor`` divides."""
+    stored = value.retyped(value.type.with_dtype(place.stored)) if place.registers else value
+    out.writer.line(_store_text(place, offset, divisor, stored) + ";")
+
+
+def scatter(out: KernelText, place: Place, offsets: Sequence[Value], value: Value) -> None:
+    """Write the element of each lane, lane 0 first."""
     value = out.temporary("value", canonical(value))
-    offset = offset if ramp is not None else out.temporary("place", offset)
-    for number in range(value.type.lanes):
-        to = lane_of(offset, number) if ramp is None else _moved(out, ramp[0], ramp[1] * number)
-        _store_run(out, place, to, lane_of(value, number))
+    for number, offset in enumerate(offsets):
+        store(out, place, offset, 1, lane_of(value, number))
 
 
 def prefetch(place: Place, offset: Value) -> str:
     """Return a statement that asks for the element at a scalar offset, which may lie outside of the array."""
     return f"prefetch({_pointer(place, offset).text}, 1);"
-
-
-def _load_lanes(out: KernelText, place: Place, offset: Value, kind: Type) -> Value:
-    """Read the element of each lane of a vector offset."""
-    ramp = as_ramp(offset)
-    if ramp is None:
-        offset = out.temporary("place", offset)
-        offsets = [lane_of(offset, number) for number in range(kind.lanes)]
-    else:
-        base, step = ramp
-        if step == 1:
-            return _load_run(out, place, base, kind)
-        offsets = [_moved(out, base, step * number) for number in range(1 if step == 0 else kind.lanes)]
-    elements = [_element(place, each) for each in offsets]
-    if place.stored is DType.F16:
-        return Value(f"({register(kind)})({', '.join(elements)})", kind)
-    gathered = Value(f"({vector(MEMORY[kind.dtype], kind.lanes)})({', '.join(elements)})", kind)
-    return _from_memory(out, gathered, kind)
-
-
-def _moved(out: KernelText, base: Value, distance: int) -> Value:
-    return apply_integer(out, Op.ADD, (base, integer(distance, base.type)), index=True)
 
 
 def _pointer(place: Place, offset: Value) -> Value:
@@ -103,73 +84,52 @@ def _element(place: Place, offset: Value) -> str:
     return f"{place.pointer}[{offset.text}]"
 
 
-def is_aligned(place: Place, offset: Value, kind: Type) -> bool:
-    """Return whether the neighbours from ``offset`` on lie where a vector of them would."""
+def is_aligned(place: Place, divisor: int, kind: Type) -> bool:
+    """Return whether neighbours from an offset on that ``divisor`` divides lie where a vector of them would."""
     size = kind.dtype.itemsize
     wanted = kind.lanes * size
-    return kind.lanes != 3 and math.gcd(place.alignment, offset.range.divisor * size) % wanted == 0
+    return kind.lanes != 3 and math.gcd(place.alignment, divisor * size) % wanted == 0
 
 
-def _load_run(out: KernelText, place: Place, offset: Value, kind: Type) -> Value:
+def _loaded(place: Place, offset: Value, divisor: int, kind: Type) -> Value:
     if kind.lanes == 1:
-        element = Value(_element(place, offset), kind)
-        return element if place.stored is DType.F16 else _from_memory(out, element, kind)
-    pointer, aligned = _pointer(place, offset), is_aligned(place, offset, kind)
+        return _from_memory(Value(_element(place, offset), kind), kind)
+    pointer, aligned = _pointer(place, offset), is_aligned(place, divisor, kind)
     if place.stored is DType.F16:
         return call(f"vload{'a' if aligned else ''}_half{kind.lanes}", kind, "0", pointer)
     if aligned:
         element_type = vector(MEMORY[kind.dtype], kind.lanes)
         text = f"*({place.qualifiers}{element_type} *){pointer.at(UNARY)}"
-        return _from_memory(out, Value(text, kind, UNARY), kind)
-    return _from_memory(out, call(f"vload{kind.lanes}", kind, "0", pointer), kind)
+        return _from_memory(Value(text, kind, UNARY), kind)
+    return _from_memory(call(f"vload{kind.lanes}", kind, "0", pointer), kind)
 
 
-def _from_memory(out: KernelText, value: Value, kind: Type) -> Value:
+def _from_memory(value: Value, kind: Type) -> Value:
     """Return loaded memory as a register value; any byte but 0 is true."""
-    match kind.dtype:
-        case DType.BOOL:
-            byte = value.retyped(kind.with_dtype(DType.U8))
-            zero = Value("0", byte.type) if kind.lanes == 1 else integer(0, byte.type)
-            return compared("!=", byte, zero)
-        case DType.BF16:
-            return from_half_bits(out, value.retyped(kind.with_dtype(DType.U16)), kind)
-        case _:
-            return value
+    if not kind.dtype.is_bool:
+        return value
+    byte = value.retyped(kind.with_dtype(DType.U8))
+    return compared("!=", byte, Value("0", byte.type) if kind.lanes == 1 else integer(0, byte.type))
 
 
-def _to_memory(out: KernelText, value: Value) -> Value:
+def _to_memory(value: Value) -> Value:
     kind = value.type
-    match kind.dtype:
-        case DType.BOOL if kind.lanes == 1:
-            return value
-        case DType.BOOL:
-            ones = Value("-" + masked(value, 8).at(UNARY + 1), kind, UNARY)
-            return call(f"as_{vector('uchar', kind.lanes)}", kind.with_dtype(DType.U8), ones)
-        case DType.BF16:
-            return half_bits(out, value, kind.with_dtype(DType.U16))
-        case _:
-            return value
+    if not kind.dtype.is_bool or kind.lanes == 1:
+        return value
+    ones = Value("-" + masked(value, 8).at(UNARY + 1), kind, UNARY)
+    return call(f"as_{vector('uchar', kind.lanes)}", kind.with_dtype(DType.U8), ones)
 
 
-def _unrounded(value: Value) -> Value:
-    """Return what was rounded to f16, for storing rounds too."""
-    return value if value.origin is None else value.origin
-
-
-def _store_run(out: KernelText, place: Place, offset: Value, value: Value) -> None:
-    out.writer.line(_store_text(out, place, offset, value) + ";")
-
-
-def _store_text(out: KernelText, place: Place, offset: Value, value: Value) -> str:
+def _store_text(place: Place, offset: Value, divisor: int, value: Value) -> str:
     kind = value.type
-    if place.stored is DType.F16 and kind.lanes == 1:
-        return f"vstore_half_rte({_unrounded(value).text}, {offset.text}, {place.pointer})"
     if kind.lanes == 1:
-        return f"{place.pointer}[{offset.text}] = {_to_memory(out, value).text}"
-    pointer, aligned = _pointer(place, offset), is_aligned(place, offset, kind)
+        if place.stored is DType.F16:
+            return f"vstore_half_rte({value.text}, {offset.text}, {place.pointer})"
+        return f"{place.pointer}[{offset.text}] = {_to_memory(value).text}"
+    pointer, aligned = _pointer(place, offset), is_aligned(place, divisor, kind)
     if place.stored is DType.F16:
-        return f"vstore{'a' if aligned else ''}_half{kind.lanes}_rte({_unrounded(value).text}, 0, {pointer.text})"
-    content = _to_memory(out, value).text
+        return f"vstore{'a' if aligned else ''}_half{kind.lanes}_rte({value.text}, 0, {pointer.text})"
+    content = _to_memory(value).text
     if aligned:
         element = vector(MEMORY[kind.dtype], kind.lanes)
         return f"*({place.qualifiers}{element} *){pointer.at(UNARY)} = {content}"

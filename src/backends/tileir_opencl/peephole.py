@@ -14,30 +14,26 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Assign, Broadcast, Cast, Const
+from tileir.semtree.ir import Apply, Assign, Const
+from tileir.semtree.ranges import is_defined, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tileir.semtree.ir import Expr, Stmt
+    from tileir.semtree.ranges import Ranges
 
 
 class Builtin(enum.Enum):
     """A function of OpenCL C; the value is its name."""
 
     CLAMP = "clamp"
-    FMAX = "fmax"
-    FMIN = "fmin"
     MAD = "mad"
     ROTATE = "rotate"
     RSQRT = "rsqrt"
     NATIVE_RSQRT = "native_rsqrt"
 
     __hash__ = object.__hash__
-
-
-INEXACT: Final = frozenset({Builtin.MAD, Builtin.RSQRT, Builtin.NATIVE_RSQRT})
-"""Functions whose result in f32 may not be a half."""
 
 
 @attrs.frozen
@@ -70,32 +66,28 @@ def accumulation(stmt: Stmt) -> Call | None:
             return None
 
 
-@attrs.frozen
-class Guard:
-    """``bound - terms[0] - terms[1] - … >= 0`` where ``below``, else ``terms[0] - bound >= 0``."""
+def guard(expr: Apply, ranges: Ranges) -> Apply | None:
+    """Apply ``c - x - y >= 0`` → ``x + y < c + 1`` and ``x - c >= 0`` → ``x >= c`` where no sum overflows.
 
-    bound: Const
-    terms: tuple[Expr, ...]
-    below: bool
-
-
-def guard(expr: Expr) -> Guard | None:
-    """Find ``c - x - y >= 0`` and ``x - c >= 0``.
-
-    They are ``x + y < c + 1`` and ``x >= c`` where no sum or difference overflows. Guards of partial tiles come in
-    the first forms; people write the second ones.
+    Guards of partial tiles come in the first forms; people write the second ones. Differences do not overflow.
     """
     match expr:
+        case Apply(op=Op.CMP_GE, args=(Apply(op=Op.SUB, args=(x, Const() as c)), Const(value=0))):
+            return Apply(Op.CMP_GE, (x, c))
         case Apply(op=Op.CMP_GE, args=(Apply(op=Op.SUB) as left, Const(value=0, type=kind))) if kind.lanes == 1:
             terms: list[Expr] = []
             rest: Expr = left
             while isinstance(rest, Apply) and rest.op is Op.SUB:
                 rest, term = rest.args
                 terms.insert(0, term)
-            if isinstance(rest, Const) and rest.value < kind.dtype.maximum:
-                return Guard(rest, tuple(terms), below=True)
-            last = left.args[1]
-            return Guard(last, left.args[:1], below=False) if isinstance(last, Const) else None
+            if not isinstance(rest, Const) or rest.value >= kind.dtype.maximum:
+                return None
+            total, *others = terms
+            for term in others:
+                if not is_defined(Op.ADD, kind.dtype, (ranges.at(total), ranges.at(term))):
+                    return None
+                total = Apply(Op.ADD, (total, term))
+            return Apply(Op.CMP_LT, (total, Const(rest.value + 1, kind)))
         case _:
             return None
 
@@ -121,29 +113,6 @@ def _clamp(expr: Apply) -> Call | None:
             return None
     numbers = not x.type.dtype.is_bool and (x.type.dtype.is_integer or is_number(x))
     return Call(Builtin.CLAMP, (x, low, high)) if numbers and low.value <= high.value else None
-
-
-def _extremum(expr: Apply) -> Call | None:
-    if not expr.type.dtype.is_float or not all(map(is_number, expr.args)):
-        return None
-    return Call(Builtin.FMAX if expr.op is Op.MAX else Builtin.FMIN, expr.args)
-
-
-def is_number(expr: Expr) -> bool:
-    """Return whether no lane of a float expression can be NaN, for reasons that its text shows."""
-    match expr:
-        case Const(value=value):
-            return value == value
-        case Cast(operand=operand):
-            return not operand.type.dtype.is_float or is_number(operand)
-        case Broadcast(operand=operand):
-            return is_number(operand)
-        case Apply(op=Op.MAX | Op.MIN | Op.NEG | Op.ABS | Op.FLOOR | Op.CEIL | Op.ROUND | Op.TRUNC, args=args):
-            return all(map(is_number, args))
-        case Apply(op=Op.COND, args=(_, then, otherwise)):
-            return is_number(then) and is_number(otherwise)
-        case _:
-            return False
 
 
 def _rotate(expr: Apply) -> Call | None:
@@ -177,15 +146,14 @@ def _rsqrt(expr: Apply) -> Call | None:
 
 
 CLAMP: Final = Row("min(max(x, low), high) = clamp(x, low, high) where low <= high and x is no NaN", _clamp)
-EXTREMUM: Final = Row("max(x, y) = fmax(x, y) where neither is NaN", _extremum)
 ROTATE: Final = Row("x << k | x >> (bits - k) = rotate(x, k)", _rotate)
 FUSE: Final = Row("a * b + c = mad(a, b, c)", _mad, fast=True)
 RSQRT: Final = Row("1 / sqrt(x) = rsqrt(x)", _rsqrt, fast=True)
 
 ROWS: Final[Mapping[Op, tuple[Row, ...]]] = MappingProxyType(
     {
-        Op.MIN: (CLAMP, EXTREMUM),
-        Op.MAX: (CLAMP, EXTREMUM),
+        Op.MIN: (CLAMP,),
+        Op.MAX: (CLAMP,),
         Op.BIT_OR: (ROTATE,),
         Op.ADD: (FUSE,),
         Op.DIV: (RSQRT,),

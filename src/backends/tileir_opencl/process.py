@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tileir_opencl.platforms import Found
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Process:
     """Whether this process, or the one that it was forked from, has used drivers; and its contexts."""
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.legalise import c_operators
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,26 +27,21 @@ if TYPE_CHECKING:
 TERNARY, EITHER, BOTH, BIT_OR, BIT_XOR, BIT_AND, EQUAL, ORDER, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(1, 14)
 """How tightly the operators of C bind."""
 
-INFIX: Final[Mapping[Op, tuple[str, int]]] = MappingProxyType(
-    {
-        Op.BIT_OR: ("|", BIT_OR),
-        Op.BIT_XOR: ("^", BIT_XOR),
-        Op.BIT_AND: ("&", BIT_AND),
-        Op.CMP_EQ: ("==", EQUAL),
-        Op.CMP_NE: ("!=", EQUAL),
-        Op.CMP_LT: ("<", ORDER),
-        Op.CMP_LE: ("<=", ORDER),
-        Op.CMP_GT: (">", ORDER),
-        Op.CMP_GE: (">=", ORDER),
-        Op.BIT_LEFT: ("<<", SHIFT),
-        Op.BIT_RIGHT: (">>", SHIFT),
-        Op.ADD: ("+", SUM),
-        Op.SUB: ("-", SUM),
-        Op.MUL: ("*", PRODUCT),
-        Op.DIV: ("/", PRODUCT),
-        Op.MOD: ("%", PRODUCT),
-    }
+_BINDING: Final = (
+    (BIT_OR, (Op.BIT_OR,)),
+    (BIT_XOR, (Op.BIT_XOR,)),
+    (BIT_AND, (Op.BIT_AND,)),
+    (EQUAL, (Op.CMP_EQ, Op.CMP_NE)),
+    (ORDER, (Op.CMP_LT, Op.CMP_LE, Op.CMP_GT, Op.CMP_GE)),
+    (SHIFT, (Op.BIT_LEFT, Op.BIT_RIGHT)),
+    (SUM, (Op.ADD, Op.SUB)),
+    (PRODUCT, (Op.MUL, Op.DIV, Op.MOD)),
 )
+
+INFIX: Final[Mapping[Op, tuple[str, int]]] = MappingProxyType(
+    {op: (c_operators.INFIX[op], rank) for rank, ops in _BINDING for op in ops}
+)
+"""Operators between two operands, and how tightly they bind."""
 
 MEMORY: Final[Mapping[DType, str]] = MappingProxyType(
     {

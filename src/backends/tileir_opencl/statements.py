@@ -14,22 +14,23 @@ from tileir.semtree.ir import (
     AsyncCopy,
     AsyncWait,
     Barrier,
+    Cast,
     Declare,
     DeclareArray,
     For,
-    Hint,
     If,
     LoopKind,
     MatrixMultiply,
     Prefetch,
+    Subscript,
     Var,
 )
-from tileir.semtree.ranges import counted
-from tileir_opencl.expressions import Environment, call_builtin, evaluate
+from tileir.semtree.legalise.offsets import ramp_of
+from tileir_opencl.expressions import Environment, call_builtin, evaluate, lane_offsets
 from tileir_opencl.instructions import commit, copy, multiply, wait
-from tileir_opencl.memory import Place, prefetch, store
+from tileir_opencl.memory import Place, prefetch, scatter, store
 from tileir_opencl.peephole import accumulation
-from tileir_opencl.spelling import ATOM, MEMORY, SUM, register
+from tileir_opencl.spelling import MASKS, MEMORY, SUM, register, vector
 from tileir_opencl.text import Value, canonical
 
 if TYPE_CHECKING:
@@ -78,7 +79,6 @@ class Statements:
         self._line("}")
 
     def _write(self, stmt: Stmt) -> None:
-        self.env.begin(stmt)
         match stmt:
             case Declare():
                 self._declare(stmt)
@@ -101,47 +101,52 @@ class Statements:
             case MatrixMultiply():
                 with self._block():
                     multiply(self.env, stmt, self.group)
-            case Hint():
-                self._hint(stmt)
+            case Prefetch(target=target):
+                self._line(prefetch(self.env.arrays[target.array], evaluate(self.env, target.offset)))
             case _:
                 assert_never(stmt)
 
-    def _hint(self, hint: Hint) -> None:
-        """Write a hint that OpenCL has a word for."""
-        if isinstance(hint, Prefetch):
-            offset = evaluate(self.env, hint.target.offset, index=True)
-            self._line(prefetch(self.env.arrays[hint.target.array], offset))
-
     def _declare(self, stmt: Declare) -> None:
-        variable = stmt.variable
-        value = canonical(evaluate(self.env, stmt.value))
-        name = self.identifiers[variable.name]
-        self._line(f"{register(variable.type)} {name} = {value.text};")
-        fact = None if variable.name in self.assigned else value.fact
-        self.env.variables[variable.name] = Value(name, variable.type, fact=fact)
+        """Declare a variable; a mask that stays is kept in the width that it has."""
+        variable, value = stmt.variable, evaluate(self.env, stmt.value)
+        name, kind = self.identifiers[variable.name], register(variable.type)
+        if variable.type.dtype.is_bool and variable.type.lanes > 1:
+            value = canonical(value) if variable.name in self.assigned else value
+            kind = vector(MASKS[value.mask], variable.type.lanes)
+        self._line(f"{kind} {name} = {value.text};")
+        self.env.ranges.enter(stmt)
+        self.env.variables[variable.name] = Value(name, variable.type, mask=value.mask)
 
     def _private(self, array: DeclareArray) -> Place:
         """Declare an array of this thread; halves are kept as floats, as variables are."""
         name = self.identifiers[array.name]
-        registers = array.dtype.is_narrow
+        registers = array.dtype is DType.F16
         element = MEMORY[DType.F32 if registers else array.dtype]
         alignment, text = aligned(array, self.alignments)
         self._line(f"{element} {name}[{array.size}]{text};")
         return Place(name, "__private ", array.dtype, alignment, registers=registers)
 
     def _assign(self, stmt: Assign) -> None:
+        target, content = stmt.target, stmt.value
+        if isinstance(target, Subscript) and isinstance(content, Cast):
+            array = self.env.arrays[target.array]
+            if array.stored is DType.F16 and content.operand.type.dtype is DType.F32:
+                content = content.operand  # storing rounds, too
         found = accumulation(stmt)
-        value = evaluate(self.env, stmt.value) if found is None else call_builtin(self.env, found)
-        target = stmt.target
+        value = evaluate(self.env, content) if found is None else call_builtin(self.env, found)
         if isinstance(target, Var):
             self._line(f"{self.identifiers[target.name]} = {canonical(value).text};")
+            return
+        array, ramp = self.env.arrays[target.array], ramp_of(target.offset)
+        if ramp is None or (ramp[1] != 1 and target.type.lanes > 1):
+            offsets = lane_offsets(self.env, target.offset)
+            scatter(self.env.out, array, offsets * (target.type.lanes // len(offsets)), value)
         else:
-            offset = evaluate(self.env, target.offset, index=True)
-            store(self.env.out, self.env.arrays[target.array], offset, value)
+            divisor = self.env.ranges.at(ramp[0]).divisor
+            store(self.env.out, array, evaluate(self.env, ramp[0]), divisor, value)
 
     def _loop(self, loop: For) -> None:
-        begin = evaluate(self.env, loop.begin, index=True)
-        end = evaluate(self.env, loop.end, index=True)
+        begin, end = evaluate(self.env, loop.begin), evaluate(self.env, loop.end)
         if begin.known is not None and end.known is not None and begin.known >= end.known:
             return
         name = self.identifiers[loop.counter.name]
@@ -149,14 +154,13 @@ class Statements:
         if end.known is None and self._may_change(loop.end):
             fixed = self.env.out.names.fresh(f"{name}_end")
             self._line(f"{kind} {fixed} = {end.text};")
-            end = attrs.evolve(end, text=fixed, rank=ATOM)
+            end = Value(fixed, end.type)
         step = f"{name}++" if loop.step == 1 else f"{name} += {loop.step}"
         if loop.kind is LoopKind.UNROLL:
             self._line("#pragma unroll")
         self._line(f"for ({kind} {name} = {begin.text}; {name} < {end.at(SUM)}; {step})")
-        self.env.variables[loop.counter.name] = Value(
-            name, loop.counter.type, fact=counted(begin.range, end.range, loop.step)
-        )
+        self.env.ranges.enter(loop)
+        self.env.variables[loop.counter.name] = Value(name, loop.counter.type)
         with self._block():
             self.write(loop.body)
 

@@ -8,7 +8,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.text import Writer
-from tileir.semtree.ranges import Range
 from tileir_opencl.spelling import ATOM, MASKS, lane, lane_constant, register, scalar_constant, vector
 
 if TYPE_CHECKING:
@@ -27,33 +26,18 @@ class Value:
         text: How it is written.
         type: What it computes; see :mod:`tileir_opencl.spelling` for the C type that stands for it.
         rank: How tightly the outermost operator binds.
-        fact: What is known about an integer.
-        ramp: Base and step of lanes ``base, base + step, …`` that stay in the range of the type.
+        known: The value of an integer or bool that is a constant, the same in all lanes.
         mask: Bits of each lane of a vector of bools.
         splat: The scalar that is in every lane of a vector of numbers, if that is how it was made.
-        origin: What this was made of, where some uses need no more: the unsigned integer of the same bits, or the
-            f32 that was rounded to f16.
 
     """
 
     text: str
     type: Type
     rank: int = ATOM
-    fact: Range | None = None
-    ramp: tuple[Value, int] | None = None
+    known: int | None = None
     mask: int = 8
     splat: Value | None = None
-    origin: Value | None = None
-
-    @property
-    def known(self) -> int | None:
-        """The value of an integer or bool, the same in all lanes, where it is known."""
-        return None if self.fact is None else self.fact.known
-
-    @property
-    def range(self) -> Range:
-        """What is known about an integer, or bool: at least the range of its type."""
-        return Range.of(self.type.dtype) if self.fact is None else self.fact
 
     def at(self, rank: int) -> str:
         """Return the text as an operand that must bind at least as tightly as ``rank``."""
@@ -61,7 +45,7 @@ class Value:
 
     def retyped(self, kind: Type) -> Value:
         """Return the same text as a value of another type."""
-        return attrs.evolve(self, type=kind, fact=None, ramp=None, splat=None, origin=None)
+        return attrs.evolve(self, type=kind, known=None, splat=None)
 
 
 @attrs.define
@@ -111,19 +95,18 @@ class KernelText:
         name = self.names.fresh(stem)
         value = canonical(value)
         self.writer.line(f"{register(value.type)} {name} = {value.text};")
-        return attrs.evolve(value, text=name, rank=ATOM, splat=None, origin=None)
+        return Value(name, value.type)
 
 
 def integer(value: int, kind: Type) -> Value:
     """Return an integer or bool constant in every lane; ``value`` is in range."""
-    fact = Range.constant(value)
     text, rank = scalar_constant(value, kind.dtype)
-    scalar = Value(text, type(kind)(kind.dtype), rank, fact)
+    scalar = Value(text, type(kind)(kind.dtype), rank, value)
     if kind.lanes == 1:
         return scalar
     if kind.dtype.is_bool:
-        return Value(f"({register(kind)})({-value})", kind, fact=fact)
-    return Value(f"({register(kind)})({lane_constant(value, kind.dtype)})", kind, fact=fact, splat=scalar)
+        return Value(f"({register(kind)})({-value})", kind, known=value)
+    return Value(f"({register(kind)})({lane_constant(value, kind.dtype)})", kind, known=value, splat=scalar)
 
 
 def real(value: float, kind: Type) -> Value:
@@ -164,7 +147,7 @@ def masked(value: Value, bits: int) -> Value:
     if value.mask == bits:
         return value
     name = f"convert_{vector(MASKS[bits], value.type.lanes)}"
-    return attrs.evolve(call(name, value.type, value), fact=value.fact, mask=bits)
+    return attrs.evolve(call(name, value.type, value), known=value.known, mask=bits)
 
 
 def lane_of(value: Value, number: int) -> Value:
@@ -173,4 +156,4 @@ def lane_of(value: Value, number: int) -> Value:
     text = value.text + lane(number)
     if kind.dtype is DType.BOOL:
         return Value(f"({text} != 0)", kind)
-    return Value(text, kind, fact=value.fact)
+    return Value(text, kind)

@@ -19,8 +19,12 @@ _given_up: Final[ContextVar[Callable[[], bool] | None]] = ContextVar("given_up",
 
 @contextmanager
 def cancelled_if(given_up: Callable[[], bool]) -> Iterator[None]:
-    """Let checkpoints that this thread meets inside raise :class:`CancelledError` once ``given_up`` returns True."""
-    token = _given_up.set(given_up)
+    """Let checkpoints that this thread meets inside raise :class:`CancelledError` once ``given_up`` returns True.
+
+    What was given up around is given up inside, too.
+    """
+    around = _given_up.get()
+    token = _given_up.set(given_up if around is None else lambda: given_up() or around())
     try:
         yield
     finally:

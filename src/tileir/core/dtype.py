@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from functools import cache, reduce
+from functools import cache, cached_property, reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -37,64 +37,64 @@ class DType(enum.Enum):
     # Members are singletons, so identity hashing is sound and far cheaper than Enum's own.
     __hash__ = object.__hash__
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """Bits that take part in promotion: 1 for bool, although it fills a byte in memory."""
         return _BITS[self]
 
-    @property
+    @cached_property
     def itemsize(self) -> int:
         """Bytes of one element in memory."""
         return max(1, _BITS[self] // 8)
 
-    @property
+    @cached_property
     def is_float(self) -> bool:
         """Whether this is one of the types of :data:`FORMATS`."""
         return self in FORMATS
 
-    @property
+    @cached_property
     def format(self) -> FloatFormat:
         """How a float represents numbers; a KeyError, a defect of the caller, for any other type."""
         return FORMATS[self]
 
-    @property
+    @cached_property
     def is_narrow(self) -> bool:
         """Whether this is a float that is computed in f32, and rounded where it is stored."""
         return self in _NARROW
 
-    @property
+    @cached_property
     def is_storage(self) -> bool:
         """Whether elements are stored and moved only: :func:`arithmetic_type` tells what they are computed as."""
         return self in _STORAGE
 
-    @property
+    @cached_property
     def is_bool(self) -> bool:
         """Whether this is bool."""
         return self is DType.BOOL
 
-    @property
+    @cached_property
     def is_integer(self) -> bool:
         """Whether this is a signed or unsigned integer; bool is not."""
         return not self.is_float and self is not DType.BOOL
 
-    @property
+    @cached_property
     def is_signed(self) -> bool:
         """Whether values can be negative: floats and i8 to i64."""
         return self in _SIGNED
 
-    @property
+    @cached_property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype; ``ml_dtypes`` registers those that NumPy lacks."""
         return _NUMPY[self] if self in _NUMPY else _registered(self)
 
-    @property
+    @cached_property
     def minimum(self) -> int | float:
         """The least value: minus infinity for floats, 0 for bool."""
         if self.is_float:
             return -self.format.greatest
         return -(1 << (self.bits - 1)) if self.is_signed else 0
 
-    @property
+    @cached_property
     def maximum(self) -> int | float:
         """The greatest value: infinity for floats, 1 for bool."""
         if self.is_float:

@@ -59,7 +59,7 @@ def is_shallow(document: object) -> bool:
     return False
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Choice:
     """What may stand somewhere: by the JSON type of the value, and for objects by their tag."""
 
@@ -166,7 +166,7 @@ def _record_decoder(decoders: tuple[Decoder, ...]) -> Decoder:
     return decode
 
 
-@attrs.frozen(slots=False)
+@attrs.frozen(slots=False, repr=False)
 class _NodeDecoder:
     """Decodes the nodes of one class."""
 

@@ -68,8 +68,8 @@ class Faults:
             raise TooManyFaultsError
 
 
-def source_of(text: object, name: str) -> Source:
-    """Wrap a text that is to be read.
+def source_of(text: object, name: str, most: int = MAX_CHARACTERS) -> Source:
+    """Wrap a text that is to be read, of ``most`` characters.
 
     Raises:
         ArgumentError: TIL707, it is no text.
@@ -79,8 +79,8 @@ def source_of(text: object, name: str) -> Source:
     if not isinstance(text, str):  # callers without a type checker pass bytes and paths
         message = f"a program is read from a str, not from a value of type {type(text).__name__}"
         raise ArgumentError((Diagnostic("TIL707", message),))
-    if len(text) > MAX_CHARACTERS:
-        message = f"the text has {len(text)} characters; at most {MAX_CHARACTERS} are read"
+    if len(text) > most:
+        message = f"the text has {len(text)} characters; at most {most} are read"
         raise ParseError((Diagnostic("TIL105", message, Span(Source("", name), 0, 0)),))
     return Source(text, name)
 

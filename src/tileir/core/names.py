@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import textwrap
 from typing import TYPE_CHECKING, Final
 
@@ -51,6 +50,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return what a message says of an unknown name: the known one that it resembles most, or else all of them."""
     ordered = sorted(known)
     alike = [each for each in ordered if each.casefold() == name.casefold()]
+    import difflib  # for faults only, and slow to load
+
     matches = alike or difflib.get_close_matches(name[:64], ordered, 1, 0.5)
     if matches:
         return f"; did you mean {matches[0]}?"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -67,7 +68,7 @@ class Op(enum.Enum):
 
     __hash__ = object.__hash__
 
-    @property
+    @cached_property
     def info(self) -> OpInfo:
         """Arity and typing of this operation."""
         return OPS[self]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -48,6 +47,8 @@ def mistakes(value: object, required: type, optional: Sequence[type]) -> Iterato
     absent = [name for part in optional for name in members(part) if name not in public]
     known = {*members(required), *(name for part in optional for name in members(part))}
     for name in sorted(public - known):
+        import difflib  # for faults only, and slow to load
+
         for meant in difflib.get_close_matches(name, absent, 1, _ALIKE):
             yield f"{kind.__name__} has {name!r}, which is not used; did you mean {meant!r}?"
 

@@ -1,7 +1,7 @@
 """Roles of the fields of nodes, declared once where a node is, and the walks that follow from them.
 
 A role stands in the metadata of a field: ``value: Expr = attrs.field(metadata=OPERAND)``. Fields without one are data
-that no walk looks at, such as sizes and types. Nodes are attrs classes whose fields are all passed by position.
+that no walk looks at, such as sizes and types. Nodes are attrs classes; fields with roles are passed by position.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
-
-from tileir.core.rewrite import rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +32,9 @@ class Role(Enum):
     PART = "a record whose fields have roles"
     BODY = "a list of statements, or of works, inside the node"
     INTRODUCES = "a name, or a node with a name, that the node introduces"
-    USES = "the name of something that is introduced elsewhere, several of them, or a record that has one"
+    USES = "the name of something that is introduced elsewhere, several of them, or records that have one"
+    READS = "the name of memory that the node reads, or several of them"
+    WRITES = "the name of memory that the node writes, or several of them"
 
 
 _ROLE: Final = "tileir.role"
@@ -63,7 +63,10 @@ PART: Final = role(Role.PART)
 BODY: Final = role(Role.BODY)
 INTRODUCES: Final = role(Role.INTRODUCES)
 USES: Final = role(Role.USES)
+READS: Final = role(Role.READS)
+WRITES: Final = role(Role.WRITES)
 
+_NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _WHOLE: Final = (Role.OPERAND, Role.OPERANDS, Role.TARGET, Role.UPDATED, Role.PLACE, Role.PART)
 _EVALUATED: Final = (Role.OPERAND, Role.OPERANDS, Role.UPDATED)
 _WRITTEN: Final = (Role.TARGET, Role.UPDATED)
@@ -116,6 +119,11 @@ def mentions(node: object) -> tuple[Any, ...]:
 def targets(node: object) -> tuple[Any, ...]:
     """Return the expressions that a node writes, in the order of its fields."""
     return _TARGETS[type(node)](node)
+
+
+def named(node: object) -> tuple[Any, ...]:
+    """Return the expressions that a node neither reads nor writes, but names, in the order of its fields."""
+    return _NAMED[type(node)](node)
 
 
 def with_operands(node: N, new: tuple[Any, ...]) -> N:
@@ -176,38 +184,63 @@ def introduced_of(node: object, kind: type[N]) -> tuple[N, ...]:
 
 def used(node: object) -> tuple[str, ...]:
     """Return the names that a node uses; not those of its operands, targets and bodies."""
-    found: list[str] = []
-    for slot in _USED_SLOTS[type(node)]:
-        value = getattr(node, slot.name)
-        if isinstance(value, str):
-            found.append(value)
-        else:
-            found.extend(value if isinstance(value, tuple) else used(value))
-    return tuple(found)
+    return _USED_NAMES[type(node)](node)
 
 
-def with_names(node: N, names: Mapping[str, str]) -> N:
-    """Return a node that introduces and uses others of its names; operands, targets and bodies keep theirs."""
+def reads(node: object) -> tuple[str, ...]:
+    """Return the names of memory that a node reads."""
+    return _READ_NAMES[type(node)](node)
+
+
+def writes(node: object) -> tuple[str, ...]:
+    """Return the names of memory that a node writes."""
+    return _WRITTEN_NAMES[type(node)](node)
+
+
+def with_names(node: N, names: Mapping[str, str], memory: Mapping[str, str] = _NO_NAMES) -> N:
+    """Return a node that introduces and uses others of its names; operands, targets and bodies keep theirs.
+
+    ``memory`` has the new names of what it reads and writes.
+    """
     changed: list[tuple[int, object]] = []
-    for slot in _NAME_SLOTS[type(node)]:
+    for field, place, of_memory in _NAME_SLOTS[type(node)]:
+        old = getattr(node, field)
+        known = memory if of_memory else names
+        new = known.get(old, old) if type(old) is str else _renamed(old, known, memory)
+        if new is not old:
+            changed.append((place, new))
+    return _with_fields(node, changed) if changed else node
+
+
+def with_used(node: N, names: Mapping[str, str]) -> N:
+    """Return a node that uses others of its names; those that it introduces stay."""
+    changed: list[tuple[int, object]] = []
+    for slot in _USED_SLOTS[type(node)]:
         old = getattr(node, slot.name)
-        new = _renamed(old, names)
+        new = _renamed(old, names, _NO_NAMES)
         if new is not old:
             changed.append((slot.place, new))
     return _with_fields(node, changed) if changed else node
 
 
-def _renamed(old: Any, names: Mapping[str, str]) -> Any:
+def _renamed(old: Any, names: Mapping[str, str], memory: Mapping[str, str]) -> Any:
+    """Return a name, several of them, or records that have some, with other names."""
     if isinstance(old, str):
         return names.get(old, old)
-    return rewritten(old, lambda name: (names.get(name, name),)) if isinstance(old, tuple) else with_names(old, names)
+    if isinstance(old, tuple):
+        new = tuple([_renamed(each, names, memory) for each in old])
+        return old if all(map(operator.is_, old, new)) else new
+    return with_names(old, names, memory)
 
 
 def _with_fields(node: N, changed: Iterable[tuple[int, object]]) -> N:
-    values = [getattr(node, name) for name in _NAMES[type(node)]]
+    positional, keywords = _FIELDS[type(node)]
+    values = list(positional(node))
     for place, value in changed:
         values[place] = value
-    return type(node)(*values)
+    if not keywords:
+        return type(node)(*values)
+    return type(node)(*values, **{name: getattr(node, name) for name in keywords})
 
 
 def _nothing(_: object) -> tuple[Any, ...]:
@@ -253,16 +286,50 @@ def _gathered(
 
 def _fields(found: tuple[Slot, ...]) -> Callable[[Any], tuple[Any, ...]]:
     """Return a function of nodes that gives their fields, one for each slot."""
-    if not found:
+    return _getter([slot.name for slot in found])
+
+
+def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function of nodes that gives some fields of theirs."""
+    if not names:
         return _nothing
-    get = operator.attrgetter(*[slot.name for slot in found])
-    return get if len(found) > 1 else lambda node: (get(node),)
+    get = operator.attrgetter(*names)
+    return get if len(names) > 1 else lambda node: (get(node),)
 
 
 def _introduced_names_of(kind: type) -> Callable[[Any], tuple[str, ...]]:
     found = slots(kind, Role.INTRODUCES)
     named = {field.name for field in attrs.fields(kind) if field.type not in ("str", str)}
     return _fields(tuple(attrs.evolve(s, name=f"{s.name}.name") if s.name in named else s for s in found))
+
+
+def _names_of(kind: type, of: Role, inside: Callable[[object], tuple[str, ...]]) -> Callable[[Any], tuple[str, ...]]:
+    """Return a function of nodes that gives the names in fields with one role, and in the records that it has."""
+    found = slots(kind, of, Role.PART)
+    types = {field.name: field.type for field in attrs.fields(kind)} if found else {}
+    kinds = [types[slot.name] for slot in found]
+    if kinds == ["tuple[str, ...]"]:
+        return operator.attrgetter(found[0].name)
+    get = _fields(found)
+    if set(kinds) <= {"str", str}:
+        return get
+    if set(kinds[:-1]) <= {"str"} and kinds[-1] == "str | None":
+        return lambda node: names if (names := get(node))[-1] is not None else names[:-1]
+
+    def gathered(node: object) -> tuple[str, ...]:
+        names: list[str] = []
+        pending = list(get(node))[::-1]
+        while pending:
+            value = pending.pop()
+            if isinstance(value, str):
+                names.append(value)
+            elif isinstance(value, tuple):
+                pending.extend(reversed(value))
+            else:
+                names.extend(inside(value))
+        return tuple(names)
+
+    return gathered
 
 
 def _rebuilt(kind: type) -> Callable[[Any, tuple[Any, ...]], Any]:
@@ -278,13 +345,28 @@ def _rebuilt(kind: type) -> Callable[[Any, tuple[Any, ...]], Any]:
 
 _WHOLE_SLOTS: Final = _Table(lambda kind: slots(kind, *_WHOLE))
 _BODY_SLOTS: Final = _Table(lambda kind: slots(kind, Role.BODY))
-_USED_SLOTS: Final = _Table(lambda kind: slots(kind, Role.USES))
-_NAME_SLOTS: Final = _Table(lambda kind: slots(kind, Role.INTRODUCES, Role.USES))
+_OF_MEMORY: Final = (Role.READS, Role.WRITES)
+_USED_SLOTS: Final = _Table(lambda kind: slots(kind, Role.USES, Role.PART))
+_NAME_SLOTS: Final = _Table(
+    lambda kind: [
+        (slot.name, slot.place, slot.role in _OF_MEMORY)
+        for slot in slots(kind, Role.INTRODUCES, Role.USES, *_OF_MEMORY, Role.PART)
+    ]
+)
+_USED_NAMES: Final = _Table(lambda kind: _names_of(kind, Role.USES, used))
+_READ_NAMES: Final = _Table(lambda kind: _names_of(kind, Role.READS, reads))
+_WRITTEN_NAMES: Final = _Table(lambda kind: _names_of(kind, Role.WRITES, writes))
 _OPERANDS: Final = _Table(_operands_of)
 _MENTIONS: Final = _Table(_mentions_of)
 _TARGETS: Final = _Table(_targets_of)
+_NAMED: Final = _Table(lambda kind: _fields(slots(kind, Role.PLACE)))
 _REBUILT: Final = _Table(_rebuilt)
 _INTRODUCED: Final = _Table(lambda kind: _fields(slots(kind, Role.INTRODUCES)))
 _INTRODUCED_NAMES: Final = _Table(_introduced_names_of)
 _BODIES: Final = _Table(lambda kind: _fields(slots(kind, Role.BODY)))
-_NAMES: Final = _Table(lambda kind: tuple(field.name for field in attrs.fields(kind)))
+_FIELDS: Final = _Table(
+    lambda kind: (
+        _getter([field.name for field in attrs.fields(kind) if not field.kw_only]),
+        [field.name for field in attrs.fields(kind) if field.kw_only],
+    )
+)

@@ -104,7 +104,7 @@ def _tokens(text: str) -> Iterator[re.Match[str]]:
     return (match for match in _TOKEN.finditer(text) if match.lastgroup != "skip")
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Tokens:
     """Tokens from left to right; the only mutable state is the position."""
 

@@ -98,3 +98,8 @@ def _line_span(name: str, number: int, text: str) -> Span:
     indent = len(text) - len(text.lstrip())
     source = Source(padding + text, name)
     return Span(source, len(padding) + indent, len(padding) + len(text))
+
+
+def span_field() -> Span | None:
+    """Declare the field with the place of a node, which every node ends with; it takes no part in equality."""
+    return attrs.field(default=None, kw_only=True, eq=False, repr=False)  # type: ignore[no-any-return]

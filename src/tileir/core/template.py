@@ -93,7 +93,7 @@ class _StoppedError(Exception):
     """A template is over a limit; the fault is noted."""
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Rendering:
     """What a template has been filled in to so far: this and its budget are the only state."""
 

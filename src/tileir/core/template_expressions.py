@@ -138,7 +138,7 @@ def evaluate(node: ast.expr, names: Mapping[str, Value], budget: Budget) -> Valu
         raise ExpressionError("this is nested too deeply") from None
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Evaluation:
     names: Mapping[str, Value]
     budget: Budget

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _LONGEST: Final = 1 << 16
 _DIGEST: Final = "sha256 "
+
+
+def listed(items: Iterable[object]) -> str:
+    """Return the texts of items with commas between them."""
+    return ", ".join(map(str, items))
 
 
 def bytes_text(data: bytes) -> str:

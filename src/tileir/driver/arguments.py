@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
@@ -47,6 +46,8 @@ def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str,
     values: dict[str, object] = dict(zip(names, positional, strict=False))
     for name, value in named.items():
         if name not in names:
+            import difflib  # for faults only, and slow to load
+
             near = difflib.get_close_matches(name, names, 1)
             faults.append(
                 f"there is no input {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"they are {listed}")

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
@@ -16,7 +17,7 @@ from tileir.core.names import nearest
 from tileir.driver.arguments import tensor_types, type_of_text
 from tileir.driver.jit import evaluate, jit
 from tileir.driver.pictures import is_picture, read_picture, write_picture
-from tileir.runtime.arrays import as_saved
+from tileir.runtime.array_files import as_saved, declared, is_nameless, loaded, possible_dtypes
 from tileir.tile.parser import parse
 from tileir.typed.ir import TensorType
 
@@ -110,7 +111,7 @@ def arrays(function: Function, values: Sequence[str]) -> dict[str, Value]:
 
 
 def load(name: str, text: str) -> Value:
-    """Return what VALUE means: a number, or the array of a ``.npy`` file or a picture."""
+    """Return what VALUE means: a number, or the array of a ``.npy`` file, maybe behind its dtype, or of a picture."""
     if not text:
         raise fail("TIL902", f"input {name!r} has no value; write {name}=FILE or {name}=NUMBER")
     number = number_of(text)
@@ -120,16 +121,45 @@ def load(name: str, text: str) -> Value:
         raise fail("TIL902", f"input {name!r}: {text[:64]!r} is no value; write {name}=FILE or {name}=NUMBER")
     if "," in text and not Path(text).suffix and not _exists(text):
         raise fail("TIL902", f"input {name!r}: write one number, or save the array as .npy and name the file")
-    path = Path(text)
+    dtype, path = dtype_and_file(text)
     try:
-        if is_picture(path):
-            return read_picture(path)
-        array = np.load(path, allow_pickle=False)
+        return read_picture(path) if is_picture(path) else read_array(path, dtype)
     except (OSError, ValueError, EOFError) as error:
         raise fail("TIL901", f"input {name!r}: cannot read {path}: {error}") from None
-    if not isinstance(array, np.ndarray):
-        raise fail("TIL901", f"input {name!r}: {path} holds several arrays; save the one that you mean as .npy")
-    return array
+    except TileError as error:
+        raise TileError(
+            attrs.evolve(each, message=f"input {name!r}: {each.message}") for each in error.diagnostics
+        ) from None
+
+
+def dtype_and_file(text: str) -> tuple[DType | None, Path]:
+    """Return the file that a text names, and the dtype of its elements where that stands in front (``bf16:a.npy``)."""
+    word, colon, file = text.partition(":")
+    dtype = next((each for each in DType if colon and each.value == word), None)
+    return dtype, Path(text if dtype is None else file)
+
+
+def read_array(path: Path, dtype: DType | None, *, mapped: bool = False) -> Array:
+    """Return the array of a ``.npy`` file, whose elements have a dtype that was said, if one was.
+
+    Raises:
+        OSError: There is no such file.
+        ValueError: It is no ``.npy`` file.
+        TileError: TIL702, its elements have another dtype, or none and nobody said which.
+
+    """
+    array = loaded(path, mapped=mapped)
+    if dtype is None:
+        if is_nameless(array):
+            ways = " or ".join(f"{each.value}:{path}" for each in possible_dtypes(array))
+            raise fail("TIL702", f"{path} has elements of {array.dtype.itemsize} bytes and no type; write {ways}")
+        return array
+    found = declared(array, dtype)
+    if found.dtype != dtype.numpy:
+        has = DType.of(found.dtype)
+        message = f"{path} has elements of type {found.dtype if has is None else has.value}, not {dtype.value}"
+        raise fail("TIL702", f"{message}; convert them, or leave {dtype.value}: out")
+    return found
 
 
 def number_of(text: str) -> bool | int | float | None:

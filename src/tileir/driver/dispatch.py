@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
-from tileir.passes.loops import is_loop
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess
 from tileir.semtree.launches import launches as launches_of
-from tileir.stripe import ir as stripe
+from tileir.stripe import works as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
     from tileir.runtime.plan import Plan
     from tileir.semtree.ir import Program, Work
+    from tileir.stripe.ir import Program as StripeProgram
 
 
 @attrs.frozen
@@ -49,7 +49,7 @@ class BufferLife:
     Attributes:
         role: Whose it is: "input", "output", "constant" or "temporary".
         nbytes: Its size.
-        first: The first launch that uses it, counted from 0.
+        first: The first launch that uses it, or depends on it as a condition, counted from 0.
         last: The last one.
         block: The block of memory in which a temporary lies; None for others.
         offset: Bytes from the start of this block; temporaries that share bytes live one after the other.
@@ -97,49 +97,50 @@ class Dispatch:
         )
 
 
-def dispatch_of(scheduled: stripe.Program, plan: Plan) -> Dispatch:
+def dispatch_of(scheduled: StripeProgram, plan: Plan) -> Dispatch:
     """Return how a plan dispatches its program, which was made of a scheduled Stripe program."""
     program = plan.program
     launches: list[Dispatched] = []
+    uses: list[tuple[str, ...]] = []
     for (launch, runs, conditions), (name, statements) in zip(
         _with_runs(program.works), _kernels(scheduled, program), strict=True
     ):
         pairs = list(zip(program.kernels[launch.kernel].params, launch.arguments, strict=True))
         reads = tuple(name for param, name in pairs if param.access is not ParamAccess.WRITE)
         writes = tuple(name for param, name in pairs if param.access is not ParamAccess.READ)
-        launches.append(Dispatched(name, statements, reads, writes, runs, conditions))
-    return Dispatch(tuple(launches), tuple(_lives(launches, plan)), plan.temporary_bytes, plan.peak_bytes)
+        said = tuple(f"{word} {buffer}" for word, buffer in conditions)
+        launches.append(Dispatched(name, statements, reads, writes, runs, said))
+        uses.append((*reads, *writes, *(buffer for _, buffer in conditions)))
+    return Dispatch(tuple(launches), tuple(_lives(uses, plan)), plan.temporary_bytes, plan.peak_bytes)
 
 
 def _with_runs(
-    works: Sequence[Work], runs: int = 1, conditions: tuple[str, ...] = ()
-) -> Iterator[tuple[Launch, int, tuple[str, ...]]]:
-    """Yield each launch, how often it runs, and on which conditions."""
+    works: Sequence[Work], runs: int = 1, conditions: tuple[tuple[str, str], ...] = ()
+) -> Iterator[tuple[Launch, int, tuple[tuple[str, str], ...]]]:
+    """Yield each launch, how often it runs, and on which conditions: a word and the buffer for each."""
     for work in works:
         match work:
             case Launch():
                 yield work, runs, conditions
             case Loop(times=times, works=inner):
                 counted = times if isinstance(times, int) else 1
-                further = () if isinstance(times, int) else (f"while {times.buffer}",)
+                further = () if isinstance(times, int) else (("while", times.buffer),)
                 yield from _with_runs(inner, runs * counted, (*conditions, *further))
             case Branch(condition=name, then=then, otherwise=otherwise):
-                yield from _with_runs(then, runs, (*conditions, f"if {name}"))
-                yield from _with_runs(otherwise, runs, (*conditions, f"unless {name}"))
+                yield from _with_runs(then, runs, (*conditions, ("if", name)))
+                yield from _with_runs(otherwise, runs, (*conditions, ("unless", name)))
             case _:
                 assert_never(work)
 
 
-def _kernels(scheduled: stripe.Program, program: Program) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _kernels(scheduled: StripeProgram, program: Program) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the name and the statements of the kernel of each launch.
 
-    Kernels that differ in names only are one, so blocks tell better what a launch computes. Where there are loops,
-    whose launches do not follow the blocks, kernels that are launched once still tell.
+    Kernels that differ in names only are one, so the launches of Stripe tell better what is computed. Where there are
+    loops, whose steps are written out in other numbers, kernels that are launched once still tell.
     """
-    if not any(map(is_loop, scheduled.main.statements)):
-        for block in scheduled.main.statements:
-            assert isinstance(block, stripe.Block)  # the lowering makes a launch of each block
-            yield block.name, block.comments
+    if not any(stripe.loops(scheduled.works)):
+        yield from ((launch.name, launch.comments) for launch in stripe.launches(scheduled.works))
         return
     times = Counter(launch.kernel for launch in launches_of(program.works))
     for launch in launches_of(program.works):
@@ -147,10 +148,11 @@ def _kernels(scheduled: stripe.Program, program: Program) -> Iterator[tuple[str,
         yield kernel.name, kernel.comments if times[launch.kernel] == 1 else ()
 
 
-def _lives(launches: Sequence[Dispatched], plan: Plan) -> Iterator[BufferLife]:
+def _lives(used: Sequence[tuple[str, ...]], plan: Plan) -> Iterator[BufferLife]:
+    """Yield the buffers; ``used`` names those of each launch."""
     uses: dict[str, list[int]] = {}
-    for number, launch in enumerate(launches):
-        for name in (*launch.reads, *launch.writes):
+    for number, names in enumerate(used):
+        for name in names:
             uses.setdefault(name, []).append(number)
     known = {buffer.name: buffer for buffer in plan.program.buffers}
     for name, numbers in sorted(uses.items(), key=lambda item: (item[1][0], item[0])):

@@ -15,8 +15,8 @@ from tileir.driver.compiler import function_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.driver.winners import tuned
 from tileir.passes.base import names_of, run
-from tileir.passes.loops import is_loop
 from tileir.runtime.context import default_context
+from tileir.stripe.ir import Launch
 from tileir.stripe.lowering import lower
 from tileir.typed.inference import infer
 from tileir.typed.preparation import prepared
@@ -38,7 +38,8 @@ class Explanation:
     Attributes:
         target: The device that was modelled.
         kernels: What each kernel costs, in order.
-        seconds: The predicted time of one run; less than that of all kernels where some run side by side.
+        seconds: The predicted time of one run, under :attr:`assumptions`; less than that of all kernels where some run
+            side by side.
         measured: The seconds that each one took on the device; empty where nothing was measured.
 
     """
@@ -52,6 +53,15 @@ class Explanation:
     def measured_seconds(self) -> float | None:
         """The measured time of all kernels; None where nothing was measured."""
         return sum(self.measured) if self.measured else None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the predicted time takes for granted where data decide what runs."""
+        conditions = [condition for kernel in self.kernels for condition in kernel.conditions]
+        iterated = any(condition.startswith("while ") for condition in conditions)
+        branched = any(not condition.startswith("while ") for condition in conditions)
+        told = (("one iteration of each while: data decide how many there are", iterated),)
+        return tuple(text for text, holds in (*told, ("the dearer side of each branch", branched)) if holds)
 
     def __str__(self) -> str:
         """Return tables: the blocks of each kernel, its memories, and the sum of all."""
@@ -99,7 +109,7 @@ def explain(
 
     Raises:
         TileError: The function is wrong or does not fit the arguments; TIL902, no such pass runs, or a program with
-            a scan is to be measured.
+            a loop or branch is to be measured.
         BackendError: There is no such device, or it refused a kernel.
     """
     function = function_of(source)
@@ -117,8 +127,9 @@ def explain(
     found = explain_program(program, modelled)
     if chosen is None or not measure:
         return found
-    if any(map(is_loop, program.main.statements)):
-        raise fail("TIL902", "a program with a scan is measured as a whole only: time the compiled function instead")
+    if not all(isinstance(work, Launch) for work in program.works):
+        message = "a program with a loop, such as a scan, or a branch is measured as a whole only: time the compiled"
+        raise fail("TIL902", f"{message} function instead")
     from tileir.driver.measurement import kernel_seconds
 
     return attrs.evolve(found, measured=kernel_seconds(request, owner, chosen))

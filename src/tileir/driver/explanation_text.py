@@ -58,8 +58,9 @@ def _headline(kernel: KernelCost, measured: float | None) -> str:
         f"{count_text(whole.total_operations)} operations, {kernel.intensity:.3g} for each byte moved; "
         f"{kernel.units:.3g} {'unit' if kernel.units == 1 else 'units'} busy"
     )
-    if kernel.runs > 1:
-        text += f"; runs {kernel.runs} times"
+    runs = runs_text(kernel.runs, kernel.conditions)
+    text += f"; runs {runs}" if runs else ""
+    text += "" if kernel.counted else "; not counted, as the other side of the branch takes longer"
     return (
         text if measured is None else f"{text}; measured {seconds_text(measured)}, {_error(kernel.seconds, measured)}"
     )
@@ -71,9 +72,10 @@ def _error(predicted: float, measured: float) -> str:
 
 def _sum(found: Explanation) -> str:
     kernels, measured, seconds = found.kernels, found.measured, found.seconds
-    operations = sum(kernel.whole.total_operations * kernel.runs for kernel in kernels)
+    operations = sum(kernel.whole.total_operations * kernel.runs for kernel in kernels if kernel.counted)
     many = f"{len(kernels)} {'kernel' if len(kernels) == 1 else 'kernels'}"
     text = f"{found.target}: {many}, {count_text(operations)} operations, {seconds_text(seconds)}"
+    text += f", with {', and '.join(found.assumptions)}" if found.assumptions else ""
     if not measured:
         return text
     return f"{text}; measured {seconds_text(sum(measured))}, {_error(seconds, sum(measured))}"
@@ -147,6 +149,7 @@ def as_json(found: Explanation) -> str:
     document: dict[str, Any] = {
         "target": found.target,
         "seconds": found.seconds,
+        "assumptions": list(found.assumptions),
         "kernels": [_kernel_json(kernel) for kernel in found.kernels],
     }
     if measured:
@@ -162,6 +165,8 @@ def _kernel_json(kernel: KernelCost) -> dict[str, Any]:
         "name": kernel.name,
         "seconds": kernel.seconds,
         "runs": kernel.runs,
+        "conditions": list(kernel.conditions),
+        "counted": kernel.counted,
         "bound": kernel.bound,
         "units": kernel.units,
         "intensity": kernel.intensity,
@@ -190,6 +195,20 @@ def _block_json(block: BlockCost) -> dict[str, Any]:
         "reuse": block.reuse,
         "compute_seconds": block.seconds,
     }
+
+
+def runs_text(runs: int, conditions: Sequence[str]) -> str:
+    """Return how often something runs, and on which conditions; empty for what runs once.
+
+    Args:
+        runs: How often, where each loop on a condition makes one step.
+        conditions: From outside in: "while go", "if odd" or "unless odd".
+
+    """
+    iterated = any(condition.startswith("while ") for condition in conditions)
+    often = "once" if runs == 1 else f"{runs} times"
+    parts = (often if runs > 1 or iterated else "", "per iteration" if iterated else "", ", ".join(conditions))
+    return " ".join(part for part in parts if part)
 
 
 def size_text(count: float) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tileir.driver.explanation import explain
-from tileir.driver.explanation_text import seconds_text, size_text
+from tileir.driver.explanation_text import runs_text, seconds_text, size_text
 from tileir.formula.edits import elements
 from tileir.formula.ir import Step
 from tileir.formula.printer import step_text
@@ -60,7 +60,8 @@ class CraftedKernel:
         moved_bytes: What it reads and writes, each element once.
         seconds: The predicted time; None in a formula with a loop.
         measured: The measured one; None where it was not measured.
-        runs: How often it is launched.
+        runs: How often it is launched; a loop on a condition counts as one turn.
+        conditions: What decides whether it is launched, from outside in: "while go", "if odd" or "unless odd".
         windows: What is said of each window of constant weights that was written out in it.
 
     """
@@ -73,7 +74,13 @@ class CraftedKernel:
     seconds: float | None = None
     measured: float | None = None
     runs: int = 1
+    conditions: tuple[str, ...] = ()
     windows: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Its name, and how often and on which conditions it is launched where that is not once."""
+        return ", ".join(part for part in (self.name, runs_text(self.runs, self.conditions)) if part)
 
     @property
     def in_place(self) -> tuple[str, ...]:
@@ -140,7 +147,7 @@ class FormulaExplanation:
             [
                 (
                     str(number),
-                    kernel.name if kernel.runs == 1 else f"{kernel.name}, {kernel.runs} times",
+                    kernel.label,
                     ", ".join(kernel.steps),
                     size_text(kernel.moved_bytes),
                     "" if kernel.seconds is None else seconds_text(kernel.seconds),
@@ -212,6 +219,7 @@ def explained(
                 costs.kernels[number].seconds if same else None,
                 costs.measured[number] if same and costs.measured else None,
                 launch.runs,
+                launch.conditions,
                 tuple(line for line in launch.statements if line.startswith(REMARK)),
             )
         )

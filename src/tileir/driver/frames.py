@@ -11,9 +11,9 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import fail
-from tileir.driver.cli_values import load, save
+from tileir.driver.cli_values import dtype_and_file, load, read_array, save
 from tileir.driver.pictures import is_picture
-from tileir.runtime.arrays import as_saved
+from tileir.runtime.array_files import as_saved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Frames(Protocol):
         ...
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Folder:
     paths: tuple[Path, ...]
 
@@ -56,7 +56,7 @@ class _Folder:
         return f"{self.paths[number].stem}.png"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Stack:
     array: Array
 
@@ -88,9 +88,10 @@ def frames_of(path: Path) -> Frames | None:
     """Return the frames of a folder or a stack; None for a single picture.
 
     Raises:
-        TileError: TIL901, the folder has no pictures, or the stack cannot be read.
+        TileError: TIL901, the folder has no pictures, or the stack cannot be read; TIL702, its elements have no type.
 
     """
+    dtype, path = dtype_and_file(str(path))
     if path.is_dir():
         paths = tuple(sorted(each for each in path.iterdir() if is_picture(each)))
         if not paths:
@@ -99,7 +100,7 @@ def frames_of(path: Path) -> Frames | None:
     if path.suffix != STACK:
         return None
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = read_array(path, dtype, mapped=True)
     except (OSError, ValueError, EOFError) as error:
         raise fail("TIL901", f"cannot read {path}: {error}") from None
     stacked = array.ndim == 4 or (array.ndim == 3 and array.shape[-1] > MOST_CHANNELS)

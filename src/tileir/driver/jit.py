@@ -25,7 +25,6 @@ from tileir.runtime.arrays import check_inputs, to_array
 from tileir.runtime.context import Context, default_context
 from tileir.tile.sizing import sizing_inputs
 from tileir.typed.inference import infer
-from tileir.typed.interpreter import interpret
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from tileir.tile import ir as tile
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Latest:
     """The executable of the latest signature, as long as the context keeps it, and what else decided about it."""
 
@@ -177,6 +176,8 @@ def evaluate(source: tile.Function | str, arrays: Any = (), **named: Any) -> Any
         TileError: The function is wrong or does not fit the arrays.
         ArgumentError: A value is missing, unknown or no array.
     """
+    from tileir.typed.interpreter import interpret  # programs that are compiled do without
+
     function = function_of(source)
     names = [tensor.name for tensor in function.inputs]
     positional, by_name = split(arrays)

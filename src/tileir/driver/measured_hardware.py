@@ -95,7 +95,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Probe:
     """Kernels on one device."""
 

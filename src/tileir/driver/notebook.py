@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.markup import folded, paragraph, preformatted, table
-from tileir.driver.explanation_text import count_text, seconds_text, size_text
+from tileir.driver.explanation_text import count_text, runs_text, seconds_text, size_text
 from tileir.tile.printer import to_text
 
 if TYPE_CHECKING:
@@ -43,11 +43,14 @@ def explanation_html(found: Explanation) -> str:
     rows = []
     for number, kernel in enumerate(found.kernels[:MOST_KERNELS]):
         moved = sum(level.read_bytes + level.written_bytes for level in kernel.levels[-1:])
-        row = [kernel.name or "kernel", count_text(kernel.whole.total_operations), size_text(moved), kernel.bound]
+        runs = runs_text(kernel.runs, kernel.conditions)
+        name = f"{kernel.name or 'kernel'}{', ' if runs else ''}{runs}"
+        row = [name, count_text(kernel.whole.total_operations), size_text(moved), kernel.bound]
         row.append(seconds_text(kernel.seconds))
         rows.append(row + [seconds_text(each) for each in found.measured[number : number + 1]])
     measured = found.measured_seconds
     said = f"{found.target}: {seconds_text(found.seconds)} predicted"
+    said += f", with {', and '.join(found.assumptions)}" if found.assumptions else ""
     said += "" if measured is None else f", {seconds_text(measured)} measured"
     return paragraph(_cut(said, len(found.kernels))) + table(heads, rows)
 
@@ -66,7 +69,7 @@ def formula_explanation_html(found: FormulaExplanation) -> str:
     kernels = [
         (
             str(number),
-            each.name,
+            each.label,
             ", ".join(each.steps),
             size_text(each.moved_bytes),
             *map(_time, (each.seconds, each.measured)),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tileir.tile import ir as tile
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Buffers:
     """Two arrays for each piece of state: what the next call reads, and what it writes."""
 

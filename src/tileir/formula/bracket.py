@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.errors import Diagnostic, ParseError, VerifyError
+from tileir.core.errors import Diagnostic, VerifyError
+from tileir.core.lexing import END, AbandonError, everything
 from tileir.core.span import Source as Text
 from tileir.core.span import Span
 from tileir.formula.ir import (
@@ -27,9 +28,9 @@ from tileir.formula.ir import (
     Subject,
     Weights,
 )
-from tileir.formula.lexer import COMMENT, END, LINE, NAME, NUMBER, Faults, tokens
+from tileir.formula.lexer import COMMENT, NAME, NUMBER
 from tileir.formula.printer import value_text
-from tileir.formula.reading import PREVIOUS, WORDS, AbandonError, Reader
+from tileir.formula.reading import PREVIOUS, WORDS, Reader
 from tileir.formula.references import sources_of
 
 if TYPE_CHECKING:
@@ -52,12 +53,9 @@ def parse(text: str, name: str = "<formula>") -> Formula:
 
     """
     source = Text(text, name)
-    faults = Faults(source)
-    read = [token for token in tokens(source, faults, SIGNS) if token.kind != LINE]
-    formula = _BracketReader(source, faults, read).formula()
-    if faults.found:
-        raise ParseError(faults.in_order())
-    return formula
+    return everything(
+        lambda faults: _BracketReader.at_start(source, faults, SIGNS, lines=False), _BracketReader.formula
+    )
 
 
 @attrs.define
@@ -70,7 +68,7 @@ class _BracketReader(Reader):
     def formula(self) -> Formula:
         comments: list[str] = []
         while self.token.kind == COMMENT:
-            comments.append(self.take().text[2:].strip())
+            comments.append(self.advance().text[2:].strip())
         steps: list[Step] = []
         try:
             if self.skip("{"):
@@ -83,21 +81,21 @@ class _BracketReader(Reader):
                 steps.append(self.step(len(steps)))
             except AbandonError:
                 self.recover()
-        whole = Span(self.text, 0, len(self.text.text))
+        whole = Span(self.source, 0, len(self.source.text))
         return Formula(tuple(steps), self.inputs, (), tuple(comments), span=whole)
 
     def recover(self) -> None:
         """Go behind the end of the pass."""
         while self.token.kind not in ("]", END):
-            self.take()
+            self.advance()
         self.skip("]")
 
     def step(self, before: int) -> Step:
         """Read a pass, before which there are some."""
         if self.token.kind == COMMENT:
-            comment = self.take()
+            comment = self.advance()
             message = "comments are of the whole formula, and stand above its first pass"
-            self.faults.add("TIL102", message, comment.start, comment.stop)
+            self.wrong(comment, message)
             raise AbandonError
         start = self.expect("[", "'[' of a pass").start
         name, function = None, self.new_name()
@@ -110,40 +108,40 @@ class _BracketReader(Reader):
         condition = self.condition() if self.skip("?") else None
         merge = self.merge() if self.token.kind == "&" else None
         self.expect("]", "the rest of the pass, or ']'")
-        return Step(function, name, sources, arguments, boundary, condition, merge, span=self.span(start))
+        return Step(function, name, sources, arguments, boundary, condition, merge, span=self.span_from(start))
 
     def sources(self, before: int) -> tuple[Source, ...]:
         """Read the inputs of a pass: the original where none is named, and implied for what the pass before made."""
         start = self.token.start
         if not self.skip("{"):
-            return (Source(self.inputs[0], span=Span(self.text, start, start)),) if before else ()
+            return (Source(self.inputs[0], span=Span(self.source, start, start)),) if before else ()
         if self.at_word(PREVIOUS):
-            word = self.take()
+            word = self.advance()
             if not before:
-                self.faults.add("TIL223", "no pass is before the first one", word.start, word.stop)
+                self.wrong(word, "no pass is before the first one", "TIL223")
             self.expect("}", "'}'; previous stands alone")
             return ()
-        found = self.list(self.source)
+        found = self.list(self.reference)
         self.expect("}", "',' or '}'")
         return found
 
-    def source(self) -> Source:
+    def reference(self) -> Source:
         """Read a pass by its number or name, or an original by its name."""
         token = self.token
         if token.kind == NUMBER:
             number = self.number().value
             if not isinstance(number, int) or number < 1:
-                self.faults.add("TIL104", "passes are counted from 1", token.start, token.stop)
+                self.wrong(token, "passes are counted from 1", "TIL104")
                 number = 1
-            return Source(number, span=self.span(token.start))
+            return Source(number, span=self.span_from(token.start))
         self.expect(NAME, "an original, or a pass by its number or name")
         if token.text in WORDS:
-            self.faults.add("TIL102", f"{token.text!r} is a word of the language", token.start, token.stop)
-        return Source(token.text, span=self.span(token.start))
+            self.wrong(token, f"{token.text!r} is a word of the language")
+        return Source(token.text, span=self.span_from(token.start))
 
     def one_source(self) -> Source:
         self.expect("{", "'{' and what is read")
-        source = self.source()
+        source = self.reference()
         self.expect("}")
         return source
 
@@ -152,19 +150,19 @@ class _BracketReader(Reader):
         negated = self.skip("!")
         word = self.expect_word(*(each.value for each in Subject), "mask", "region")
         if word == "mask":
-            return Mask(self.one_source(), negated, span=self.span(start))
+            return Mask(self.one_source(), negated, span=self.span_from(start))
         if word == "region":
             self.expect("(")
             top, left, height = (self.side() for _ in range(3))
             width = self.number()
             self.expect(")", "')'; a region has a top, a left, a height and a width")
-            return Region(top, left, height, width, negated, span=self.span(start))
+            return Region(top, left, height, width, negated, span=self.span_from(start))
         self.expect("<")
         limit = self.number()
         relative = self.skip("%")
         self.expect(":", "'%' or ':'")
         reference = None if self.skip_word(PIXEL) else self.colour()
-        return Near(Subject(word), limit, relative, reference, negated, span=self.span(start))
+        return Near(Subject(word), limit, relative, reference, negated, span=self.span_from(start))
 
     def side(self) -> Number:
         number = self.number()
@@ -172,10 +170,10 @@ class _BracketReader(Reader):
         return number
 
     def merge(self) -> Merge:
-        start = self.take().start
+        start = self.advance().start
         function = self.new_name()
         arguments = self.arguments()
-        return Merge(function, self.one_source(), arguments, span=self.span(start))
+        return Merge(function, self.one_source(), arguments, span=self.span_from(start))
 
 
 def to_text(formula: Formula) -> str:

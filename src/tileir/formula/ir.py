@@ -7,12 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
-from tileir.core.span import Span
-
-
-def _span() -> Span | None:
-    """Declare the span field that every node ends with."""
-    return attrs.field(default=None, kw_only=True, eq=False, repr=False)  # type: ignore[no-any-return]
+from tileir.core.span import Span, span_field
 
 
 @attrs.frozen(cache_hash=True)
@@ -20,7 +15,7 @@ class Number:
     """A number; a whole one has no fraction in the text either."""
 
     value: int | float
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -28,7 +23,7 @@ class Word:
     """A choice among words, or a flag: ``yes`` or ``no``."""
 
     word: str
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -38,7 +33,7 @@ class Colour:
     red: int
     green: int
     blue: int
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -46,7 +41,7 @@ class Weights:
     """The weights of a window, row by row; all rows have the same length."""
 
     rows: tuple[tuple[float, ...], ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 Value: TypeAlias = Number | Word | Colour | Weights
@@ -58,7 +53,7 @@ class Argument:
 
     name: str
     value: Value
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -66,7 +61,7 @@ class Source:
     """What a step reads: an input of the formula, or an earlier step by its name or its number, counted from 1."""
 
     name: str | int
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 class Subject(enum.Enum):
@@ -94,7 +89,7 @@ class Near:
     relative: bool
     reference: Colour | None
     negated: bool = False
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -103,7 +98,7 @@ class Mask:
 
     source: Source
     negated: bool = False
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -115,7 +110,7 @@ class Region:
     height: Number
     width: Number
     negated: bool = False
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 Condition: TypeAlias = Near | Mask | Region
@@ -128,7 +123,7 @@ class Merge:
     function: str
     source: Source
     arguments: tuple[Argument, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 class Boundary(enum.Enum):
@@ -166,7 +161,7 @@ class Step:
     merge: Merge | None = None
     comments: tuple[str, ...] = ()
     remark: str | None = None
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -189,7 +184,7 @@ class Repeat:
     comments: tuple[str, ...] = ()
     remark: str | None = None
     last_comments: tuple[str, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -216,4 +211,4 @@ class Formula:
     result_comments: tuple[str, ...] = ()
     result_remark: str | None = None
     last_comments: tuple[str, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = span_field()

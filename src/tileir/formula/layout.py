@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from tileir.core.lexing import END, Faults
 from tileir.core.span import Source as Text
 from tileir.formula.ir import Near
-from tileir.formula.lexer import END, NAME, Faults, tokens
+from tileir.formula.lexer import NAME, Lexer, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.core.lexing import Token
     from tileir.formula.ir import Condition, Step
-    from tileir.formula.lexer import Token
 
 Extent: TypeAlias = tuple[int, int]
 """The characters from the first offset to before the second."""
@@ -95,7 +96,7 @@ def layout_of(step: Step) -> Layout:
 def _tokens(text: str, start: int) -> list[Token]:
     """Return the tokens of a part of a formula, with their places in the whole."""
     source = Text(text)
-    found = tokens(source, Faults(source))
+    found = tokens(Lexer.of(source, Faults()))
     return [token._replace(start=token.start + start, stop=token.stop + start) for token in found]
 
 

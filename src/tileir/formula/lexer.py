@@ -4,54 +4,30 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core import lexing
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.span import Source, Span
+from tileir.core.lexing import END
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.core.lexing import Faults, Token
+    from tileir.core.span import Source
 
 NAME: Final = "name"
 NUMBER: Final = "number"
 COLOUR: Final = "colour"
 COMMENT: Final = "comment"
-LINE: Final = "end of line"
-END: Final = "end of text"
+LINE: Final = "line"
 
 MAX_CHARACTERS: Final = 1_000_000
-MAX_FAULTS: Final = 100
-
-
-class Token(NamedTuple):
-    """A piece of the text; ``kind`` is one of the constants above, or the sign itself."""
-
-    kind: str
-    text: str
-    start: int
-    stop: int
-
 
 SIGNS: Final = "=(){}[],;%$"
 """Of the text of formulas."""
-
-_KINDS: Final = {"name": NAME, "number": NUMBER, "colour": COLOUR, "comment": COMMENT, "line": LINE, "end": END}
-
-
-@attrs.define
-class Faults:
-    """What is wrong with a text, in the order in which it was found; no more than :data:`MAX_FAULTS`."""
-
-    source: Source
-    found: list[Diagnostic] = attrs.field(factory=list, init=False)
-
-    def add(self, code: str, message: str, start: int, stop: int) -> None:
-        """Report some characters."""
-        if len(self.found) < MAX_FAULTS:
-            self.found.append(Diagnostic(code, message, Span(self.source, start, stop)))
-
-    def in_order(self) -> tuple[Diagnostic, ...]:
-        """Return what was found in the order of the text."""
-        return tuple(sorted(self.found, key=lambda fault: fault.span.start if fault.span else 0))
 
 
 @cache
@@ -74,34 +50,43 @@ def _pattern(signs: str) -> re.Pattern[str]:
     )
 
 
-def tokens(source: Source, faults: Faults, signs: str = SIGNS) -> list[Token]:
-    """Return the tokens of a text; characters that are no tokens, and none of the signs, are reported and left out.
+@attrs.define
+class Lexer(lexing.Lexer):
+    """The tokens of a formula, without the ends of lines inside brackets, or without any."""
 
-    Raises:
-        ArgumentError: TIL105, the text is too long.
+    lines: bool = True
+    _open_brackets: int = attrs.field(default=0, init=False)
 
-    """
-    text = source.text
-    if len(text) > MAX_CHARACTERS:
-        message = f"a formula has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}"
-        raise ArgumentError((Diagnostic("TIL105", message),))
-    found: list[Token] = []
-    pattern = _pattern(signs)
-    position, open_brackets = 0, 0
-    while True:
-        match = pattern.match(text, position)
-        assert match is not None  # the last alternative takes any character
-        assert match.lastgroup is not None
-        group = match.lastgroup
-        start, position = match.span(group)
-        piece = match.group(group)
-        if group == "unknown":
-            faults.add("TIL101", f"{piece!r} means nothing here", start, position)
-            continue
-        kind = piece if group == "sign" else _KINDS[group]
-        open_brackets += (piece in "([") - (piece in ")]") if group == "sign" else 0
-        if kind == LINE and open_brackets > 0:
-            continue
-        found.append(Token(kind, piece, start, position))
-        if kind == END:
-            return found
+    @classmethod
+    def of(cls, source: Source, faults: Faults, signs: str = SIGNS, *, lines: bool = True) -> Lexer:
+        """Return what reads the tokens of a text; characters that are none of them are reported as TIL101.
+
+        Args:
+            source: The text.
+            faults: Where faults go.
+            signs: The signs of the text.
+            lines: Whether ends of lines are tokens.
+
+        Raises:
+            ArgumentError: TIL105, the text is too long.
+
+        """
+        if len(source.text) > MAX_CHARACTERS:
+            message = f"a formula has at most {MAX_CHARACTERS:,} characters; this one has {len(source.text):,}"
+            raise ArgumentError((Diagnostic("TIL105", message),))
+        return cls(source, faults, _pattern(signs), "TIL101", lambda word: f"{word!r} means nothing here", lines=lines)
+
+    def next(self) -> Token:
+        """Return the next token; at the end of the text, an ``END`` as often as asked."""
+        while True:
+            token = super().next()
+            self._open_brackets += (token.kind in ("(", "[")) - (token.kind in (")", "]"))
+            if token.kind != LINE or (self.lines and self._open_brackets <= 0):
+                return token
+
+
+def tokens(lexer: Lexer) -> Iterator[Token]:
+    """Yield all tokens of a text, and its end."""
+    while (token := lexer.next()).kind != END:
+        yield token
+    yield token

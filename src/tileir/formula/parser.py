@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from tileir.core.errors import ParseError
+from tileir.core.lexing import END, AbandonError, everything
 from tileir.core.span import Source as Text
 from tileir.core.span import Span
 from tileir.formula.ir import (
@@ -23,14 +23,17 @@ from tileir.formula.ir import (
     Step,
     Subject,
 )
-from tileir.formula.lexer import COMMENT, END, LINE, NAME, Faults, Token, tokens
-from tileir.formula.reading import PREVIOUS, WORDS, AbandonError, Reader, T
+from tileir.formula.lexer import COMMENT, LINE, NAME
+from tileir.formula.reading import PREVIOUS, WORDS, Reader
 from tileir.formula.spelling import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tileir.core.lexing import Token
     from tileir.formula.ir import Condition, Value
+
+T = TypeVar("T")
 
 
 def parse(text: str, name: str = "<formula>") -> Formula:
@@ -42,11 +45,7 @@ def parse(text: str, name: str = "<formula>") -> Formula:
 
     """
     source = Text(text, name)
-    faults = Faults(source)
-    formula = _Parser(source, faults, tokens(source, faults)).formula()
-    if faults.found:
-        raise ParseError(faults.in_order())
-    return formula
+    return everything(lambda faults: _Parser.at_start(source, faults), _Parser.formula)
 
 
 def parse_value(text: str) -> Value:
@@ -71,7 +70,7 @@ def parse_name(text: str) -> str:
 
 def parse_source(text: str) -> Source:
     """Read what a step can read."""
-    return _part(text, _Parser.source)
+    return _part(text, _Parser.reference)
 
 
 def parse_condition(text: str) -> Condition:
@@ -87,16 +86,13 @@ def parse_merge(text: str) -> Merge:
 def _part(text: str, rule: Callable[[_Parser], T]) -> T:
     """Read a text that is no more than one part of a formula."""
     source = Text(text, "<value>")
-    faults = Faults(source)
-    parser = _Parser(source, faults, tokens(source, faults))
-    try:
+
+    def read(parser: _Parser) -> T:
         part = rule(parser)
         parser.expect(END, "the end of the value")
-    except AbandonError:
-        raise ParseError(faults.in_order()) from None
-    if faults.found:
-        raise ParseError(faults.in_order())
-    return part
+        return part
+
+    return everything(lambda faults: _Parser.at_start(source, faults), read)
 
 
 @attrs.define
@@ -116,12 +112,12 @@ class _Parser(Reader):
             try:
                 if self.at_word("inputs"):
                     if inputs is not None or steps:
-                        self.faults.add("TIL102", "inputs are named once, before all steps", start.start, start.stop)
+                        self.wrong(start, "inputs are named once, before all steps")
                     inputs, input_remark = self.names()
                     first, comments = tuple(comments), []
                 elif self.at_word("results"):
                     if results is not None:
-                        self.faults.add("TIL102", "results are named once", start.start, start.stop)
+                        self.wrong(start, "results are named once")
                     results, result_remark = self.results()
                     above_results, comments = tuple(comments), []
                 elif self.token.kind == "}":
@@ -130,7 +126,7 @@ class _Parser(Reader):
                     count = len(steps)
                     self.item(steps, comments)
                     if results is not None and len(steps) > count:
-                        self.faults.add("TIL102", "results are named last, behind all steps", start.start, start.stop)
+                        self.wrong(start, "results are named last, behind all steps")
             except AbandonError:
                 self.recover()
         return Formula(
@@ -142,13 +138,13 @@ class _Parser(Reader):
             result_comments=above_results,
             result_remark=result_remark,
             last_comments=tuple(comments),
-            span=Span(self.text, 0, len(self.text.text)),
+            span=Span(self.source, 0, len(self.source.text)),
         )
 
     def item(self, steps: list[Step | Repeat], comments: list[str]) -> None:
         """Read a line, and add what it is to the steps, or to the comments of the next one."""
         if self.token.kind == COMMENT:
-            comments.append(_words(self.take()))
+            comments.append(_words(self.advance()))
             self.line_end()
         elif not self.skip(LINE):
             above = tuple(comments)
@@ -158,29 +154,28 @@ class _Parser(Reader):
     def recover(self) -> None:
         """Go to the next line."""
         while self.token.kind not in (LINE, END):
-            self.take()
+            self.advance()
         self.skip(LINE)
 
     def line_end(self) -> str | None:
         """Read the end of a line, and return the remark before it."""
-        remark = _words(self.take()) if self.token.kind == COMMENT else None
+        remark = _words(self.advance()) if self.token.kind == COMMENT else None
         if self.token.kind != END:
             self.expect(LINE, "the end of the line")
         return remark
 
     def names(self) -> tuple[tuple[str, ...], str | None]:
-        self.take()
+        self.advance()
         return self.list(self.new_name), self.line_end()
 
     def results(self) -> tuple[tuple[Source, ...], str | None]:
-        self.take()
-        return self.list(self.source), self.line_end()
+        self.advance()
+        return self.list(self.reference), self.line_end()
 
     def repeat(self, comments: tuple[str, ...]) -> Repeat:
-        start = self.take().start
+        start = self.advance().start
         if self.depth == MAX_DEPTH:
-            self.faults.add("TIL103", f"groups are nested at most {MAX_DEPTH} deep", start, start + len("repeat"))
-            raise AbandonError
+            raise self.report_and_abandon(f"groups are nested at most {MAX_DEPTH} deep", self.last, "TIL103")
         count = self.number()
         limit = None
         if self.skip_word("until"):
@@ -199,7 +194,7 @@ class _Parser(Reader):
                 self.recover()
         self.depth -= 1
         self.expect("}")
-        span = self.span(start)
+        span = self.span_from(start)
         self.line_end()
         return Repeat(count, tuple(steps), limit, comments, remark, tuple(inner), span=span)
 
@@ -209,27 +204,27 @@ class _Parser(Reader):
         if self.skip("="):
             name, function = function, self.new_name()
         arguments = self.arguments()
-        sources = self.list(self.source) if self.skip_word("of") else ()
+        sources = self.list(self.reference) if self.skip_word("of") else ()
         boundary = self.boundary() if self.skip_word("outside") else None
         condition = self.condition() if self.skip_word("where") else None
         place = self.token.start
         merge = self.merge(place) if self.skip_word("with") else None
-        span = self.span(start)
+        span = self.span_from(start)
         remark = self.line_end()
         return Step(function, name, sources, arguments, boundary, condition, merge, comments, remark, span=span)
 
-    def source(self) -> Source:
+    def reference(self) -> Source:
         start = self.token.start
         if self.skip("$"):
             number = self.number().value
             if not isinstance(number, int) or number < 1:
-                self.faults.add("TIL104", "steps are counted from $1", start, self.span(start).stop)
+                self.report("steps are counted from $1", self.span_from(start), "TIL104")
                 number = 1
-            return Source(number, span=self.span(start))
+            return Source(number, span=self.span_from(start))
         name = self.expect(NAME, "an input, a step or $ and its number")
         if name.text in WORDS and name.text != PREVIOUS:
-            self.faults.add("TIL102", f"{name.text!r} is a word of the language", name.start, name.stop)
-        return Source(name.text, span=self.span(start))
+            self.wrong(name, f"{name.text!r} is a word of the language")
+        return Source(name.text, span=self.span_from(start))
 
     def boundary(self) -> Boundary:
         return Boundary(self.expect_word(*(each.value for each in Boundary)))
@@ -238,30 +233,30 @@ class _Parser(Reader):
         start = self.token.start
         negated = self.skip_word("not")
         if self.skip_word("mask"):
-            return Mask(self.source(), negated, span=self.span(start))
+            return Mask(self.reference(), negated, span=self.span_from(start))
         if self.skip_word("region"):
             self.expect("(")
             sides = self.list(self.number)
             self.expect(")", "',' or ')'")
             if len(sides) != 4:
-                span = self.span(start)
+                span = self.span_from(start)
                 message = f"a region has a top, a left, a height and a width; there are {len(sides)} numbers"
-                self.faults.add("TIL102", message, span.start, span.stop)
+                self.report(message, span)
                 raise AbandonError
-            return Region(*sides, negated, span=self.span(start))
+            return Region(*sides, negated, span=self.span_from(start))
         subject = Subject(self.expect_word(*(each.value for each in Subject), "mask", "region"))
         self.expect_word("within")
         limit = self.number()
         relative = self.skip("%")
         self.expect_word("of")
         reference = None if self.skip_word("pixel") else self.colour()
-        return Near(subject, limit, relative, reference, negated, span=self.span(start))
+        return Near(subject, limit, relative, reference, negated, span=self.span_from(start))
 
     def merge(self, start: int = 0) -> Merge:
         function = self.new_name()
         arguments = self.arguments()
-        source = self.source()
-        return Merge(function, source, arguments, span=self.span(start))
+        source = self.reference()
+        return Merge(function, source, arguments, span=self.span_from(start))
 
 
 def _words(comment: Token) -> str:

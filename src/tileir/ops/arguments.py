@@ -71,7 +71,7 @@ _ALIASES: Final[Mapping[str, str]] = MappingProxyType(
 """What the names of types in annotations stand for."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Kind:
     """A kind of values: how to tell them, and what one and several are called, with an entry for each alternative."""
 

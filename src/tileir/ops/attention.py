@@ -189,7 +189,7 @@ def rotary_embedding(
     return aggregate(Aggregation.ASSIGN, kept[(*outer, pair)], (*outer, place), (*leading, features), default=result)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Heads:
     """Queries, keys and values, and how heads of queries share those of keys.
 

@@ -227,7 +227,7 @@ def separable_conv(
     return conv(middle, pointwise, bias, layout=layout, kernel_layout=pointwise_layout)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Channels:
     """The axes of channels of data and results, and those of the kernels by letter."""
 
@@ -236,7 +236,7 @@ class _Channels:
     kernel: Mapping[str, Axis]
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Geometry:
     """All axes of a convolution's data, kernels and result, in the order of their layouts.
 

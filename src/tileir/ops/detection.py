@@ -46,7 +46,7 @@ def iou(a: Tensor, b: Tensor, *, form: str = "corners") -> Tensor:
     return narrowed(tf.where(both > 0, both / tf.where(either > 0, either, 1), 0), a)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Boxes:
     """The edges and areas of boxes, as a column (axis 0) or a row (axis 1)."""
 

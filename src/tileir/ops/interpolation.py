@@ -113,7 +113,7 @@ def upsample(x: Tensor, factor: PerAxis, *, layout: str = "ncx") -> Tensor:
     return written(Aggregation.ASSIGN, read(x, source), result)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Places:
     """Where results lie on an axis: at ``(o + 1/2) * numerator / denominator - 1/2``, or without the halves."""
 

@@ -43,7 +43,7 @@ MODES: Final = ("add", "mul", "max", "min", "set")
 BOUNDS: Final = ("clamp", "drop", "wrap")
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Options:
     mode: str
     bounds: str
@@ -157,7 +157,7 @@ def scatter_nd(
     return tf.reshape(update.put(rows, flat), *dims)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Update:
     """What is put where.
 

@@ -11,7 +11,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Op
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges
-from tileir.passes.base import selected, unordered, with_kernels
+from tileir.passes.base import selected_kernel, unordered, with_kernels
 from tileir.passes.dead_code import pruned
 from tileir.passes.kernels.schedule import REGISTER
 from tileir.poly.affine import Affine
@@ -62,7 +62,7 @@ class Accumulate:
 
         def expand(kernel: Statement) -> tuple[Statement, ...]:
             result: tuple[Statement, ...] = (kernel,)
-            if isinstance(kernel, Block) and selected(kernel, self.reqs):
+            if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs):
                 result = _explicit(kernel, content.matters)
             content.record(kernel)
             return result
@@ -70,7 +70,7 @@ class Accumulate:
         return with_kernels(program, rewritten(program.main.statements, expand))
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Content:
     """What is known, in the order of kernels, about the elements of tensors: nothing before the first write."""
 
@@ -129,7 +129,7 @@ def _explicit_inside(statement: Statement) -> tuple[Statement, ...]:
     return _explicit(statement, lambda _: False)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Split:
     """A flat block, and which of its indices and constraints go where."""
 
@@ -211,7 +211,7 @@ class _Split:
             refinements=tuple(refinements),
             statements=unordered(tuple(renamed)),
             comments=(),
-            tags=self.block.tags.remove("kernel").add("reduction"),
+            tags=self.block.tags.add("reduction"),
             deps=(),
         )
 

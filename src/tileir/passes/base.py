@@ -17,8 +17,9 @@ from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.loops import between_loops
 from tileir.stripe.flattening import with_blocks
-from tileir.stripe.ir import Block, Launch, Program, Tags
+from tileir.stripe.ir import Block, Launch, Program
 from tileir.stripe.kernel_table import KernelTable, launched
+from tileir.stripe.tags import KERNEL, MAIN, PLACES
 from tileir.stripe.verifier import diagnose
 from tileir.stripe.verifier import verify as verify_program
 from tileir.stripe.works import in_order, map_launches
@@ -101,8 +102,8 @@ def at_least(least: int) -> Callable[[object, attrs.Attribute[int], int], None]:
     return check
 
 
-_PARTS: Final = ("main", "loop", "body")
-"""Tags by which programs tell their parts."""
+_PARTS: Final = tuple(word for word in PLACES if word != KERNEL)
+"""Tags that a pass cannot set: where a block stands says them. Each kernel has the one that is left out anyway."""
 
 
 def free_tags(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: tuple[str, ...]) -> None:
@@ -233,8 +234,18 @@ def _called(step: Pass, program: Program) -> Program:
 
 
 def selected(block: Block, reqs: Iterable[str]) -> bool:
-    """Return whether ``block`` carries every tag of ``reqs``; no tags select every block."""
+    """Return whether a block, but for kernels, carries every tag of ``reqs``; no tags select every block."""
     return block.tags.has_all(reqs)
+
+
+def selected_kernel(kernel: Block, reqs: Iterable[str]) -> bool:
+    """Return whether a kernel carries every tag of ``reqs``, to which ``kernel`` adds nothing."""
+    return kernel.tags.has_all([name for name in reqs if name != KERNEL])
+
+
+def means_all(reqs: Iterable[str]) -> bool:
+    """Return whether ``main`` carries every tag of ``reqs``, so that each kernel of it is meant."""
+    return all(name in (MAIN, "all") for name in reqs)
 
 
 def map_kernels(program: Program, function: Callable[[Block], Block], reqs: Iterable[str] = ()) -> Program:
@@ -246,13 +257,22 @@ def map_blocks(program: Program, function: Callable[[Block], Block], reqs: Itera
     """Apply ``function`` to the first blocks, on the way from each kernel inwards, that carry all tags of ``reqs``."""
     wanted = tuple(reqs)
 
-    def apply(block: Block) -> Block:
-        if selected(block, wanted):
-            return function(block)
-        inner = rewritten(block.statements, lambda s: (apply(s) if isinstance(s, Block) else s,))
-        return block if inner is block.statements else attrs.evolve(block, statements=unordered(inner), deps=())
+    def apply(kernel: Block) -> Block:
+        return function(kernel) if selected_kernel(kernel, wanted) else map_inside(kernel, function, wanted)
 
     return map_kernels(program, apply)
+
+
+def map_inside(block: Block, function: Callable[[Block], Block], reqs: tuple[str, ...]) -> Block:
+    """Apply ``function`` to the first blocks inside one that carry all tags of ``reqs``; nesting is bounded."""
+
+    def apply(statement: Statement) -> tuple[Statement, ...]:
+        if not isinstance(statement, Block):
+            return (statement,)
+        return (function(statement) if selected(statement, reqs) else map_inside(statement, function, reqs),)
+
+    inner = rewritten(block.statements, apply)
+    return block if inner is block.statements else attrs.evolve(block, statements=unordered(inner), deps=())
 
 
 def expand_kernels(
@@ -265,7 +285,7 @@ def expand_kernels(
     apart.
     """
     wanted = tuple(reqs)
-    everywhere = Tags.of("main").has_all(wanted)
+    everywhere = means_all(wanted)
     memory = {each.name: each for each in program.memory}
     table = KernelTable()
     made: dict[int, _Expansion | None] = {}
@@ -274,7 +294,7 @@ def expand_kernels(
         kernel = program.kernels[launch.kernel]
         if launch.kernel not in made:
             block = launched(kernel, launch)
-            chosen = everywhere or selected(block, wanted)
+            chosen = everywhere or selected_kernel(block, wanted)
             made[launch.kernel] = _Expansion.of(function, block, launch, table, memory) if chosen else None
         expansion = made[launch.kernel]
         if expansion is not None:
@@ -288,7 +308,7 @@ def expand_kernels(
     return attrs.evolve(program, kernels=tuple(table.kernels), works=in_order(works))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Expansion:
     """Launches that replace one launch of a kernel, and so those that replace any other."""
 

@@ -97,7 +97,7 @@ def _is_loop(block: stripe.Block) -> bool:
     return not any(tag in index.tags for index in block.indices for tag in _SCHEDULED)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Sum:
     """How a loop adds to accumulators.
 
@@ -134,17 +134,17 @@ class _Sum:
             inside = [r for r in user.refinements if r.source == name]
             if len(inside) != 1 or len(inside[0].access) != len(place) or inside[0].aggregation is not view.aggregation:
                 return None
-            if any(THREAD in i.tags or i.affine is not None for i in user.indices):
+            if any(THREAD in i.tags for i in user.indices):
                 return None
             place = tuple(a + b for a, b in zip(place, inside[0].access, strict=True))
-            indices.extend(user.indices)
+            indices.extend(i for i in user.indices if i.affine is None)
             path.append(user)
             name = inside[0].name
         if not isinstance(user, stripe.Store) or user.index is not None or user.into != name:
             return None
-        if len({i.name for i in indices}) < len(indices):
-            return None
         own = {n for affine in place for n in affine.indices}
+        if len({i.name for i in indices}) < len(indices) or not own.issubset(i.name for i in indices):
+            return None
         steps = prod(i.range for i in indices if i.name not in own and VECTOR not in i.tags)
         kept = tuple(i for i in indices if i.name in own)
         return cls(view, kept, place, steps, _contracts(path, user.source, [i.name for i in kept if i.range > 1]))

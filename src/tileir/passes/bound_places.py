@@ -35,9 +35,9 @@ class BoundPlaces:
         """Return the program with loads tagged."""
         if not any(_chooses(block) for block in program.main.blocks):
             return program
-        entry = {r.name: r for r in program.entry.refinements}
+        entry = {each.name: each for each in program.memory}
         known: dict[_Memory, Range | None] = {b.name: held(b, entry[b.name].shape.dtype) for b in program.buffers}
-        temporaries = {name for name, r in entry.items() if "user" not in r.tags and name not in known}
+        temporaries = entry.keys() - {*program.inputs, *program.outputs, *known}
         views: dict[str, _Memory] = {r.name: r.source for r in program.main.refinements}
         stores = _Walk(known)
         for kernel in program.main.blocks:
@@ -48,7 +48,7 @@ class BoundPlaces:
         return with_kernels(program, rewritten(program.main.statements, lambda s: (loads.statement(s, views, {}),)))
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Walk:
     """A walk over the blocks of kernels, in order.
 

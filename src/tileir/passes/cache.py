@@ -14,7 +14,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.places import Level
-from tileir.passes.base import selected, unordered, with_kernels
+from tileir.passes.base import selected, selected_kernel, unordered, with_kernels
 from tileir.passes.memory.cache_blocks import Copies, packed_shape, refitted
 from tileir.passes.memory.cache_rules import may_cache
 from tileir.passes.memory.locations import Place, location
@@ -69,21 +69,31 @@ class Cache:
     def __call__(self, program: Program) -> Program:
         """Return the program with the chosen views in memory of their own."""
         main = Level(program.main)
-        return with_kernels(program, rewritten(program.main.statements, lambda s: (self._descend(s, main),)))
 
-    def _descend(self, statement: Statement, parent: Level) -> Statement:
+        def cached(kernel: Statement) -> tuple[Statement, ...]:
+            here = isinstance(kernel, Block) and selected_kernel(kernel, self.reqs)
+            return (self._descend(kernel, main, here=here),)
+
+        return with_kernels(program, rewritten(program.main.statements, cached))
+
+    def _descend(self, statement: Statement, parent: Level, *, here: bool) -> Statement:
+        """Return a statement with copies in the first blocks that are selected; ``here`` in this one."""
         if not isinstance(statement, Block):
             return statement
         level = Level(statement, parent)
-        if selected(statement, self.reqs):
+        if here:
             block = self._cached(level)
         else:
-            inner = rewritten(statement.statements, lambda s: (self._descend(s, level),))
+            inner = rewritten(statement.statements, lambda s: (self._inside(s, level),))
             changed = inner is not statement.statements
             block = attrs.evolve(statement, statements=unordered(inner), deps=()) if changed else statement
         if not level.passed:
             return block
         return attrs.evolve(block, indices=(*block.indices, *level.passed))
+
+    def _inside(self, statement: Statement, level: Level) -> Statement:
+        here = isinstance(statement, Block) and selected(statement, self.reqs)
+        return self._descend(statement, level, here=here)
 
     def _cached(self, level: Level) -> Block:
         block = level.block

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.passes.analysis.dependences import roots
-from tileir.passes.base import at_least, selected, with_kernels
+from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.inline import CHEAP
-from tileir.stripe.interpreter import interpret
 from tileir.stripe.ir import Block, Buffer, Intrinsic, Special, views_read, views_written
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class ConstantPropagate:
         return {number: written for number, written in chosen.items() if number in kept}
 
     def _fits(self, kernel: Block) -> bool:
-        return selected(kernel, self.reqs) and not _has_unknown_special(kernel)
+        return selected_kernel(kernel, self.reqs) and not _has_unknown_special(kernel)
 
 
 def _is_costly(kernel: Block) -> bool:
@@ -146,14 +145,12 @@ def _cost(kernel: Block) -> int:
 
 def _computed(program: Program, chosen: frozenset[int], outputs: tuple[str, ...]) -> tuple[Buffer, ...]:
     """Return the content of temporaries after some kernels alone have run."""
+    from tileir.stripe.interpreter import interpret  # few programs have anything to compute
+
     kernels = tuple(s for number, s in enumerate(program.main.statements) if number in chosen)
     kernels = tuple(attrs.evolve(kernel, deps=()) for kernel in kernels)
     behind = {name for kernel in kernels for name in (*views_read(kernel), *views_written(kernel))}
-    memory = (
-        attrs.evolve(each, tags=each.tags.add("user")) if each.name in outputs else each
-        for each in program.memory
-        if each.name in behind
-    )
+    memory = (each for each in program.memory if each.name in behind)
     buffers = (buffer for buffer in program.buffers if buffer.name in behind)
     alone = with_kernels(attrs.evolve(program, inputs=(), outputs=outputs), kernels, memory, buffers)
     results = interpret(alone, {})
@@ -164,7 +161,7 @@ def _with_constants(program: Program, left: list[Statement], made: set[str], con
     """Return the program with other kernels, and constants for some of the temporaries that the old ones made."""
     kept = {buffer.name for buffer in constants}
     memory = (
-        attrs.evolve(each, constant=True, tags=each.tags.remove("tmp")) if each.name in kept else each
+        attrs.evolve(each, constant=True) if each.name in kept else each
         for each in program.memory
         if each.name in kept or each.name not in made
     )

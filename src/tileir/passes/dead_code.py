@@ -22,6 +22,8 @@ from tileir.stripe.ir import (
 from tileir.stripe.works import launches
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tileir.stripe.ir import Program, Refinement, Statement
 
 
@@ -37,7 +39,7 @@ class DeadCode:
 
     def __call__(self, program: Program) -> Program:
         """Return the program without what no result depends on."""
-        main = _pruned(program.main, set(program.outputs))
+        main = _pruned(program.main, set(program.outputs), _Kernels().pruned)
         return _without_temporaries(with_kernels(program, main.statements))
 
 
@@ -46,8 +48,26 @@ def pruned(block: Block, live: set[str]) -> Block:
     return narrowed(_pruned(block, live), block)
 
 
-def _pruned(block: Block, live: set[str]) -> Block:
-    statements = _needed(block, live)
+@attrs.define(repr=False)
+class _Kernels:
+    """Prunes the blocks of kernels: launches of one kernel, most of which lose nothing, share its statements."""
+
+    _whole: set[object] = attrs.field(factory=set, init=False)
+
+    def pruned(self, block: Block, live: set[str]) -> Block:
+        """Return what :func:`pruned` does."""
+        views = tuple([(view.name, view.direction) for view in block.refinements])
+        case = id(block.statements), views, frozenset(live), tuple(_aliases(block).items()), block.is_serial
+        if case in self._whole:
+            return block
+        result = pruned(block, live)
+        if result is block:
+            self._whole.add(case)
+        return result
+
+
+def _pruned(block: Block, live: set[str], prune: Callable[[Block, set[str]], Block] = pruned) -> Block:
+    statements = _needed(block, live, prune)
     same = len(statements) == len(block.statements) and all(
         new is old for new, old in zip(statements, block.statements, strict=True)
     )
@@ -58,8 +78,8 @@ def _pruned(block: Block, live: set[str]) -> Block:
     return attrs.evolve(block, statements=kept, refinements=refinements)
 
 
-def _needed(block: Block, live: set[str]) -> tuple[Statement, ...]:
-    """Return the statements that reach the views ``live``, those inside blocks included."""
+def _needed(block: Block, live: set[str], prune: Callable[[Block, set[str]], Block]) -> tuple[Statement, ...]:
+    """Return the statements that reach the views ``live``; ``prune`` does the same to blocks inside."""
     views = set(live)
     scalars: set[str] = set()
     kept: list[Statement] = []
@@ -76,7 +96,7 @@ def _needed(block: Block, live: set[str]) -> tuple[Statement, ...]:
             written = {r.name for r in statement.refinements if r.direction.writes and r.source in views}
             if not written:
                 continue
-            statement = pruned(statement, written)
+            statement = prune(statement, written)
             if not statement.statements:
                 continue
         elif isinstance(statement, Store | Special) and _is_dead(statement, views):

@@ -12,7 +12,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
-from tileir.passes.base import at_least, selected, with_kernels
+from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.kernels.channels import without_channels
 from tileir.passes.kernels.reindex import moved
 from tileir.passes.kernels.terms import Terms, elements_of
@@ -73,7 +73,7 @@ class Deinterleave:
         candidates = {
             number: pixels
             for number, kernel in enumerate(program.main.statements)
-            if isinstance(kernel, Block) and selected(kernel, self.reqs) and "copies" not in kernel.tags
+            if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs) and "copies" not in kernel.tags
             if (pixels := _Pixels.of(kernel, self)) is not None
         }
         temporaries = set(behind.values()) - {*program.inputs, *program.outputs, *(b.name for b in program.buffers)}
@@ -169,7 +169,7 @@ def _chosen(candidates: Mapping[int, _Pixels], behind: Mapping[str, str], tempor
     return {number for number in chosen if candidates[number].has_channels}
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Pixels:
     """A flat kernel whose points are pixels, and channels of these.
 

@@ -60,7 +60,7 @@ class Forward:
         return with_kernels(program, tuple(statements))
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Scan:
     """Which tensors of a program are made of pieces, and who reads them."""
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.rewrite import rewritten
-from tileir.passes.base import at_least, free_tags, selected, with_kernels
+from tileir.passes.base import at_least, free_tags, selected, selected_kernel, with_kernels
 from tileir.passes.fusion.hoist import hoisted
 from tileir.passes.fusion.scan import FusionScan
 from tileir.stripe.ir import Block, Direction
+from tileir.stripe.tags import KERNEL
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Statement
@@ -90,23 +91,38 @@ class Fuse:
     def __call__(self, program: Program) -> Program:
         """Return the program with blocks joined."""
         if self.parent_reqs:
-            return with_kernels(program, rewritten(program.main.statements, self._inside))
+            return with_kernels(program, rewritten(program.main.statements, self._in_kernel))
+        if KERNEL in self.exclude:
+            return program
+        options = attrs.evolve(self, a_reqs=_but_kernel(self.a_reqs), b_reqs=_but_kernel(self.b_reqs))
         kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
-        return with_kernels(program, FusionScan(self, program.main, frozenset(kept)).statements())
+        return with_kernels(program, FusionScan(options, program.main, frozenset(kept)).statements())
 
-    def _inside(self, statement: Statement) -> tuple[Statement, ...]:
+    def _in_kernel(self, kernel: Statement) -> tuple[Statement, ...]:
         """Join blocks in each block that carries ``parent_reqs``, the outermost ones of those inside each other."""
+        here = isinstance(kernel, Block) and selected_kernel(kernel, self.parent_reqs)
+        return (self._inside(kernel, here=here),)
+
+    def _inside(self, statement: Statement, *, here: bool) -> Statement:
         if not isinstance(statement, Block):
-            return (statement,)
-        if selected(statement, self.parent_reqs):
+            return statement
+        if here:
             kept = frozenset(r.source for r in statement.refinements if r.direction is not Direction.NONE)
             ready = hoisted(statement) if self.sibling_reductions else statement
             inner = FusionScan(self, ready, kept).statements()
             if inner is ready.statements:
-                return (statement,)
-            return (attrs.evolve(statement, statements=inner, deps=()),)
-        inner = rewritten(statement.statements, self._inside)
-        return (statement if inner is statement.statements else attrs.evolve(statement, statements=inner, deps=()),)
+                return statement
+            return attrs.evolve(statement, statements=inner, deps=())
+
+        def joined(inner: Statement) -> tuple[Statement, ...]:
+            return (self._inside(inner, here=isinstance(inner, Block) and selected(inner, self.parent_reqs)),)
+
+        inner = rewritten(statement.statements, joined)
+        return statement if inner is statement.statements else attrs.evolve(statement, statements=inner, deps=())
+
+
+def _but_kernel(reqs: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in reqs if name != KERNEL)
 
 
 @attrs.frozen

@@ -72,7 +72,7 @@ def _contiguous(nest: Nest) -> stripe.Index | None:
     return max(candidates, key=lambda i: (sum(u.stride(i.name) in (0, 1) for u in reads), i.range), default=None)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Builder:
     """Builds one kernel: columns along ``index``, rows along the others."""
 
@@ -177,7 +177,7 @@ class _Builder:
         return attrs.evolve(inside, constraints=(*tests, *inside.constraints))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Columns:
     """Threads side by side, each with ``count`` vectors of ``lanes``, in each ``chunk``."""
 

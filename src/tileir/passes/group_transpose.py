@@ -110,7 +110,7 @@ class GroupTranspose:
         return _Points(thread, more)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Points:
     """The points of one axis of a tile: those of a thread lie as far apart as there are threads."""
 

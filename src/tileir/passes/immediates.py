@@ -12,7 +12,7 @@ from tileir.core import arithmetic
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
 from tileir.passes.analysis.dependences import roots
-from tileir.passes.base import at_least, selected, with_kernels
+from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.kernels.reindex import moved
 from tileir.passes.kernels.terms import Terms, elements_of
 from tileir.poly.affine import Affine
@@ -76,7 +76,7 @@ class Immediates:
         behind = roots(program)
         statements: list[Statement] = []
         for kernel in program.main.statements:
-            if isinstance(kernel, Block) and selected(kernel, self.reqs):
+            if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs):
                 read = {r.name: behind[r.source] for r in kernel.refinements if r.source in behind}
                 kernel = self._written_out(kernel, {n: known[b] for n, b in read.items() if b in known}) or kernel
             statements.append(kernel)
@@ -101,7 +101,7 @@ class Immediates:
         return window.written_out(terms)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Window:
     """A flat reduction over what is known when compiling.
 

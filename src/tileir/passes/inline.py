@@ -12,7 +12,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
-from tileir.passes.base import selected, with_kernels
+from tileir.passes.base import selected_kernel, with_kernels
 from tileir.passes.kernels.reindex import reindexed, renamed
 from tileir.stripe.ir import (
     Block,
@@ -70,7 +70,7 @@ class Inline:
         return with_kernels(program, scan.kernels())
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Producer:
     """An elementwise kernel over the elements of one temporary.
 
@@ -119,7 +119,7 @@ def _counts_elements(block: Block, result: Refinement) -> bool:
     return simple and sorted(a.terms[0][0] for a in moving) == sorted(block.ranges)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Scan:
     """Goes over the kernels in order, and knows which tensors were made by producers that still hold."""
 
@@ -161,7 +161,7 @@ class _Scan:
     def _kernel(self, number: int, kernel: Statement) -> Statement:
         if not isinstance(kernel, Block):
             return kernel
-        if selected(kernel, self.options.reqs) and _is_flat_reduction(kernel):
+        if selected_kernel(kernel, self.options.reqs) and _is_flat_reduction(kernel):
             kernel = self._with_producers(number, kernel)
         for name in views_written(kernel):
             self._written[self._roots[name]] = number

@@ -10,7 +10,7 @@ import attrs
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
-from tileir.passes.base import map_kernels, selected, unordered, with_temporaries
+from tileir.passes.base import map_kernels, means_all, selected_kernel, unordered, with_temporaries
 from tileir.passes.kernels.schedule import REGISTER
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, TensorShape, views_read, views_written
@@ -41,12 +41,12 @@ class Localise:
     def __call__(self, program: Program) -> Program:
         """Return the program with temporaries moved into the kernels, if these or ``main`` carry all of ``reqs``."""
         owned = _owned(program)
-        everywhere = selected(program.main, self.reqs)
+        everywhere = means_all(self.reqs)
         kernels: list[Block] = []
         gone: set[str] = set()
         for number, kernel in enumerate(program.main.blocks):
             mine = owned.get(number, frozenset())
-            local = _localisable(kernel, mine) if everywhere or selected(kernel, self.reqs) else {}
+            local = _localisable(kernel, mine) if everywhere or selected_kernel(kernel, self.reqs) else {}
             gone.update(kernel.refinement(name).source for name in local)
             kernels.append(_allocating(kernel, local) if local else kernel)
         program = _without(program, tuple(kernels), gone) if gone else program

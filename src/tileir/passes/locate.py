@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.rewrite import rewritten
-from tileir.passes.base import selected
-from tileir.passes.kernels.walk import rewrite_blocks
+from tileir.passes.kernels.walk import choice, rewrite_blocks, rewrite_chosen
 from tileir.passes.memory.locations import Place, is_at, location
 from tileir.stripe.ir import Block, Direction
+from tileir.stripe.tags import KERNEL, PROGRAM
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Device, Location, Program, Refinement, Statement
@@ -30,7 +30,7 @@ class LocateBlock:
 
     name: ClassVar[str] = "locate_block"
     sees_loops: ClassVar[bool] = True
-    reqs: tuple[str, ...] = ("kernel",)
+    reqs: tuple[str, ...] = (KERNEL,)
     loc: tuple[Place, ...] = ()
     append_devs: bool = False
     skip_tags: tuple[str, ...] = ()
@@ -41,12 +41,12 @@ class LocateBlock:
         Raises:
             TileError: TIL505, a unit names a tag that not exactly one index of the block carries.
         """
-        return rewrite_blocks(program, self._located, self.reqs) if self.loc else program
+        if not self.loc:
+            return program
+        return rewrite_blocks(program, self._located, self.reqs, skip_tags=self.skip_tags)
 
     def _located(self, scope: Scope) -> Block:
         block = scope.block
-        if any(tag in block.tags for tag in self.skip_tags):
-            return block
         where = location(self.loc, block)
         new = (*block.location, *where) if self.append_devs else where
         return block if new == block.location else attrs.evolve(block, location=new)
@@ -66,7 +66,7 @@ class LocateInnerBlock:
 
     name: ClassVar[str] = "locate_inner_block"
     sees_loops: ClassVar[bool] = True
-    reqs: tuple[str, ...] = ("kernel",)
+    reqs: tuple[str, ...] = (KERNEL,)
     inner_reqs: tuple[str, ...] = ()
     loc: tuple[Place, ...] = ()
     append_devs: bool = False
@@ -74,21 +74,20 @@ class LocateInnerBlock:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with the inner blocks located; raises as :meth:`LocateBlock.__call__`."""
-        return rewrite_blocks(program, self._with_inner, self.reqs) if self.loc else program
+        if not self.loc:
+            return program
+        around, chosen = choice(program, self.reqs), choice(program, self.inner_reqs, self.skip_tags)
 
-    def _with_inner(self, scope: Scope) -> Block:
+        def wanted(block: Block, parent: Block | None) -> bool:
+            return parent is not None and parent is not program.entry and around(parent) and chosen(block)
+
+        return rewrite_chosen(program, self._located, wanted)
+
+    def _located(self, scope: Scope) -> Block:
         block = scope.block
-        statements = rewritten(block.statements, lambda s: (self._located(s),))
-        return block if statements is block.statements else attrs.evolve(block, statements=statements)
-
-    def _located(self, statement: Statement) -> Statement:
-        if not isinstance(statement, Block) or not selected(statement, self.inner_reqs):
-            return statement
-        if any(tag in statement.tags for tag in self.skip_tags):
-            return statement
-        where = location(self.loc, statement)
-        new = (*statement.location, *where) if self.append_devs else where
-        return statement if new == statement.location else attrs.evolve(statement, location=new)
+        where = location(self.loc, block)
+        new = (*block.location, *where) if self.append_devs else where
+        return block if new == block.location else attrs.evolve(block, location=new)
 
 
 @attrs.frozen
@@ -106,7 +105,7 @@ class LocateMemory:
 
     name: ClassVar[str] = "locate_memory"
     sees_loops: ClassVar[bool] = True
-    reqs: tuple[str, ...] = ("program",)
+    reqs: tuple[str, ...] = (PROGRAM,)
     ref_reqs: tuple[str, ...] = ()
     loc: tuple[Place, ...] = ()
     append_devs: bool = False

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core import schema
 from tileir.core.names import NameScope
-from tileir.stripe.ir import Block, Branch, Launch, Loop, Program, While
+from tileir.stripe.ir import Branch, Launch, Loop, Program
 from tileir.stripe.kernel_table import KernelTable
 from tileir.stripe.works import local_memory, parts, sorted_memory, uses_of
 
@@ -22,12 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from collections.abc import Set as AbstractSet
 
-    from tileir.stripe.ir import Buffer, Refinement, Statement, Work
-
-
-def is_loop(statement: Statement) -> bool:
-    """Return whether a statement of ``main``, or of the body of a loop, is a loop."""
-    return isinstance(statement, Block) and "loop" in statement.tags
+    from tileir.stripe.ir import Buffer, Refinement, Work
 
 
 def between_loops(function: Callable[[Program], Program], program: Program) -> Program:
@@ -50,7 +46,7 @@ def _stretches(works: Iterable[Work]) -> list[tuple[Work, ...]]:
     return [tuple(stretch) for stretch in found]
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Whole:
     """A program with loops while its parts change.
 
@@ -101,11 +97,8 @@ class _Whole:
             match first:
                 case Launch():
                     self.users.update(uses_of(self.program.kernels, stretch).names)
-                case Loop(times=times, carries=carries):
-                    self.users.update(name for carry in carries for name in (carry.kept, carry.made))
-                    self.users.update([times.memory] if isinstance(times, While) else [])
-                case Branch(condition=condition):
-                    self.users.update([condition])
+                case Loop() | Branch():
+                    self.users.update((*schema.reads(first), *schema.writes(first)))
             for inner in parts(first):
                 self._count(inner)
 
@@ -154,7 +147,7 @@ class _Whole:
         made = tuple(name for name in user if name in used.written)
         before = () if content is None else tuple(name for name in made if name not in content)
         part = Program(
-            tuple(_as_user(self.memory[name]) if name in user else self.memory[name] for name in own),
+            tuple(self.memory[name] for name in own),
             self.program.kernels,
             stretch,
             (*(name for name in user if name not in used.written), *before),
@@ -202,9 +195,3 @@ class _Whole:
             number = self.table.number(part.kernels[work.kernel])
             launches.append(attrs.evolve(work, kernel=number, arguments=arguments, deps=()))
         return launches
-
-
-def _as_user(allocation: Refinement) -> Refinement:
-    """Return an allocation tagged as one that others see."""
-    tags = allocation.tags.remove("tmp").add("user")
-    return allocation if tags is allocation.tags else attrs.evolve(allocation, tags=tags)

@@ -14,6 +14,7 @@ from tileir.passes.memory.locations import Place, is_at
 from tileir.stripe.aliases import byte_size, same_place
 from tileir.stripe.ir import Block
 from tileir.stripe.lifetimes import Coexistence, lifetimes
+from tileir.stripe.tags import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,18 +44,19 @@ class MemoryPlacement:
 
     name: ClassVar[str] = "memory_placement"
     sees_loops: ClassVar[bool] = True
-    reqs: tuple[str, ...] = ("program",)
+    reqs: tuple[str, ...] = (PROGRAM,)
     locs: tuple[Place, ...] = ()
     alignment: int = attrs.field(default=4, validator=at_least(1))
     skip_tags: tuple[str, ...] = ()
 
     def __call__(self, program: Program) -> Program:
         """Return the program with memory placed."""
-        placed = rewrite_blocks(program, self._placed, self.reqs, entry=True)
+        lasting = frozenset((*program.inputs, *program.outputs))
+        placed = rewrite_blocks(program, lambda scope: self._placed(scope, lasting), self.reqs, entry=True)
         return program if placed is program else rewrite_blocks(placed, _deps_again)
 
-    def _placed(self, scope: Scope) -> Block:
-        lives = lifetimes(scope.block)
+    def _placed(self, scope: Scope, lasting: frozenset[str]) -> Block:
+        lives = lifetimes(scope.block, lasting if scope.parent is None else ())
         known = [life for life in lives if life.allocation.offset is not None]
         wanted = [life for life in lives if self._is_wanted(life.allocation)]
         if not wanted:
@@ -71,7 +73,7 @@ class MemoryPlacement:
         return not self.locs or any(is_at(allocation.location, (place,)) for place in self.locs)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Placer:
     """First fit, in the order in which allocations are made; what never ends goes first."""
 

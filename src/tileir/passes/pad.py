@@ -13,7 +13,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Op
-from tileir.passes.base import at_least, selected, with_temporaries
+from tileir.passes.base import at_least, selected_kernel, with_temporaries
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import tightened
 from tileir.stripe.ir import (
@@ -59,16 +59,14 @@ class Pad:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with padded copies before the kernels that read them."""
-        names = NameScope.of(
-            (*(r.name for r in program.entry.refinements), *(r.name for r in program.main.refinements))
-        )
+        names = NameScope.of((*(r.name for r in program.memory), *(r.name for r in program.main.refinements)))
         sizes = {r.name: r.shape for r in program.main.refinements}
         written: set[str] = set()
         statements: list[Statement] = []
         added: list[Refinement] = []
         for kernel in program.main.statements:
             if isinstance(kernel, Block):
-                if selected(kernel, self.reqs) and (plan := self._plan(kernel, sizes, written)) is not None:
+                if selected_kernel(kernel, self.reqs) and (plan := self._plan(kernel, sizes, written)) is not None:
                     copies = [_Copy.of(view, plan, sizes[view.source], names) for view in plan.outside(sizes)]
                     added += [copy.allocation for copy in copies]
                     statements += [block for copy in copies for block in copy.kernels()]
@@ -121,7 +119,7 @@ def _limits(view: Refinement, tensor: TensorShape) -> Iterable[Affine]:
         yield tightened(dim.size - 1 - access)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Term:
     """What a flat kernel merges into its output: a product of inputs, or one input."""
 
@@ -159,7 +157,7 @@ class _Term:
         return cls(output, tuple(kernel.refinement(name) for name in dict.fromkeys(names)))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Plan:
     """Ranges of the indices after padding, and the term that is merged at each point."""
 
@@ -180,7 +178,7 @@ class _Plan:
         return [view for view in self.term.factors if not self.fits(view, sizes)]
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Copy:
     """A padded tensor, and where in it the original one begins."""
 
@@ -200,7 +198,7 @@ class _Copy:
         shape = TensorShape.dense(dtype, [last - first + 1 for first, last in zip(low, high, strict=True)])
         name = names.fresh(f"{view.source}_padded")
         zero = tuple(Affine() for _ in shape.dims)
-        allocation = Refinement(name, Direction.NONE, "", zero, shape, tags=Tags.of("tmp"))
+        allocation = Refinement(name, Direction.NONE, "", zero, shape)
         aggregation = plan.term.output.aggregation
         value = 0 if aggregation is None else aggregation.identity(dtype)
         neutral = bool(value) if dtype.is_bool else float(value) if dtype.is_float else int(value)
@@ -217,7 +215,7 @@ class _Copy:
             indices=tuple(Index(f"i{axis}", size) for axis, size in enumerate(shape.sizes)),
             refinements=(target,),
             statements=(Constant("neutral", shape.dtype, self.neutral), Store("neutral", name)),
-            tags=Tags.of("kernel", "pad"),
+            tags=Tags.of("pad"),
         )
         steps = TensorShape(shape.dtype, tuple(Dim(1, dim.stride) for dim in self.original.dims))
         source = Refinement("original", Direction.IN, self.view.source, tuple(indices), steps)
@@ -227,7 +225,7 @@ class _Copy:
             indices=tuple(Index(f"i{axis}", size) for axis, size in enumerate(self.original.sizes)),
             refinements=(source, attrs.evolve(target, access=place)),
             statements=(Load("original", "value"), Store("value", name)),
-            tags=Tags.of("kernel", "pad"),
+            tags=Tags.of("pad"),
         )
         return fill, copy
 

@@ -13,6 +13,7 @@ from tileir.passes.memory.locations import Place, location
 from tileir.passes.tile import tiled
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Tags
+from tileir.stripe.tags import KERNEL, MAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ class PartitionCompute:
     """
 
     name: ClassVar[str] = "partition_compute"
-    reqs: tuple[str, ...] = ("kernel",)
+    reqs: tuple[str, ...] = (KERNEL,)
     num_parts: int = attrs.field(default=1, validator=at_least(1))
     set_tags: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
     inner_set: tuple[str, ...] = attrs.field(default=(), validator=free_tags)
@@ -130,7 +131,7 @@ class PartitionMemory:
     """
 
     name: ClassVar[str] = "partition_memory"
-    reqs: tuple[str, ...] = ("main",)
+    reqs: tuple[str, ...] = (MAIN,)
     ref_reqs: tuple[str, ...] = ()
     num_parts: int = attrs.field(default=1, validator=at_least(1))
     idx_tag: str = "part"

@@ -75,7 +75,7 @@ class PermuteGather:
 _LEAST_LANES = 8
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Tables:
     """Constant tensors that the pass makes."""
 

@@ -74,7 +74,7 @@ def parse_requests(text: str, name: str) -> tuple[Request, ...]:
     return everything(start, lambda cursor: _Parser(cursor).pipeline())
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Cursor(Cursor):
     """A place in the text of a pipeline, and how many brackets are open there."""
 
@@ -98,7 +98,7 @@ class _Cursor(Cursor):
             self.advance()
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Parser:
     """Recursive descent over one text. Where a pass is faulty, those after it are read all the same."""
 

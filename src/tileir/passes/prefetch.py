@@ -12,7 +12,7 @@ import attrs
 
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import address
-from tileir.passes.base import at_least, expand_kernels, selected
+from tileir.passes.base import at_least, map_kernels, selected, selected_kernel
 from tileir.stripe.ir import Block, Direction, Special
 
 if TYPE_CHECKING:
@@ -41,16 +41,18 @@ class Prefetch:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with prefetches in the selected loops."""
-        return expand_kernels(program, lambda kernel: (self._block(kernel),))
+        return map_kernels(program, lambda kernel: self._block(kernel, selected_kernel(kernel, self.reqs)))
 
-    def _block(self, block: Block) -> Block:
+    def _block(self, block: Block, chosen: bool) -> Block:
         def inside(statement: Statement) -> tuple[Statement, ...]:
-            return (self._block(statement),) if isinstance(statement, Block) else (statement,)
+            if not isinstance(statement, Block):
+                return (statement,)
+            return (self._block(statement, selected(statement, self.reqs)),)
 
         statements = rewritten(block.statements, inside)
         if statements is not block.statements:
             block = attrs.evolve(block, statements=statements)
-        if not selected(block, self.reqs) or not self._is_innermost(block):
+        if not chosen or not self._is_innermost(block):
             return block
         asked = tuple(self._prefetches(block))
         if not asked:

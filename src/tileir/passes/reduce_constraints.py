@@ -108,7 +108,7 @@ class ReduceConstraints:
         return block, inner, own
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Surroundings:
     """What is known where a block runs: variables with their spans, and constraints that hold.
 

@@ -18,6 +18,7 @@ from tileir.passes.kernels.nest import emit
 from tileir.passes.registers.blocks import kernels
 from tileir.passes.registers.cost import Limits, choose
 from tileir.passes.registers.dots import with_dots
+from tileir.passes.registers.edges import bears_edges, has_edges
 from tileir.poly.affine import Affine
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ class RegisterTile:
         dots: Kinds of dot products that there are instructions for, such as ``u8_i8_i32``: dtypes of factors and sum.
         rows: Rows of the register tile; 0 chooses.
         columns: Vectors of the register tile; 0 chooses.
+        edges: Where this is not 0, only kernels are scheduled of which constraints cut outer indices, as they do at the
+            edges of an image, and only where they cost at most so many percent more than kernels for the inside and the
+            edges would. It is for a step before :class:`tileir.passes.separate.Separate`, which makes such kernels.
     """
 
     name: ClassVar[str] = "register_tile"
@@ -58,6 +62,7 @@ class RegisterTile:
     dots: tuple[str, ...] = ()
     rows: int = attrs.field(default=0, validator=at_least(0))
     columns: int = attrs.field(default=0, validator=at_least(0))
+    edges: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with its contractions scheduled."""
@@ -74,8 +79,11 @@ class RegisterTile:
             return (kernel,)
         if any(r.shape.elements != 1 for r in nest.allocations) or len(sch.parallel_indices(nest)) < len(nest.indices):
             return (kernel,)
-        plan = choose(nest, Limits(**{field.name: getattr(self, field.name) for field in attrs.fields(Limits)}), shapes)
-        if plan is None:
+        if self.edges and not has_edges(nest):
+            return (kernel,)
+        limits = Limits(**{field.name: getattr(self, field.name) for field in attrs.fields(Limits)})
+        plan = choose(nest, limits, shapes)
+        if plan is None or (self.edges and not bears_edges(nest, plan, limits, self.edges)):
             return (kernel,)
         nest, plan = with_dots(nest, plan, self.dots)
         threads = self.threads if sch.total_operations(nest) >= self.operations else 1

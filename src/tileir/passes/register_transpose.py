@@ -82,7 +82,7 @@ def _crossing(nest: Nest, least: int) -> tuple[stripe.Index, stripe.Index] | Non
     return None
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Axis:
     """One axis of the tiles: blocks of them for the grid, tiles of a block, and the elements of a tile."""
 
@@ -112,7 +112,7 @@ class _Axis:
         return (attrs.evolve(self.point, tags=tags),)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Builder:
     """Builds the kernels that take the place of one."""
 

@@ -92,7 +92,7 @@ def _in_its_file(name: str) -> type[Pass] | None:
     return next(kinds, None)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Entry:
     """An entry of a pipeline, and the file in which it stands at that position."""
 

@@ -47,7 +47,7 @@ def _scalarised(block: Block) -> Block:
     return attrs.evolve(block, statements=statements, refinements=refinements)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Aliases:
     """Which views of one block may show the same elements, and which of them merge what is stored."""
 

@@ -9,7 +9,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import running
-from tileir.passes.base import at_least, selected, with_temporaries
+from tileir.passes.base import at_least, selected_kernel, with_temporaries
 from tileir.passes.groups.scan import GroupPlan, GroupScanKernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import product
@@ -67,11 +67,11 @@ class Scan:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with scans in place of such contractions."""
-        names = NameScope.of(r.name for r in program.entry.refinements)
+        names = NameScope.of(r.name for r in program.memory)
         statements: list[stripe.Statement] = []
         added: list[stripe.Refinement] = []
         for kernel in program.main.statements:
-            found = running(kernel) if isinstance(kernel, stripe.Block) and selected(kernel, self.reqs) else None
+            found = running(kernel) if isinstance(kernel, stripe.Block) and selected_kernel(kernel, self.reqs) else None
             if found is None or found.steps < self.least or not isinstance(kernel, stripe.Block):
                 statements.append(kernel)
                 continue

@@ -16,6 +16,7 @@ from tileir.passes.memory.resident_views import overhanging
 from tileir.passes.memory.scheduled_block import ScheduledBlock
 from tileir.stripe.aliases import Aliases
 from tileir.stripe.scope import enter
+from tileir.stripe.tags import MAIN
 from tileir.stripe.works import uses_of
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Schedule:
     """
 
     name: ClassVar[str] = "schedule"
-    reqs: tuple[str, ...] = ("main",)
+    reqs: tuple[str, ...] = (MAIN,)
     mem_loc: tuple[Place, ...] = (Place("SRAM"),)
     mem_kib: float = 256.0
     alignment: int = attrs.field(default=16, validator=at_least(1))
@@ -77,11 +78,12 @@ class Schedule:
         """
         program_with_indices = hand_down(program, overhanging, self.reqs)
         faults: list[Diagnostic] = []
+        lasting = frozenset((*program.inputs, *program.outputs))
 
         def schedule(scope: Scope) -> Block:
             several = grouped(scope.block, self.pipeline_depth)
             aliases = Aliases(enter(several, scope.parent, scope.number))
-            scheduled = ScheduledBlock(self, aliases, faults).build()
+            scheduled = ScheduledBlock(self, aliases, lasting, faults).build()
             return scope.block if scheduled is several else scheduled
 
         scheduled = rewrite_blocks(program_with_indices, schedule, self.reqs)
@@ -92,6 +94,7 @@ class Schedule:
 
 def without_unused_temporaries(program: Program) -> Program:
     """Return the program without temporaries that no kernel touches."""
-    used = uses_of(program.kernels, program.works)
-    memory = tuple(each for each in program.memory if each.name in used or "tmp" not in each.tags)
+    lasting = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
+    used = uses_of(program.kernels, program.works).names | lasting
+    memory = tuple(each for each in program.memory if each.name in used)
     return program if len(memory) == len(program.memory) else attrs.evolve(program, memory=memory)

@@ -54,7 +54,7 @@ class SplitReduction:
         """Return the program with such reductions split."""
         if self.parts < 2 and not self.depth:
             return program
-        names = NameScope.of(r.name for r in program.entry.refinements)
+        names = NameScope.of(r.name for r in program.memory)
         statements: list[stripe.Statement] = []
         added: list[stripe.Refinement] = []
         for kernel in program.main.statements:
@@ -129,7 +129,7 @@ _LEAST = 64
 """Points that a part reduces at least where parts are counted: fewer are not worth a second kernel."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Split:
     """The two contractions, and what is between them."""
 
@@ -195,5 +195,5 @@ def _build(
         deps=(),
     )
     zero = tuple(Affine() for _ in shape.dims)
-    temporary = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, tags=stripe.Tags.of("tmp"))
+    temporary = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape)
     return _Split(attrs.evolve(partial, deps=()), final, temporary)

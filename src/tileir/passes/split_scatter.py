@@ -42,7 +42,7 @@ class SplitScatter:
         """Return the program with such sums split."""
         if self.parts < 2:
             return program
-        names = NameScope.of(r.name for r in program.entry.refinements)
+        names = NameScope.of(r.name for r in program.memory)
         statements: list[stripe.Statement] = []
         added: list[stripe.Refinement] = []
         for kernel in program.main.statements:
@@ -104,7 +104,7 @@ def _split(
         refinements=(source, total),
         statements=(stripe.Load(tables.name, "part"), stripe.Store("part", total.name)),
         comments=kernel.comments,
-        tags=stripe.Tags.of("contraction", "agg_op_add", "comb_op_none", "kernel"),
+        tags=stripe.Tags.of("contraction", "agg_op_add", "comb_op_none"),
         deps=(),
     )
     return empty, _partial(kernel, output, index, tables), merge, tables.allocation
@@ -130,7 +130,7 @@ def _partial(kernel: stripe.Block, output: stripe.Refinement, index: stripe.Inde
     )
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Tables:
     """A temporary with a table for each part, of which each has neighbouring elements.
 
@@ -157,7 +157,7 @@ class _Tables:
     def allocation(self) -> stripe.Refinement:
         """The temporary itself."""
         zero = tuple(Affine() for _ in self.shape.dims)
-        return stripe.Refinement(self.name, stripe.Direction.NONE, "", zero, self.shape, tags=stripe.Tags.of("tmp"))
+        return stripe.Refinement(self.name, stripe.Direction.NONE, "", zero, self.shape)
 
 
 def _sizes(clear: stripe.Block, cleared: stripe.Refinement) -> tuple[int, ...]:

@@ -65,7 +65,7 @@ class Strips:
         return scan.program_of_strips()
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Stage:
     """Tensors that the same kernels write, these, and the rows around a strip that are needed of them.
 
@@ -94,7 +94,7 @@ class _Stage:
         return sum(rows.work for rows in self.kernels.values())
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Cut:
     """How the rows of a group are cut: ``count`` strips of ``rows`` rows, from ``first`` on."""
 
@@ -108,7 +108,7 @@ class _Cut:
         return self.first + self.rows * self.count
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Scan:
     """The statements of ``main``, from the last to the first; those of a group are replaced by several."""
 
@@ -128,7 +128,7 @@ class _Scan:
     def __attrs_post_init__(self) -> None:
         program = self.program
         self.statements = list(program.main.statements)
-        self.names = NameScope.of(r.name for r in (*program.entry.refinements, *program.main.refinements))
+        self.names = NameScope.of(r.name for r in (*program.memory, *program.main.refinements))
         behind = roots(program)
         views = Counter(behind.values())
         alone = {name for name, root in behind.items() if name == root and views[root] == 1}
@@ -281,7 +281,7 @@ class _Scan:
             height = cut.rows + stage.high - stage.low
             shape = TensorShape.dense(self._held[tensor].shape.dtype, (cut.count, height, stride))
             name = self.names.fresh(f"{tensor}_strips")
-            result[tensor] = Refinement(name, Direction.NONE, "", (Affine(),) * 3, shape, tags=Tags.of("tmp"))
+            result[tensor] = Refinement(name, Direction.NONE, "", (Affine(),) * 3, shape)
         self.added.extend(result.values())
         return result
 
@@ -340,7 +340,7 @@ def _needed(stage: _Stage, readers: Iterable[_Stage]) -> tuple[int, int] | None:
     return (low, high) if found else None
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Builder:
     """Builds the kernels of one group over its strips."""
 

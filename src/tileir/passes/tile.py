@@ -85,7 +85,7 @@ def taken(tags: Tags, names: Iterable[str]) -> Tags:
     return Tags(tuple(item for item in tags.items if item[0] in wanted))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Split:
     """How the points of one index are shared out: ``count`` tiles of ``width`` points."""
 

@@ -14,7 +14,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
-from tileir.passes.base import at_least, selected, with_kernels, with_temporaries
+from tileir.passes.base import at_least, selected_kernel, with_kernels, with_temporaries
 from tileir.passes.memory.cache_blocks import refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, Index, Load, Refinement, Store, Tags, TensorShape
@@ -55,7 +55,7 @@ class Transpose:
         main = Level(program.main)
         votes: dict[str, Counter[int]] = {name: Counter() for name in free}
         for kernel in program.main.blocks:
-            if not free or not selected(kernel, self.reqs):
+            if not free or not selected_kernel(kernel, self.reqs):
                 continue
             together = walks(kernel, main)
             for walk in together:
@@ -74,7 +74,7 @@ class Transpose:
         copier = _Copier(program, self.least_reuse)
         statements: list[Statement] = []
         for kernel in program.main.statements:
-            if isinstance(kernel, Block) and selected(kernel, self.reqs):
+            if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs):
                 statements.extend(copier.kernels(kernel))
             else:
                 statements.append(kernel)
@@ -145,7 +145,7 @@ def _relaid(program: Program, shapes: dict[str, TensorShape]) -> Program:
     return with_kernels(program, kernels, memory)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Copier:
     """Makes copies in other layouts, and knows which ones still hold what their tensors do."""
 
@@ -210,7 +210,7 @@ class _Copier:
         """Return the program with these kernels, and memory for the copies."""
         if not self._added:
             return self.program
-        own = (attrs.evolve(r, direction=Direction.NONE, source="", tags=Tags.of("tmp")) for r in self._added)
+        own = (attrs.evolve(r, direction=Direction.NONE, source="") for r in self._added)
         return with_temporaries(self.program, statements, tuple(own))
 
 
@@ -229,7 +229,7 @@ def _copying(source: Refinement, copy: Refinement) -> Block:
         (),
         (element(source, Direction.IN), element(copy, Direction.OUT)),
         (Load(source.name, "x"), Store("x", copy.name)),
-        tags=Tags.of("kernel", "transpose"),
+        tags=Tags.of("transpose"),
     )
 
 

@@ -10,9 +10,9 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import terms_of
-from tileir.passes.base import at_least, selected, with_temporaries
+from tileir.passes.base import at_least, selected_kernel, with_temporaries
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Block, Dim, Direction, Load, Refinement, Store, Tags, TensorShape
+from tileir.stripe.ir import Block, Dim, Direction, Load, Refinement, Store, TensorShape
 
 if TYPE_CHECKING:
     from tileir.passes.analysis.running import Terms
@@ -45,11 +45,11 @@ class TwoStepWindow:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with such contractions in two steps."""
-        names = NameScope.of(r.name for r in program.entry.refinements)
+        names = NameScope.of(r.name for r in program.memory)
         statements: list[Statement] = []
         added: list[Refinement] = []
         for kernel in program.main.statements:
-            window = self._window(kernel) if isinstance(kernel, Block) and selected(kernel, self.reqs) else None
+            window = self._window(kernel) if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs) else None
             if window is None:
                 statements.append(kernel)
             else:
@@ -87,7 +87,7 @@ def _steps(width: int, *, overlapping: bool) -> tuple[int, int, int] | None:
     return best if best is not None and 3 * (best[0] + best[1]) <= 2 * width else None
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Window:
     """A window in two steps: ``first`` neighbours, then ``second`` of their aggregates, ``apart`` elements apart."""
 
@@ -101,7 +101,7 @@ class _Window:
         """Return what holds the aggregates of the first step."""
         shape = TensorShape.dense(self.terms.output.shape.dtype, tuple(i.range for i in self._places()))
         name = names.fresh(f"{self.terms.output.source}_steps")
-        return Refinement(name, Direction.NONE, "", (Affine(),) * len(shape.dims), shape, tags=Tags.of("tmp"))
+        return Refinement(name, Direction.NONE, "", (Affine(),) * len(shape.dims), shape)
 
     def kernels(self, between: Refinement) -> tuple[Block, Block]:
         """Return the kernels of both steps, with ``between`` between them."""

@@ -13,7 +13,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Op
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.base import at_least, map_kernels, selected, with_kernels
+from tileir.passes.base import at_least, map_kernels, selected_kernel, with_kernels
 from tileir.passes.kernels.equal_scalars import made_once
 from tileir.passes.kernels.jam import MERGES
 from tileir.passes.kernels.reindex import moved, reindexed, renamed
@@ -51,7 +51,7 @@ class UnrollWindow:
         """Return the program with small windows written out."""
         weighed: set[_Walk] = set()
         for kernel in program.main.blocks:
-            found = self._window(kernel) if selected(kernel, self.reqs) else None
+            found = self._window(kernel) if selected_kernel(kernel, self.reqs) else None
             if found is not None and _slides(kernel, *found):
                 weighed.update(_walks(kernel, *found))
         return self._beside(map_kernels(program, self._kernel, self.reqs), weighed) if weighed else program
@@ -73,7 +73,7 @@ class UnrollWindow:
         """Return the program with those reductions written out that walk through tensors as windows do."""
 
         def written(statement: Statement) -> tuple[Statement, ...]:
-            if not isinstance(statement, Block) or not selected(statement, self.reqs):
+            if not isinstance(statement, Block) or not selected_kernel(statement, self.reqs):
                 return (statement,)
             found = self._window(statement)
             walks = _walks(statement, *found) if found is not None else []
@@ -98,7 +98,7 @@ def _aggregate(kernel: Block) -> Refinement | None:
     return result if merges and result.direction is Direction.OUT else None
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Walk:
     """Which elements of a tensor an aggregate takes: steps and ranges of the indices of its window, and of others."""
 
@@ -202,7 +202,7 @@ def _factors(kernel: Block, result: Refinement, value: str) -> tuple[str, str] |
     return (merged.inputs[0], merged.inputs[1]) if merged.dtype in (DType.F32, DType.F64) else None
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Chain:
     """The aggregate over the points so far, as a chain of scalars; or as a chain for each row, whose ends are merged.
 

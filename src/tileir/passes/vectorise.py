@@ -169,7 +169,7 @@ class Vectorise:
         return result
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Run:
     """``count`` vectors of ``lanes`` elements from ``start`` on."""
 
@@ -190,7 +190,7 @@ _SHORT_ROW = 256
 """From so many vectors on, elements that fill none take no time beside them."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Crossed:
     """An index along which an input is contiguous while the vector index strides through it, and its block size."""
 
@@ -273,7 +273,7 @@ _CROSSED_BLOCK = 32
 """Rows and columns of a transposed block: two cache lines of f32 each way, well within the first-level cache."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Shape:
     """How the loops below the grid look: ``inner`` loops around the vectors of one run, ``beside`` for each of them.
 

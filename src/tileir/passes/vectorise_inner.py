@@ -9,7 +9,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.base import at_least, map_blocks, unordered
+from tileir.passes.base import at_least, map_inside, map_kernels, selected_kernel, unordered
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.reindex import reindexed
 from tileir.stripe.ir import Block, Convert, Direction, Intrinsic, Load, LoadIndex, Special, Store
@@ -41,13 +41,18 @@ class VectoriseInner:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with lanes in its innermost blocks."""
-        return map_blocks(program, self._below, self.reqs)
+        return map_kernels(program, self._kernel)
+
+    def _kernel(self, kernel: Block) -> Block:
+        if selected_kernel(kernel, self.reqs):
+            return self._below(kernel) if kernel.blocks else kernel
+        return map_inside(kernel, self._below, self.reqs)
 
     def _below(self, block: Block) -> Block:
         if block.blocks:
             inner = rewritten(block.statements, lambda s: (self._below(s) if isinstance(s, Block) else s,))
             return block if inner is block.statements else attrs.evolve(block, statements=unordered(inner), deps=())
-        if "kernel" in block.tags or any(VECTOR in index.tags for index in block.indices):
+        if any(VECTOR in index.tags for index in block.indices):
             return block
         index = max(block.indices, key=lambda index: self._lanes(block, index), default=None)
         if index is None or (lanes := self._lanes(block, index)) < self.least:

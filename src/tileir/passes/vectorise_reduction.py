@@ -96,7 +96,7 @@ class VectoriseReduction:
         return max(candidates, key=lambda i: i.range, default=None)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Builder:
     """Builds one kernel."""
 

@@ -8,7 +8,7 @@ import attrs
 
 from tileir.core.names import NameScope
 from tileir.passes.analysis.running import running, terms_of
-from tileir.passes.base import at_least, selected, with_temporaries
+from tileir.passes.base import at_least, selected_kernel, with_temporaries
 from tileir.passes.kernels.reindex import reindexed
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
@@ -47,18 +47,18 @@ class Window:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such contractions in two steps."""
-        names = NameScope.of(r.name for r in program.entry.refinements)
+        names = NameScope.of(r.name for r in program.memory)
         statements: list[stripe.Statement] = []
         added: list[stripe.Refinement] = []
         for kernel in program.main.statements:
-            if isinstance(kernel, stripe.Block) and selected(kernel, self.reqs):
+            if isinstance(kernel, stripe.Block) and selected_kernel(kernel, self.reqs):
                 for piece in self._pieces(kernel):
                     blocks, temporaries = self._scans(piece, names)
                     statements.extend(blocks)
                     added.extend(temporaries)
             else:
                 statements.append(kernel)
-        if len(statements) == len(program.main.statements):
+        if all(new is old for new, old in zip(statements, program.main.statements, strict=False)):
             return program
         return with_temporaries(program, statements, added)
 
@@ -102,7 +102,7 @@ def _piece(kernel: stripe.Block, along: stripe.Index, start: int, count: int) ->
     return reindexed(kernel, indices, {along.name: Affine.index(along.name) + start})
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Builder:
     """Builds the kernels of one window.
 
@@ -139,7 +139,7 @@ class _Builder:
         )
         name = self.names.fresh(f"{output.source}_{what}")
         zero = tuple(Affine() for _ in shape.dims)
-        return stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, tags=stripe.Tags.of("tmp"))
+        return stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape)
 
     def _view(self, temporary: stripe.Refinement, place: Affine, direction: stripe.Direction) -> stripe.Refinement:
         """Return the view of the element at ``place`` of each point of the other indices."""
@@ -191,7 +191,7 @@ class _Builder:
             (*self.terms.others, block),
             refinements=(view,),
             statements=(stripe.Constant("identity", dtype, typed), stripe.Store("identity", view.name)),
-            tags=stripe.Tags.of("eltwise", "fill", "kernel"),
+            tags=stripe.Tags.of("eltwise", "fill"),
         )
 
     def _joined(self) -> stripe.Block:
@@ -222,7 +222,7 @@ class _Builder:
             constraints=(),
             refinements=views,
             statements=statements,
-            tags=stripe.Tags.of("eltwise", "kernel"),
+            tags=stripe.Tags.of("eltwise"),
             deps=(),
         )
 

@@ -84,7 +84,9 @@ class Affine:
         if not isinstance(other, Affine):
             return Affine(self.terms, exact(self.offset + other))
         if not other.terms:
-            return Affine(self.terms, exact(self.offset + other.offset))
+            return Affine(self.terms, exact(self.offset + other.offset)) if other.offset else self
+        if not self.terms:
+            return Affine(other.terms, exact(self.offset + other.offset)) if self.offset else other
         total = dict(self.terms)
         for index, coefficient in other.terms:
             total[index] = total.get(index, 0) + coefficient
@@ -106,7 +108,7 @@ class Affine:
             return Affine()
         if factor == 1:
             return self
-        return Affine(tuple((i, exact(c * factor)) for i, c in self.terms), exact(self.offset * factor))
+        return Affine(tuple([(i, exact(c * factor)) for i, c in self.terms]), exact(self.offset * factor))
 
     __rmul__ = __mul__
 
@@ -119,7 +121,10 @@ class Affine:
 
     def substitute(self, replacements: Mapping[str, Affine | Rational]) -> Affine:
         """Replace indices by expressions; those not in ``replacements`` stay."""
-        if not any(i in replacements for i, _ in self.terms):
+        for i, _ in self.terms:
+            if i in replacements:
+                break
+        else:
             return self
         offset = self.offset
         kept: dict[str, Rational] = {}
@@ -164,6 +169,11 @@ class Affine:
             else:
                 parts.append(f"{'+' if coefficient > 0 else '-'} {body}")
         return " ".join(parts)
+
+
+def movement(access: Iterable[Affine], strides: Iterable[int], index: str) -> int:
+    """Return how many elements an integral access moves when ``index`` grows by one."""
+    return sum(int(affine.coefficient(index)) * stride for affine, stride in zip(access, strides, strict=True))
 
 
 def total(expressions: Iterable[Affine]) -> Affine:

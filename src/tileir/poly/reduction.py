@@ -122,7 +122,7 @@ def _split(
     )
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Residues:
     """A residue r counts ``(r + shift) · row``."""
 
@@ -159,7 +159,7 @@ def _moves(residues: _Residues, involved: Sequence[str], constraints: Sequence[R
     return sum(1 for c in constraints if sum(c.polynomial.coefficient(name) * x for name, x in row) != 0)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Limit:
     """``0 <= factor · (index number position) < bound``, where that index is ``origin + … + span · step``."""
 

@@ -109,7 +109,7 @@ def _tableau(names: Sequence[str], box: Mapping[str, Span], rows: Sequence[Row],
     return tableau
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Tableau:
     """``basic[i] = Σ matrix[i][j] / denominator · nonbasic[j]``; variables have numbers, the objective the last.
 

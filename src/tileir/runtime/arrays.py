@@ -11,6 +11,7 @@ import numpy as np
 from tileir.core.arithmetic import constant, fits
 from tileir.core.dtype import FORMATS, DType
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.runtime.array_files import declared, is_nameless, possible_dtypes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,14 +66,6 @@ def address_of(array: Array) -> int:
         return int(array.ctypes.data)
 
 
-def as_saved(array: Array) -> Array:
-    """Return an array as a ``.npy`` file can hold it: elements for which NumPy has no name as bytes of no type."""
-    dtype = DType.of(array.dtype)
-    if dtype is None or not dtype.is_float or not dtype.format.registered:
-        return array
-    return array.view(f"V{dtype.itemsize}")
-
-
 def to_array(name: str, value: object) -> Array:
     """Return ``value`` as a NumPy array of native byte order, without a copy where that is possible.
 
@@ -86,6 +79,10 @@ def to_array(name: str, value: object) -> Array:
     array = _imported(name, value)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
+    if is_nameless(array):
+        views = " or ".join(f"view(ml_dtypes.{each.format.numpy})" for each in possible_dtypes(array))
+        message = f"{name!r} has elements of {array.dtype.itemsize} bytes and no type, as numpy.load returns them"
+        raise _error("TIL702", f"{message}: say what they are, by {views}")
     if DType.of(array.dtype) is None:
         names = ", ".join(dtype.value for dtype in DType)
         raise _error("TIL702", f"{name!r} has elements of type {array.dtype}; convert it to one of {names}")
@@ -146,7 +143,8 @@ def _scalar(name: str, value: bool | int | float | np.generic) -> Array:
 def check_inputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[Array]:
     """Return the arrays of all inputs, contiguous.
 
-    A Python number is converted to the tensor's type, an array is not; arrays with gaps are copied.
+    A Python number is converted to the tensor's type, an array is not; arrays with gaps are copied. Elements of no
+    type, as ``numpy.load`` returns those of ``ml_dtypes``, have that of the tensor.
 
     Raises:
         ArgumentError: with an entry for each value that does not fit: TIL701, TIL702, TIL705.
@@ -157,7 +155,7 @@ def check_inputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[Ar
     faults: list[Diagnostic] = []
     for tensor, value in zip(tensors, values, strict=True):
         try:
-            array = to_array(tensor.name, value)
+            array = to_array(tensor.name, declared(value, tensor.dtype) if isinstance(value, np.ndarray) else value)
         except ArgumentError as error:
             faults.extend(error.diagnostics)
             continue

@@ -17,7 +17,7 @@ K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Slot(Generic[V]):
     """A value that one thread makes while others wait for the lock; ``askers`` counts these threads, and that one."""
 

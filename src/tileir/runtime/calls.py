@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.runtime.interface import Event
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Call:
     """A call, and the arrays that it uses."""
 

@@ -166,11 +166,16 @@ class Context:
             return self._resources[key]
 
     def close(self) -> None:
-        """Close all executors, which waits for their work; the context can be used again afterwards."""
+        """Close all executors, which waits for their work; the context can be used again afterwards.
+
+        Loops on conditions might never end: calls that are in one then fail with TIL807 before its next turn.
+        """
         self.programs.clear()
         with self._lock:
             resources = tuple(self._resources.values())
             self._resources.clear()
+        for each in resources:  # all of them first, as calls of one may wait for those of another
+            each.stop()
         for each in resources:
             each.close()
         with self._lock:

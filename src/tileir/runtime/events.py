@@ -160,7 +160,7 @@ def all_ended(events: Sequence[Event]) -> PendingEvent:
     return end
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Task:
     """Work, the events that it waits for, and the event that tells of its end."""
 
@@ -234,6 +234,11 @@ class Scheduler:
             raise
         return task.event
 
+    def wait_until_idle(self) -> None:
+        """Wait until no task runs or could run; those that wait for events are left alone. No task may call it."""
+        with self._lock:
+            self._condition.wait_for(lambda: not self._ready and self._idle == len(self._workers))
+
     def close(self) -> None:
         """Wait for all tasks and stop the threads; a task may do it as the last one."""
         own = threading.current_thread()
@@ -286,6 +291,7 @@ class Scheduler:
             with self._lock:
                 if not self._ready and not self._closed:
                     self._idle += 1
+                    self._condition.notify_all()
                     self._condition.wait_for(lambda: self._ready or self._closed, IDLE_SECONDS)
                     self._idle -= 1
                 if not self._ready:

@@ -340,6 +340,7 @@ class Backend(Generic[L]):
         notes: Says what else there could be beside the devices that it lists, and what to do about it.
         source: Writes a program that was compiled for a device as one text, which says how it is run without tileir and
             begins with a comment of some lines; None where the back end has no such text.
+        source_suffix: The end of the names of files with such a text.
 
     """
 
@@ -352,6 +353,12 @@ class Backend(Generic[L]):
     rank: int = 0
     notes: Callable[[], Sequence[str]] = tuple
     source: Callable[[Program, DeviceInfo, str], str] | None = None
+    source_suffix: str = ".txt"
+
+    @property
+    def title(self) -> str:
+        """The language of its code, for people: the title of its first form, or else its name."""
+        return next(iter(self.forms.values()), self.name)
 
     def listing(self, library: L, form: str | None = None) -> str:
         """Return the generated code of a library of this back end in one of its forms; without one, in the first.

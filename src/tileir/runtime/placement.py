@@ -53,7 +53,7 @@ class Placement:
         return sum(self.sizes)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Life:
     """From when to when a temporary holds a value.
 
@@ -164,7 +164,7 @@ def _best_gap(taken: Iterable[tuple[int, int]], nbytes: int, alignment: int) -> 
     return free if best is None else best[1]
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Block:
     number: int
     size: int

@@ -19,6 +19,7 @@ from tileir.runtime.placement import place
 from tileir.runtime.submission import SubmittingWorkspace
 from tileir.runtime.workspace import (
     BranchStep,
+    ClosableWorkspace,
     Layout,
     LoopStep,
     SequencedWorkspace,
@@ -170,10 +171,13 @@ class Plan:
         """Run all launches once all of ``after`` have completed, and return an event that tells of the end.
 
         The arrays are as in :meth:`run`; the inputs do not change before the end. Where there are conditions, a thread
-        looks them up between the launches.
+        looks them up between the launches, and the event fails with TIL807 when the context is closed before the end.
         """
         resources = self.resources
-        if not resources.asynchronous or self._layout.decides:
+        if self._layout.decides:
+            run = partial(resources.run_stoppable, partial(self.run, inputs, outputs))
+            return resources.scheduler.submit(run, after)
+        if not resources.asynchronous:
             return resources.scheduler.submit(partial(self.run, inputs, outputs), after)
         workspace = self._take()
         assert isinstance(workspace, SubmittingWorkspace)
@@ -201,6 +205,11 @@ class Plan:
         if found is not None:
             return found
         self.resources.make_room(self.peak_bytes)
+        made = self._fresh()
+        return ClosableWorkspace(made, lambda: self.resources.closed) if self._layout.decides else made
+
+    def _fresh(self) -> Workspace:
+        """Return a workspace with temporaries of its own."""
         if self.resources.asynchronous:
             return SubmittingWorkspace.of(self._layout)
         executor = self._layout.executor

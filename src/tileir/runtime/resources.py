@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import weakref
 from collections import OrderedDict
@@ -11,12 +12,14 @@ import attrs
 
 from tileir.core.forking import renew_in_children
 from tileir.runtime.calls import Calls
-from tileir.runtime.events import Scheduler
+from tileir.runtime.events import PendingEvent, Scheduler
 from tileir.runtime.interface import PartingExecutor
 from tileir.runtime.offers import is_asynchronous
 from tileir.runtime.placement import ALIGNMENT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tileir.runtime.interface import Executor
 
 SPARE_BYTES: Final = 256 * 2**20
@@ -49,7 +52,7 @@ class Resources:
         spare_bytes: The limit.
         scheduler: What runs them.
         asynchronous: Whether the executor only submits work.
-        closed: Whether :meth:`close` was called.
+        closed: Whether :meth:`stop` or :meth:`close` was called.
 
     """
 
@@ -66,15 +69,20 @@ class Resources:
     )
     _kept_bytes: int = attrs.field(default=0, init=False)
     _parts: bool | None = attrs.field(default=None, init=False)
+    _stoppable: set[PendingEvent] = attrs.field(factory=set, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        _known.add(self)
+        atexit.unregister(_stop_all)  # what is registered last runs first, and drivers have been loaded by now
+        atexit.register(_stop_all)
         self.scheduler = Scheduler("tileir-calls", self.threads)
         self.asynchronous = is_asynchronous(self.executor)
         renew_in_children(self)
 
     def renew(self) -> None:
-        """Start with a lock that no thread of the parent holds."""
+        """Start with a lock that no thread of the parent holds, and without the calls of its threads."""
         self._lock = threading.Lock()
+        self._stoppable.clear()
 
     @property
     def parts(self) -> bool:
@@ -113,11 +121,33 @@ class Resources:
         with self._lock:
             self._shrink(self.spare_bytes - nbytes, 0)
 
+    def stop(self) -> None:
+        """Let programs whose loops go by conditions, and so might never end, fail before their next turn."""
+        self.closed = True
+
+    def run_stoppable(self, work: Callable[[], object]) -> None:
+        """Do what :meth:`stop` ends, in a thread of the scheduler: before Python ends, it is stopped and waited for."""
+        ended = PendingEvent()
+        self._stoppable.add(ended)
+        try:
+            work()
+        finally:
+            self._stoppable.discard(ended)
+            ended.complete()
+
+    def wait_for_stopped(self) -> None:
+        """Wait for what :meth:`stop` ends, and for the calls that fail with it."""
+        stopped = tuple(self._stoppable)
+        for ended in stopped:
+            ended.wait()
+        if stopped:
+            self.scheduler.wait_until_idle()
+
     def close(self) -> None:
-        """Wait for all asynchronous calls, and give all memory back."""
+        """Stop what might never end, wait for all other asynchronous calls, and give all memory back."""
+        self.stop()
         self.scheduler.close()
         with self._lock:
-            self.closed = True
             self._shrink(-1, 0)
 
     def _shrink(self, limit: int, stay: int) -> None:
@@ -138,3 +168,18 @@ class Resources:
     def _wraps_parts(self) -> bool:
         host = self.executor.allocate(2 * ALIGNMENT).host()
         return host is not None and self.executor.wrap(host[ALIGNMENT:]) is not None
+
+
+weakref.finalize(Resources, int)
+"""The first one registers what runs all of them when Python ends: so memory is given back after :func:`_stop_all`."""
+
+_known: Final[weakref.WeakSet[Resources]] = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    """Stop loops on conditions: drivers do not survive that Python ends while a thread of ours is in one."""
+    known = tuple(_known)
+    for each in known:
+        each.stop()
+    for each in known:
+        each.wait_for_stopped()

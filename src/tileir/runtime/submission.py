@@ -43,7 +43,7 @@ class Submission:
         return sum(known) if len(known) == len(measured) else None
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Batch:
     """A run as one call of the device: the staging memory of each array, and all launches in order."""
 
@@ -58,7 +58,7 @@ class _Batch:
         self.executor.run_batch(arriving, self.launches, list(zip(self.outputs, outputs, strict=True)))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Chain:
     """Commands of one work, each of which waits for the one before it.
 

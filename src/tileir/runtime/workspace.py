@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, assert_never
 import attrs
 import numpy as np
 
+from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
 from tileir.runtime.interface import Choice, Condition, PartingExecutor, Repetition
@@ -252,6 +253,41 @@ class SteppingWorkspace:
             step.kernel.launch([memory[number] for number in step.arguments])
         for placed, array in staged:
             layout.executor.copy(placed, array).wait()
+
+
+@attrs.frozen(eq=False)
+class ClosableWorkspace:
+    """Runs what data may keep running for ever: until the owner of its memory is closed.
+
+    Attributes:
+        workspace: What runs it.
+        is_closed: Tells that; it is asked before each turn of a loop.
+
+    """
+
+    workspace: Workspace
+    is_closed: Callable[[], bool]
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it holds."""
+        return self.workspace.nbytes
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run all launches, and return when the outputs are written.
+
+        Raises:
+            BackendError: TIL807, the context was closed meanwhile.
+
+        """
+        try:
+            with cancelled_if(self.is_closed):
+                self.workspace.run(inputs, outputs)
+        except CancelledError:
+            if not self.is_closed():
+                raise
+            message = "the context was closed while a loop on a condition ran: wait for the call before closing it"
+            raise BackendError((Diagnostic("TIL807", message),)) from None
 
 
 def _bound(step: AnyStep, arguments: Sequence[Any]) -> tuple[Kernel, list[Any]] | Repetition | Choice:

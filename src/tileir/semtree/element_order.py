@@ -86,7 +86,7 @@ class ElementOrder:
         return all(load is not None and store is not None and _in_order(load, store) for load, store in pairs)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Site:
     """Elements ``base + sum(stride * pass)`` of an array, of as many passes as each source of these has.
 

@@ -16,6 +16,7 @@ from tileir.core.dtype import DType
 from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
+from tileir.semtree.census import census
 from tileir.semtree.dots import kind_of, plain_dot
 from tileir.semtree.functions import exponential, inverse, logarithm, power, trigonometric
 from tileir.semtree.functions.draft import Draft, Expansion, Term
@@ -104,6 +105,9 @@ def expand_kernel(kernel: KernelFunction, native: frozenset[Op], dots: frozenset
     stand immediately before the statement that needs them.
     """
     wanted = _Wanted(EXPANDED - native, dots)
+    found = census(kernel)
+    if found.dots <= dots and wanted.operations.isdisjoint({op for op, _, _ in found.operations}):
+        return kernel
     scope = NameScope.of(kernel_names(kernel))
     return with_body(kernel, _expanded(kernel.body, wanted, scope))
 
@@ -122,7 +126,7 @@ def _expanded(stmts: tuple[Stmt, ...], wanted: _Wanted, scope: NameScope) -> tup
     return rewritten(stmts, visit)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Wanted:
     """What is expanded."""
 

@@ -20,19 +20,18 @@ from tileir.semtree.ir import (
     Type,
 )
 from tileir.semtree.matrices import COPIED_BYTES, SHAPES, WIDTH, held
-from tileir.semtree.rewrite import statements
-from tileir.semtree.scopes import scoped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from tileir.semtree.ir import KernelFunction, MatrixOperand
-    from tileir.semtree.scopes import Declared
+    from tileir.semtree.ir import MatrixOperand
+    from tileir.semtree.scopes import Scoped, Survey
 
 
-def check_copies(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_copies(survey: Survey) -> Iterator[Diagnostic]:
     """Asynchronous copies move whole words from a parameter to a local array."""
-    for stmt, visible in scoped(kernel):
+    for place in _of_kinds(survey, AsyncCopy, AsyncWait):
+        stmt = place.stmt
         if isinstance(stmt, AsyncWait) and stmt.pending < 0:
             yield Diagnostic("TIL551", f"so many groups of copies cannot be pending: {stmt.pending}")
         if not isinstance(stmt, AsyncCopy):
@@ -43,35 +42,41 @@ def check_copies(kernel: KernelFunction) -> Iterator[Diagnostic]:
         elif target.type.lanes * target.type.dtype.itemsize not in COPIED_BYTES:
             sizes = ", ".join(map(str, COPIED_BYTES))
             yield Diagnostic("TIL551", f"an asynchronous copy has one of {sizes} bytes, and not those of {target.type}")
-        array = visible.get(target.array)
+        array = place.meaning(target)
         if not isinstance(array, DeclareArray) or array.region is not Region.LOCAL:
             yield Diagnostic("TIL554", f"asynchronous copies go to local arrays, and {target.array!r} is none")
-        if not isinstance(visible.get(source.array), Param):
+        if not isinstance(place.meaning(source), Param):
             yield Diagnostic("TIL554", f"asynchronous copies take from parameters, and {source.array!r} is none")
 
 
-def check_prefetches(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_prefetches(survey: Survey) -> Iterator[Diagnostic]:
     """Only parameters are far enough away for a prefetch, and only single places have an address."""
-    for stmt, visible in scoped(kernel):
-        if not isinstance(stmt, Prefetch):
-            continue
-        if not isinstance(visible.get(stmt.target.array), Param):
+    for place in _of_kinds(survey, Prefetch):
+        stmt = place.stmt
+        assert isinstance(stmt, Prefetch)
+        if not isinstance(place.meaning(stmt.target), Param):
             yield Diagnostic("TIL554", f"prefetches are for parameters, and {stmt.target.array!r} is none")
         if stmt.target.offset.type.lanes != 1:
             yield Diagnostic("TIL552", f"a prefetch has one address, and {stmt.target.array!r} is given several")
 
 
-def check_products(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_products(survey: Survey) -> Iterator[Diagnostic]:
     """Products of matrices have the shape of an instruction, and operands that all threads of one see alike."""
-    found = any(isinstance(stmt, MatrixMultiply) for stmt in statements(kernel.body))
-    if found and math.prod(kernel.group) % WIDTH:
-        yield Diagnostic("TIL551", f"{WIDTH} threads multiply matrices: {math.prod(kernel.group)} is no multiple")
-    for stmt, visible in scoped(kernel):
-        if isinstance(stmt, MatrixMultiply):
-            yield from _product_faults(stmt, visible)
+    threads = math.prod(survey.kernel.group)
+    if MatrixMultiply in survey.kinds and threads % WIDTH:
+        yield Diagnostic("TIL551", f"{WIDTH} threads multiply matrices: {threads} is no multiple")
+    for place in _of_kinds(survey, MatrixMultiply):
+        assert isinstance(place.stmt, MatrixMultiply)
+        yield from _product_faults(place.stmt, place)
 
 
-def _product_faults(stmt: MatrixMultiply, visible: Mapping[str, Declared]) -> Iterator[Diagnostic]:
+def _of_kinds(survey: Survey, *kinds: type) -> Iterator[Scoped]:
+    """Yield the statements of some classes; most kernels have none."""
+    if not survey.kinds.isdisjoint(kinds):
+        yield from (place for place in survey.scoped if isinstance(place.stmt, kinds))
+
+
+def _product_faults(stmt: MatrixMultiply, place: Scoped) -> Iterator[Diagnostic]:
     left, right, sums = stmt.left.start, stmt.right.start, stmt.accumulators
     if left.type != right.type or SHAPES.get(left.type.dtype) != stmt.shape or sums.type != Type(DType.F32):
         what = f"{left.type} by {right.type} into {sums.type}"
@@ -80,18 +85,18 @@ def _product_faults(stmt: MatrixMultiply, visible: Mapping[str, Declared]) -> It
     if any(extent < 1 or extent % unit for extent, unit in zip(stmt.tile, stmt.shape, strict=True)):
         yield Diagnostic("TIL551", f"the tile {stmt.tile} is no multiple of the shape {stmt.shape}")
         return
-    array = visible.get(sums.array)
+    array = place.meaning(sums)
     size = held(stmt.shape) * (stmt.tile[0] // stmt.shape[0]) * (stmt.tile[1] // stmt.shape[1])
     if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
         yield Diagnostic("TIL554", f"sums are held in private arrays, and {sums.array!r} is none")
     elif isinstance(sums.offset, Const) and not 0 <= int(sums.offset.value) <= array.size - size:
         yield Diagnostic("TIL553", f"a thread holds {size} sums, and {sums.array!r} has {array.size} elements")
     for operand in (stmt.left, stmt.right):
-        yield from _operand_faults(operand, visible)
+        yield from _operand_faults(operand, place)
 
 
-def _operand_faults(operand: MatrixOperand, visible: Mapping[str, Declared]) -> Iterator[Diagnostic]:
-    name, array = operand.start.array, visible.get(operand.start.array)
+def _operand_faults(operand: MatrixOperand, place: Scoped) -> Iterator[Diagnostic]:
+    name, array = operand.start.array, place.meaning(operand.start)
     if isinstance(array, DeclareArray) and array.region is Region.PRIVATE:
         yield Diagnostic("TIL554", f"threads share operands of products, and {name!r} is private")
     if isinstance(array, Param) and array.access is not ParamAccess.READ:

@@ -43,7 +43,7 @@ def interleave(kernel: KernelFunction) -> KernelFunction:
     return with_body(kernel, body)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Access:
     """An access to an array: the place of a statement, and the distance of its first element from others."""
 
@@ -51,7 +51,7 @@ class _Access:
     distance: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Group:
     """Accesses to one array whose first elements are known distances apart.
 
@@ -85,7 +85,7 @@ class _Group:
         return not again and max(*others, distance) - min(*others, distance) < key[2]
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Bodies:
     """Rewrites the bodies of one kernel; ``shared`` are the arrays that may overlap each other."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tileir.core.arithmetic import rounded
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Broadcast, Const, Ramp, Type
+from tileir.semtree.ir import Apply, Broadcast, Const, GridIndex, Ramp, Type, Var
 from tileir.semtree.rewrite import law
 
 if TYPE_CHECKING:
@@ -80,6 +80,53 @@ def _multiple(term: Expr, factor: int, kind: Type) -> Expr:
 
 def _integer(value: int, kind: Type) -> Const:
     return Const(rounded(value, kind.dtype), kind)
+
+
+def is_canonical(expr: Apply) -> bool:
+    """Return whether an integer sum of multiples of variables is as :func:`canonical_sum` writes it, in all its parts.
+
+    So lowerings write nearly all offsets, of which then no part needs to be looked at by itself. Sums of anything else
+    than variables and coordinates may be canonical, too.
+    """
+    kind = expr.type
+    if not kind.dtype.is_integer:
+        return False
+    most = 1 << (kind.dtype.bits - 1)  # it is its own negative, and then added
+    seen: set[Expr] = set()
+    node: Expr = expr
+    if expr.op in _MERGES and isinstance(expr.args[1], Const):
+        if not 0 < expr.args[1].value <= most - (expr.op is Op.SUB):
+            return False
+        node = expr.args[0]
+    ends_in_constant = node is not expr
+    added = False
+    while isinstance(node, Apply) and node.op in _MERGES:
+        left, right = node.args
+        if (added and node.op is Op.SUB) or not _is_new_multiple(right, seen, most - (node.op is Op.SUB)):
+            return False
+        added = added or node.op is Op.ADD
+        node = left
+    if isinstance(node, Const):
+        # A constant stands first where no term is positive.
+        return not added and not ends_in_constant and 0 < node.value <= most
+    return _is_new_multiple(node, seen, most)
+
+
+_MERGES: Final = frozenset({Op.ADD, Op.SUB})
+
+
+def _is_new_multiple(term: Expr, seen: set[Expr], most: int) -> bool:
+    """Return whether a term is a multiple of a variable or coordinate that is not among the ``seen``; then add it."""
+    if isinstance(term, Apply):
+        if term.op is not Op.MUL:
+            return False
+        term, factor = term.args
+        if not isinstance(factor, Const) or not 1 < factor.value <= most:
+            return False
+    if not isinstance(term, Var | GridIndex) or term in seen:
+        return False
+    seen.add(term)
+    return True
 
 
 @law("ramp(a, s) + broadcast(b) = ramp(a + b, s)")

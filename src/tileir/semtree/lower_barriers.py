@@ -82,7 +82,7 @@ def with_barriers(step: Step) -> list[sem.Stmt]:
     return _placed(step, ()).statements
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Placed:
     """Statements with their barriers.
 

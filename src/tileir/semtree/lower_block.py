@@ -36,7 +36,7 @@ _REGISTER_BYTES = 16 * 1024
 """Allocations without a location go to private arrays up to this size, else to scratch memory."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Scope:
     """What the statements of one block see."""
 

@@ -11,7 +11,7 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower_offsets import LANE, TERM
 from tileir.semtree.lower_values import zero
-from tileir.stripe.tags import UNROLL, VECTOR
+from tileir.stripe.tags import THREAD, UNROLL, VECTOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,3 +111,36 @@ def _otherwise_zero(stmt: sem.If) -> sem.If:
     stores = [s.target for s in stmt.then if isinstance(s, sem.Assign) and isinstance(s.target, sem.Subscript)]
     zeros = (sem.Assign(target, sem.Const(zero(target.type.dtype), target.type)) for target in stores)
     return sem.If(stmt.condition, stmt.then, tuple(zeros))
+
+
+def thread_count(block: Block) -> int:
+    """Return how many threads a group needs for a kernel: the most that a block of it shares its points among.
+
+    Raises:
+        TileError: TIL502 where blocks with thread indices are nested, or such an index depends on others.
+
+    """
+    most, pending = 1, [(block, False)]
+    while pending:
+        current, inside = pending.pop()
+        team = thread_indices(current)
+        if team and inside:
+            raise fail("TIL502", f"block {current.name} has thread indices inside those of another block")
+        if any(index.affine is not None for index in team):
+            raise fail("TIL502", f"a thread index of block {current.name} depends on the indices around it")
+        most = max(most, point_count(team))
+        pending.extend((inner, inside or bool(team)) for inner in current.blocks)
+    return most
+
+
+def thread_indices(block: Block) -> tuple[Index, ...]:
+    """Return the indices of a block that run over the threads of a group."""
+    return tuple(index for index in block.indices if THREAD in index.tags)
+
+
+def point_count(indices: tuple[Index, ...]) -> int:
+    """Return how many points a box of indices has."""
+    points = 1
+    for index in indices:
+        points *= index.range
+    return points

@@ -16,7 +16,7 @@ from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower_barriers import THREAD, Ordered, Phase, Touch, with_barriers
-from tileir.semtree.lower_loops import plan_loops
+from tileir.semtree.lower_loops import plan_loops, point_count, thread_indices
 from tileir.semtree.lower_pipeline import Pipeline, stages_of
 from tileir.semtree.lower_product import product
 from tileir.stripe import ir as stripe
@@ -28,38 +28,6 @@ if TYPE_CHECKING:
     from tileir.semtree.lower_barriers import Step
     from tileir.semtree.lower_block import BlockLowering
     from tileir.semtree.lower_views import View
-
-
-def thread_count(block: stripe.Block) -> int:
-    """Return how many threads a group needs for a kernel: the most that a block of it shares its points among.
-
-    Raises:
-        TileError: TIL502 where blocks with thread indices are nested, or such an index depends on others.
-
-    """
-    most, pending = 1, [(block, False)]
-    while pending:
-        current, inside = pending.pop()
-        team = thread_indices(current)
-        if team and inside:
-            raise fail("TIL502", f"block {current.name} has thread indices inside those of another block")
-        if any(index.affine is not None for index in team):
-            raise fail("TIL502", f"a thread index of block {current.name} depends on the indices around it")
-        most = max(most, _points(team))
-        pending.extend((inner, inside or bool(team)) for inner in current.blocks)
-    return most
-
-
-def thread_indices(block: stripe.Block) -> tuple[stripe.Index, ...]:
-    """Return the indices of a block that run over the threads of a group."""
-    return tuple(index for index in block.indices if tags.THREAD in index.tags)
-
-
-def _points(indices: tuple[stripe.Index, ...]) -> int:
-    points = 1
-    for index in indices:
-        points *= index.range
-    return points
 
 
 def _has_threads(block: stripe.Block) -> bool:
@@ -220,7 +188,7 @@ class GroupLowering:
     def _team(self, block: stripe.Block, values: dict[str, Affine]) -> tuple[Team, list[sem.Stmt]]:
         """Bind the thread indices of a block in ``values``; return its team, and the variables to declare for it."""
         moving = [index for index in thread_indices(block) if index.range > 1]
-        stride = threads = _points(tuple(moving))
+        stride = threads = point_count(tuple(moving))
         start: list[sem.Stmt] = []
         variables: list[tuple[str, int]] = []
         for index in thread_indices(block):

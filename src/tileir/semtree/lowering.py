@@ -17,8 +17,8 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.launches import launches, with_launches
 from tileir.semtree.lower_block import BlockLowering
+from tileir.semtree.lower_loops import thread_count
 from tileir.semtree.lower_repeats import lower_loop
-from tileir.semtree.lower_threads import GroupLowering, thread_count
 from tileir.semtree.lower_views import View
 from tileir.stripe import ir as stripe
 from tileir.stripe.kernel_table import launched
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
     from tileir.core.target import Target
+    from tileir.semtree.lower_threads import GroupLowering
 
 _OVERHANG: Final = 1 << 20
 """Indices may pass the end of what they run over by so much before a test turns them away."""
@@ -160,7 +161,7 @@ def _buffers(program: stripe.Program) -> tuple[sem.Buffer, ...]:
     return tuple(result)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Parameter:
     """What a kernel does with one buffer, over all refinements of it."""
 
@@ -199,7 +200,7 @@ def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.Ke
     target = _with_wide_index(block, parameters.values(), target)
     blocks = BlockLowering(target, names)
     threads = thread_count(block)
-    grid, body = (GroupLowering(blocks, threads) if threads > 1 else blocks).kernel(block, views)
+    grid, body = (blocks if threads == 1 else _of_groups(blocks, threads)).kernel(block, views)
     return sem.KernelFunction(
         name,
         tuple(p.build() for p in parameters.values()),
@@ -210,6 +211,13 @@ def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.Ke
         operations=operation_count(block),
         comments=block.comments,
     )
+
+
+def _of_groups(blocks: BlockLowering, threads: int) -> GroupLowering:
+    """Return what lowers kernels whose groups have several threads, which those of processors do without."""
+    from tileir.semtree.lower_threads import GroupLowering
+
+    return GroupLowering(blocks, threads)
 
 
 def _in_order(block: stripe.Block) -> list[stripe.Refinement]:

@@ -140,7 +140,7 @@ class WatchedMemory(Memory):
         )
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Watch:
     """For each element who wrote it last, and who read it since: one, several, or nobody; and when."""
 

@@ -81,7 +81,7 @@ def _parsed(text: str, name: str, read: Callable[[_Parser], T]) -> T:
     return everything(lambda faults: Cursor.of(source, faults), whole)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Parser:
     """Reads programs, kernels and statements."""
 
@@ -206,7 +206,7 @@ class _Parser:
                 return
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Body:
     """Reads the statements of one kernel."""
 

@@ -136,7 +136,7 @@ def _param(param: Param) -> str:
     return f"{param.access.value} {param.dtype.value} {spelt_name(param.name)}[{param.size}]{alignment}{alias}"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Expressions:
     """Prints the expressions of one kernel; bare integers have the type ``index``."""
 
@@ -227,7 +227,7 @@ def literal(const: Const) -> str:
     return exact if any(sign in exact for sign in ".e") else f"{exact}.0"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Statements:
     writer: Writer
     expressions: _Expressions

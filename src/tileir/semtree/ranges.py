@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.integers import quotient
 from tileir.core.ops import Op
 from tileir.semtree.effects import assigned_variables
 from tileir.semtree.ir import (
@@ -82,7 +83,7 @@ def exact(op: Op, ranges: tuple[Range, ...]) -> Range | None:
             return _hull((a * b for a in (x.low, x.high) for b in (y.low, y.high)), x.divisor * y.divisor)
         case Op.DIV, (x, Range(low=divisor, high=high)) if divisor == high and divisor > 0:
             whole = x.divisor // divisor if x.divisor % divisor == 0 else 1
-            return Range(_quotient(x.low, divisor), _quotient(x.high, divisor), whole)
+            return Range(quotient(x.low, divisor), quotient(x.high, divisor), whole)
         case Op.MOD, (x, Range(low=divisor, high=high)) if divisor == high and divisor > 0:
             below = 0 if x.low >= 0 else -min(divisor - 1, -x.low)
             return Range(below, max(0, min(divisor - 1, x.high)), math.gcd(x.divisor, divisor))
@@ -129,6 +130,23 @@ def is_defined(op: Op, dtype: DType, ranges: tuple[Range, ...]) -> bool:
         case _:
             found = exact(op, ranges)
             return found is not None and found.fits(dtype)
+
+
+def is_number(expr: Expr) -> bool:
+    """Return whether no lane of a float expression can be NaN, for reasons that its text shows."""
+    match expr:
+        case Const(value=value):
+            return value == value
+        case Cast(operand=operand):
+            return not operand.type.dtype.is_float or is_number(operand)
+        case Broadcast(operand=operand):
+            return is_number(operand)
+        case Apply(op=Op.MAX | Op.MIN | Op.NEG | Op.ABS | Op.FLOOR | Op.CEIL | Op.ROUND | Op.TRUNC, args=args):
+            return all(map(is_number, args))
+        case Apply(op=Op.COND, args=(_, then, otherwise)):
+            return is_number(then) and is_number(otherwise)
+        case _:
+            return False
 
 
 def either(left: Range, right: Range) -> Range:
@@ -218,10 +236,6 @@ class Ranges:
 def _hull(values: Iterable[int], divisor: int) -> Range:
     found = tuple(values)
     return Range(min(found), max(found), divisor)
-
-
-def _quotient(value: int, divisor: int) -> int:
-    return value // divisor if value >= 0 else -(-value // divisor)
 
 
 def _power_of_two(found: Range) -> int:

@@ -88,6 +88,20 @@ def statements(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
             stack.pop()
 
 
+def distinct_nodes(kernel: KernelFunction) -> Iterator[Expr]:
+    """Yield every expression of the kernel; one object that occurs many times comes once."""
+    seen: set[int] = set()
+    for stmt in statements(kernel.body):
+        stack = list(schema.mentions(stmt))
+        while stack:
+            node = stack.pop()
+            if id(node) not in seen:
+                seen.add(id(node))
+                yield node
+                if below := schema.operands(node):
+                    stack.extend(below)
+
+
 def map_stmts(function: Callable[[Expr], Expr], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Apply ``function`` to each whole expression that the statements, nested ones too, evaluate.
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tileir.core.arithmetic import apply
 from tileir.core.dtype import DType
+from tileir.core.integers import quotient, remainder
 from tileir.core.number_system import REAL
 from tileir.core.ops import Op
 from tileir.semtree.ir import Type
@@ -111,9 +112,9 @@ def _scalar_operation(op: Op, dtype: DType) -> Callable[..., Value]:
     if dtype.is_integer and op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG):
         return _wrapping(_ON_BOTH[op], dtype)
     if dtype.is_integer and op is Op.DIV:
-        return _wrapping(_quotient, dtype)
+        return _wrapping(quotient, dtype)
     if dtype.is_integer and op is Op.MOD:
-        return _remainder
+        return remainder
     if op in _ON_BOTH:
         return _ON_BOTH[op]
     return _by_definition(op, Type(dtype))
@@ -133,17 +134,6 @@ def _wrapping(function: Callable[..., int], dtype: DType) -> Callable[..., int]:
         return result if low <= result <= high else wrap(result, dtype)
 
     return wrapped
-
-
-def _quotient(left: int, right: int) -> int:
-    if right == 0:
-        return 0
-    size = abs(left) // abs(right)
-    return size if (left < 0) == (right < 0) else -size
-
-
-def _remainder(left: int, right: int) -> int:
-    return 0 if right == 0 else left - right * _quotient(left, right)
 
 
 def _by_definition(op: Op, operand: Type) -> Callable[..., Value]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.errors import Diagnostic
+from tileir.core.schema import introduced, named
 from tileir.semtree.effects import targets
 from tileir.semtree.ir import (
     Assign,
@@ -21,10 +22,7 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir.semtree.printer import expr_text
-from tileir.semtree.rewrite import children, expressions, mentions, statements, trip_values
-from tileir.semtree.scopes import introduced_name, scoped
-from tileir.semtree.structure_checks import distinct_nodes
+from tileir.semtree.rewrite import trip_values
 from tileir.semtree.type_rules import expression_faults
 from tileir.semtree.uniformity import divergent_barriers
 
@@ -32,88 +30,79 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tileir.semtree.ir import Expr, KernelFunction
-    from tileir.semtree.scopes import Declared
+    from tileir.semtree.scopes import Declared, Survey
 
 _EXCERPT: Final = 80
 
 
 def excerpt(expr: Expr, kernel: KernelFunction) -> str:
     """Return the text of an expression, cut where it is long."""
+    from tileir.semtree.printer import expr_text  # for faults only, which are rare
+
     text = expr_text(expr, kernel.index)
     return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "…"
 
 
-def check_unique_names(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_unique_names(survey: Survey) -> Iterator[Diagnostic]:
     """No name is declared where it is still visible."""
     params: set[str] = set()
-    for param in kernel.params:
+    for param in survey.kernel.params:
         if param.name in params:
             yield Diagnostic("TIL202", f"parameter {param.name!r} is declared twice")
         params.add(param.name)
-    for stmt, visible in scoped(kernel):
-        name = introduced_name(stmt)
-        if name in visible:
+    for place in survey.scoped:
+        if place.hidden is not None:
+            (name,) = introduced(place.stmt)
             yield Diagnostic("TIL202", f"{name!r} is declared again where it is still visible")
 
 
-def check_declared(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_declared(survey: Survey) -> Iterator[Diagnostic]:
     """Variables and arrays are declared before their use, with the type of the use."""
-    for stmt, visible in scoped(kernel):
-        for node in _uses(mentions(stmt)):
-            name = node.name if isinstance(node, Var) else node.array
-            known = visible.get(name)
+    for place in survey.scoped:
+        for node, known in place.uses:
             if known is None:
+                name = node.name if isinstance(node, Var) else node.array
                 yield Diagnostic("TIL201", f"{name!r} is used where it is not declared")
             else:
                 yield from _use_faults(node, known)
 
 
-def _uses(roots: Iterable[Expr]) -> Iterator[Var | Subscript]:
-    """Yield each variable and subscript in some expressions once for each object."""
-    seen: set[int] = set()
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        stack.extend(children(node))
-        if isinstance(node, Var | Subscript):
-            yield node
-
-
-def _use_faults(node: Var | Subscript, known: Declared) -> Iterator[Diagnostic]:
+def _use_faults(node: Var | Subscript, known: Declared) -> Iterable[Diagnostic]:
     match known:
-        case Param(name=name) | DeclareArray(name=name):
+        case Param() | DeclareArray():
             if isinstance(node, Var):
-                yield Diagnostic("TIL552", f"{name!r} is an array: subscript it")
-            elif node.type.dtype is not known.dtype:
+                return (Diagnostic("TIL552", f"{known.name!r} is an array: subscript it"),)
+            if node.type.dtype is not known.dtype:
                 used = node.type.dtype.value
-                yield Diagnostic("TIL552", f"array {name!r} of {known.dtype.value} is read or written as {used}")
+                message = f"array {known.name!r} of {known.dtype.value} is read or written as {used}"
+                return (Diagnostic("TIL552", message),)
         case Declare(variable=variable) | For(counter=variable):
             if isinstance(node, Subscript):
-                yield Diagnostic("TIL552", f"{variable.name!r} is a variable, and has no subscripts")
-            elif node.type != variable.type:
-                yield Diagnostic("TIL552", f"{node.name!r} is declared as {variable.type} and used as {node.type}")
+                return (Diagnostic("TIL552", f"{variable.name!r} is a variable, and has no subscripts"),)
+            if node.type is not variable.type and node.type != variable.type:
+                message = f"{node.name!r} is declared as {variable.type} and used as {node.type}"
+                return (Diagnostic("TIL552", message),)
         case _:
             assert_never(known)
+    return ()
 
 
-def check_types(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_types(survey: Survey) -> Iterator[Diagnostic]:
     """Every expression has operands of the types that it takes."""
-    for node in distinct_nodes(kernel):
+    kernel = survey.kernel
+    for node in survey.nodes:
         for message in expression_faults(node, kernel):
             yield Diagnostic("TIL552", f"in {excerpt(node, kernel)}: {message}")
 
 
-def check_statement_types(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_statement_types(survey: Survey) -> Iterator[Diagnostic]:
     """Values have the type of what they are stored to, and conditions are scalar bool."""
-    for stmt in statements(kernel.body):
+    for stmt in survey.statements:
         match stmt:
             case Declare(variable=Var(name=name, type=kind), value=value) if value.type != kind:
                 yield Diagnostic("TIL552", f"{name!r} of type {kind} cannot start as {value.type}")
             case Assign(target=target, value=value) if value.type != target.type:
-                place = excerpt(target, kernel)
+                place = excerpt(target, survey.kernel)
                 yield Diagnostic("TIL552", f"{place} of type {target.type} cannot hold a value of type {value.type}")
             case If(condition=condition) if not condition.type.dtype.is_bool or condition.type.lanes != 1:
                 yield Diagnostic("TIL552", f"the condition of an if is a scalar bool, not {condition.type}")
@@ -121,9 +110,9 @@ def check_statement_types(kernel: KernelFunction) -> Iterator[Diagnostic]:
                 pass
 
 
-def check_loops(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_loops(survey: Survey) -> Iterator[Diagnostic]:
     """Loops count scalar integers forwards, and those to be unrolled have constant bounds."""
-    for stmt in statements(kernel.body):
+    for stmt in survey.statements:
         if not isinstance(stmt, For):
             continue
         name, kind = stmt.counter.name, stmt.counter.type
@@ -138,11 +127,11 @@ def check_loops(kernel: KernelFunction) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL551", f"the bounds of the unrolled loop {name!r} are constants")
 
 
-def check_stores(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_stores(survey: Survey) -> Iterator[Diagnostic]:
     """Neither loop counters nor parameters that are only read are written."""
-    for stmt, visible in scoped(kernel):
-        for target in targets(stmt):
-            match visible.get(target.name if isinstance(target, Var) else target.array):
+    for place in survey.scoped:
+        for target in targets(place.stmt):
+            match place.meaning(target):
                 case For(counter=counter):
                     yield Diagnostic("TIL554", f"the loop counter {counter.name!r} cannot be assigned")
                 case Param(name=name, access=ParamAccess.READ):
@@ -152,16 +141,16 @@ def check_stores(kernel: KernelFunction) -> Iterator[Diagnostic]:
                     pass
 
 
-def check_bounds(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_bounds(survey: Survey) -> Iterator[Diagnostic]:
     """Constant offsets of what is read or written lie inside their array."""
-    for stmt, visible in scoped(kernel):
-        for node in _uses((*targets(stmt), *expressions(stmt))):
-            known = visible.get(node.array) if isinstance(node, Subscript) else None
-            if not isinstance(node, Subscript) or not isinstance(known, Param | DeclareArray):
+    for place in survey.scoped:
+        skipped = tuple(map(id, named(place.stmt)))
+        for node, known in place.uses:
+            if not isinstance(node, Subscript) or not isinstance(known, Param | DeclareArray) or id(node) in skipped:
                 continue
             touched = _touched(node)
             if touched is not None and (min(touched) < 0 or max(touched) >= known.size):
-                what = excerpt(node, kernel)
+                what = excerpt(node, survey.kernel)
                 yield Diagnostic("TIL553", f"{what} is outside {known.name!r}, which has {known.size} elements")
 
 
@@ -178,7 +167,7 @@ def _touched(node: Subscript) -> tuple[int, int] | None:
             return None
 
 
-def check_barriers(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_barriers(survey: Survey) -> Iterator[Diagnostic]:
     """Where groups have several threads, all of them reach each barrier equally often."""
-    for reason in divergent_barriers(kernel):
+    for reason in divergent_barriers(survey.kernel):
         yield Diagnostic("TIL555", f"a barrier stands under {reason}, which may differ between threads of a group")

@@ -1,61 +1,133 @@
-"""What is visible at each statement of a kernel."""
+"""What the rules of a kernel look at, found by one walk over it: statements with what is visible there, and nodes."""
 
 from __future__ import annotations
 
-from types import MappingProxyType
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
+import attrs
+
 from tileir.core import schema
-from tileir.semtree.ir import Declare, DeclareArray, For, Param
-from tileir.semtree.rewrite import bodies
+from tileir.semtree.ir import Const, Declare, DeclareArray, For, Param, Subscript, Var
+from tileir.semtree.rewrite import statements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.semtree.ir import KernelFunction, Stmt
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 Declared: TypeAlias = Param | DeclareArray | Declare | For
 """What introduces a name; a loop introduces its counter."""
 
-
-def introduced_name(stmt: Stmt) -> str | None:
-    """Return the name that a statement introduces, if any."""
-    names = schema.introduced(stmt)
-    return names[0] if names else None
+Use: TypeAlias = tuple[Var | Subscript, Declared | None]
+"""A variable or subscript, and what its name means where it stands; None where it is not visible."""
 
 
-def scoped(kernel: KernelFunction) -> Iterator[tuple[Stmt, Mapping[str, Declared]]]:
-    """Yield each statement, in the order of the text, with what is visible right before it.
+@attrs.frozen(eq=False)
+class Scoped:
+    """A statement, and what is visible right before it.
 
-    The mapping is live: it is true until the next statement is asked for. Where a name is declared again
-    although it is visible, the first declaration stays.
+    Attributes:
+        stmt: The statement; those inside it are listed by themselves.
+        uses: Its variables and subscripts, those that it only writes or names among them, each object once.
+        hidden: What is visible already under the name that the statement introduces.
+
     """
-    visible: dict[str, Declared] = {}
-    for param in kernel.params:
-        visible.setdefault(param.name, param)
-    yield from _body(kernel.body, visible, MappingProxyType(visible))
+
+    stmt: Stmt
+    uses: tuple[Use, ...]
+    hidden: Declared | None
+
+    def meaning(self, of: Expr) -> Declared | None:
+        """Return what the name of one of the uses means here."""
+        return next((known for node, known in self.uses if node is of), None)
 
 
-def _body(
-    stmts: tuple[Stmt, ...], visible: dict[str, Declared], view: Mapping[str, Declared]
-) -> Iterator[tuple[Stmt, Mapping[str, Declared]]]:
-    local: list[str] = []
-    for stmt in stmts:
-        yield stmt, view
-        name = introduced_name(stmt)
-        new = name is not None and name not in visible
-        if isinstance(stmt, For):
-            if new:
-                visible[stmt.counter.name] = stmt
-            yield from _body(stmt.body, visible, view)
-            if new:
-                del visible[stmt.counter.name]
-        elif isinstance(stmt, Declare | DeclareArray):
-            if new and name is not None:
-                visible[name] = stmt
-                local.append(name)
-        else:
-            for body in bodies(stmt):
-                yield from _body(body, visible, view)
-    for name in local:
-        del visible[name]
+@attrs.frozen(eq=False, slots=False)
+class Survey:
+    """A kernel, and what is found in it when a rule asks for it first."""
+
+    kernel: KernelFunction
+
+    @cached_property
+    def statements(self) -> tuple[Stmt, ...]:
+        """All statements, in the order of the text."""
+        return tuple(statements(self.kernel.body))
+
+    @cached_property
+    def kinds(self) -> frozenset[type]:
+        """The classes of the statements."""
+        return frozenset(map(type, self.statements))
+
+    @property
+    def scoped(self) -> tuple[Scoped, ...]:
+        """All statements, in the order of the text; they are nested so little that recursion over them is safe.
+
+        Where a name is declared again although it is visible, the first declaration stays.
+        """
+        return tuple(self._walked.scoped)
+
+    @property
+    def nodes(self) -> tuple[Expr, ...]:
+        """Every expression, in the order of the text; one object that occurs many times comes once."""
+        return tuple(self._walked.nodes.values())
+
+    @cached_property
+    def _walked(self) -> _Walk:
+        walk = _Walk()
+        for param in self.kernel.params:
+            walk.visible.setdefault(param.name, param)
+        walk.body(self.kernel.body)
+        return walk
+
+
+@attrs.define(eq=False, repr=False)
+class _Walk:
+    scoped: list[Scoped] = attrs.field(factory=list)
+    nodes: dict[int, Expr] = attrs.field(factory=dict)
+    visible: dict[str, Declared] = attrs.field(factory=dict)
+
+    def body(self, stmts: tuple[Stmt, ...]) -> None:
+        local: list[str] = []
+        visible = self.visible
+        for stmt in stmts:
+            names = schema.introduced(stmt)
+            name = names[0] if names else None
+            hidden = visible.get(name) if name is not None else None
+            self.scoped.append(Scoped(stmt, self._uses(stmt), hidden))
+            new = name is not None and hidden is None
+            if isinstance(stmt, For):
+                if new:
+                    visible[stmt.counter.name] = stmt
+                self.body(stmt.body)
+                if new:
+                    del visible[stmt.counter.name]
+            elif isinstance(stmt, Declare | DeclareArray):
+                if new and name is not None:
+                    visible[name] = stmt
+                    local.append(name)
+            else:
+                for body in schema.bodies(stmt):
+                    self.body(body)
+        for name in local:
+            del visible[name]
+
+    def _uses(self, stmt: Stmt) -> tuple[Use, ...]:
+        """Return the variables and subscripts of a statement, and take note of all its nodes."""
+        found: list[Use] = []
+        seen: set[int] = set()
+        nodes, visible = self.nodes, self.visible
+        stack = list(reversed(schema.mentions(stmt)))
+        while stack:
+            node = stack.pop()
+            key = id(node)
+            if key in seen:
+                continue
+            seen.add(key)
+            nodes[key] = node
+            kind = type(node)
+            if kind is Var:
+                found.append((node, visible.get(node.name)))
+            elif kind is not Const:
+                if kind is Subscript:
+                    found.append((node, visible.get(node.array)))
+                stack.extend(reversed(schema.operands(node)))
+        return tuple(found)

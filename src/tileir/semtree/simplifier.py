@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.rewrite import fixpoint
+from tileir.core.errors import DivergenceError
+from tileir.core.ops import Op
+from tileir.core.schema import operands, with_operands
 from tileir.semtree.expression_rules import rules_for
-from tileir.semtree.rewrite import children, map_stmts, with_body, with_children
+from tileir.semtree.ir import Apply
+from tileir.semtree.linear_rules import is_canonical
+from tileir.semtree.rewrite import map_stmts, with_body
 from tileir.semtree.statement_rules import drop_dead, flatten, propagate_copies
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, KernelFunction
+
+_LINEAR: Final = frozenset({Op.ADD, Op.SUB, Op.MUL})
 
 _MAX_ROUNDS: Final = 256
 """More than statements can be nested: each round can open one level that hid a constant from the next."""
@@ -25,13 +31,14 @@ def simplify(kernel: KernelFunction) -> KernelFunction:
     that they would have been.
     """
     expressions = _Expressions()
-
-    def step(kernel: KernelFunction) -> KernelFunction:
-        kernel = propagate_copies(kernel)
-        kernel = with_body(kernel, map_stmts(expressions.simplified, kernel.body))
-        return drop_dead(flatten(kernel))
-
-    return fixpoint(step, kernel, rounds=_MAX_ROUNDS)
+    kernel = propagate_copies(kernel)
+    for _ in range(_MAX_ROUNDS):
+        simple = with_body(kernel, map_stmts(expressions.simplified, kernel.body))
+        after = drop_dead(flatten(simple))
+        kernel = propagate_copies(after)
+        if kernel is simple:  # its expressions are as simple as they get, so another round would change nothing
+            return kernel
+    raise DivergenceError(f"{kernel.name!r} still changes after {_MAX_ROUNDS} rounds of simplification")
 
 
 def simplify_expr(expr: Expr) -> Expr:
@@ -39,19 +46,21 @@ def simplify_expr(expr: Expr) -> Expr:
     return _Expressions().simplified(expr)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Expressions:
     """Simplifies expressions, and remembers by identity which ones are as simple as they get."""
 
     _simple: dict[int, Expr] = attrs.field(factory=dict, init=False)
 
     def simplified(self, expr: Expr) -> Expr:
-        below = children(expr)
+        below = operands(expr)
         if not below or id(expr) in self._simple:
             return expr
-        node = with_children(expr, tuple(map(self.simplified, below)))
+        if isinstance(expr, Apply) and expr.op in _LINEAR and is_canonical(expr):
+            return self._simple.setdefault(id(expr), expr)
+        node = with_operands(expr, tuple(map(self.simplified, below)))
         for law in rules_for(node):
-            new = law(node)
+            new = law.apply(node)
             if new is not None:
                 node = self.simplified(new)
                 break

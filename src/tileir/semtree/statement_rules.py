@@ -10,7 +10,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
-from tileir.core.schema import map_operands
+from tileir.core.schema import map_operands, operands
 from tileir.semtree.effects import assigned_variables, introduces, meets, targets
 from tileir.semtree.ir import (
     Apply,
@@ -24,7 +24,6 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.rewrite import (
     bodies,
-    children,
     expressions,
     freshened,
     kernel_names,
@@ -48,10 +47,12 @@ Names: TypeAlias = frozenset[str]
 
 def propagate_copies(kernel: KernelFunction) -> KernelFunction:
     """Replace variables that are never assigned by the constant or variable that they were declared as."""
+    if not any(isinstance(stmt, Declare) and isinstance(stmt.value, Const | Var) for stmt in statements(kernel.body)):
+        return kernel
     return with_body(kernel, _Copies(assigned_variables(kernel.body)).body(kernel.body))
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Copies:
     """What declared variables stand for, at one place of a body."""
 
@@ -82,13 +83,23 @@ class _Copies:
 
 def flatten(kernel: KernelFunction) -> KernelFunction:
     """Drop loops and conditions that never run, and put what runs exactly once into the list around it."""
+    if not any(isinstance(stmt, For | If) and _may_go(stmt) for stmt in statements(kernel.body)):
+        return kernel
     names = Counter(kernel_names(kernel))
     unique = frozenset(name for name, count in names.items() if count == 1)
     flattener = _Flattener(unique, NameScope.of(names))
     return with_body(kernel, rewrite_stmts(flattener.statement, kernel.body))
 
 
-@attrs.define
+def _may_go(stmt: For | If) -> bool:
+    """Return whether a loop or condition may be dropped or opened, those around it left as they are."""
+    if isinstance(stmt, If):
+        return not stmt.then or isinstance(stmt.condition, Const)
+    values = trip_values(stmt)
+    return not stmt.body or (values is not None and (not values or values[0] == values[-1]))
+
+
+@attrs.define(repr=False)
 class _Flattener:
     """Splices bodies; names that are introduced more than once get fresh ones."""
 
@@ -135,6 +146,8 @@ def drop_dead(kernel: KernelFunction) -> KernelFunction:
         names = written.get(id(stmt), ())
         return not names or any(name in live for name in names)
 
+    if all(map(needed, statements(kernel.body))):
+        return kernel
     return with_body(kernel, rewrite_stmts(lambda stmt: (stmt,) if needed(stmt) else (), kernel.body))
 
 
@@ -180,8 +193,8 @@ def _names_in(roots: Iterable[Expr]) -> list[str]:
         node = stack.pop()
         if isinstance(node, Var):
             found.append(node.name)
-        else:
+        elif not isinstance(node, Const):
             if isinstance(node, Subscript):
                 found.append(node.array)
-            stack.extend(children(node))
+            stack.extend(operands(node))
     return found

@@ -5,86 +5,79 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import Diagnostic
+from tileir.core.schema import bodies, introduced, mentions, operands
 from tileir.semtree.ir import Apply, DeclareArray, Shuffle
-from tileir.semtree.rewrite import bodies, children, kernel_names, mentions, statements
 from tileir.semtree.syntax import is_spellable
 from tileir.semtree.type_rules import MAX_DEPTH, MAX_NESTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.semtree.ir import Expr, KernelFunction, Param
+    from tileir.semtree.ir import Expr, Param
+    from tileir.semtree.scopes import Survey
 
 _MAX_SIZE: Final = 100_000
 
 
-def distinct_nodes(kernel: KernelFunction) -> Iterator[Expr]:
-    """Yield every expression of the kernel, in the order of the text; one object that occurs many times comes once."""
-    seen: set[int] = set()
-    for stmt in statements(kernel.body):
-        stack = list(reversed(mentions(stmt)))
-        while stack:
-            node = stack.pop()
-            if id(node) not in seen:
-                seen.add(id(node))
-                yield node
-                if below := children(node):
-                    stack.extend(reversed(below))
-
-
-def check_nesting(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_nesting(survey: Survey) -> Iterator[Diagnostic]:
     """Statements are nested so little that recursion over them is safe."""
-    level = [kernel.body]
+    level = [survey.kernel.body]
     for _ in range(MAX_NESTING + 1):
         level = [body for stmts in level for stmt in stmts for body in bodies(stmt) if body]
     if level:
         yield Diagnostic("TIL103", f"statements are nested more than {MAX_NESTING} deep")
 
 
-def check_depth(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_depth(survey: Survey) -> Iterator[Diagnostic]:
     """Expressions are so flat that recursion over them is safe, and not exponentially large as trees."""
     measured: dict[int, tuple[int, int]] = {}
-    for stmt in statements(kernel.body):
+    for stmt in survey.statements:
         for root in mentions(stmt):
-            depth, size = _measure(root, measured)
-            if depth > MAX_DEPTH:
+            try:
+                _, size = _measure(root, measured, MAX_DEPTH)
+            except _TooDeepError:
                 yield Diagnostic("TIL103", f"an expression is nested more than {MAX_DEPTH} deep: declare a part of it")
-            elif size > _MAX_SIZE:
+                continue
+            if size > _MAX_SIZE:
                 yield Diagnostic("TIL105", f"an expression has more than {_MAX_SIZE} nodes: declare what it repeats")
 
 
-def _measure(root: Expr, measured: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """Return the depth of an expression and its size as a tree, in time linear in its distinct objects."""
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        depth, size = 0, 1
-        for child in children(node):
-            known = measured.get(id(child))
-            if known is not None:
-                depth, size = max(depth, known[0]), size + known[1]
-            elif children(child):
-                stack.append(child)
-            else:
-                measured[id(child)] = 1, 1
-                depth, size = max(depth, 1), size + 1
-        if stack[-1] is node:
-            measured[id(node)] = depth + 1, size
-            stack.pop()
-    return measured[id(root)]
+class _TooDeepError(Exception):
+    """An expression is nested deeper than allowed."""
 
 
-def check_arity(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def _measure(node: Expr, measured: dict[int, tuple[int, int]], allowed: int) -> tuple[int, int]:
+    """Return the depth of an expression and its size as a tree, in time linear in its distinct objects.
+
+    Raises:
+        _TooDeepError: It is deeper than ``allowed``, which bounds the recursion as well.
+
+    """
+    depth, size = 1, 1
+    if below := operands(node):
+        if allowed <= 1:
+            raise _TooDeepError
+        for child in below:
+            of_child = measured.get(id(child)) or _measure(child, measured, allowed - 1)
+            depth, size = max(depth, of_child[0] + 1), size + of_child[1]
+        if depth > allowed:
+            raise _TooDeepError
+    measured[id(node)] = depth, size
+    return depth, size
+
+
+def check_arity(survey: Survey) -> Iterator[Diagnostic]:
     """Every operation has as many operands as it takes."""
-    for node in distinct_nodes(kernel):
+    for node in survey.nodes:
         if isinstance(node, Apply) and len(node.args) != node.op.info.arity:
             yield Diagnostic("TIL552", f"{node.op.value} takes {node.op.info.arity} operands, not {len(node.args)}")
         elif isinstance(node, Shuffle) and not node.operands:
             yield Diagnostic("TIL552", "shuffle takes one operand at least")
 
 
-def check_launch_grid(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_launch_grid(survey: Survey) -> Iterator[Diagnostic]:
     """Grid and group have one to three positive extents, and indices are signed integers."""
+    kernel = survey.kernel
     for what, extents in (("grid", kernel.grid), ("group", kernel.group)):
         if not 1 <= len(extents) <= 3:
             yield Diagnostic("TIL551", f"the {what} has 1 to 3 axes, not {len(extents)}")
@@ -96,9 +89,11 @@ def check_launch_grid(kernel: KernelFunction) -> Iterator[Diagnostic]:
         yield Diagnostic("TIL551", f"the number of operations is at least 0, not {kernel.operations}")
 
 
-def check_spelling(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_spelling(survey: Survey) -> Iterator[Diagnostic]:
     """Names and comments can be written in the text form."""
-    for name in dict.fromkeys((kernel.name, *kernel_names(kernel))):
+    kernel = survey.kernel
+    declared = (name for stmt in survey.statements for name in introduced(stmt))
+    for name in dict.fromkeys((kernel.name, *(param.name for param in kernel.params), *declared)):
         if not is_spellable(name):
             yield unspellable(name)
     for comment in kernel.comments:
@@ -111,10 +106,10 @@ def unspellable(name: str) -> Diagnostic:
     return Diagnostic("TIL551", f"{name!r} is no name: use one or more printable characters other than a back quote")
 
 
-def check_arrays(kernel: KernelFunction) -> Iterator[Diagnostic]:
+def check_arrays(survey: Survey) -> Iterator[Diagnostic]:
     """Arrays have a size, and an alignment that is a power of two."""
-    declared = [stmt for stmt in statements(kernel.body) if isinstance(stmt, DeclareArray)]
-    arrays: tuple[Param | DeclareArray, ...] = (*kernel.params, *declared)
+    declared = [stmt for stmt in survey.statements if isinstance(stmt, DeclareArray)]
+    arrays: tuple[Param | DeclareArray, ...] = (*survey.kernel.params, *declared)
     for array in arrays:
         if array.size < (1 if isinstance(array, DeclareArray) else 0):
             yield Diagnostic("TIL551", f"array {array.name!r} cannot have {array.size} elements")

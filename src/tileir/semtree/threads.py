@@ -51,7 +51,7 @@ def one_thread(kernel: KernelFunction) -> KernelFunction:
     return attrs.evolve(kernel, body=_Threads.of(kernel).in_step(kernel.body, {}), group=(1,))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Copies:
     """The array that holds a variable, or a private array, of every thread: ``stride`` elements for each."""
 
@@ -59,7 +59,7 @@ class _Copies:
     stride: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Threads:
     """The threads of one kernel: ``counters`` run over ``extents``, and ``number`` numbers the threads."""
 

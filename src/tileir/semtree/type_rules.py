@@ -26,7 +26,7 @@ from tileir.semtree.ir import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tileir.core.dtype import DType
     from tileir.semtree.ir import Expr, KernelFunction
@@ -38,40 +38,39 @@ MAX_NESTING: Final = 64
 REDUCTIONS: Final = frozenset(choices(Reduce, "op"))
 
 
-def expression_faults(expr: Expr, kernel: KernelFunction) -> Iterator[str]:
-    """Yield what is wrong with one node; its operands, and the number of them, are right.
+def expression_faults(expr: Expr, kernel: KernelFunction) -> Iterable[str]:
+    """Return what is wrong with one node; its operands, and the number of them, are right.
 
     Only the facts of ``kernel`` are looked at: its grid, its group and its index type.
     """
-    if not 1 <= expr.type.lanes <= MAX_LANES:
-        yield f"a vector has 1 to {MAX_LANES} lanes, not {expr.type.lanes}"
-        return
+    lanes = expr.type.lanes
+    if not 1 <= lanes <= MAX_LANES:
+        return (f"a vector has 1 to {MAX_LANES} lanes, not {lanes}",)
     match expr:
-        case Const():
-            yield from _const_faults(expr)
         case Var():
-            pass
-        case GridIndex():
-            yield from _grid_index_faults(expr, kernel)
+            return ()
+        case Const():
+            return _const_faults(expr)
         case Apply():
-            yield from _apply_faults(expr)
-        case Cast(operand=operand, type=kind):
-            yield from _cast_faults(operand.type, kind)
-        case Bitcast(operand=operand, type=kind):
-            yield from _bitcast_faults(operand.type, kind)
-        case Broadcast(operand=operand):
-            if operand.type.lanes != 1:
-                yield f"only a scalar can be broadcast, not {operand.type}"
-        case Ramp():
-            yield from _ramp_faults(expr)
-        case Reduce(op=op, operand=operand):
-            yield from _reduce_faults(op, operand.type.dtype)
+            return _apply_faults(expr)
+        case Subscript(offset=offset):
+            return _offset_faults(offset.type, lanes)
         case Shuffle():
-            yield from _shuffle_faults(expr)
+            return _shuffle_faults(expr)
+        case Broadcast(operand=operand):
+            return () if operand.type.lanes == 1 else (f"only a scalar can be broadcast, not {operand.type}",)
+        case Ramp():
+            return _ramp_faults(expr)
+        case Cast(operand=operand, type=kind):
+            return _cast_faults(operand.type, kind)
+        case GridIndex():
+            return _grid_index_faults(expr, kernel)
+        case Bitcast(operand=operand, type=kind):
+            return _bitcast_faults(operand.type, kind)
+        case Reduce(op=op, operand=operand):
+            return _reduce_faults(op, operand.type.dtype)
         case Dot():
-            yield from _dot_faults(expr)
-        case Subscript(offset=offset, type=kind):
-            yield from _offset_faults(offset.type, kind.lanes)
+            return _dot_faults(expr)
         case _:
             assert_never(expr)
 
@@ -102,7 +101,7 @@ def _apply_faults(expr: Apply) -> Iterator[str]:
         test, *rest = expr.args  # type: ignore[assignment]  # a list serves as well as a tuple
         if not test.type.dtype.is_bool or test.type.lanes != kind.lanes:
             yield f"the condition of {kind} is bool of as many lanes, not {test.type}"
-    if any(arg.type != kind for arg in rest):
+    if any(arg.type is not kind and arg.type != kind for arg in rest):
         yield f"the operands of {op.value} differ in type: {', '.join(str(arg.type) for arg in rest)}"
     yield from _domain_faults(op, kind.dtype)
 
@@ -121,7 +120,7 @@ def _reduce_faults(op: Op, dtype: DType) -> Iterator[str]:
 
 def _shuffle_faults(expr: Shuffle) -> Iterator[str]:
     kind = expr.operands[0].type
-    if any(operand.type != kind for operand in expr.operands):
+    if any(operand.type is not kind and operand.type != kind for operand in expr.operands):
         yield f"the operands of shuffle differ in type: {', '.join(str(operand.type) for operand in expr.operands)}"
         return
     known = kind.lanes * len(expr.operands)

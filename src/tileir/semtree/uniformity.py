@@ -18,7 +18,6 @@ from tileir.semtree.ir import (
     Subscript,
     Var,
 )
-from tileir.semtree.printer import expr_text
 from tileir.semtree.rewrite import expressions, statements, walk
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def divergent_barriers(kernel: KernelFunction) -> tuple[str, ...]:
     return tuple(analysis.reasons)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Divergence:
     """Grows the set of variables and private arrays whose content may differ between threads."""
 
@@ -72,6 +71,8 @@ class _Divergence:
                         self.reasons.append(reason)
 
     def _condition(self, condition: Expr) -> str:
+        from tileir.semtree.printer import expr_text  # for faults only, which are rare
+
         return f"if ({expr_text(condition, self.kernel.index)})"
 
     def _write(self, names: tuple[str, ...], varies: bool) -> None:

@@ -22,6 +22,7 @@ from tileir.semtree.scope_checks import (
     check_types,
     check_unique_names,
 )
+from tileir.semtree.scopes import Survey
 from tileir.semtree.structure_checks import (
     check_arity,
     check_arrays,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from tileir.semtree.ir import Buffer, KernelFunction, Param, Program, Work
 
-_STAGES: Final[tuple[tuple[Callable[[KernelFunction], Iterable[Diagnostic]], ...], ...]] = (
+_STAGES: Final[tuple[tuple[Callable[[Survey], Iterable[Diagnostic]], ...], ...]] = (
     (check_nesting,),
     (check_depth,),
     (check_arity, check_launch_grid, check_spelling, check_arrays),
@@ -88,8 +89,9 @@ def kernel_faults(kernel: KernelFunction) -> tuple[Diagnostic, ...]:
     """Return everything that is wrong with a kernel; checks that need what is broken are left out."""
     if _legal.get(id(kernel)) is kernel:
         return ()
+    survey = Survey(kernel)
     for stage in _STAGES:
-        faults = tuple(fault for check in stage for fault in check(kernel))
+        faults = tuple(fault for check in stage for fault in check(survey))
         if faults:
             named = f"kernel {kernel.name!r}: "
             return tuple(attrs.evolve(fault, message=named + fault.message) for fault in faults)

@@ -87,7 +87,7 @@ class PlacedReach:
 AnyReach: TypeAlias = Reach | PlacedReach
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _View:
     """A refinement in terms of the memory behind it; ``start`` is None where axes differ on the way."""
 

@@ -22,12 +22,16 @@ Meaning, in short (:mod:`tileir.stripe.interpreter` is the definition):
 from __future__ import annotations
 
 import enum
-from typing import TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from tileir.core import schema
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op, merges
+from tileir.core.rewrite import rewritten
+from tileir.core.schema import BODY, INTRODUCES, READS, USES, WRITES
 from tileir.poly.affine import Affine
 from tileir.stripe.shapes import Device as Device
 from tileir.stripe.shapes import Dim as Dim
@@ -37,6 +41,9 @@ from tileir.stripe.tags import INSIDE as INSIDE
 from tileir.stripe.tags import SERIAL
 from tileir.stripe.tags import Tags as Tags
 from tileir.stripe.tags import TagValue as TagValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Direction(enum.Enum):
@@ -49,12 +56,12 @@ class Direction(enum.Enum):
 
     __hash__ = object.__hash__
 
-    @property
+    @cached_property
     def reads(self) -> bool:
         """Whether content from before the block is read."""
         return self in (Direction.IN, Direction.INOUT)
 
-    @property
+    @cached_property
     def writes(self) -> bool:
         """Whether the parent's memory is written."""
         return self in (Direction.OUT, Direction.INOUT)
@@ -111,9 +118,9 @@ class Load:
     ``[0, size - 1]``, where size is that axis' extent (``INSIDE``: it is there): ``$into = load(source[$index])``.
     """
 
-    source: str
-    into: str
-    index: str | None = None
+    source: str = attrs.field(metadata=READS)
+    into: str = attrs.field(metadata=INTRODUCES)
+    index: str | None = attrs.field(default=None, metadata=USES)
     tags: Tags = Tags()
     deps: tuple[int, ...] = ()
 
@@ -122,9 +129,9 @@ class Load:
 class Store:
     """``into = store($source)``: write or merge one element; ``index`` as for :class:`Load`."""
 
-    source: str
-    into: str
-    index: str | None = None
+    source: str = attrs.field(metadata=USES)
+    into: str = attrs.field(metadata=WRITES)
+    index: str | None = attrs.field(default=None, metadata=USES)
     tags: Tags = Tags()
     deps: tuple[int, ...] = ()
 
@@ -134,7 +141,7 @@ class LoadIndex:
     """``$into = load_index(affine)``: the value of an integral affine of the block's indices, as ``dtype``."""
 
     affine: Affine
-    into: str
+    into: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     tags: Tags = Tags()
     deps: tuple[int, ...] = ()
@@ -144,7 +151,7 @@ class LoadIndex:
 class Constant:
     """``$into = (dtype)value``; compared by text, which tells 0.0 from -0.0 and a NaN from no other."""
 
-    into: str
+    into: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     value: bool | int | float = attrs.field(eq=repr)
     tags: Tags = Tags()
@@ -156,8 +163,8 @@ class Intrinsic:
     """``$into = op($inputs…)`` with result ``dtype``; operand dtypes as :class:`tileir.core.ops.OpInfo` asks."""
 
     op: Op
-    inputs: tuple[str, ...]
-    into: str
+    inputs: tuple[str, ...] = attrs.field(metadata=USES)
+    into: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     tags: Tags = Tags()
     deps: tuple[int, ...] = ()
@@ -167,8 +174,8 @@ class Intrinsic:
 class Convert:
     """``$into = cast_dtype($input)``: :func:`tileir.core.arithmetic.cast`."""
 
-    input: str
-    into: str
+    input: str = attrs.field(metadata=USES)
+    into: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     tags: Tags = Tags()
     deps: tuple[int, ...] = ()
@@ -184,9 +191,9 @@ class Special:
     """
 
     name: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    parameters: tuple[tuple[str, TagValue], ...] = ()
+    inputs: tuple[str, ...] = attrs.field(metadata=READS)
+    outputs: tuple[str, ...] = attrs.field(metadata=WRITES)
+    parameters: tuple[tuple[str, TagValue], ...] = attrs.field(default=(), eq=repr)  # tells 0.0 from -0.0
     tags: Tags = Tags()
     deps: tuple[int, ...] = ()
 
@@ -199,7 +206,7 @@ class Block:
     indices: tuple[Index, ...] = ()
     constraints: tuple[Affine, ...] = ()
     refinements: tuple[Refinement, ...] = ()
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[Statement, ...] = attrs.field(default=(), metadata=BODY)
     comments: tuple[str, ...] = ()
     location: Location = ()
     tags: Tags = Tags()
@@ -232,7 +239,7 @@ class Block:
     @property
     def blocks(self) -> tuple[Block, ...]:
         """The statements that are blocks."""
-        return tuple(s for s in self.statements if isinstance(s, Block))
+        return tuple([s for s in self.statements if isinstance(s, Block)])
 
 
 Statement: TypeAlias = Load | Store | LoadIndex | Constant | Intrinsic | Convert | Special | Block
@@ -248,49 +255,35 @@ class Buffer:
 
 def scalar_inputs(statement: Statement) -> tuple[str, ...]:
     """Return the scalars that ``statement`` reads."""
-    match statement:
-        case Load(index=index):
-            return () if index is None else (index,)
-        case Store(source=source, index=index):
-            return (source,) if index is None else (source, index)
-        case Intrinsic(inputs=inputs):
-            return inputs
-        case Convert(input=value):
-            return (value,)
-        case LoadIndex() | Constant() | Special() | Block():
-            return ()
+    return schema.used(statement)
 
 
 def scalar_output(statement: Statement) -> str | None:
     """Return the scalar that ``statement`` defines, if any."""
-    match statement:
-        case Load() | LoadIndex() | Constant() | Intrinsic() | Convert():
-            return statement.into
-        case Store() | Special() | Block():
-            return None
+    defined = schema.introduced(statement)
+    return defined[0] if defined else None
 
 
 def views_read(statement: Statement) -> tuple[str, ...]:
     """Return the names, in the enclosing block, of the refinements that ``statement`` reads."""
-    match statement:
-        case Load(source=source):
-            return (source,)
-        case Special(inputs=inputs):
-            return inputs
-        case Block(refinements=refinements):
-            return tuple(r.source for r in refinements if r.direction.reads)
-        case _:
-            return ()
+    if isinstance(statement, Block):
+        return tuple([view.source for view in statement.refinements if view.direction.reads])
+    return schema.reads(statement)
 
 
 def views_written(statement: Statement) -> tuple[str, ...]:
     """Return the names, in the enclosing block, of the refinements that ``statement`` writes."""
-    match statement:
-        case Store(into=into):
-            return (into,)
-        case Special(outputs=outputs):
-            return outputs
-        case Block(refinements=refinements):
-            return tuple(r.source for r in refinements if r.direction.writes)
-        case _:
-            return ()
+    if isinstance(statement, Block):
+        return tuple([view.source for view in statement.refinements if view.direction.writes])
+    return schema.writes(statement)
+
+
+def renamed(statement: Statement, scalars: Mapping[str, str], views: Mapping[str, str]) -> Statement:
+    """Return a statement with the scalars and refinements of its block renamed; itself where it has none of them."""
+    if not isinstance(statement, Block):
+        return schema.with_names(statement, scalars, views)
+    sourced = rewritten(
+        statement.refinements,
+        lambda view: (attrs.evolve(view, source=views[view.source]) if view.source in views else view,),
+    )
+    return statement if sourced is statement.refinements else attrs.evolve(statement, refinements=sourced)

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.ops import Aggregation, Combination
+from tileir.core.text import listed
 from tileir.typed.ir import (
     Access,
     ArrayConstant,
@@ -24,7 +25,6 @@ from tileir.typed.ir import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.poly.affine import Affine
     from tileir.typed.ir import Computation
 
 _AGGREGATION: Final[Mapping[Aggregation, str]] = MappingProxyType(
@@ -75,7 +75,7 @@ def _contraction(contraction: Contraction, constants: Mapping[str, Constant]) ->
     sizes = f" : {', '.join(map(str, contraction.shape))}" if contraction.shape else ""
     inputs = _combined(contraction.combination, [_access(access) for access in contraction.inputs])
     parts = [
-        f"{contraction.name}[{_list(contraction.output)}{sizes}] = {_AGGREGATION[contraction.aggregation]}({inputs})"
+        f"{contraction.name}[{listed(contraction.output)}{sizes}] = {_AGGREGATION[contraction.aggregation]}({inputs})"
     ]
     parts += [f", {constraint.polynomial} < {constraint.bound}" for constraint in contraction.constraints]
     if not contraction.reduce:
@@ -103,8 +103,4 @@ def _combined(combination: Combination, inputs: Sequence[str]) -> str:
 
 
 def _access(access: Access) -> str:
-    return f"{access.tensor}[{_list(access.indices)}]"
-
-
-def _list(affines: Sequence[Affine]) -> str:
-    return ", ".join(map(str, affines))
+    return f"{access.tensor}[{listed(access.indices)}]"

@@ -106,7 +106,7 @@ def requirements(scope: Scope) -> Iterator[tuple[int, ...]]:
         yield tuple(sorted(found - {number}))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Accesses:
     """Reads and writes of one piece of memory, or of one stretch of bytes, that later ones may have to follow."""
 
@@ -137,7 +137,7 @@ class _Accesses:
         return waited
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Arena:
     """Accesses to the bytes of memories of one name, by the stretches that are touched."""
 
@@ -164,7 +164,7 @@ class _Arena:
         return self._stretches[stretch]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Pending:
     """Accesses that later ones may have to follow, by the memory that they touch."""
 

@@ -15,7 +15,7 @@ from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
 from tileir.stripe.ir import Block, Branch, Carry, Direction, Launch, Loop, Program, Special, While
 from tileir.stripe.kernel_table import KernelTable, is_laid_out
-from tileir.stripe.tags import SERIAL
+from tileir.stripe.tags import BRANCH, ELSE, LIFETIMES, LOOP, PROGRAM, SERIAL, THEN, WHILE
 from tileir.stripe.works import MAX_LOOPS, parts, sorted_memory
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def with_blocks(
     flattening = _Flattening(known)
     flattening.memory = {each.name: each for each in (program.memory if memory is None else memory)}
     names = {name: name for name in flattening.memory}
-    works = flattening.works(Block(statements=tuple(blocks)), names, "main", 0)
+    works = tuple(flattening.launch(block, names, f"statement {number}") for number, block in enumerate(blocks))
     return sorted_memory(
         attrs.evolve(
             program,
@@ -97,7 +97,7 @@ def _remember(
                 _remember(kernels, inner, held, known)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Flattening:
     """A program while it is made of blocks.
 
@@ -119,16 +119,16 @@ class _Flattening:
     ) -> Program:
         """Return the program of a whole."""
         main = entry.statements[0] if len(entry.statements) == 1 else None
-        if "program" not in entry.tags or entry.indices or entry.constraints:
-            _refuse("the entry block must have the tag program, and no indices or constraints")
-        if not isinstance(main, Block) or "main" not in main.tags:
-            _refuse("the one statement of the entry block must be a block with the tag main")
+        if entry.indices or entry.constraints:
+            _refuse("the entry block must have no indices or constraints")
+        if not isinstance(main, Block):
+            _refuse("the one statement of the entry block must be a block, which holds all kernels and loops")
         if wrong := [view.name for view in entry.refinements if view.direction is not Direction.NONE]:
             _refuse(f"{wrong[0]!r} of the entry block must be an allocation")
         outer = self._allocated(entry, {}, "the entry block")
         works = self.works(main, self._seen(main, outer, "main"), "main", 0)
         kernels = tuple(self.table.kernels)
-        tags = entry.tags.remove("program")
+        tags = entry.tags.remove(PROGRAM)
         memory = tuple(self.memory.values())
         return sorted_memory(Program(memory, kernels, works, inputs, outputs, buffers, entry.name, tags))
 
@@ -139,12 +139,14 @@ class _Flattening:
                 if each.name in names:
                     _refuse(f"refinement {each.name!r} is defined twice in {place}", "TIL503")
                 name = names[each.name] = self.names.fresh(each.name)
-                self.memory[name] = each if name == each.name else attrs.evolve(each, name=name)
+                said = each.tags.remove(*LIFETIMES)
+                same = name == each.name and said is each.tags
+                self.memory[name] = each if same else attrs.evolve(each, name=name, tags=said)
         return names
 
     def _seen(self, block: Block, outer: Mapping[str, str], place: str) -> dict[str, str]:
         """Return the memory that each view of a block shows, and add what it allocates."""
-        if (block.indices and "loop" not in block.tags) or block.constraints:
+        if (block.indices and LOOP not in block.tags) or block.constraints:
             _refuse(f"the {place} block must have no indices or constraints")
         names: dict[str, str] = {}
         for view in block.refinements:
@@ -178,20 +180,18 @@ class _Flattening:
             _refuse(f"loops are nested deeper than {MAX_LOOPS}")
         works: list[Work] = []
         for number, statement in enumerate(block.statements):
-            if not isinstance(statement, Block):
-                _refuse(f"statement {number} of the {place} block must be a block with the tag kernel or loop")
-            if "loop" in statement.tags:
+            if isinstance(statement, Block) and LOOP in statement.tags:
                 works.append(self._loop(statement, names, f"loop {number} of the {place}", depth))
-            elif "branch" in statement.tags:
+            elif isinstance(statement, Block) and BRANCH in statement.tags:
                 works.append(self._branch(statement, names, f"branch {number} of the {place}", depth))
-            elif "kernel" not in statement.tags:
-                _refuse(f"statement {number} of the {place} block must be a block with the tag kernel or loop")
             else:
-                works.append(self._launch(statement, names))
+                works.append(self.launch(statement, names, f"statement {number} of the {place} block"))
         return tuple(works)
 
-    def _launch(self, block: Block, names: Mapping[str, str]) -> Launch:
+    def launch(self, block: Statement, names: Mapping[str, str], place: str) -> Launch:
         """Return the launch that a block stands for; a known one where it came from a program."""
+        if not isinstance(block, Block):
+            _refuse(f"{place} must be a block: a kernel, a loop or a branch")
         known = self._known(block)
         if known is not None and all(names.get(name) == name for name in known[1].arguments):
             kernel, launch = known
@@ -220,7 +220,7 @@ class _Flattening:
     def _loop(self, loop: Block, outer: Mapping[str, str], place: str, depth: int) -> Loop:
         """Return the loop that a block stands for."""
         times: int | While
-        condition = loop.tags.get("while")
+        condition = loop.tags.get(WHILE)
         if isinstance(condition, str):
             if condition not in outer or loop.indices:
                 _refuse(f"{place} must have no indices, and its condition must be memory of the block around it")
@@ -231,8 +231,8 @@ class _Flattening:
                 _refuse(f"{place} must have one index, which is serial, and no constraints")
             times = index.range
         body, *copies = loop.statements or (None,)
-        if not isinstance(body, Block) or "body" not in body.tags:
-            _refuse(f"{place} must begin with a block with the tag body")
+        if not isinstance(body, Block):
+            _refuse(f"{place} must begin with a block, which holds the works of a step")
         names = self._seen(loop, outer, place)
         works = self.works(body, self._seen(body, names, f"body of {place}"), f"body of {place}", depth + 1)
         carries = tuple(self._carry(copy, loop, names, place) for copy in copies)
@@ -249,10 +249,10 @@ class _Flattening:
 
     def _branch(self, branch: Block, outer: Mapping[str, str], place: str, depth: int) -> Branch:
         """Return the branch that a block stands for."""
-        condition = branch.tags.get("branch")
+        condition = branch.tags.get(BRANCH)
         if not isinstance(condition, str) or condition not in outer:
             _refuse(f"the condition of {place} must be memory of the block around it")
-        if [block.tags.items[:1] for block in branch.blocks] != [(("then", None),), (("else", None),)]:
+        if [block.tags.items[:1] for block in branch.blocks] != [((THEN, None),), ((ELSE, None),)]:
             _refuse(f"{place} must hold a block with the tag then and one with the tag else")
         names = self._seen(branch, outer, place)
         then, otherwise = (

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.lexing import END
 from tileir.core.ops import Aggregation
 from tileir.stripe.ir import Block, Dim, Direction, Index, Refinement, TensorShape
-from tileir.stripe.lexer import Kind
-from tileir.stripe.token_parser import LineError, TokenParser
+from tileir.stripe.lexer import NAME, NUMBER, TAG, comments
+from tileir.stripe.token_parser import TokenParser
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tileir.poly.affine import Affine
 
 _DIRECTIONS: Final = {direction.value: direction for direction in Direction}
@@ -32,36 +35,35 @@ class HeaderParser(TokenParser):
             self.separator("]")
         self.expect("]")
         if self.at(":"):
-            self.lexer.advance()
+            self.advance()
             self.integer()
         opening = self.expect("(")
-        name = ""
-        token = self.lexer.token
-        if token.kind is Kind.COMMENT and "\n" not in self.source_text[opening.stop : token.start]:
-            name = self._comment()
-        comments: list[str] = []
+        name, said = "", []
+        for text, beside in self._comments():
+            if beside:
+                name = text
+            else:
+                said.append(text)
         constraints: list[Affine] = []
         refinements: list[Refinement] = []
-        while self.lexer.token.kind is Kind.COMMENT or not self.at(")"):
-            if self.lexer.token.kind is Kind.COMMENT:
-                comments.append(self._comment())
-                continue
-            if self.lexer.token.kind is Kind.END:
-                raise self.fault(opening, "this block header is not closed: add )", fatal=True)
-            try:
-                if self._at_refinement():
-                    refinements.append(self._refinement())
-                else:
-                    constraints.append(self._constraint())
-            except LineError as fault:
-                self.recover(fault)
-        self.expect(")")
-        return Block(name, tuple(indices), tuple(constraints), tuple(refinements), (), tuple(comments), location)
+        while not self.at(")") and not self.at("{"):
+            if self.at(END):
+                raise self.unclosed(opening, "this block header is not closed: add )")
+            if self._at_refinement():
+                view = self.line(self._refinement)
+                refinements.extend(() if view is None else (view,))
+            else:
+                constraint = self.line(self._constraint)
+                constraints.extend(() if constraint is None else (constraint,))
+            said.extend(text for text, _ in self._comments())
+        if not self.skip(")"):
+            self.report("this block header is not closed: add )", self.span_of(opening))
+        return Block(name, tuple(indices), tuple(constraints), tuple(refinements), (), tuple(said), location)
 
     def _index(self) -> Index:
         if not self.at("("):
             return self._plain_index()
-        self.lexer.advance()
+        self.advance()
         tags = self.tags()
         index = self._plain_index()
         self.expect(")")
@@ -70,47 +72,47 @@ class HeaderParser(TokenParser):
     def _plain_index(self) -> Index:
         name = self.name()
         if self.at(":"):
-            self.lexer.advance()
+            self.advance()
             return Index(name, self.integer())
         self.expect("=")
         affine = self.affine()
         if not self.at(":"):
             return Index(name, 1, affine)
-        self.lexer.advance()
+        self.advance()
         return Index(name, self.integer(), affine)
 
     def _constraint(self) -> Affine:
         affine = self.affine()
         self.expect(">=")
-        token = self.significant()
+        token = self.token
         if self.integer() != 0:
             raise self.fault(token, "a constraint compares with 0: move the constant to the left side")
         return affine
 
     def _at_refinement(self) -> bool:
-        token = self.significant()
-        if token.kind is Kind.TAG:
+        token = self.token
+        if token.kind == TAG:
             return True
-        after = self.lexer.after()
-        return token.text in _DIRECTIONS and (after.kind is Kind.NAME or after.text == "<")
+        after = self.after()
+        return token.text in _DIRECTIONS and (after.kind == NAME or after.text == "<")
 
     def _refinement(self) -> Refinement:
         """Read ``#tags direction [const] [new@|at@offset] name [= source]<location>[access]:aggregation shape``."""
         tags = self.tags()
-        token = self.significant()
+        token = self.token
         word = self.name()
         if word not in _DIRECTIONS:
             raise self.fault(token, "expected one of none, in, out, inout")
         direction = _DIRECTIONS[word]
-        constant = self.at_word("const") and self.lexer.after().kind is Kind.NAME
+        constant = self.at_word("const") and self.after().kind == NAME
         if constant:
-            self.lexer.advance()
+            self.advance()
         offset = self._offset()
         location = self.location()
         name = self.name()
         source = "" if direction is Direction.NONE else name
         if self.at("="):
-            self.lexer.advance()
+            self.advance()
             source = self.name()
         location = location if location else self.location()
         access, bank = self._access()
@@ -121,15 +123,16 @@ class HeaderParser(TokenParser):
             name, direction, source, access, shape, aggregation, location, offset, bank, cache, constant, tags
         )
 
-    def _comment(self) -> str:
-        return self.lexer.advance().text[2:].strip()
+    def _comments(self) -> Iterator[tuple[str, bool]]:
+        """Yield the comments before the next token, and of each whether it is on the line of the last one."""
+        return comments(self.source, self.last.stop, self.token.start)
 
     def _offset(self) -> int | None:
         """Read ``new@offset`` or ``at@offset``; a new allocation at 0 has not been placed."""
-        word = self.significant().text
-        if word not in ("new", "at") or self.lexer.after().text != "@":
+        word = self.token.text
+        if word not in ("new", "at") or self.after().text != "@":
             return None
-        self.lexer.advance()
+        self.advance()
         self.expect("@")
         offset = self.integer()
         return None if word == "new" and offset == 0 else offset
@@ -141,7 +144,7 @@ class HeaderParser(TokenParser):
         bank: int | None = None
         while not self.at("]"):
             if self.at("{"):
-                self.lexer.advance()
+                self.advance()
                 bank = len(access)
                 access.append(self.affine())
                 self.expect("}")
@@ -154,8 +157,8 @@ class HeaderParser(TokenParser):
     def _aggregation(self) -> Aggregation | None:
         if not self.at(":"):
             return None
-        self.lexer.advance()
-        token = self.significant()
+        self.advance()
+        token = self.token
         word = self.name()
         if word not in _AGGREGATIONS:
             raise self.fault(token, f"expected one of {', '.join(_AGGREGATIONS)}")
@@ -170,7 +173,7 @@ class HeaderParser(TokenParser):
         self.word("I")
         sizes = self._integers()
         self.expect(":")
-        token = self.significant()
+        token = self.token
         strides = self._integers()
         if len(sizes) != len(strides):
             raise self.fault(token, f"{len(sizes)} sizes need as many strides, not {len(strides)}")
@@ -200,18 +203,18 @@ class HeaderParser(TokenParser):
     def _bytes(self) -> None:
         """Step behind ``:1.5 KiB`` if it is there; sizes below 0, which the verifier refuses, print a sign."""
         if self.at(":"):
-            self.lexer.advance()
+            self.advance()
             self._sign()
-            self.take(Kind.NUMBER)
+            self.take(NUMBER)
             self.name()
 
     def _exterior_and_cache(self) -> Affine | None:
         """Step behind ``, E(sizes):bytes`` and read ``, cache[affine]``, if they are there."""
         cache: Affine | None = None
         while self.at(","):
-            self.lexer.advance()
+            self.advance()
             if self.at_word("E"):
-                self.lexer.advance()
+                self.advance()
                 self._integers()
                 self._bytes()
             else:

@@ -32,7 +32,7 @@ from tileir.stripe.blocks import views_read as views_read
 from tileir.stripe.blocks import views_written as views_written
 from tileir.stripe.kernels import Kernel as Kernel
 from tileir.stripe.kernels import Parameter as Parameter
-from tileir.stripe.nesting import nested
+from tileir.stripe.nesting import entry_around, main_of
 from tileir.stripe.works import Branch as Branch
 from tileir.stripe.works import Carry as Carry
 from tileir.stripe.works import Launch as Launch
@@ -45,8 +45,8 @@ from tileir.stripe.works import Work as Work
 class Program:
     """Memory, the kernels that run on it, each once however often it is launched, and the works that launch them.
 
-    ``memory`` are allocations: the parameters and results, temporaries, and constants (``constant``), whose content
-    ``buffers`` has. Works run in order, as far as their ``deps`` do not say otherwise.
+    ``memory`` are allocations: the parameters and results, constants (``constant``), whose content ``buffers`` has, and
+    temporaries, which are all others. Works run in order, as far as their ``deps`` do not say otherwise.
     :mod:`tileir.stripe.nesting` shows a program as nested blocks, as its text does, and makes programs of such blocks.
     """
 
@@ -62,9 +62,9 @@ class Program:
     @cached_property
     def entry(self) -> Block:
         """The program as nested blocks: the outermost one, which allocates memory, around ``main``."""
-        return nested(self)
+        return entry_around(self, self.main)
 
-    @property
+    @cached_property
     def main(self) -> Block:
         """The block whose statements are the kernels, as often as they are launched, and loops."""
-        return self.entry.blocks[0]
+        return main_of(self)

@@ -139,7 +139,7 @@ class KernelBuilder:
             tuple(self._statements),
             (comment,) if comment else (),
             (),
-            tags.add("kernel"),
+            tags,
         )
 
     def _add_view(

@@ -12,6 +12,7 @@ import attrs
 from tileir.core.rewrite import rewritten
 from tileir.stripe import blocks as stripe
 from tileir.stripe.kernels import Kernel, Parameter
+from tileir.stripe.tags import KERNEL
 from tileir.stripe.works import Launch
 
 if TYPE_CHECKING:
@@ -29,13 +30,18 @@ class KernelTable:
 
     kernels: list[Kernel] = attrs.field(factory=list)
     _numbers: dict[int, int] = attrs.field(factory=dict, init=False)
+    _heads: dict[object, int] = attrs.field(factory=dict, init=False)
     _forms: dict[object, int] = attrs.field(factory=dict, init=False)
 
     def number(self, kernel: Kernel) -> int:
         """Return the number of a kernel, which is added unless an equal one is there."""
         number = self._numbers.get(id(kernel))
         if number is None:
-            number = self._forms.setdefault(kernel.form, len(self.kernels))
+            following = len(self.kernels)
+            first = number = self._heads.setdefault(kernel.head, following)
+            if first != following:  # otherwise nothing is like it, and its form need not be written
+                self._forms.setdefault(self.kernels[first].form, first)
+                number = self._forms.setdefault(kernel.form, following)
             if number == len(self.kernels):
                 self.kernels.append(kernel)
                 self._numbers[id(kernel)] = number
@@ -46,7 +52,7 @@ class KernelTable:
         kernel, arguments = taken_apart(block, memory)
         number = self.number(kernel)
         launch = Launch(number, arguments, block.name, block.comments, block.deps)
-        if self.kernels[number] is kernel:
+        if self.kernels[number] is kernel and kernel.block.tags is block.tags:
             kernel.launched[_said(launch)] = block
         return launch
 
@@ -61,7 +67,8 @@ def taken_apart(block: stripe.Block, memory: Mapping[str, stripe.Refinement]) ->
         if view.direction is not stripe.Direction.NONE:
             seen.setdefault(view.source, view)
     parameters = tuple(_parameter(name, memory.get(name, view)) for name, view in seen.items())
-    return Kernel(parameters, attrs.evolve(block, name="", comments=(), deps=())), tuple(seen)
+    said = block.tags.remove(KERNEL)  # where a block stands is no tag of it
+    return Kernel(parameters, attrs.evolve(block, name="", comments=(), deps=(), tags=said)), tuple(seen)
 
 
 def _parameter(name: str, memory: stripe.Refinement) -> Parameter:

@@ -6,12 +6,13 @@ different: affines are sorted by them.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.schema import slots
 from tileir.stripe import blocks as stripe
 from tileir.stripe.blocks import Block
 from tileir.stripe.shapes import Location, TensorShape
@@ -46,6 +47,13 @@ class Kernel:
     def writes(self) -> frozenset[str]:
         """The parameters that it writes."""
         return frozenset(view.source for view in self.block.refinements if view.direction.writes)
+
+    @cached_property
+    def head(self) -> object:
+        """What is soon told of it, and the same for kernels of one form."""
+        block = self.block
+        ranges = tuple([index.range for index in block.indices])
+        return tuple(map(_layout, self.parameters)), ranges, block.constraints, len(block.statements)
 
     @cached_property
     def form(self) -> object:
@@ -101,24 +109,19 @@ def _statement(statement: stripe.Statement, views: Mapping[str, int], scalars: d
     defined = stripe.scalar_output(statement)
     if defined is not None:
         scalars[defined] = len(scalars)
-    return type(statement), used, read, written, _content(statement), _exact(statement.tags), statement.deps
+    kind: type = type(statement)
+    return kind, used, read, written, _content_of(kind)(statement), _exact(statement.tags), statement.deps
 
 
-def _content(statement: stripe.Statement) -> object:
-    """Return what a statement says without names."""
-    match statement:
-        case stripe.LoadIndex(affine=affine, dtype=dtype):
-            return affine, dtype
-        case stripe.Constant(dtype=dtype, value=value):
-            return dtype, repr(value)
-        case stripe.Intrinsic(op=op, dtype=dtype):
-            return op, dtype
-        case stripe.Convert(dtype=dtype):
-            return dtype
-        case stripe.Special(name=name, parameters=parameters):
-            return name, repr(parameters)
-        case stripe.Load() | stripe.Store() | stripe.Block():
-            return None
+@cache
+def _content_of(kind: type) -> Callable[[object], object]:
+    """Return a function of statements that gives what one says without names: its fields that are data."""
+    named = {slot.name for slot in slots(kind)} | {"tags", "deps"}
+    fields = [field for field in attrs.fields(kind) if field.name not in named]
+    if not any(field.eq_key for field in fields):
+        return attrgetter(*(field.name for field in fields)) if fields else lambda _: None
+    keys = [(attrgetter(field.name), field.eq_key or (lambda value: value)) for field in fields]
+    return lambda statement: tuple([key(get(statement)) for get, key in keys])
 
 
 def _exact(tags: stripe.Tags) -> str:

@@ -1,99 +1,71 @@
-"""Tokens of Stripe text, made one at a time so that hostile text costs no memory."""
+"""Tokens of Stripe text, and the comments between them."""
 
 from __future__ import annotations
 
-import enum
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.errors import Diagnostic, ParseError
-from tileir.core.span import Source, Span
+from tileir.core import lexing
+from tileir.core.lexing import END, Token
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.core.lexing import Faults
+    from tileir.core.span import Source
 
 MAX_CHARACTERS: Final = 1 << 28
 """Longer texts are refused."""
 
-
-class Kind(enum.Enum):
-    """What a token is."""
-
-    NAME = "a name"
-    TAG = "a #tag"
-    SCALAR = "a $scalar"
-    NUMBER = "a number"
-    STRING = "a string"
-    COMMENT = "a comment"
-    PUNCTUATION = "punctuation"
-    END = "the end of the text"
-    UNKNOWN = "an unknown character"
-
-    __hash__ = object.__hash__
-
-
-class Token(NamedTuple):
-    """A piece of the text: characters ``start`` to ``stop``."""
-
-    kind: Kind
-    text: str
-    start: int
-    stop: int
-
+NAME: Final = "name"
+TAG: Final = "tag"
+SCALAR: Final = "scalar"
+NUMBER: Final = "number"
+STRING: Final = "string"
 
 _PATTERN: Final = re.compile(
-    r"""[ \t\r\n]*(?:
-    (?P<NAME>[A-Za-z_][A-Za-z0-9_.']*)
-  | (?P<TAG>\#[A-Za-z_][A-Za-z0-9_.']*)
-  | (?P<SCALAR>\$[A-Za-z_][A-Za-z0-9_.']*)
-  | (?P<NUMBER>0[xX][0-9A-Fa-f]+|[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
-  | (?P<STRING>"(?:[^"\\\n]|\\[^\n])*")
-  | (?P<COMMENT>//[^\n]*)
-  | (?P<PUNCTUATION>->|>=|[][(){}<>:,;=@/*+-])
-  | (?P<END>\Z)
-  | (?P<UNKNOWN>.)
+    r"""(?: [ \t\r\n] | //[^\n]* )*+
+    (?: (?P<name>[A-Za-z_][A-Za-z0-9_.']*)
+      | (?P<tag>\#[A-Za-z_][A-Za-z0-9_.']*)
+      | (?P<scalar>\$[A-Za-z_][A-Za-z0-9_.']*)
+      | (?P<number>0[xX][0-9A-Fa-f]+|[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
+      | (?P<string>"(?:[^"\\\n]|\\[^\n])*")
+      | (?P<sign>->|>=|[][(){}<>:,;=@/*+-])
+      | (?P<end>\Z)
+      | (?P<unknown>.)
     )""",
     re.VERBOSE,
 )
-_KINDS: Final = {kind.name: kind for kind in Kind}
+_COMMENT: Final = re.compile(r"//([^\n]*)")
 
 
 @attrs.define
-class Lexer:
-    """A position in a text, with the next token looked up."""
+class Lexer(lexing.Lexer):
+    """The tokens of Stripe text, of which lines can be passed over."""
 
-    source: Source
-    token: Token = attrs.field(init=False)
+    @classmethod
+    def of(cls, source: Source, faults: Faults) -> Lexer:
+        """Return what reads the tokens of a text; characters that belong to none are reported as TIL101."""
+        return cls(source, faults, _PATTERN, "TIL101", lambda word: f"the character {word!r} has no meaning in Stripe")
 
-    def __attrs_post_init__(self) -> None:
-        if len(self.source.text) > MAX_CHARACTERS:
-            message = f"the text has {len(self.source.text)} characters: split the program; at most {MAX_CHARACTERS}"
-            raise ParseError([Diagnostic("TIL105", message)])
-        self.token = self._match(0)
+    def skip_line(self, start: int) -> None:
+        """Go on behind the line on which there is the character ``start``."""
+        end = self.source.text.find("\n", start)
+        self._position = max(self._position, len(self.source.text) if end < 0 else end)
 
-    def advance(self) -> Token:
-        """Return the next token and step behind it; at the end of the text it stays there."""
-        token = self.token
-        self.token = self._match(token.stop)
-        return token
 
-    def after(self) -> Token:
-        """Return the token behind the next one."""
-        return self._match(self.token.stop)
+def after(source: Source, token: Token) -> Token:
+    """Return the token behind one, which the lexer need not have come to."""
+    match = _PATTERN.match(source.text, token.stop)
+    if match is None or match.lastgroup is None:
+        return Token(END, "", len(source.text), len(source.text))
+    word = match[match.lastgroup]
+    return Token(word if match.lastgroup == "sign" else match.lastgroup, word, *match.span(match.lastgroup))
 
-    def next_line(self, token: Token) -> None:
-        """Skip what is left of the line on which ``token`` starts."""
-        end = self.source.text.find("\n", token.start)
-        end = len(self.source.text) if end < 0 else end
-        if self.token.start < end:
-            self.token = self._match(end)
 
-    def span(self, token: Token) -> Span:
-        """Return where ``token`` is written."""
-        return Span(self.source, token.start, token.stop)
-
-    def _match(self, position: int) -> Token:
-        match = _PATTERN.match(self.source.text, position)
-        if match is None or match.lastgroup is None:  # cannot be: UNKNOWN takes any character, END the rest
-            return Token(Kind.END, "", len(self.source.text), len(self.source.text))
-        group = match.lastgroup
-        return Token(_KINDS[group], match[group], match.start(group), match.end(group))
+def comments(source: Source, start: int, stop: int) -> Iterator[tuple[str, bool]]:
+    """Yield the comments between two tokens, and of each whether it is on the line of the first token."""
+    for match in _COMMENT.finditer(source.text, start, stop):
+        yield match[1].strip(), "\n" not in source.text[start : match.start()]

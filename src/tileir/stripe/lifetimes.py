@@ -10,9 +10,10 @@ import attrs
 from tileir.stripe.aliases import byte_size, same_place
 from tileir.stripe.dependences import order_of
 from tileir.stripe.ir import Block, Direction, views_read, views_written
+from tileir.stripe.tags import LOOP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from tileir.stripe.dependences import Order
     from tileir.stripe.ir import Refinement
@@ -26,7 +27,7 @@ class Lifetime:
         allocation: The refinement.
         owner: The block that allocates.
         path: Numbers of the statements that lead from the block that was asked about to the one with the users: the
-            owner, or the only statement of it where that is a block of one point.
+            owner, or the innermost block inside it that runs once and has all of them, such as a side of a branch.
         users: Numbers of the statements there that touch the memory, rising.
         always: Whether it is in use all the time: parameters, results and constants.
 
@@ -49,42 +50,57 @@ class Lifetime:
         return (*self.path, self.users[-1] if self.users else -1, math.inf)
 
 
-def lifetimes(block: Block) -> tuple[Lifetime, ...]:
-    """Return when each allocation of a block and of those inside it is in use, outermost first."""
+def lifetimes(block: Block, lasting: Container[str] = ()) -> tuple[Lifetime, ...]:
+    """Return when each allocation of a block and of those inside it is in use, outermost first.
+
+    Args:
+        block: The block.
+        lasting: Allocations of its own that callers see: they are in use all the time.
+
+    """
     found: list[Lifetime] = []
     pending: list[tuple[Block, tuple[int, ...]]] = [(block, ())]
     while pending:
         owner, path = pending.pop()
         allocated = {r.name: r for r in owner.refinements if r.direction is Direction.NONE}
         if allocated:
-            found.extend(_lifetimes_of(owner, path, allocated))
+            found.extend(_lifetimes_of(owner, path, allocated, lasting if owner is block else ()))
         inner = [(s, (*path, number)) for number, s in enumerate(owner.statements) if isinstance(s, Block)]
         pending.extend(reversed(inner))
     return tuple(found)
 
 
-def _lifetimes_of(owner: Block, path: tuple[int, ...], allocated: dict[str, Refinement]) -> Iterator[Lifetime]:
-    names = {name: {name} for name in allocated}
-    block = owner
-    while (inner := _only_point(block)) is not None:
-        names = {name: {r.name for r in inner.refinements if r.source in seen} for name, seen in names.items()}
-        block, path = inner, (*path, 0)
-    users: dict[str, list[int]] = {}
-    for number, statement in enumerate(block.statements):
-        for touched in dict.fromkeys((*views_read(statement), *views_written(statement))):
-            users.setdefault(touched, []).append(number)
-    for name, refinement in allocated.items():
-        numbers = sorted({number for seen in names[name] for number in users.get(seen, ())})
-        always = refinement.constant or "user" in refinement.tags
-        yield Lifetime(refinement, owner, path, tuple(numbers), always)
+def _lifetimes_of(
+    owner: Block, path: tuple[int, ...], allocated: dict[str, Refinement], lasting: Container[str]
+) -> Iterator[Lifetime]:
+    found: dict[str, Lifetime] = {}
+    pending = [(owner, path, {name: frozenset({name}) for name in allocated})]
+    while pending:
+        block, path, views = pending.pop()
+        users: dict[str, list[int]] = {}
+        for number, statement in enumerate(block.statements):
+            for touched in dict.fromkeys((*views_read(statement), *views_written(statement))):
+                users.setdefault(touched, []).append(number)
+        inside: dict[int, dict[str, frozenset[str]]] = {}
+        for name, seen in views.items():
+            numbers = sorted({number for view in seen for number in users.get(view, ())})
+            inner = block.statements[numbers[0]] if len(numbers) == 1 else None
+            if isinstance(inner, Block) and _runs_once(inner):
+                within = frozenset(view.name for view in inner.refinements if view.source in seen)
+                inside.setdefault(numbers[0], {})[name] = within
+            else:
+                always = allocated[name].constant or name in lasting
+                found[name] = Lifetime(allocated[name], owner, path, tuple(numbers), always)
+        for number, names in inside.items():
+            inner = block.statements[number]
+            assert isinstance(inner, Block)  # it was one above
+            pending.append((inner, (*path, number), names))
+    yield from (found[name] for name in allocated)
 
 
-def _only_point(block: Block) -> Block | None:
-    """Return the only statement of a block if that is a block of one point."""
-    if len(block.statements) != 1:
-        return None
-    inner = block.statements[0]
-    return inner if isinstance(inner, Block) and not inner.indices and not inner.constraints else None
+def _runs_once(block: Block) -> bool:
+    """Return whether the statements of a block run at most once, so that their order tells when memory is in use."""
+    return not (block.indices or block.constraints or LOOP in block.tags)
 
 
 @attrs.define(eq=False)
@@ -135,12 +151,12 @@ def _before(order: Order | None, first: Sequence[int], second: Sequence[int]) ->
     return all(order.follows(late, early) for late in second for early in first)
 
 
-def clashes(block: Block) -> Iterator[tuple[str, str]]:
+def clashes(block: Block, lasting: Container[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield pairs of allocations, of a block or inside it, placed at the same bytes while both are in use.
 
     Statements count as run in order: deps have to keep those apart that touch the same bytes, which is another rule.
     """
-    placed = [life for life in lifetimes(block) if life.allocation.offset is not None]
+    placed = [life for life in lifetimes(block, lasting) if life.allocation.offset is not None]
     coexistence = Coexistence(block)
     active: list[Lifetime] = []
     for life in sorted(placed, key=lambda life: (not life.always, life.first)):

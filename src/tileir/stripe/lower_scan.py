@@ -18,7 +18,7 @@ from tileir.stripe.ir import Block, Direction, Index, Special, Tags
 from tileir.stripe.kernel_builder import KernelBuilder, element
 from tileir.stripe.program_builder import ProgramBuilder
 from tileir.stripe.storage import ZERO, Storage, Tensor
-from tileir.stripe.tags import ADVANCE, SERIAL
+from tileir.stripe.tags import ADVANCE, LOOP, SERIAL
 from tileir.typed.ir import Marker, ScanPart, ScanResult
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def lower_scan(
             builder.fill(operation, builder.storage.result(operation.name), first.name)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Loop:
     """A loop that is being built.
 
@@ -200,12 +200,12 @@ class _Loop:
         step = []
         for buffer, tensor in storage.allocations.items():
             if buffer in used:
-                refinements.append(tensor.whole(buffer, Direction.NONE, "", Tags.of("tmp")))
+                refinements.append(tensor.whole(buffer, Direction.NONE, ""))
                 step.append(tensor.whole(buffer, Direction.OUT, buffer))
         for local, (tensor, _) in self.views.items():
             if local in used:
                 step.append(tensor.whole(local, Direction.OUT if local in writes else Direction.IN, local))
-        body = Block("body", refinements=tuple(step), statements=self.inner.kernels(), tags=Tags.of("body"))
+        body = Block("body", refinements=tuple(step), statements=self.inner.kernels())
         copies = tuple(Special("copy", (source,), (target,)) for target, source in new.items())
         return Block(
             self.outer.next_name(),
@@ -213,5 +213,5 @@ class _Loop:
             refinements=tuple(refinements),
             statements=(body, *copies),
             comments=(self.outer.comment(self.scan),),
-            tags=Tags.of("loop"),
+            tags=Tags.of(LOOP),
         )

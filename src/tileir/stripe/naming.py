@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.stripe.ir import Block, Constant, Convert, Direction, Intrinsic, Load, LoadIndex, Special, Store
+from tileir.stripe.blocks import Block, Direction, renamed, scalar_output
 from tileir.stripe.kernel_table import launched
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def named(kernel: Kernel, launch: Launch) -> Block:
 def _renamed(block: Block, names: Mapping[str, str], outer: Mapping[str, str]) -> Block:
     """Return a block with other names; ``outer`` has the new names of views around it. Nesting is bounded."""
     views = _free(names, [view.name for view in block.refinements])
-    scalars = _free(names, [s.into for s in block.statements if not isinstance(s, Store | Special | Block)])
+    scalars = _free(names, [name for name in map(scalar_output, block.statements) if name is not None])
     return attrs.evolve(
         block,
         refinements=tuple(
@@ -53,26 +53,4 @@ def _free(names: Mapping[str, str], used: Iterable[str]) -> dict[str, str]:
 def _statement(
     statement: Statement, names: Mapping[str, str], views: Mapping[str, str], scalars: Mapping[str, str]
 ) -> Statement:
-    def view(name: str) -> str:
-        return views.get(name, name)
-
-    def scalar(name: str) -> str:
-        return scalars.get(name, name)
-
-    match statement:
-        case Block():
-            return _renamed(statement, names, views)
-        case Load(source=source, into=into, index=index):
-            place = None if index is None else scalar(index)
-            return attrs.evolve(statement, source=view(source), into=scalar(into), index=place)
-        case Store(source=source, into=into, index=index):
-            place = None if index is None else scalar(index)
-            return attrs.evolve(statement, source=scalar(source), into=view(into), index=place)
-        case Intrinsic(inputs=inputs, into=into):
-            return attrs.evolve(statement, inputs=tuple(map(scalar, inputs)), into=scalar(into))
-        case Convert(input=value, into=into):
-            return attrs.evolve(statement, input=scalar(value), into=scalar(into))
-        case LoadIndex(into=into) | Constant(into=into):
-            return attrs.evolve(statement, into=scalar(into))
-        case Special(inputs=inputs, outputs=outputs):
-            return attrs.evolve(statement, inputs=tuple(map(view, inputs)), outputs=tuple(map(view, outputs)))
+    return _renamed(statement, names, views) if isinstance(statement, Block) else renamed(statement, scalars, views)

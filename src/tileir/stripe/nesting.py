@@ -1,10 +1,10 @@
 """Programs as nested blocks: the form that text has, and that passes see which rewrite blocks.
 
 The outermost block (tag ``program``) allocates memory. Its one statement is the block ``main``, whose statements are
-kernels, loops and branches:
+kernels, loops and branches. All of these tags are made here, from where things stand; kernels and memory have none:
 
-- ``main``, or the body of the loop that alone uses it, allocates what an inner memory holds for a while; the outermost
-  block everything else (tags ``user``, ``tmp``, and constants).
+- ``main``, or the body of the loop that alone uses it, allocates temporaries in memories where nothing else is; the
+  outermost block everything else: parameters and results (tag ``user``), temporaries (tag ``tmp``), and constants.
 - A loop is a block (tag ``loop``) with one serial index, or with the name of a condition as the value of its tag
   ``while``. It holds a block ``body`` with the works of a step, and copies of what is carried. Temporaries that one
   step alone needs are allocated by it.
@@ -23,14 +23,14 @@ import attrs
 from tileir.poly.affine import Affine
 from tileir.stripe.blocks import Block, Direction, Index, Special, Tags
 from tileir.stripe.kernel_table import launched
-from tileir.stripe.tags import SERIAL
+from tileir.stripe.tags import BODY, BRANCH, ELSE, LOOP, MAIN, PROGRAM, SERIAL, TEMPORARY, THEN, USER, WHILE
 from tileir.stripe.works import (
     Branch,
     Launch,
     Loop,
     Uses,
     While,
-    is_of_main,
+    inner_memory,
     local_memory,
     loops,
     needed,
@@ -44,22 +44,28 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Kernel, Program, Refinement, Statement, TensorShape, Work
 
 
-def nested(program: Program, show: Callable[[Kernel, Launch], Block] = launched) -> Block:
-    """Return the outermost block of a program; ``show`` makes a block of a launch."""
-    program = sorted_memory(program)
-    nesting = _Nesting(program, show)
-    local = frozenset(name for names in nesting.local.values() for name in names)
-    outer: list[Refinement] = []
-    inner: list[Refinement] = []
-    for each in program.memory:
-        if each.name not in local:
-            (inner if is_of_main(each) else outer).append(each)
+def main_of(program: Program, show: Callable[[Kernel, Launch], Block] = launched) -> Block:
+    """Return the block of all works of a program; ``show`` makes a block of a launch."""
+    nesting = _Nesting.of(program, show)
     given = {*program.inputs, *(buffer.name for buffer in program.buffers)}
     used = uses_of(program.kernels, program.works)
+    outer, inner = nesting.allocated()
     views = (_view_in_main(each, each.name in given, used) for each in outer if each.name in used)
     statements = nesting.statements(program.works)
-    main = Block(program.name, refinements=(*views, *inner), statements=statements, tags=Tags.of("main"))
-    return Block(program.name, refinements=tuple(outer), statements=(main,), tags=program.tags.add("program"))
+    return Block(program.name, refinements=(*views, *inner), statements=statements, tags=Tags.of(MAIN))
+
+
+def entry_around(program: Program, main: Block) -> Block:
+    """Return the outermost block of a program, around that of all its works."""
+    lasting = {*program.inputs, *program.outputs}
+    outer, _ = _Nesting.of(program, launched).allocated()
+    memory = (each if each.constant else tagged(each, USER if each.name in lasting else TEMPORARY) for each in outer)
+    return Block(program.name, refinements=tuple(memory), statements=(main,), tags=program.tags.add(PROGRAM))
+
+
+def tagged(memory: Refinement, word: str) -> Refinement:
+    """Return an allocation with what text says about it."""
+    return attrs.evolve(memory, tags=memory.tags.add(word))
 
 
 def _view_in_main(memory: Refinement, given: bool, used: Uses) -> Refinement:
@@ -70,24 +76,32 @@ def _view_in_main(memory: Refinement, given: bool, used: Uses) -> Refinement:
 
 def view_of(memory: Refinement, direction: Direction) -> Refinement:
     """Return the view of a whole allocation under its own name."""
-    tags = memory.tags.remove("user", "tmp")
-    return attrs.evolve(memory, direction=direction, source=memory.name, offset=None, constant=False, tags=tags)
+    return attrs.evolve(memory, direction=direction, source=memory.name, offset=None, constant=False)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Nesting:
     """Blocks of a program while they are made."""
 
-    program: Program
     show: Callable[[Kernel, Launch], Block]
-    kernels: Sequence[Kernel] = attrs.field(init=False)
-    memory: dict[str, Refinement] = attrs.field(init=False)
-    local: dict[int, frozenset[str]] = attrs.field(init=False)
+    kernels: Sequence[Kernel]
+    memory: dict[str, Refinement]
+    local: dict[int, frozenset[str]]
+    inner: frozenset[str]
 
-    def __attrs_post_init__(self) -> None:
-        self.kernels = self.program.kernels
-        self.memory = {each.name: each for each in self.program.memory}
-        self.local = local_memory(self.program)
+    @classmethod
+    def of(cls, program: Program, show: Callable[[Kernel, Launch], Block]) -> _Nesting:
+        """Return what blocks of a program need to know."""
+        program = sorted_memory(program)
+        memory = {each.name: each for each in program.memory}
+        return cls(show, program.kernels, memory, local_memory(program), inner_memory(program))
+
+    def allocated(self) -> tuple[list[Refinement], list[Refinement]]:
+        """Return the memory that the outermost block allocates, and that of ``main``."""
+        local = frozenset(name for names in self.local.values() for name in names)
+        found = [each for name, each in self.memory.items() if name not in local]
+        outer = [each for each in found if each.name not in self.inner]
+        return outer, [each for each in found if each.name in self.inner]
 
     def statements(self, works: Iterable[Work]) -> tuple[Statement, ...]:
         """Return the blocks of works; nesting is bounded, so recursion is."""
@@ -110,15 +124,17 @@ class _Nesting:
         before = needed(self.kernels, (loop,))
         seen = self._seen(used, loop.works)
         alone = local - {carry.made for carry in loop.carries}
-        held = tuple(each for each in seen if each.name in alone and is_of_main(each))
+        held = tuple(each for each in seen if each.name in alone & self.inner)
         shapes = {carry.kept: self.memory[carry.made].shape for carry in loop.carries}
         views = tuple(
-            each if each.name in local else _shaped(view_of(each, _direction(each.name, used, before)), shapes)
+            self._own(each)
+            if each.name in local
+            else _shaped(view_of(each, _direction(each.name, used, before)), shapes)
             for each in seen
             if each not in held
         )
         inner = uses_of(self.kernels, loop.works)
-        body = self._part("body", loop.works, inner, held)
+        body = self._part(BODY, loop.works, inner, held)
         copies = (Special("copy", (carry.made,), (carry.kept,)) for carry in loop.carries)
         return Block(
             loop.name,
@@ -126,21 +142,25 @@ class _Nesting:
             refinements=views,
             statements=(body, *copies),
             comments=loop.comments,
-            tags=Tags.of("loop", **({"while": loop.times.memory} if isinstance(loop.times, While) else {})),
+            tags=Tags.of(LOOP, **({WHILE: loop.times.memory} if isinstance(loop.times, While) else {})),
             deps=loop.deps,
         )
+
+    def _own(self, memory: Refinement) -> Refinement:
+        """Return what a loop allocates."""
+        return memory if memory.name in self.inner else tagged(memory, TEMPORARY)
 
     def _branch(self, branch: Branch) -> Block:
         used = uses_of(self.kernels, (branch,))
         seen, before = self._seen(used, branch.then, branch.otherwise), needed(self.kernels, (branch,))
         views = tuple(view_of(each, _direction(each.name, used, before)) for each in seen)
-        parts = [("then", branch.then), ("else", branch.otherwise)]
+        parts = [(THEN, branch.then), (ELSE, branch.otherwise)]
         return Block(
             branch.name,
             refinements=views,
             statements=tuple(self._part(name, works, uses_of(self.kernels, works)) for name, works in parts),
             comments=branch.comments,
-            tags=Tags.of(branch=branch.condition),
+            tags=Tags.of(**{BRANCH: branch.condition}),
             deps=branch.deps,
         )
 

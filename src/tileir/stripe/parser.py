@@ -8,13 +8,14 @@ number of points follow from the rest and are not checked.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.lexing import END, AbandonError, everything, source_of
 from tileir.core.ops import Op
-from tileir.core.span import Source
 from tileir.core.text import bytes_of_text
 from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype
 from tileir.stripe.flattening import flattened
@@ -32,11 +33,15 @@ from tileir.stripe.ir import (
     Store,
     scalar_output,
 )
-from tileir.stripe.lexer import Kind, Lexer
-from tileir.stripe.token_parser import MAX_SHOWN, LineError
+from tileir.stripe.lexer import MAX_CHARACTERS, NAME, SCALAR
+from tileir.stripe.token_parser import MAX_SHOWN, HopelessError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tileir.stripe.ir import Location, Statement, Tags, TagValue
+
+T = TypeVar("T")
 
 MAX_DEPTH: Final = 200
 """Blocks nested deeper than this are refused."""
@@ -54,24 +59,27 @@ def parse(text: str, name: str = "<stripe>") -> Program:
         VerifyError: TIL501, the blocks around kernels are not as :mod:`tileir.stripe.nesting` says.
 
     """
-    parser = _Parser(Lexer(Source(text, name)))
-    entry, inputs, outputs, buffers = parser.finish(parser.program)
+    entry, inputs, outputs, buffers = _read(text, name, _Parser.program)
     return flattened(entry, inputs, outputs, buffers)
 
 
 def parse_block(text: str, name: str = "<stripe>") -> Block:
     """Return the block that ``text`` describes; raises as :func:`parse`."""
-    parser = _Parser(Lexer(Source(text, name)))
-    return parser.finish(parser.block_text)
+    return _read(text, name, _Parser.block_text)
 
 
 def parse_location(text: str, name: str = "<location>") -> Location:
     """Return the location that ``text`` describes, such as ``SRAM[0]/LOCAL``; raises as :func:`parse`."""
-    parser = _Parser(Lexer(Source(f"<{text}>" if text else "", name)))
-    return parser.finish(parser.location)
+    return _read(f"<{text}>" if text else "", name, _Parser.location)
 
 
-@attrs.define
+def _read(text: str, name: str, rule: Callable[[_Parser], T]) -> T:
+    """Return what the whole of a text says."""
+    source = source_of(text, name, MAX_CHARACTERS)
+    return everything(lambda faults: _Parser.at_start(source, faults), rule)
+
+
+@attrs.define(repr=False)
 class _Parser(HeaderParser):
     """Statements, blocks and programs."""
 
@@ -84,79 +92,75 @@ class _Parser(HeaderParser):
         entry = self.block_text()
         buffers: list[Buffer] = []
         while self.at_word("buffer"):
-            self.lexer.advance()
+            self.advance()
             name = self.name()
             self.expect("=")
-            start = self.significant()
+            start = self.token
             try:
                 buffers.append(Buffer(name, bytes_of_text(self.string())))
             except ValueError as error:
-                raise self.fault(start, str(error), fatal=True) from None
+                raise self.hopeless(start, str(error)) from None
         return entry, inputs, outputs, tuple(buffers)
 
     def block_text(self) -> Block:
         """Read ``0: … block …`` as a whole."""
-        start = self.significant()
+        start = self.token
         statement = self._statement(0, {}, 0)
         if not isinstance(statement, Block):
-            raise self.fault(start, "expected a block here", fatal=True)
+            raise self.hopeless(start, "expected a block here")
         return statement
 
     def _block(self, tags: Tags, deps: tuple[int, ...], depth: int) -> Block:
         """Read a block from the word ``block`` on."""
-        start = self.lexer.advance()
+        start = self.advance()
         if depth > MAX_DEPTH:
-            raise self.fault(start, f"blocks are nested deeper than {MAX_DEPTH}: flatten some", "TIL103", fatal=True)
+            raise self.hopeless(start, f"blocks are nested deeper than {MAX_DEPTH}: flatten some", "TIL103")
         try:
             header = self.header()
             self.expect("{")
-        except LineError as fault:
-            fault.fatal = True  # what follows belongs to a block that is not known
-            raise
+        except AbandonError:
+            raise HopelessError from None  # what follows belongs to a block that is not known
         views = {refinement.name: refinement.shape.dtype for refinement in header.refinements}
         scalars: dict[str, DType | None] = {}
         statements: list[Statement] = []
         while not self.at("}"):
-            token = self.significant()
-            if token.kind is Kind.END:
-                raise self.fault(start, "this block is not closed: add }", fatal=True)
-            try:
-                statement = self._statement(len(statements), scalars, depth)
-            except LineError as fault:
-                self.recover(fault)
+            if self.at(END):
+                raise self.unclosed(start, "this block is not closed: add }")
+            statement = self.line(partial(self._statement, len(statements), scalars, depth))
+            if statement is None:
                 continue
             statements.append(statement)
             if (into := scalar_output(statement)) is not None:
                 scalars[into] = scalar_dtype(statement, views)
-        self.lexer.advance()
+        self.advance()
         return attrs.evolve(header, statements=tuple(statements), tags=tags, deps=deps)
 
     def _statement(self, number: int, scalars: dict[str, DType | None], depth: int) -> Statement:
         """Read ``number: [deps] #tags statement``; ``scalars``, those defined before, give intrinsics their dtype."""
-        token = self.significant()
-        if self.integer() != number and not self.diagnostics:  # after a fault the count is off anyway
-            self.report(LineError(token, f"this is statement {number}: statements are counted from 0"))
+        token = self.token
+        if self.integer() != number and not self.faults.found:  # after a fault the count is off anyway
+            self.report(f"this is statement {number}: statements are counted from 0", self.span_of(token))
         self.expect(":")
         deps = self.dependencies()
         tags = self.tags()
-        token = self.significant()
-        if token.kind is Kind.NAME and token.text == "block" and not self._stores():
+        token = self.token
+        if token.kind == NAME and token.text == "block" and not self._stores():
             return self._block(tags, deps, depth + 1)
         statement: Statement
-        if token.kind is Kind.SCALAR:
+        if token.kind == SCALAR:
             statement = self._definition(scalars)
         elif token.text == "(":
             statement = self._special()
         else:
             statement = self._store()
         if self.at(";"):
-            self.lexer.advance()
+            self.advance()
         return attrs.evolve(statement, tags=tags, deps=deps)
 
     def _stores(self) -> bool:
         """Tell whether the name that comes next is stored into, rather than the word ``block``."""
-        after = self.lexer.after()
-        return after.text == "=" or (after.text == "[" and self.source_text[after.stop : after.stop + 1] == "$")
+        after = self.after()
+        return after.text == "=" or (after.text == "[" and self.source.text[after.stop : after.stop + 1] == "$")
 
     def _store(self) -> Store:
         into = self.name()
@@ -171,7 +175,7 @@ class _Parser(HeaderParser):
     def _displacement(self) -> str | None:
         if not self.at("["):
             return None
-        self.lexer.advance()
+        self.advance()
         index = self.scalar()
         self.expect("]")
         return index
@@ -186,7 +190,7 @@ class _Parser(HeaderParser):
         while not self.at(")"):
             argument = self.name()
             if self.at("="):
-                self.lexer.advance()
+                self.advance()
                 parameters.append((argument, self.literal()))
             else:
                 inputs.append(argument)
@@ -198,7 +202,7 @@ class _Parser(HeaderParser):
         """Read the dtype of a constant; the reference writes only of which kind it is, and means 32 bits."""
         for word, dtype in _KINDS.items():
             if self.at_word(word):
-                self.lexer.advance()
+                self.advance()
                 return dtype
         return self.dtype()
 
@@ -207,15 +211,15 @@ class _Parser(HeaderParser):
         into = self.scalar()
         self.expect("=")
         if self.at("("):
-            self.lexer.advance()
+            self.advance()
             dtype = self._constant_dtype()
             self.expect(")")
             return Constant(into, dtype, self.number_literal())
-        token = self.significant()
+        token = self.token
         operation = self.name()
         suffix: DType | None = None
         if self.at(":"):
-            self.lexer.advance()
+            self.advance()
             suffix = self.dtype()
         if operation == "load":
             return self._load(into)
@@ -233,7 +237,7 @@ class _Parser(HeaderParser):
             raise self.fault(token, f"{operation[:MAX_SHOWN]!r} is no operation: see the names of tileir.core.ops.Op")
         op = _OPS[operation]
         result = suffix if suffix is not None else intrinsic_dtype(op, [scalars.get(name) for name in operands])
-        if result is None and not self.diagnostics:  # after a fault an operand may be missing for that reason
+        if result is None and not self.faults.found:  # after a fault an operand may be missing for that reason
             raise self.fault(token, f"the operands do not tell the dtype: write it, as in {operation}:fp32(…)")
         return Intrinsic(op, operands, into, DTYPES["fp32"] if result is None else result)
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, assert_never
 
+import attrs
+
 from tileir.core.dtype import DType
-from tileir.core.text import Writer, bytes_text
+from tileir.core.text import Writer, bytes_text, listed
 from tileir.stripe.dtypes import SPELLING, intrinsic_dtype, scalar_dtype
 from tileir.stripe.ir import (
     Block,
@@ -29,12 +31,13 @@ from tileir.stripe.ir import (
     scalar_output,
 )
 from tileir.stripe.naming import named
-from tileir.stripe.nesting import nested
+from tileir.stripe.nesting import entry_around, main_of
+from tileir.stripe.tags import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from tileir.stripe.ir import Index, Location, Statement, Tags, TagValue
+    from tileir.stripe.ir import Index, Kernel, Launch, Location, Statement, Tags, TagValue
 
 
 def to_text(node: Program | Block) -> str:
@@ -44,10 +47,16 @@ def to_text(node: Program | Block) -> str:
         _block(writer, node, 0)
         return writer.text()
     writer.line(f"program ({', '.join(node.inputs)}) -> ({', '.join(node.outputs)})")
-    _block(writer, nested(node, named), 0)
+    _block(writer, entry_around(node, main_of(node, _kernel)), 0)
     for buffer in node.buffers:
         writer.line(f'buffer {buffer.name} = "{bytes_text(buffer.data)}"')
     return writer.text()
+
+
+def _kernel(kernel: Kernel, launch: Launch) -> Block:
+    """Return the block of a launch as text shows it."""
+    block = named(kernel, launch)
+    return attrs.evolve(block, tags=block.tags.add(KERNEL))
 
 
 def refinement_text(refinement: Refinement, ranges: Mapping[str, int] | None = None) -> str:
@@ -65,7 +74,7 @@ def refinement_text(refinement: Refinement, ranges: Mapping[str, int] | None = N
     if refinement.source not in ("", refinement.name):
         parts.append(f"= {refinement.source}")
     aggregation = "" if refinement.aggregation is None else f":{refinement.aggregation.value}"
-    interior = f"I({_list(shape.sizes)}):({_list(shape.strides)}):{byte_text(shape.elements * shape.dtype.itemsize)}"
+    interior = f"I({listed(shape.sizes)}):({listed(shape.strides)}):{byte_text(shape.elements * shape.dtype.itemsize)}"
     parts[-1] += location_text(refinement.location) + f"[{_access(refinement)}]{aggregation}"
     parts.append(f"{SPELLING[shape.dtype]}:{interior}")
     text = " ".join(parts)
@@ -107,7 +116,7 @@ def statement_text(statement: Statement, natural: DType | None = None) -> str:
 
 def location_text(location: Location) -> str:
     """Return ``<device[units…]/…>``; empty for an unspecified location."""
-    steps = (device.name + (f"[{_list(device.units)}]" if device.units else "") for device in location)
+    steps = (device.name + (f"[{listed(device.units)}]" if device.units else "") for device in location)
     return f"<{'/'.join(steps)}>" if location else ""
 
 
@@ -123,10 +132,6 @@ def byte_text(count: int) -> str:
 
 def _two_decimals(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def _list(items: Iterable[object]) -> str:
-    return ", ".join(map(str, items))
 
 
 def _literal(value: TagValue) -> str:
@@ -157,7 +162,7 @@ def _displacement(index: str | None) -> str:
 
 def _access(refinement: Refinement) -> str:
     bank = refinement.bank_dim
-    return _list(f"{{{affine}}}" if axis == bank else affine for axis, affine in enumerate(refinement.access))
+    return listed(f"{{{affine}}}" if axis == bank else affine for axis, affine in enumerate(refinement.access))
 
 
 def _exterior(refinement: Refinement, ranges: Mapping[str, int]) -> str:
@@ -174,7 +179,7 @@ def _exterior(refinement: Refinement, ranges: Mapping[str, int]) -> str:
     elements = 1
     for size in sizes:
         elements *= size
-    return f", E({_list(sizes)}):{byte_text(elements * shape.dtype.itemsize)}"
+    return f", E({listed(sizes)}):{byte_text(elements * shape.dtype.itemsize)}"
 
 
 def _index(index: Index) -> str:
@@ -195,7 +200,7 @@ def _block_header(block: Block) -> str:
 
 
 def _prefix(number: int, statement: Statement) -> str:
-    deps = f"[{_list(statement.deps)}] " if statement.deps else ""
+    deps = f"[{listed(statement.deps)}] " if statement.deps else ""
     return f"{number}: {deps}{_tags(statement.tags)}"
 
 

@@ -108,19 +108,17 @@ class ProgramBuilder:
     def program(self, name: str) -> Program:
         """Return the program of the kernels so far."""
         tensors = {value.name: self.storage.tensors[value.name] for value in self.function.inputs}
-        outputs, arrays = frozenset(self.function.outputs), self.storage.arrays
+        arrays = self.storage.arrays
         used = self.used()
         known = {name: Tensor.of(name, value.dtype, value.shape) for name, value in arrays.items() if name in used}
         memory: list[Refinement] = []
-        user, temporary = Tags.of("user"), Tags.of("tmp")
         for buffer, tensor in (*tensors.items(), *self.storage.allocations.items()):
-            tags = user if buffer in tensors or buffer in outputs else temporary
-            memory.append(tensor.whole(buffer, Direction.NONE, "", tags))
+            memory.append(tensor.whole(buffer, Direction.NONE, ""))
         for buffer, tensor in known.items():
             memory.append(attrs.evolve(tensor.whole(buffer, Direction.NONE, ""), constant=True))
         views = tuple(view_of(each, Direction.OUT) for each in memory)
-        main = Block(name, refinements=views, statements=tuple(self._kernels), tags=Tags.of("main"))
-        tags = Tags.of("program", total_macs=self.macs)
+        main = Block(name, refinements=views, statements=tuple(self._kernels))
+        tags = Tags.of(total_macs=self.macs)
         entry = Block(name, refinements=tuple(memory), statements=(main,), tags=tags)
         buffers = tuple(Buffer(name, arrays[name].data) for name in known)
         return flattened(entry, tuple(tensors), self.function.outputs, buffers)

@@ -35,6 +35,24 @@ DEPTH: Final = "depth"
 SWIZZLE_SHIFT: Final = "swizzle_shift"
 SWIZZLE_MASK: Final = "swizzle_mask"
 
+PROGRAM: Final = "program"
+MAIN: Final = "main"
+KERNEL: Final = "kernel"
+LOOP: Final = "loop"
+WHILE: Final = "while"
+BODY: Final = "body"
+BRANCH: Final = "branch"
+THEN: Final = "then"
+ELSE: Final = "else"
+USER: Final = "user"
+TEMPORARY: Final = "tmp"
+
+PLACES: Final = (PROGRAM, MAIN, KERNEL, LOOP, WHILE, BODY, BRANCH, THEN, ELSE)
+"""Words by which text says where a block stands in its program; kernels have none of them as tags."""
+
+LIFETIMES: Final = (USER, TEMPORARY)
+"""Words by which text says whether callers see memory; the memory of programs has none of them as tags."""
+
 ROLES: Final = (LANE_ROW, LANE_COLUMN, TILE_HIGH, TILE_ROW, TILE_COLUMN, HALF, PAIR, DEPTH)
 """The indices of a block tagged :data:`MULTIPLY`: which part of its operands each moves along."""
 
@@ -72,7 +90,7 @@ class Tags:
         return cls(tuple(sorted({**dict.fromkeys(names), **values}.items())))
 
     def __contains__(self, name: object) -> bool:
-        return any(tag == name for tag, _ in self.items)
+        return name in dict(self.items) if self.items else False
 
     def has_all(self, names: Iterable[str]) -> bool:
         """Return whether every one of ``names`` is set; ``"all"`` counts as set everywhere."""
@@ -80,7 +98,7 @@ class Tags:
 
     def get(self, name: str) -> TagValue:
         """Return the value of tag ``name``; None where it has none or is not set."""
-        return next((value for tag, value in self.items if tag == name), None)
+        return dict(self.items).get(name) if self.items else None
 
     def add(self, *names: str, **values: TagValue) -> Tags:
         """Return these tags with others added or replaced; itself when nothing changes."""

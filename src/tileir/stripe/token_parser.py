@@ -1,23 +1,26 @@
-"""The small parts of Stripe text: names, numbers, affines, literals, tags, locations; and what happens to faults."""
+"""A place in the tokens of Stripe text, and its small parts: names, numbers, affines, literals, tags, locations."""
 
 from __future__ import annotations
 
 import json
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeVar
 
 import attrs
 
-from tileir.core.errors import Diagnostic, ParseError
+from tileir.core import lexing
+from tileir.core.lexing import AbandonError
 from tileir.poly.affine import Affine
 from tileir.stripe.dtypes import DTYPES
 from tileir.stripe.ir import Device, Tags
-from tileir.stripe.lexer import Kind, Lexer, Token
+from tileir.stripe.lexer import NAME, NUMBER, SCALAR, STRING, TAG, Lexer, after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.core.dtype import DType
+    from tileir.core.lexing import Faults, Token
+    from tileir.core.span import Source
     from tileir.poly.affine import Rational
     from tileir.stripe.ir import Location, TagValue
 
@@ -26,12 +29,10 @@ T = TypeVar("T")
 MAX_DIGITS: Final = 20
 """Integers with more digits than the longest of 64 bits are refused."""
 
-MAX_FAULTS: Final = 100
-"""After this many faults the rest of the text is not read."""
-
 MAX_SHOWN: Final = 40
 """Messages quote no more characters than this of a token."""
 
+_ARTICLES: Final = {NAME: "a name", TAG: "a #tag", SCALAR: "a $scalar", NUMBER: "a number", STRING: "a string"}
 _SPECIAL_VALUES: Final[dict[str, bool | float | None]] = {
     "true": True,
     "false": False,
@@ -41,118 +42,102 @@ _SPECIAL_VALUES: Final[dict[str, bool | float | None]] = {
 }
 
 
-class LineError(Exception):
-    """One thing that is wrong with the text; reading goes on with the next line unless it is fatal."""
-
-    def __init__(self, token: Token, message: str, code: str = "TIL102", *, fatal: bool = False) -> None:
-        super().__init__(message)
-        self.token, self.message, self.code, self.fatal = token, message, code, fatal
+class HopelessError(AbandonError):
+    """What is being read is around so much that nothing behind the fault can be made out."""
 
 
 @attrs.define
-class TokenParser:
-    """A recursive-descent parser over :class:`Lexer`, with the faults found so far."""
+class TokenParser(lexing.Cursor):
+    """A recursive-descent parser: faults are reported where they are found, and reading goes on with the next line."""
 
-    lexer: Lexer
-    diagnostics: list[Diagnostic] = attrs.field(factory=list, init=False)
+    tokens: Lexer
 
-    @property
-    def source_text(self) -> str:
-        """The whole text."""
-        return self.lexer.source.text
+    @classmethod
+    def at_start(cls, source: Source, faults: Faults) -> Self:
+        """Look at the first token of ``source``."""
+        lexer = Lexer.of(source, faults)
+        return cls(source, faults, lexer.next(), lexer)
 
     # --- faults ---
 
-    def finish(self, read: Callable[[], T]) -> T:
-        """Run ``read`` over the whole text and return its result, or raise everything that is wrong."""
+    def fault(self, token: Token, message: str, code: str = "TIL102") -> AbandonError:
+        """Report ``token``, and return what the caller raises."""
+        return self.report_and_abandon(message, self.span_of(token), code)
+
+    def hopeless(self, token: Token, message: str, code: str = "TIL102") -> HopelessError:
+        """Report ``token``, and return what the caller raises since nothing behind it can be understood."""
+        self.report(message, self.span_of(token), code)
+        return HopelessError()
+
+    def unclosed(self, token: Token, message: str) -> HopelessError:
+        """Report, at the end of the text, what ``token`` opened, unless that end is reported; return what to raise."""
+        ends = (fault.span.start for fault in self.faults.found if fault.span is not None)
+        return HopelessError() if self.token.start in ends else self.hopeless(token, message)
+
+    def unexpected(self, expected: str, *notes: str) -> AbandonError:
+        """Report that something else than ``expected`` comes next, and return what the caller raises."""
+        found = repr(self.token.text[:MAX_SHOWN]) if self.token.text else "the end of the text"
+        return self.refuse(f"expected {expected}, found {found}", *notes)
+
+    def recover(self, start: Token) -> None:
+        """Pass over the rest of a line, on which something began at ``start`` that cannot be read."""
+        if self.on_new_line and self.token is not start:
+            return
+        self.tokens.skip_line(self.token.start)
+        self.token = self.tokens.next()
+
+    def line(self, read: Callable[[], T]) -> T | None:
+        """Read one of several things that stand on lines of their own; None, past its line, where it has a fault."""
+        start = self.token
         try:
-            value = read()
-            token = self.significant()
-            if token.kind is not Kind.END:
-                self.report(self.fault(token, "expected the end of the text"))
-        except LineError as fault:
-            self.report(fault)
-            raise ParseError(self.diagnostics) from None
-        if self.diagnostics:
-            raise ParseError(self.diagnostics)
-        return value
-
-    def fault(self, token: Token, message: str, code: str = "TIL102", *, fatal: bool = False) -> LineError:
-        """Build the fault to raise at ``token``; an unknown character outranks what was expected instead."""
-        if token.kind is Kind.UNKNOWN:
-            return LineError(token, f"the character {token.text!r} has no meaning in Stripe", "TIL101", fatal=fatal)
-        return LineError(token, message, code, fatal=fatal)
-
-    def report(self, fault: LineError) -> None:
-        """Keep ``fault`` as a diagnostic."""
-        self.diagnostics.append(Diagnostic(fault.code, fault.message, self.lexer.span(fault.token)))
-
-    def recover(self, fault: LineError) -> None:
-        """Keep ``fault`` and go on with the next line; a fatal one is raised again."""
-        if fault.fatal or len(self.diagnostics) >= MAX_FAULTS:
-            raise fault
-        self.report(fault)
-        self.lexer.next_line(fault.token)
+            return read()
+        except HopelessError:
+            raise
+        except AbandonError:
+            self.recover(start)
+            return None
 
     # --- tokens ---
 
-    def significant(self) -> Token:
-        """Return the next token that is not a comment, without stepping behind it."""
-        while self.lexer.token.kind is Kind.COMMENT:
-            self.lexer.advance()
-        return self.lexer.token
-
-    def at(self, text: str) -> bool:
-        """Tell whether the punctuation ``text`` comes next."""
-        token = self.significant()
-        return token.kind is Kind.PUNCTUATION and token.text == text
+    def after(self) -> Token:
+        """Return the token behind the next one."""
+        return after(self.source, self.token)
 
     def at_word(self, text: str) -> bool:
         """Tell whether the name ``text`` comes next."""
-        token = self.significant()
-        return token.kind is Kind.NAME and token.text == text
-
-    def expect(self, text: str) -> Token:
-        """Step behind the punctuation ``text``."""
-        if not self.at(text):
-            self.unexpected(f"{text!r}")
-        return self.lexer.advance()
+        return self.token.kind == NAME and self.token.text == text
 
     def word(self, text: str) -> None:
         """Step behind the name ``text``."""
         if not self.at_word(text):
-            self.unexpected(f"{text!r}")
-        self.lexer.advance()
+            self.reject(f"{text!r}")
+        self.advance()
 
     def separator(self, end: str) -> None:
         """Step behind a comma, which is needed unless ``end`` comes next."""
         if not self.at(end):
             self.expect(",")
 
-    def unexpected(self, wanted: str) -> NoReturn:
+    def reject(self, wanted: str) -> NoReturn:
         """Raise the fault that something else than ``wanted`` comes next."""
-        token = self.significant()
-        found = repr(token.text[:MAX_SHOWN]) if token.text else token.kind.value
-        raise self.fault(token, f"expected {wanted}, found {found}")
+        raise self.unexpected(wanted)
 
-    def take(self, kind: Kind) -> str:
+    def take(self, kind: str) -> str:
         """Read a token of one kind and return its text."""
-        if self.significant().kind is not kind:
-            self.unexpected(kind.value)
-        return self.lexer.advance().text
+        return self.expect(kind, _ARTICLES[kind]).text
 
     def name(self) -> str:
         """Read a name."""
-        return self.take(Kind.NAME)
+        return self.take(NAME)
 
     def scalar(self) -> str:
         """Read ``$name`` and return the name."""
-        return self.take(Kind.SCALAR)[1:]
+        return self.take(SCALAR)[1:]
 
     def string(self) -> str:
         """Read a quoted string, with the escapes of JSON."""
-        token = self.significant()
-        text = self.take(Kind.STRING)
+        token = self.token
+        text = self.take(STRING)
         try:
             value: str = json.loads(text)
         except ValueError:
@@ -174,7 +159,7 @@ class TokenParser:
     def integer(self) -> int:
         """Read an integer that may have a sign."""
         sign = self._sign()
-        token = self.significant()
+        token = self.token
         value = self._number()
         if not isinstance(value, int):
             raise self.fault(token, "expected an integer here")
@@ -182,7 +167,7 @@ class TokenParser:
 
     def number_literal(self) -> bool | int | float:
         """Read a number, ``true``, ``false``, ``inf`` or ``nan``."""
-        token = self.significant()
+        token = self.token
         value = self.literal()
         if value is None or isinstance(value, str):
             raise self.fault(token, "expected a number here")
@@ -190,16 +175,16 @@ class TokenParser:
 
     def literal(self) -> TagValue:
         """Read a number, a string, ``true``, ``false``, ``none``, ``inf`` or ``nan``."""
-        if self.significant().kind is Kind.STRING:
+        if self.token.kind == STRING:
             return self.string()
-        token = self.significant()
+        token = self.token
         negative = self._sign() < 0
-        if self.significant().kind is not Kind.NAME:
+        if self.token.kind != NAME:
             value: bool | int | float | None = self._number()
-        elif self.significant().text in _SPECIAL_VALUES:
-            value = _SPECIAL_VALUES[self.lexer.advance().text]
+        elif self.token.text in _SPECIAL_VALUES:
+            value = _SPECIAL_VALUES[self.advance().text]
         else:
-            self.unexpected("a value")
+            self.reject("a value")
         if not negative:
             return value
         if value is None or isinstance(value, bool):
@@ -208,13 +193,13 @@ class TokenParser:
 
     def _sign(self) -> int:
         if self.at("-"):
-            self.lexer.advance()
+            self.advance()
             return -1
         return 1
 
     def _number(self) -> int | float:
-        token = self.significant()
-        text = self.take(Kind.NUMBER)
+        token = self.token
+        text = self.take(NUMBER)
         if text[:2] in ("0x", "0X") and len(text) <= MAX_DIGITS:
             return int(text, 16)
         if text.isdigit():
@@ -232,8 +217,8 @@ class TokenParser:
         sign = self._sign()
         while True:
             factor: Rational = sign
-            token = self.significant()
-            if token.kind is Kind.NUMBER:
+            token = self.token
+            if token.kind == NUMBER:
                 factor *= self._rational()
                 index = self._factor_index()
             else:
@@ -244,20 +229,20 @@ class TokenParser:
                 coefficients[index] = coefficients.get(index, 0) + factor
             if not (self.at("+") or self.at("-")):
                 return Affine.of(coefficients, offset)
-            sign = 1 if self.lexer.advance().text == "+" else -1
+            sign = 1 if self.advance().text == "+" else -1
 
     def _factor_index(self) -> str | None:
         if not self.at("*"):
             return None
-        self.lexer.advance()
+        self.advance()
         return self.name()
 
     def _rational(self) -> Rational:
         numerator = self.integer()
         if not self.at("/"):
             return numerator
-        self.lexer.advance()
-        token = self.significant()
+        self.advance()
+        token = self.token
         denominator = self.integer()
         if denominator <= 0:
             raise self.fault(token, "a denominator must be positive", "TIL104")
@@ -267,7 +252,7 @@ class TokenParser:
 
     def dtype(self) -> DType:
         """Read the name of a dtype."""
-        token = self.significant()
+        token = self.token
         text = self.name()
         if text not in DTYPES:
             raise self.fault(token, f"{text[:MAX_SHOWN]!r} is no dtype; the dtypes are {', '.join(DTYPES)}")
@@ -277,7 +262,7 @@ class TokenParser:
         """Read ``[number, …]`` if it is there."""
         if not self.at("["):
             return ()
-        self.lexer.advance()
+        self.advance()
         found: list[int] = []
         while not self.at("]"):
             found.append(self.integer())
@@ -288,11 +273,11 @@ class TokenParser:
     def tags(self) -> Tags:
         """Read ``#name`` and ``#name=value`` as long as there are any."""
         found: dict[str, TagValue] = {}
-        while self.significant().kind is Kind.TAG:
-            name = self.lexer.advance().text[1:]
+        while self.token.kind == TAG:
+            name = self.advance().text[1:]
             value: TagValue = None
             if self.at("="):
-                self.lexer.advance()
+                self.advance()
                 value = self.literal()
             found[name] = value
         return Tags.of(**found)
@@ -301,21 +286,21 @@ class TokenParser:
         """Read ``<device[units…]/…>`` if it is there; a device may have no name."""
         if not self.at("<"):
             return ()
-        self.lexer.advance()
+        self.advance()
         devices: list[Device] = []
         while True:
-            name = self.name() if self.significant().kind is Kind.NAME else ""
+            name = self.name() if self.token.kind == NAME else ""
             devices.append(Device(name, self._units()))
             if not self.at("/"):
                 break
-            self.lexer.advance()
+            self.advance()
         self.expect(">")
         return tuple(devices)
 
     def _units(self) -> tuple[Affine, ...]:
         if not self.at("["):
             return ()
-        self.lexer.advance()
+        self.advance()
         units: list[Affine] = []
         while not self.at("]"):
             units.append(self.affine())

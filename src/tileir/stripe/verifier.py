@@ -54,20 +54,26 @@ def diagnose(program: Program, since: Program | None = None) -> tuple[Diagnostic
     Of the launches of a kernel, the first is looked at.
     """
     found = tuple(check_program(program))
-    return (*found, *_diagnose(program.entry, _known_blocks(program, since))) if can_nest(program) else found
+    if not can_nest(program):
+        return found
+    lasting = frozenset((*program.inputs, *program.outputs))
+    return (*found, *_diagnose(program.entry, _known_blocks(program, since), lasting))
 
 
 def diagnose_block(block: Block) -> tuple[Diagnostic, ...]:
     """Return everything that is wrong with ``block`` and the blocks inside it, seen as an entry block."""
-    return _diagnose(block, frozenset())
+    return _diagnose(block, frozenset(), frozenset())
 
 
-def _diagnose(block: Block, known: frozenset[int]) -> tuple[Diagnostic, ...]:
+def _diagnose(block: Block, known: frozenset[int], lasting: frozenset[str]) -> tuple[Diagnostic, ...]:
+    """Return what is wrong with a block, of whose allocations some are in use all the time; known blocks are right."""
     inside = tuple(scopes(block, MAX_DEPTH, known))
     found = tuple(chain.from_iterable(check(scope) for scope in inside for check in CHECKS))
     if found:
         return found
-    return tuple(chain.from_iterable(check(scope) for scope in inside for check in CHECKS_OF_LEGAL))
+    placed = (check_placement(scope, lasting if scope.parent is None else ()) for scope in inside)
+    legal = (check(scope) for scope in inside for check in CHECKS_OF_LEGAL)
+    return tuple(chain.from_iterable((*legal, *placed)))
 
 
 def _known_blocks(program: Program, since: Program | None) -> frozenset[int]:
@@ -189,7 +195,6 @@ CHECKS: Final[tuple[Callable[[Scope], Iterator[Diagnostic]], ...]] = (
 
 CHECKS_OF_LEGAL: Final[tuple[Callable[[Scope], Iterator[Diagnostic]], ...]] = (
     check_order,
-    check_placement,
     check_content,
 )
 """Checks that follow views and indices, which have to be legal for that."""

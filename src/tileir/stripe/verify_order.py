@@ -10,7 +10,7 @@ from tileir.stripe.ir import Direction
 from tileir.stripe.lifetimes import clashes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from tileir.stripe.scope import Scope
 
@@ -56,11 +56,14 @@ def _reaches(scope: Scope, later: int, earlier: int) -> bool:
     return False
 
 
-def check_placement(scope: Scope) -> Iterator[Diagnostic]:
-    """Memory that is placed at the same bytes of one location is not in use at the same time."""
+def check_placement(scope: Scope, lasting: Container[str] = ()) -> Iterator[Diagnostic]:
+    """Memory that is placed at the same bytes of one location is not in use at the same time.
+
+    ``lasting`` names allocations of the block that are in use all the time.
+    """
     if all(view.offset is None or view.direction is not Direction.NONE for view in scope.block.refinements):
         return
-    for first, second in clashes(scope.block):
+    for first, second in clashes(scope.block, lasting):
         message = (
             f"{first!r} and {second!r} in {scope.place} are placed at the same bytes while both are in use: run the"
             " pass memory_placement again"

@@ -9,6 +9,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
 from tileir.stripe.ir import Branch, Direction, Launch, Loop, While
 from tileir.stripe.kernel_table import is_laid_out
+from tileir.stripe.tags import LIFETIMES, PLACES
 from tileir.stripe.works import MAX_LOOPS, depth_of, launches, parts, uses_of
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def _check_memory(program: Program) -> Iterator[Diagnostic]:
     for each in program.memory:
         if each.direction is not Direction.NONE:
             yield _fault(f"{each.name!r} of the entry block must be an allocation")
+        if taken := [word for word in LIFETIMES if word in each.tags]:
+            yield _fault(f"{each.name!r} must not have the tag {taken[0]}, which text makes of parameters and results")
 
 
 def _check_interface(program: Program, memory: Mapping[str, Refinement]) -> Iterator[Diagnostic]:
@@ -56,8 +59,6 @@ def _check_interface(program: Program, memory: Mapping[str, Refinement]) -> Iter
         seen.add(name)
         if name not in memory:
             yield _fault(f"the entry block has no allocation for {name!r}, a parameter or result")
-        elif "user" not in memory[name].tags:
-            yield _fault(f"{name!r} must have the tag user, since it is a parameter or result")
 
 
 def _check_buffers(program: Program, memory: Mapping[str, Refinement]) -> Iterator[Diagnostic]:
@@ -80,12 +81,15 @@ def _check_buffers(program: Program, memory: Mapping[str, Refinement]) -> Iterat
 def _check_kernels(program: Program) -> Iterator[Diagnostic]:
     """Kernels are all different, and see nothing but their parameters."""
     first: dict[object, int] = {}
+    alike = Counter(kernel.head for kernel in program.kernels)
     for number, kernel in enumerate(program.kernels):
-        if first.setdefault(kernel.form, number) != number:
+        if alike[kernel.head] > 1 and first.setdefault(kernel.form, number) != number:
             yield _fault(f"the kernels {first[kernel.form]} and {number} are equal: launch the first of them twice")
         block, known = kernel.block, [parameter.name for parameter in kernel.parameters]
         if block.name or block.comments or block.deps:
             yield _fault(f"kernel {number} must have no name, comments and dependencies: its launches have")
+        if taken := [word for word in PLACES if word in block.tags]:
+            yield _fault(f"kernel {number} must not have the tag {taken[0]}, by which text says where blocks stand")
         if len(set(known)) != len(known):
             yield _fault(f"kernel {number} has two parameters of one name")
         for view in block.refinements:

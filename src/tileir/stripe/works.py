@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 import attrs
 
+from tileir.core import schema
 from tileir.core.rewrite import rewritten
+from tileir.core.schema import BODY, PART, READS, USES, WRITES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +24,7 @@ class Launch:
     """Run kernel number ``kernel`` on memory, one name for each of its parameters."""
 
     kernel: int
-    arguments: tuple[str, ...]
+    arguments: tuple[str, ...] = attrs.field(metadata=USES)
     name: str = ""
     comments: tuple[str, ...] = ()
     deps: tuple[int, ...] = ()
@@ -32,15 +34,15 @@ class Launch:
 class Carry:
     """A step of a loop leaves in ``made`` what the next one, and what follows the loop, finds in ``kept``."""
 
-    kept: str
-    made: str
+    kept: str = attrs.field(metadata=WRITES)
+    made: str = attrs.field(metadata=READS)
 
 
 @attrs.frozen(cache_hash=True)
 class While:
     """As long as ``memory``, which holds one bool, is true; it is read before each step of a loop."""
 
-    memory: str
+    memory: str = attrs.field(metadata=READS)
 
 
 @attrs.frozen(cache_hash=True)
@@ -51,9 +53,9 @@ class Loop:
     nothing when a step begins.
     """
 
-    times: int | While
-    works: tuple[Work, ...]
-    carries: tuple[Carry, ...] = ()
+    times: int | While = attrs.field(metadata=PART)
+    works: tuple[Work, ...] = attrs.field(metadata=BODY)
+    carries: tuple[Carry, ...] = attrs.field(default=(), metadata=PART)
     name: str = ""
     comments: tuple[str, ...] = ()
     deps: tuple[int, ...] = ()
@@ -63,9 +65,9 @@ class Loop:
 class Branch:
     """Run ``then`` where memory ``condition``, which holds one bool, is true, and ``otherwise`` where it is not."""
 
-    condition: str
-    then: tuple[Work, ...]
-    otherwise: tuple[Work, ...] = ()
+    condition: str = attrs.field(metadata=READS)
+    then: tuple[Work, ...] = attrs.field(metadata=BODY)
+    otherwise: tuple[Work, ...] = attrs.field(default=(), metadata=BODY)
     name: str = ""
     comments: tuple[str, ...] = ()
     deps: tuple[int, ...] = ()
@@ -95,30 +97,12 @@ class Uses:
 
 def parts(work: Work) -> tuple[tuple[Work, ...], ...]:
     """Return the lists of works inside a work."""
-    match work:
-        case Launch():
-            return ()
-        case Loop(works=works):
-            return (works,)
-        case Branch(then=then, otherwise=otherwise):
-            return (then, otherwise)
-        case _:
-            assert_never(work)
+    return schema.bodies(work)
 
 
 def with_parts(work: Work, changed: Callable[[tuple[Work, ...]], tuple[Work, ...]]) -> Work:
     """Return a work with other works inside; itself where none of its lists changed."""
-    match work:
-        case Launch():
-            return work
-        case Loop(works=works):
-            new = changed(works)
-            return work if new is works else attrs.evolve(work, works=new)
-        case Branch(then=then, otherwise=otherwise):
-            new, other = changed(then), changed(otherwise)
-            return work if new is then and other is otherwise else attrs.evolve(work, then=new, otherwise=other)
-        case _:
-            assert_never(work)
+    return schema.map_bodies(changed, work)
 
 
 def depth_of(works: Iterable[Work]) -> int:
@@ -175,14 +159,9 @@ def uses_of(kernels: Sequence[Kernel], works: Iterable[Work]) -> Uses:
                         read[name] = None
                     if parameter.name in kernel.writes:
                         written[name] = None
-            case Loop():
-                if isinstance(work.times, While):
-                    read[work.times.memory] = None
-                for carry in work.carries:
-                    read[carry.made] = None
-                    written[carry.kept] = None
-            case Branch():
-                read[work.condition] = None
+            case Loop() | Branch():
+                read.update(dict.fromkeys(schema.reads(work)))
+                written.update(dict.fromkeys(schema.writes(work)))
             case _:
                 assert_never(work)
         for inner in parts(work):
@@ -287,9 +266,19 @@ def loops(works: Iterable[Work]) -> Iterator[Loop]:
             yield from loops(inner)
 
 
-def is_of_main(memory: Refinement) -> bool:
-    """Return whether ``main`` allocates memory, and not the block around it: what has none of the tags of that."""
-    return not (memory.constant or "user" in memory.tags or "tmp" in memory.tags)
+def inner_memory(program: Program) -> frozenset[str]:
+    """Return the temporaries in memories that hold nothing else: text shows that ``main`` allocates them."""
+    lasting = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
+    outside = {_devices(each) for each in program.memory if each.name in lasting}
+    return frozenset(
+        each.name
+        for each in program.memory
+        if each.location and each.name not in lasting and _devices(each) not in outside
+    )
+
+
+def _devices(memory: Refinement) -> tuple[str, ...]:
+    return tuple(device.name for device in memory.location)
 
 
 def sorted_memory(program: Program) -> Program:
@@ -297,8 +286,6 @@ def sorted_memory(program: Program) -> Program:
     local = local_memory(program)
     numbers = {id(loop): number for number, loop in enumerate(loops(program.works), 1)}
     owners = {name: numbers[loop] for loop, names in local.items() for name in names}
-    made = {carry.made for loop in loops(program.works) for carry in loop.carries}
-    memory = sorted(
-        program.memory, key=lambda each: (owners.get(each.name, 0), is_of_main(each) and each.name not in made)
-    )
+    inner = inner_memory(program) - {carry.made for loop in loops(program.works) for carry in loop.carries}
+    memory = sorted(program.memory, key=lambda each: (owners.get(each.name, 0), each.name in inner))
     return program if tuple(memory) == program.memory else attrs.evolve(program, memory=tuple(memory))

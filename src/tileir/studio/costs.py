@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from tileir.core.target_file import hardware_of
 from tileir.driver.explanation import explain_program
+from tileir.driver.explanation_text import runs_text
 from tileir.passes.cost.machine import machine_of
-from tileir.passes.loops import is_loop
+from tileir.stripe.works import launches
 from tileir.studio.views import CostView, KernelView, Roof
 
 if TYPE_CHECKING:
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
     from tileir.core.target import Target
     from tileir.driver.explanation import Explanation
     from tileir.passes.cost.prediction import KernelCost
-    from tileir.stripe.ir import Block, Program
+    from tileir.stripe.ir import Program
     from tileir.studio.linking import Origins
 
 
 def costs_of(program: Program, target: Target, found: Origins, explained: Explanation | None = None) -> CostView:
     """Return the predicted costs of a scheduled program, or those of an explanation that measured it."""
     explanation = explain_program(program, target) if explained is None else explained
-    comments = [kernel.comments for kernel in _kernels(program.main)]
+    comments = [launch.comments for launch in launches(program.works)]
     if len(comments) != len(explanation.kernels):  # tuning found other passes for the program that was measured
         comments = [()] * len(explanation.kernels)
     measured = explanation.measured or (None,) * len(explanation.kernels)
@@ -32,24 +33,30 @@ def costs_of(program: Program, target: Target, found: Origins, explained: Explan
         for cost, said, seconds in zip(explanation.kernels, comments, measured, strict=False)
     )
     return CostView(
-        explanation.target, kernels, explanation.seconds, explanation.measured_seconds, tuple(_roofs(program, target))
+        explanation.target,
+        kernels,
+        explanation.seconds,
+        explanation.measured_seconds,
+        explanation.assumptions,
+        tuple(_roofs(program, target)),
     )
-
-
-def _kernels(main: Block) -> Iterator[Block]:
-    """Yield the kernels of a block, in the order of the cost model."""
-    for block in main.blocks:
-        if is_loop(block):
-            yield from _kernels(block.blocks[0])
-        else:
-            yield block
 
 
 def _kernel(cost: KernelCost, statements: tuple[int, ...], measured: float | None) -> KernelView:
     operations = cost.whole.total_operations
     moved = operations / cost.intensity if cost.intensity else float(cost.whole.footprint_bytes)
+    runs = runs_text(cost.runs, cost.conditions)
     return KernelView(
-        cost.name, statements, operations, moved, cost.intensity, cost.bound, cost.runs, cost.seconds, measured
+        cost.name,
+        statements,
+        operations,
+        moved,
+        cost.intensity,
+        cost.bound,
+        runs,
+        cost.counted,
+        cost.seconds,
+        measured,
     )
 
 

@@ -15,7 +15,7 @@ from tileir.core.errors import TileError, fail
 from tileir.driver.pictures import as_levels
 from tileir.formula.catalogue import default_catalogue
 from tileir.studio.completion import formula_completions, tile_completions
-from tileir.studio.exports import SOURCES, script_of, source_of
+from tileir.studio.exports import script_of, source_of, writers
 from tileir.studio.formula_edits import edited_view
 from tileir.studio.formula_views import as_event, formula_view
 from tileir.studio.offering import offers_view
@@ -101,7 +101,7 @@ def _probe(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _export(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield a file: ``form`` is ``png``, ``python``, ``c`` or ``opencl``."""
+    """Yield a file: ``form`` is ``png``, ``python``, or a back end that writes source."""
     form = word_of(request, "form")
     assignment = session.bench.assignment(request, session.folder)
     if form == "png":
@@ -114,12 +114,11 @@ def _export(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
     elif form == "python":
         script = script_of(assignment, "formula.py")
         yield Event("file", {"name": "formula.py", "type": "text/x-python"}, {"file": script.encode()})
-    elif form in SOURCES:
-        source = source_of(assignment, form)
-        name = "formula.c" if form == "c" else "formula.cl"
-        yield Event("file", {"name": name, "type": "text/plain"}, {"file": source.encode()})
+    elif form in (known := writers()):
+        name = f"formula{known[form].source_suffix}"
+        yield Event("file", {"name": name, "type": "text/plain"}, {"file": source_of(assignment, form).encode()})
     else:
-        raise fail("TIL913", f"there is no form {form[:64]!r}; they are png, python, {', '.join(SOURCES)}")
+        raise fail("TIL913", f"there is no form {form[:64]!r}; they are {', '.join(('png', 'python', *known))}")
 
 
 DESIGNER: Final[Mapping[str, Job]] = MappingProxyType(

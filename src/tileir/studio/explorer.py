@@ -17,6 +17,7 @@ from tileir.driver.explanation import explain
 from tileir.runtime.context import default_context
 from tileir.studio.checking import checked
 from tileir.studio.costs import costs_of
+from tileir.studio.exports import writers
 from tileir.studio.graph import graph_of
 from tileir.studio.session import Event
 from tileir.studio.snapshot import target_of
@@ -117,7 +118,9 @@ def _devices(_: Session, __: Mapping[str, Any]) -> Iterator[Event]:
     except BackendError:
         default = None
     missing = {name: failure.diagnostics[0].message for name, failure in context.failures().items()}
-    yield Event("devices", {"devices": devices, "default": default, "missing": missing, "targets": names_of_targets()})
+    sources = [{"form": name, "title": f"{backend.title} source"} for name, backend in writers().items()]
+    told = {"devices": devices, "default": default, "missing": missing, "targets": names_of_targets()}
+    yield Event("devices", {**told, "sources": sources})
 
 
 def _upload(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:

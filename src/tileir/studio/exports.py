@@ -1,14 +1,15 @@
-"""What a formula is taken away as: a Python script that makes the same bytes again, or its source in C or OpenCL C."""
+"""What a formula is taken away as: a Python script that makes the same bytes again, or source of a back end."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.errors import fail
 from tileir.driver.crafting import craft
 from tileir.runtime.context import default_context
 
 if TYPE_CHECKING:
+    from tileir.runtime.interface import Backend
     from tileir.studio.bench import Assignment
 
 _SCRIPT: Final = '''\
@@ -34,9 +35,6 @@ for path, result in zip(paths[{read}:], results if isinstance(results, tuple) el
     path.write_bytes(write_picture(path, result))
 '''
 
-SOURCES: Final = {"c": "c", "opencl": "opencl"}
-"""The back end that writes each form of code that is given away."""
-
 
 def script_of(assignment: Assignment, file: str) -> str:
     """Return a Python script that reproduces the results bit for bit, on the same device."""
@@ -61,18 +59,31 @@ def _quoted(text: str) -> str:
     return "".join(each if each == "\n" or each.isprintable() else ascii(each)[1:-1] for each in escaped)
 
 
-def source_of(assignment: Assignment, form: str) -> str:
+def writers() -> dict[str, Backend[Any]]:
+    """Return the back ends that write programs as source, as far as they have a device here, by name."""
+    context = default_context()
+    known = {device.backend: context.registry.backend(device.backend) for device in context.devices()}
+    return {name: backend for name, backend in known.items() if backend.source is not None}
+
+
+def source_of(assignment: Assignment, name: str) -> str:
     """Return the source of the whole formula, which begins with a comment that says how it is run without tileir.
 
+    Args:
+        assignment: The formula, and its pictures.
+        name: That of a back end among :func:`writers`.
+
     Raises:
-        TileError: TIL801, no device of the back end that writes it is there; or what crafting raises.
+        TileError: TIL801, no device of such a back end is there; or what crafting raises.
+
     """
+    found = writers()
+    write = found[name].source if name in found else None
+    if write is None:
+        others = f"; there is source of {', '.join(found)}" if found else ""
+        raise fail("TIL801", f"no device here has a back end {name[:64]!r} that writes source{others}")
     context = default_context()
     own = context.device(assignment.formula.device)
-    devices = [each for each in (own, *context.devices()) if each.backend == SOURCES[form]]
-    write = context.registry.backend(SOURCES[form]).source if devices else None
-    if write is None:
-        known = "pip install tileir-c, which needs a C compiler" if form == "c" else "install an OpenCL driver"
-        raise fail("TIL801", f"no device here makes {form}; {known}")
-    executable = craft(assignment.formula.text, device=devices[0]).executable(*assignment.pictures)
-    return write(executable.sem, devices[0], assignment.formula.text)
+    device = next(each for each in (own, *context.devices()) if each.backend == name)
+    executable = craft(assignment.formula.text, device=device).executable(*assignment.pictures)
+    return write(executable.sem, device, assignment.formula.text)

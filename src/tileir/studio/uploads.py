@@ -7,6 +7,7 @@ import io
 import math
 import re
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -85,7 +86,7 @@ def read(folder: Path, name: str) -> Array:
     content = path.read_bytes()
     try:
         return _array(content) if content.startswith(_MAGIC) else _picture(content)
-    except (ValueError, OSError, EOFError, SyntaxError, OverflowError) as error:
+    except (ValueError, OSError, EOFError, SyntaxError, OverflowError, TokenError) as error:
         raise fail("TIL912", f"the file is neither a .npy array nor a picture that can be read: {error}") from None
 
 

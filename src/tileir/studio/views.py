@@ -110,7 +110,11 @@ class GraphView:
 
 @attrs.frozen
 class KernelView:
-    """What one kernel costs; times are in seconds, ``intensity`` in operations for each byte moved."""
+    """What one kernel costs; times are in seconds, ``intensity`` in operations for each byte moved.
+
+    ``runs`` says how often it runs, and on which conditions; it is empty for what runs once. ``counted`` tells whether
+    the time of the program has it, as it has one side of each branch.
+    """
 
     name: str
     statements: tuple[int, ...]
@@ -118,7 +122,8 @@ class KernelView:
     bytes_moved: float
     intensity: float
     bound: str
-    runs: int
+    runs: str
+    counted: bool
     predicted: float
     measured: float | None = None
 
@@ -134,12 +139,13 @@ class Roof:
 
 @attrs.frozen
 class CostView:
-    """The costs of a program on a target, and the roofs above its kernels."""
+    """The costs of a program on a target, what these take for granted, and the roofs above its kernels."""
 
     target: str
     kernels: tuple[KernelView, ...]
     seconds: float
     measured: float | None
+    assumptions: tuple[str, ...]
     roofs: tuple[Roof, ...]
 
 

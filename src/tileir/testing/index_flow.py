@@ -30,7 +30,7 @@ def premature_reads(program: Program) -> tuple[str, ...]:
 
     Memory of blocks is left out: an accumulator of a scan is read at every step.
     """
-    lasting = {refinement.name for refinement in program.entry.refinements}
+    lasting = {refinement.name for refinement in program.memory}
     return tuple(_problems(program, _premature, "which a later point writes again", lasting))
 
 

@@ -82,8 +82,8 @@ class Stores:
 
 def stores(program: Program) -> Stores:
     """Return all stores of a program."""
-    walk = _Walk()
-    views = {r.name: _View(r.name, (), Affine(), r, "") for r in program.entry.refinements}
+    walk = _Walk(program.main)
+    views = {r.name: _View(r.name, (), Affine(), r, "") for r in program.memory}
     walk.block(program.main, _Points(), {}, views)
     return Stores(tuple(walk.found), frozenset(walk.unclear))
 
@@ -128,6 +128,7 @@ class _View:
 
 @attrs.define
 class _Walk:
+    main: Block
     found: list[Leaf] = attrs.field(factory=list)
     unclear: set[str] = attrs.field(factory=set)
     kernel: int = -1
@@ -151,7 +152,7 @@ class _Walk:
         views = {r.name: self._view(r, points.indices, values, sources, number) for r in block.refinements}
         needed: dict[str, tuple[Element, ...] | None] = {}
         for place, statement in enumerate(block.statements):
-            if not outer and "main" in block.tags:
+            if block is self.main:
                 self.kernel += 1
             if isinstance(statement, Block):
                 self.block(statement, points.at(place), values, views)

@@ -69,7 +69,7 @@ def tuples(program: Program) -> dict[Signature, tuple[isl.Set, bool]]:
     Stores of values that depend on no element, and those for which this cannot be told, are left out.
     """
     found = stores(program).leaves
-    known = {r.name for r in program.entry.refinements}
+    known = {r.name for r in program.memory}
     sources, targets = _copies(found, known)
     result: dict[Signature, tuple[isl.Set, bool]] = {}
     unclear: set[int] = set()
@@ -185,4 +185,4 @@ def _unclear(program: Program) -> set[str]:
 
 def _layouts(program: Program) -> dict[str, tuple[tuple[int, int], ...]]:
     """Return the sizes and strides of the memory of a program."""
-    return {r.name: tuple((dim.size, dim.stride) for dim in r.shape.dims) for r in program.entry.refinements}
+    return {r.name: tuple((dim.size, dim.stride) for dim in r.shape.dims) for r in program.memory}

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from tileir.core.cancelling import CancelledError, cancelled_if
+from tileir.core.errors import BackendError
 from tileir.runtime.events import PendingEvent
 from tileir.runtime.plan import Plan
+from tileir.runtime.resources import Resources
 from tileir.semtree.parser import parse_program
 from tileir.testing.gates import BoomError
 from tileir.testing.generated.choices import Seeded
@@ -120,3 +122,15 @@ def test_an_endless_loop_stops_when_it_is_given_up(subject: Subject) -> None:
     with cancelled_if(given_up), pytest.raises(CancelledError):
         run(plan, endless)
     assert run(plan, endless | {"doubled": np.array([False])})["y"] == 102
+
+
+def test_closing_stops_loops_that_might_never_end(subject: Subject) -> None:
+    program = parse_program(LOOP.replace("$index", subject.device.target.index_dtype.value))
+    resources = Resources(subject.context.executor(subject.device))
+    plan = Plan.of(program, subject.compiler.build(program.kernels), resources)
+    endless = [np.zeros(1, np.int32), np.array([True])]
+    events = [plan.submit(endless, plan.fresh_outputs()) for _ in range(3)]  # one thread: two of them wait for it
+    resources.close()
+    for event in events:
+        with pytest.raises(BackendError, match=r"TIL807.*wait for the call before closing"):
+            event.wait()

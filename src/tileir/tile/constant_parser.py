@@ -31,7 +31,7 @@ _FORM: Final = "a number, or a dtype, sizes and elements as in f32[2, 2](1.0, 0.
 _MOST_DIGITS: Final = len(str(MAX_INTEGER))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Bits:
     """An element of a float array by the bits that it has."""
 

@@ -6,7 +6,6 @@ for typed inference (which gives every row its meaning) and for the builder (whi
 
 from __future__ import annotations
 
-import difflib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -140,5 +139,7 @@ def near(name: str) -> str | None:
     lowered = name.lower()
     if lowered in BUILTINS:
         return lowered
+    import difflib  # for faults only, and slow to load
+
     matches = difflib.get_close_matches(lowered, BUILTINS, n=1)
     return matches[0] if matches else None

@@ -11,12 +11,7 @@ from tileir.core.array_value import ArrayValue
 from tileir.core.markup import preformatted
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.schema import OPERAND, OPERANDS
-from tileir.core.span import Span
-
-
-def _span() -> Span | None:
-    """Declare the span field that every node ends with."""
-    return attrs.field(default=None, kw_only=True, eq=False, repr=False)  # type: ignore[no-any-return]
+from tileir.core.span import Span, span_field
 
 
 class UnaryOperator(enum.Enum):
@@ -51,7 +46,7 @@ class IntLiteral:
     """A non-negative integer; a negative one is a negation."""
 
     value: int
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -59,7 +54,7 @@ class FloatLiteral:
     """A non-negative float, kept at double precision; infinity is allowed, NaN is not."""
 
     value: float
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -67,7 +62,7 @@ class Name:
     """A tensor or a dimension, by name."""
 
     name: str
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -75,7 +70,7 @@ class IndexName:
     """An index variable; only inside index polynomials."""
 
     name: str
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -84,7 +79,7 @@ class Unary:
 
     operator: UnaryOperator
     operand: Expr = attrs.field(metadata=OPERAND)
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -94,7 +89,7 @@ class Binary:
     operator: BinaryOperator
     lhs: Expr = attrs.field(metadata=OPERAND)
     rhs: Expr = attrs.field(metadata=OPERAND)
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -104,7 +99,7 @@ class Conditional:
     condition: Expr = attrs.field(metadata=OPERAND)
     then: Expr = attrs.field(metadata=OPERAND)
     otherwise: Expr = attrs.field(metadata=OPERAND)
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -113,7 +108,7 @@ class Call:
 
     function: str
     arguments: tuple[Expr, ...] = attrs.field(metadata=OPERANDS)
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 Expr: TypeAlias = IntLiteral | FloatLiteral | Name | IndexName | Unary | Binary | Conditional | Call
@@ -126,7 +121,7 @@ class Attribute:
 
     name: str
     parameters: tuple[str, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -135,7 +130,7 @@ class Input:
 
     name: str
     dims: tuple[Name, ...] | None = None
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -143,7 +138,7 @@ class Output:
     """A result, by the name of its tensor."""
 
     name: str
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -152,7 +147,7 @@ class Access:
 
     tensor: str
     indices: tuple[Expr, ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -161,7 +156,7 @@ class Constraint:
 
     polynomial: Expr
     bound: Expr
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -171,8 +166,8 @@ class Assignment:
     name: str
     value: Expr
     attributes: tuple[Attribute, ...] = ()
-    span: Span | None = _span()
-    name_span: Span | None = _span()
+    span: Span | None = span_field()
+    name_span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -192,8 +187,8 @@ class Contraction:
     no_defract: bool = False
     default: Name | None = None
     attributes: tuple[Attribute, ...] = ()
-    span: Span | None = _span()
-    name_span: Span | None = _span()
+    span: Span | None = span_field()
+    name_span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -213,8 +208,8 @@ class Scan:
     count: Expr | None = None
     reverse: bool = False
     attributes: tuple[Attribute, ...] = ()
-    span: Span | None = _span()
-    name_span: Span | None = _span()
+    span: Span | None = span_field()
+    name_span: Span | None = span_field()
 
     @property
     def operands(self) -> tuple[Name, ...]:
@@ -239,8 +234,8 @@ class Constant:
     value: ArrayValue | bool | int | float = attrs.field(eq=_bits)
     dims: tuple[Name, ...] | None = None
     attributes: tuple[Attribute, ...] = ()
-    span: Span | None = _span()
-    name_span: Span | None = _span()
+    span: Span | None = span_field()
+    name_span: Span | None = span_field()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -258,7 +253,7 @@ class Function:
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
     statements: tuple[Statement, ...]
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: the text."""

@@ -114,7 +114,7 @@ def _read(
     return everything(lambda faults: Cursor.at_start(source, faults), whole)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Parser:
     """The grammar of functions and statements, at a cursor."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
@@ -390,10 +389,10 @@ def _contractions(function: Function) -> Iterator[Contraction]:
 
 
 def _similar(name: str, scope: Scope) -> tuple[str, ...]:
-    if len(scope.definitions) > _MOST_COMPARED:
-        return ()
-    matches = difflib.get_close_matches(name, scope.definitions, n=1, cutoff=0.75)
-    return tuple(f"did you mean {match!r}?" for match in matches)
+    from difflib import get_close_matches  # for faults only, and slow to load
+
+    known = scope.definitions if len(scope.definitions) <= _MOST_COMPARED else ()
+    return tuple(f"did you mean {match!r}?" for match in get_close_matches(name, known, n=1, cutoff=0.75))
 
 
 def _defined_at(span: Span | None) -> tuple[str, ...]:

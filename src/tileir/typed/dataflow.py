@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core import schema
 from tileir.typed.ir import (
-    ArrayConstant,
-    Cast,
-    Checkpoint,
-    Constant,
-    Contraction,
-    Coordinate,
-    Elementwise,
-    Gather,
-    Override,
-    Recall,
-    Reshape,
-    Scan,
-    Scatter,
-    ShapeOf,
-    Upstream,
     operands,
 )
 
@@ -119,36 +105,4 @@ def without_dead(function: Function) -> Function:
 
 def with_operands(operation: Operation, names: Mapping[str, str]) -> Operation:
     """Return ``operation`` reading other values; ``operation`` itself where no operand is in ``names``."""
-    if not any(name in names for name in operands(operation)):
-        return operation
-
-    def new(name: str) -> str:
-        return names.get(name, name)
-
-    match operation:
-        case Elementwise(inputs=inputs):
-            return attrs.evolve(operation, inputs=tuple(map(new, inputs)))
-        case Cast(input=name) | Reshape(input=name) | Checkpoint(input=name) | Recall(input=name):
-            return attrs.evolve(operation, input=new(name))
-        case Gather(data=data, indices=indices):
-            return attrs.evolve(operation, data=new(data), indices=new(indices))
-        case Scatter(updates=updates, indices=indices):
-            return attrs.evolve(operation, updates=new(updates), indices=new(indices))
-        case Contraction(inputs=accesses, default=default):
-            read = tuple(attrs.evolve(access, tensor=new(access.tensor)) for access in accesses)
-            return attrs.evolve(operation, inputs=read, default=None if default is None else new(default))
-        case Scan(carries=carries, sequences=sequences, constants=constants):
-            return attrs.evolve(
-                operation,
-                carries=tuple(map(new, carries)),
-                sequences=tuple(map(new, sequences)),
-                constants=tuple(map(new, constants)),
-            )
-        case Override(input=name, pairs=pairs, upstream=upstream):
-            replaced = tuple((new(value), new(gradient)) for value, gradient in pairs)
-            arriving = None if upstream is None else new(upstream)
-            return attrs.evolve(operation, input=new(name), pairs=replaced, upstream=arriving)
-        case Constant() | ArrayConstant() | Coordinate() | ShapeOf() | Upstream():
-            return operation
-        case _:
-            assert_never(operation)
+    return schema.with_used(operation, names)

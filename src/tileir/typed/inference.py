@@ -130,7 +130,7 @@ def _splits_ties(attributes: Iterable[tile.Attribute]) -> bool:
     return even
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Inference:
     """What the names of one function are bound to; None stands for a name whose statement is faulty."""
 

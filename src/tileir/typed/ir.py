@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from tileir.core import schema
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
 from tileir.core.markup import preformatted
 from tileir.core.ops import Aggregation, Combination, Op
-from tileir.core.span import Span
+from tileir.core.schema import BODY, INTRODUCES, USES
+from tileir.core.span import Span, span_field
 from tileir.poly.affine import Affine
 from tileir.typed.number_steps import NumberStep
 from tileir.typed.tensor_type import Shape as Shape
@@ -23,11 +25,6 @@ from tileir.typed.tensor_type import TensorType as TensorType
 
 if TYPE_CHECKING:
     import networkx as nx
-
-
-def _span() -> Span | None:
-    """Declare the span field that every operation ends with."""
-    return attrs.field(default=None, kw_only=True, eq=False, repr=False)  # type: ignore[no-any-return]
 
 
 @attrs.frozen(cache_hash=True)
@@ -43,21 +40,21 @@ class Value:
 
     """
 
-    name: str
+    name: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     shape: Shape
     number: str | None = None
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
 class Constant:
     """A scalar known when compiling; ``value`` is representable in ``dtype``. Its shape is ()."""
 
-    name: str
+    name: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     value: bool | int | float = attrs.field(eq=repr)  # 0.0 and -0.0 differ, NaN equals itself
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
     @property
     def shape(self) -> Shape:
@@ -69,9 +66,9 @@ class Constant:
 class ArrayConstant:
     """An array known when compiling. It stands outside of loops, to which it is passed."""
 
-    name: str
+    name: str = attrs.field(metadata=INTRODUCES)
     value: ArrayValue
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
     @property
     def dtype(self) -> DType:
@@ -88,68 +85,68 @@ class ArrayConstant:
 class Elementwise:
     """``op`` at every element; ``shape`` is the broadcast of the inputs' shapes."""
 
-    name: str
+    name: str = attrs.field(metadata=INTRODUCES)
     op: Op
-    inputs: tuple[str, ...]
+    inputs: tuple[str, ...] = attrs.field(metadata=USES)
     dtype: DType
     shape: Shape
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
 class Cast:
     """Convert every element to ``dtype`` by the rules of :func:`tileir.core.arithmetic.cast`."""
 
-    name: str
-    input: str
+    name: str = attrs.field(metadata=INTRODUCES)
+    input: str = attrs.field(metadata=USES)
     dtype: DType
     shape: Shape
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
 class Coordinate:
     """The coordinate of each element along ``axis``; its dtype is i32 (i64 from 2**31 elements on an axis)."""
 
-    name: str
+    name: str = attrs.field(metadata=INTRODUCES)
     axis: int
     dtype: DType
     shape: Shape
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
 class ShapeOf:
     """The i32 vector ``dims``: the shape of some tensor, known when compiling."""
 
-    name: str
+    name: str = attrs.field(metadata=INTRODUCES)
     dims: tuple[int, ...]
     dtype: DType
     shape: Shape
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
 class Reshape:
     """The same elements in row-major order under another shape."""
 
-    name: str
-    input: str
+    name: str = attrs.field(metadata=INTRODUCES)
+    input: str = attrs.field(metadata=USES)
     dtype: DType
     shape: Shape
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
 class Gather:
     """``out[i…, r…] = data[clamp(indices[i…], 0, data.shape[0] - 1), r…]``; indices are i32 or i64."""
 
-    name: str
-    data: str
-    indices: str
+    name: str = attrs.field(metadata=INTRODUCES)
+    data: str = attrs.field(metadata=USES)
+    indices: str = attrs.field(metadata=USES)
     dtype: DType
     shape: Shape
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -159,20 +156,20 @@ class Scatter:
     ``accumulator`` is the dtype in which duplicates are added up.
     """
 
-    name: str
-    updates: str
-    indices: str
+    name: str = attrs.field(metadata=INTRODUCES)
+    updates: str = attrs.field(metadata=USES)
+    indices: str = attrs.field(metadata=USES)
     accumulator: DType
     dtype: DType
     shape: Shape
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
 class Access:
     """``tensor[indices…]`` with rational affine indices: a point counts only where they are integral."""
 
-    tensor: str
+    tensor: str = attrs.field(metadata=USES)
     indices: tuple[Affine, ...]
 
 
@@ -196,9 +193,9 @@ class Contraction:
     result counts only where no operand is infinite or NaN, so that terms with a factor of 0 may be left out.
     """
 
-    name: str
+    name: str = attrs.field(metadata=INTRODUCES)
     output: tuple[Affine, ...]
-    inputs: tuple[Access, ...]
+    inputs: tuple[Access, ...] = attrs.field(metadata=USES)
     aggregation: Aggregation
     combination: Combination
     operand_dtype: DType
@@ -206,10 +203,10 @@ class Contraction:
     dtype: DType
     shape: Shape
     constraints: tuple[Constraint, ...] = ()
-    default: str | None = None
+    default: str | None = attrs.field(default=None, metadata=USES)
     reduce: bool = True
     finite: bool = False
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 class ScanPart(enum.Enum):
@@ -244,17 +241,17 @@ class Scan:
     Operations that differ in ``name``, ``result`` and the type that follows from it are one loop and run once.
     """
 
-    name: str
-    body: Function
+    name: str = attrs.field(metadata=INTRODUCES)
+    body: Function = attrs.field(metadata=BODY)
     count: int
     reverse: bool
-    carries: tuple[str, ...]
-    sequences: tuple[str, ...]
-    constants: tuple[str, ...]
+    carries: tuple[str, ...] = attrs.field(metadata=USES)
+    sequences: tuple[str, ...] = attrs.field(metadata=USES)
+    constants: tuple[str, ...] = attrs.field(metadata=USES)
     result: ScanResult
     dtype: DType
     shape: Shape
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -265,46 +262,46 @@ class Override:
     A gradient has the dtype of its X and a shape that broadcasts to that of X.
     """
 
-    name: str
-    input: str
-    pairs: tuple[tuple[str, str], ...]
-    upstream: str | None
+    name: str = attrs.field(metadata=INTRODUCES)
+    input: str = attrs.field(metadata=USES)
+    pairs: tuple[tuple[str, str], ...] = attrs.field(metadata=USES)
+    upstream: str | None = attrs.field(metadata=USES)
     dtype: DType
     shape: Shape
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
 class Upstream:
     """A placeholder for what arrives at an :class:`Override`: values made of it are a template, which never runs."""
 
-    name: str
+    name: str = attrs.field(metadata=INTRODUCES)
     dtype: DType
     shape: Shape
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
 class Checkpoint:
     """``input`` itself, which is kept for the backward pass; forward values without this mark are computed again."""
 
-    name: str
-    input: str
+    name: str = attrs.field(metadata=INTRODUCES)
+    input: str = attrs.field(metadata=USES)
     dtype: DType
     shape: Shape
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
 class Recall:
     """``input`` itself, computed again from what is kept, for the backward pass number ``sweep``."""
 
-    name: str
-    input: str
+    name: str = attrs.field(metadata=INTRODUCES)
+    input: str = attrs.field(metadata=USES)
     sweep: int
     dtype: DType
     shape: Shape
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 Computation: TypeAlias = (
@@ -360,22 +357,4 @@ class Function:
 
 def operands(operation: Operation) -> tuple[str, ...]:
     """Return the names that ``operation`` reads, in order; a name may occur twice."""
-    match operation:
-        case Constant() | ArrayConstant() | Coordinate() | ShapeOf() | Upstream():
-            return ()
-        case Elementwise(inputs=inputs):
-            return inputs
-        case Cast(input=value) | Reshape(input=value) | Checkpoint(input=value) | Recall(input=value):
-            return (value,)
-        case Gather(data=data, indices=indices):
-            return (data, indices)
-        case Scatter(updates=updates, indices=indices):
-            return (updates, indices)
-        case Contraction(inputs=accesses, default=default):
-            names = tuple(access.tensor for access in accesses)
-            return names if default is None else (*names, default)
-        case Override(input=value, pairs=pairs, upstream=upstream):
-            names = (value, *(name for pair in pairs for name in pair))
-            return names if upstream is None else (*names, upstream)
-        case Scan(carries=carries, sequences=sequences, constants=constants):
-            return (*carries, *sequences, *constants)
+    return schema.used(operation)

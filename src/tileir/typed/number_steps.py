@@ -8,12 +8,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.span import Span
-
-
-def _span() -> Span | None:
-    """Declare the span field that every step ends with."""
-    return attrs.field(default=None, kw_only=True, eq=False, repr=False)  # type: ignore[no-any-return]
+from tileir.core.span import Span, span_field
 
 
 @attrs.frozen(cache_hash=True)
@@ -23,7 +18,7 @@ class NumberLiteral:
     name: str
     value: bool | int | float = attrs.field(eq=repr)
     dtype: DType | None
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -33,7 +28,7 @@ class NumberCast:
     name: str
     input: str
     dtype: DType
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 @attrs.frozen(cache_hash=True)
@@ -44,7 +39,7 @@ class NumberArithmetic:
     op: Op
     inputs: tuple[str, ...]
     dtype: DType | None
-    span: Span | None = _span()
+    span: Span | None = span_field()
 
 
 NumberStep: TypeAlias = NumberLiteral | NumberCast | NumberArithmetic

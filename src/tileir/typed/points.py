@@ -26,7 +26,7 @@ _CHUNK: Final = 1 << 17
 _SAFE: Final = 1 << 62
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Form:
     """``coefficients · point + offset``, at every valid point ``step`` times an integer in ``[0, count)``."""
 
@@ -36,7 +36,7 @@ class _Form:
     count: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Basis:
     """Independent forms that determine a point: ``point = rows · (values - offsets) / divisor``."""
 

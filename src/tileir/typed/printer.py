@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from tileir.core.ops import Combination
-from tileir.core.text import Writer
+from tileir.core.text import Writer, listed
 from tileir.tile.constant_printer import value_text
 from tileir.typed.ir import (
     ArrayConstant,
@@ -30,7 +30,6 @@ from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLitera
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.poly.affine import Affine
     from tileir.typed.ir import Access, Function, Operation, Value
     from tileir.typed.number_steps import NumberStep
 
@@ -138,7 +137,7 @@ def _contraction(operation: Contraction) -> str:
         inner = f"{accesses[0]} == {accesses[1]} ? {accesses[2]}"
     else:
         inner = _COMBINATIONS.get(operation.combination, "").join(accesses)
-    parts = [f"[{_indices(operation.output)}] {_AGGREGATIONS[operation.aggregation.value]}({inner})"]
+    parts = [f"[{listed(operation.output)}] {_AGGREGATIONS[operation.aggregation.value]}({inner})"]
     parts += [f"{constraint.polynomial} < {constraint.bound}" for constraint in operation.constraints]
     text = ", ".join(parts)
     if {operation.operand_dtype, operation.accumulator} != {operation.dtype}:
@@ -151,8 +150,4 @@ def _contraction(operation: Contraction) -> str:
 
 
 def _access(access: Access) -> str:
-    return f"{access.tensor}[{_indices(access.indices)}]"
-
-
-def _indices(polynomials: tuple[Affine, ...]) -> str:
-    return ", ".join(map(str, polynomials))
+    return f"{access.tensor}[{listed(access.indices)}]"

@@ -110,7 +110,7 @@ def raise_to_tile(
     return tile.Function(inputs, outputs, tuple(raising.statements))
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Raising:
     """The statements of one Tile function while it is made.
 

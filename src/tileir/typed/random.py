@@ -77,7 +77,7 @@ def stream_state(emission: Emission, stream: Stream, span: Span | None) -> Tenso
     return result
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Words:
     """Emits operations on 32-bit words, all at one place of the program."""
 

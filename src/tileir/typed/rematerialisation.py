@@ -36,7 +36,7 @@ def rematerialised(function: Function) -> Function:
     return attrs.evolve(function, operations=tuple(after for op in function.operations for after in work.visit(op)))
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Work:
     """Which values are kept, and what each backward pass has computed again."""
 

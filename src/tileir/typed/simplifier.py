@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core import schema
 from tileir.core.ops import Op
 from tileir.core.rewrite import fixpoint
 from tileir.typed.dataflow import with_operands, without_dead
@@ -20,8 +21,6 @@ from tileir.typed.loops import without_idle_parts
 from tileir.typed.simplifier_rules import Site, rules_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tileir.typed.ir import Operation, Value
 
 
@@ -50,7 +49,7 @@ def _pass(function: Function, merge: bool) -> Function:
     return function if same and new.labels == function.labels else new
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Walk:
     """The operations so far, and which value to read instead of one that went away or became a copy."""
 
@@ -126,12 +125,6 @@ def _named_by_outputs(function: Function) -> Function:
     kept = (operation for operation in function.operations if operation.name not in dropped)
     return attrs.evolve(
         function,
-        operations=tuple(_renamed(operation, names) for operation in kept),
+        operations=tuple(schema.with_names(operation, names) for operation in kept),
         labels=tuple((names.get(name, name), label) for name, label in function.labels),
     )
-
-
-def _renamed(operation: Operation, names: Mapping[str, str]) -> Operation:
-    operation = with_operands(operation, names)
-    name = names.get(operation.name)
-    return operation if name is None else attrs.evolve(operation, name=name)

@@ -7,12 +7,16 @@ from typing import ClassVar
 import attrs
 import pytest
 
+from strategies.stripe_works import ALL, add, copy, less, program
 from tileir.core.dtype import DType
+from tileir.core.ops import Op
 from tileir.core.target import Target
 from tileir.driver.checking.check import check_passes
+from tileir.driver.checking.checker import check_program
 from tileir.passes.accumulate import Accumulate
 from tileir.passes.base import map_kernels, with_kernels
-from tileir.stripe.ir import Block, Direction, Program
+from tileir.passes.resolution import pipeline_for
+from tileir.stripe.ir import Block, Branch, Carry, Direction, Intrinsic, Loop, Program, Work
 from tileir.typed.ir import TensorType
 
 SUM = "function (A[N, M]) -> (O) { T = tanh(A); O[i : N] = +(T[i, j]); }"
@@ -132,3 +136,40 @@ def test_a_stage_behind_the_passes_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert finding is not None
     assert finding.step == "semtree simplify"
     assert str(finding).startswith("stage 'semtree simplify' changes")
+
+
+@attrs.frozen
+class Subtracting:
+    """Lets kernels subtract where they add."""
+
+    name: ClassVar[str] = "subtracting"
+
+    def __call__(self, program: Program) -> Program:
+        return map_kernels(program, self._kernel)
+
+    def _kernel(self, kernel: Block) -> Block:
+        new = (
+            attrs.evolve(s, op=Op.SUB) if isinstance(s, Intrinsic) and s.op is Op.ADD else s for s in kernel.statements
+        )
+        return attrs.evolve(kernel, statements=tuple(new))
+
+
+@pytest.mark.parametrize(
+    ("works", "kernel"),
+    [
+        ((copy("X", "K"), Branch("C", (add("X", "Y", "O"),), (add("Y", "X", "O"),))), "O"),
+        ((Branch("C", (add("X", "Y", "K"), copy("K", "O")), (copy("X", "O"),)),), "K"),
+        ((copy("X", "O"), Loop(3, (add("O", "Y", "M"),), (Carry("O", "M"),))), ""),
+        ((Loop(3, (add("X", "Y", "K"),)), copy("K", "O")), "O"),
+        ((copy("X", "O"), Loop(3, (copy("O", "K"), add("K", "Y", "O")))), ""),
+    ],
+)
+def test_wrong_kernels_of_loops_and_branches_are_named(works: tuple[Work, ...], kernel: str) -> None:
+    finding = check_program(program(less("Y", "C"), *works), (Subtracting(),))
+    assert finding is not None
+    assert (finding.kernel, finding.difference is None) == (kernel, False)
+
+
+@pytest.mark.parametrize("name", ["counted", "branch", "one sided", "nested"])
+def test_right_passes_are_found_right_on_loops_and_branches(name: str) -> None:
+    assert check_program(ALL[name], pipeline_for(Target(pipeline="cpu")), Target()) is None

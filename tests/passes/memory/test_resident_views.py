@@ -35,7 +35,7 @@ def kernels(*names: str) -> Program:
 def found(program: Program, skip_tags: tuple[str, ...] = ()) -> list[str]:
     """Return the names of the views of ``main`` that can be in SRAM."""
     main = enter(program.main, enter(program.entry, None, 0), 0)
-    return [resident.view.name for resident in residents(Aliases(main), SRAM, 1, skip_tags)]
+    return [resident.view.name for resident in residents(Aliases(main), program.outputs, SRAM, 1, skip_tags)]
 
 
 def with_views(program: Program, **changes: Refinement) -> Program:

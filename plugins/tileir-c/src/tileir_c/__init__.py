@@ -48,5 +48,7 @@ def _source(program: Program, _: DeviceInfo, text: str) -> str:
     return ahead(program, "formula", text).whole
 
 
-BACKEND: Final[Backend[CLibrary]] = Backend("c", _devices, _compiler, _executor, forms={"c": "C"}, source=_source)
+BACKEND: Final[Backend[CLibrary]] = Backend(
+    "c", _devices, _compiler, _executor, forms={"c": "C"}, source=_source, source_suffix=".c"
+)
 """What the entry point of the group ``tileir.backends`` names."""

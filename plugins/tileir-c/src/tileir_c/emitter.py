@@ -16,7 +16,7 @@ from tileir.core.ops import Domain, Op
 from tileir.core.text import Writer
 from tileir.semtree.effects import assigned_variables
 from tileir.semtree.expansions import EXPANDED, expand_kernel
-from tileir.semtree.ir import For, GridIndex, GridLevel, LoopKind, ParamAccess, Subscript
+from tileir.semtree.ir import For, GridIndex, GridLevel, LoopKind, ParamAccess, Prefetch, Subscript
 from tileir.semtree.layout import layout
 from tileir.semtree.legalise.capabilities import C_LIKE
 from tileir.semtree.legalise.legaliser import legalise
@@ -99,6 +99,10 @@ class Source:
     arities: tuple[int, ...]
 
 
+CAPABILITIES: Final = attrs.evolve(C_LIKE, hints=(Prefetch,))
+"""What C has, as the extensions of GCC and Clang make it."""
+
+
 def emit(kernels: Sequence[KernelFunction]) -> Source:
     """Return the functions of verified kernels.
 
@@ -130,7 +134,7 @@ def prepare(kernel: KernelFunction) -> KernelFunction:
         return (stmt,) if values is None else unrolled(stmt, values, scope)
 
     scalar = scalarised(with_body(expanded, rewrite_stmts(unroll, expanded.body)))
-    return with_parts_named(legalise(scalar, C_LIKE))
+    return with_parts_named(legalise(scalar, CAPABILITIES))
 
 
 def parameter(param: Param, name: str) -> str:

@@ -27,46 +27,13 @@ from tileir.semtree.ir import (
     Subscript,
     Var,
 )
+from tileir.semtree.legalise.c_operators import FUNCTIONS, INFIX
 from tileir_c.spelling import VALUE, constant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.semtree.ir import Expr
-
-INFIX: Final[Mapping[Op, str]] = MappingProxyType(
-    {
-        Op.ADD: "+",
-        Op.SUB: "-",
-        Op.MUL: "*",
-        Op.DIV: "/",
-        Op.MOD: "%",
-        Op.BIT_AND: "&",
-        Op.BIT_OR: "|",
-        Op.BIT_XOR: "^",
-        Op.BIT_LEFT: "<<",
-        Op.BIT_RIGHT: ">>",
-        Op.CMP_EQ: "==",
-        Op.CMP_NE: "!=",
-        Op.CMP_LT: "<",
-        Op.CMP_LE: "<=",
-        Op.CMP_GT: ">",
-        Op.CMP_GE: ">=",
-    }
-)
-FUNCTIONS: Final[Mapping[Op, str]] = MappingProxyType(
-    {
-        Op.ABS: "fabs",
-        Op.SQRT: "sqrt",
-        Op.FLOOR: "floor",
-        Op.CEIL: "ceil",
-        Op.ROUND: "rint",
-        Op.TRUNC: "trunc",
-        Op.MOD: "fmod",
-        Op.FMA: "fma",
-    }
-)
-"""Functions of floats that are exact, or rounded once; ``rint`` rounds to even unless a program changes the mode."""
 
 BITS: Final = """\
 // Reading another member of a union than the one written is defined in C, and no copy in any compiler.

@@ -21,13 +21,13 @@ from tileir.semtree import ir as sem
 from tileir.semtree.effects import assigned_variables
 from tileir.semtree.expansions import expand_kernel
 from tileir.semtree.layout import ALIGNMENT, layout
+from tileir.semtree.legalise.c_operators import FUNCTIONS, INFIX
 from tileir.semtree.legalise.capabilities import C_LIKE
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.repeated import with_parts_named
 from tileir.semtree.rewrite import kernel_names
 from tileir.semtree.threads import one_thread
 from tileir_c.emitter import NATIVE
-from tileir_c.expressions import FUNCTIONS, INFIX
 from tileir_c.spelling import MEMORY, VALUE
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from tileir.semtree.layout import Layout
 
 HEADER: Final = (Path(__file__).parent / "lanes.hpp").read_text(encoding="utf-8")
+
+
+CAPABILITIES: Final = attrs.evolve(C_LIKE, hints=(sem.Prefetch,))
+"""What C++ has, as the extensions of GCC and Clang make it."""
 
 
 def emit(kernels: Sequence[sem.KernelFunction], functions: Sequence[str]) -> tuple[str, tuple[int, ...]]:
@@ -52,7 +56,7 @@ def emit(kernels: Sequence[sem.KernelFunction], functions: Sequence[str]) -> tup
 
 def prepare(kernel: sem.KernelFunction) -> sem.KernelFunction:
     """Return an equal kernel with one thread for each group, of operations that C++ has."""
-    return with_parts_named(legalise(expand_kernel(one_thread(kernel), NATIVE), C_LIKE))
+    return with_parts_named(legalise(expand_kernel(one_thread(kernel), NATIVE), CAPABILITIES))
 
 
 def _function(kernel: sem.KernelFunction, places: Layout, function: str) -> str:

@@ -21,8 +21,8 @@ from tileir.semtree.sharing import share_kernels
 from tileir.semtree.simplifier import simplify
 from tileir.stripe.interpreter import contents_after
 from tileir.stripe.interpreter import interpret as interpret_stripe
-from tileir.stripe.ir import Block, views_written
 from tileir.stripe.lowering import lower as lower_to_stripe
+from tileir.stripe.works import launches, loops, uses_of
 from tileir.typed.interpreter import interpret as interpret_typed
 
 if TYPE_CHECKING:
@@ -129,19 +129,22 @@ class Check:
         return after, None
 
     def _kernel(self, before: Program | None, after: Program, seed: int | None) -> tuple[str, Difference | None]:
-        """Return the first kernel that writes what another value was in before, and an element of that."""
+        """Return the first kernel that writes what another value was in before, and an element of that.
+
+        Which kernel of a loop was the first to go wrong nobody knows.
+        """
         if before is None:
             return "", None
         old = contents_after(before, self.inputs, numbers=EXACT)
         new = contents_after(after, self.inputs, seed=seed, numbers=EXACT)
-        sources = {view.name: view.source or view.name for view in after.main.refinements}
-        for statement in after.main.statements:
-            for name in dict.fromkeys(sources.get(view, view) for view in views_written(statement)):
+        repeated = uses_of(after.kernels, loops(after.works)).written
+        for launch in launches(after.works):
+            for name in uses_of(after.kernels, (launch,)).written:
                 both = name in old and name in new and old[name].shape == new[name].shape
-                if both and old[name].dtype == new[name].dtype:
+                if name not in repeated and both and old[name].dtype == new[name].dtype:
                     found = _difference(name, old[name], new[name])
-                    if found is not None and isinstance(statement, Block) and found.before != "undefined":
-                        return statement.name, found
+                    if found is not None and found.before != "undefined":
+                        return launch.name, found
         return "", None
 
     def _kernels(self, program: Program, target: Target) -> Finding | None:

@@ -25,7 +25,7 @@ class Correspondence:
     second: Mapping[str, Affine]
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Digits:
     """The indices of one box as the digits of an address, least significant first; consumed piece by piece."""
 

@@ -113,7 +113,7 @@ def _piece(kernel: Block, sizes: Sequence[int], sources: Mapping[str, Pieces]) -
     return None if tables is None else Pieces(view.source if known is None else known.source, tables)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Move:
     """What one axis of a source adds to a place: a stride for each step, or what a table says."""
 

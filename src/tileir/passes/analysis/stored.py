@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Statement
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Written:
     """Elements that one statement writes wherever its constraints hold: a box for each point."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.passes.analysis.places import Level, keeps_axes
+from tileir.poly.affine import movement
 from tileir.stripe.ir import Block, Direction, Load, Store
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ class Walk:
 
     def stride(self, counter: str) -> int:
         """Return how many elements the access moves with a counter."""
-        steps = zip(self.access, self.strides, strict=True)
-        return sum(int(affine.coefficient(counter)) * stride for affine, stride in steps)
+        return movement(self.access, self.strides, counter)
 
 
 def walks(kernel: Block, main: Level) -> tuple[Walk, ...]:

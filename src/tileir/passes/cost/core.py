@@ -91,7 +91,7 @@ def _expanded(scope: Scope) -> tuple[dict[int, int], dict[int, int]]:
     return unrolled, {loop.number: loop.range for loop in loops if loop.kind is Kind.VECTOR}
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Counter:
     """Adds up what the statements of one block issue."""
 

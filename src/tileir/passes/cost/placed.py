@@ -19,7 +19,7 @@ from tileir.passes.cost.operations import operations_of
 from tileir.passes.cost.points import count_points
 from tileir.passes.cost.prediction import ProgramCost, predict
 from tileir.passes.cost.scopes import scope_of
-from tileir.passes.loops import is_loop
+from tileir.stripe.ir import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,8 +65,8 @@ def predict_on(program: stripe.Program, machine: Machine, model: HardwareModel) 
         model: The units, and the buses between them.
     """
     plain = predict(program, machine)
-    blocks = program.main.blocks
-    if any(map(is_loop, blocks)) or not any(_unit_of(kernel, model, NOWHERE) for kernel in blocks):
+    straight = all(isinstance(work, Launch) for work in program.works)
+    if not straight or not any(_unit_of(kernel, model, NOWHERE) for kernel in program.main.blocks):
         return plain
     main = ComputeDeps()(program).main
     tensors = {refinement.name: refinement for refinement in main.refinements}
@@ -91,7 +91,7 @@ def _kernel_cost(plain: KernelCost, nest: _Nest, time: Time) -> KernelCost:
     )
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Nest:
     """One block and all inside it, on the units of a model.
 

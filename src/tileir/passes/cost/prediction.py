@@ -2,11 +2,14 @@
 
 The time of a kernel is a bound: the slowest of computing, of moving data into each cache, of local memory, as in the
 roofline model (Williams, Waterman and Patterson, CACM 52(4), 2009) with a roof for each level; plus the launch.
+
+Conditions are data, which nobody has here: one step of each loop on a condition counts, and the dearer side of each
+branch.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
@@ -16,11 +19,12 @@ from tileir.passes.cost.operations import operations_of
 from tileir.passes.cost.points import count_points
 from tileir.passes.cost.scopes import Kind, scope_of
 from tileir.passes.cost.traffic import Moved, Traffic
-from tileir.passes.loops import is_loop
 from tileir.stripe import ir as stripe
+from tileir.stripe.kernel_table import launched
+from tileir.stripe.works import uses_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tileir.core.dtype import DType
     from tileir.passes.cost.machine import Machine
@@ -108,7 +112,10 @@ class KernelCost:
         times: The seconds of each resource, by name.
         seconds: The predicted time.
         bound: The name of the resource that decides.
-        runs: How often it runs in one run of the program: more than once where it stands in a loop.
+        runs: How often it runs in one run of the program: more than once where it stands in a loop. A loop on a
+            condition counts one step.
+        conditions: What decides whether it runs, from outside in: "while go", "if odd" or "unless odd".
+        counted: Whether the time of the program has it; only the dearer side of a branch is counted.
 
     """
 
@@ -120,6 +127,8 @@ class KernelCost:
     seconds: float
     bound: str
     runs: int = 1
+    conditions: tuple[str, ...] = ()
+    counted: bool = True
 
     @property
     def whole(self) -> BlockCost:
@@ -138,18 +147,14 @@ class ProgramCost:
     """A program.
 
     Attributes:
-        kernels: Its kernels in order.
-        together: The time of all kernels where some run side by side; None where one follows the other.
+        kernels: Those of its launches, in the order of the text.
+        seconds: The predicted time of one run, with one step of each loop on a condition, and of each branch the dearer
+            side; less than that of all kernels where some run side by side.
 
     """
 
     kernels: tuple[KernelCost, ...]
-    together: float | None = None
-
-    @property
-    def seconds(self) -> float:
-        """The predicted time of one run."""
-        return sum(kernel.seconds * kernel.runs for kernel in self.kernels) if self.together is None else self.together
+    seconds: float
 
 
 def predict(program: stripe.Program, machine: Machine) -> ProgramCost:
@@ -158,18 +163,78 @@ def predict(program: stripe.Program, machine: Machine) -> ProgramCost:
     Caches are taken as warm: data of a program that fits in a cache as a whole is there when a run begins, as it is
     when a function is called again and again.
     """
-    total = sum(r.shape.elements * r.shape.dtype.itemsize for r in program.main.refinements)
-    return ProgramCost(tuple(_kernels(program.main, 1, machine, total)))
+    used = uses_of(program.kernels, program.works)
+    memory = {each.name: each for each in program.memory if each.name in used}
+    total = sum(each.shape.elements * each.shape.dtype.itemsize for each in memory.values())
+    cost = _Prediction(program, machine, memory, total).works(program.works)
+    return ProgramCost(cost.kernels, cost.seconds)
 
 
-def _kernels(main: stripe.Block, runs: int, machine: Machine, total: int) -> Iterator[KernelCost]:
-    """Yield the costs of the kernels of ``main``, or of the body of a loop, which runs so often."""
-    tensors = {r.name: r for r in main.refinements}
-    for statement in main.blocks:
-        if is_loop(statement):
-            yield from _kernels(statement.blocks[0], runs * statement.indices[0].range, machine, total)
-        else:
-            yield attrs.evolve(predict_kernel(statement, tensors, machine, total), runs=runs)
+@attrs.define(repr=False)
+class _Prediction:
+    """Costs of works while they are found, those of each kernel once.
+
+    Attributes:
+        program: What runs.
+        machine: Where.
+        memory: What the program uses, by name.
+        total: The bytes of that.
+
+    """
+
+    program: stripe.Program
+    machine: Machine
+    memory: Mapping[str, stripe.Refinement]
+    total: int
+    _known: dict[int, KernelCost] = attrs.field(factory=dict, init=False)
+
+    def works(self, works: Iterable[stripe.Work]) -> ProgramCost:
+        """Return what works cost that follow one another; nesting is bounded, so recursion is."""
+        parts = list(map(self._work, works))
+        return ProgramCost(
+            tuple(kernel for part in parts for kernel in part.kernels), sum(part.seconds for part in parts)
+        )
+
+    def _work(self, work: stripe.Work) -> ProgramCost:
+        match work:
+            case stripe.Launch():
+                kernel = self._launch(work)
+                return ProgramCost((kernel,), kernel.seconds)
+            case stripe.Loop(times=times, works=inner):
+                step = self.works(inner)
+                if isinstance(times, stripe.While):
+                    return _under(f"while {times.memory}", step)
+                kernels = (attrs.evolve(each, runs=each.runs * times) for each in step.kernels)
+                return ProgramCost(tuple(kernels), step.seconds * times)
+            case stripe.Branch(condition=memory, then=then, otherwise=otherwise):
+                sides = _under(f"if {memory}", self.works(then)), _under(f"unless {memory}", self.works(otherwise))
+                seconds = max(side.seconds for side in sides)
+                dearer = next(side for side in sides if side.seconds == seconds)
+                return ProgramCost(
+                    tuple(
+                        each if side is dearer else attrs.evolve(each, counted=False)
+                        for side in sides
+                        for each in side.kernels
+                    ),
+                    seconds,
+                )
+            case _:
+                assert_never(work)
+
+    def _launch(self, launch: stripe.Launch) -> KernelCost:
+        known = self._known.get(launch.kernel)
+        if known is None:
+            block = launched(self.program.kernels[launch.kernel], launch)
+            tensors = {name: self.memory[name] for name in launch.arguments}
+            known = self._known[launch.kernel] = predict_kernel(block, tensors, self.machine, self.total)
+        whole, *inner = known.blocks
+        return attrs.evolve(known, name=launch.name, blocks=(attrs.evolve(whole, name=launch.name), *inner))
+
+
+def _under(condition: str, cost: ProgramCost) -> ProgramCost:
+    """Return the cost of what runs on a condition."""
+    kernels = (attrs.evolve(each, conditions=(condition, *each.conditions)) for each in cost.kernels)
+    return attrs.evolve(cost, kernels=tuple(kernels))
 
 
 def predict_kernel(
@@ -179,7 +244,7 @@ def predict_kernel(
 
     Args:
         kernel: A block of ``main``.
-        tensors: The refinements of ``main`` by name.
+        tensors: The memory that it sees, by name.
         machine: The device.
         program_bytes: The size of all tensors of the program, which decides what caches hold at the start.
     """

@@ -127,7 +127,7 @@ class Scope:
 
 
 def scope_of(kernel: stripe.Block, tensors: Mapping[str, stripe.Refinement]) -> Scope:
-    """Return a kernel as a scope; ``tensors`` holds the refinements of ``main`` by name."""
+    """Return a kernel as a scope; ``tensors`` holds the memory that it sees, by name."""
     builder = _Builder()
     views = {
         name: Access(builder.root(name, refinement, inside=False), (), 0, refinement.shape.dtype)
@@ -136,7 +136,7 @@ def scope_of(kernel: stripe.Block, tensors: Mapping[str, stripe.Refinement]) -> 
     return builder.scope(kernel, {}, views, ())
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Builder:
     """Numbers loops and roots while it goes down."""
 

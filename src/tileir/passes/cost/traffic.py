@@ -210,7 +210,7 @@ class Traffic:
         return total
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Touched:
     """The regions of one root that some accesses touch, and which of them are read and written."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Result:
     """The view through which a block writes a tensor: which index, if any, runs along each axis, and from where."""
 
@@ -75,7 +75,7 @@ def recomputed(
     inner = _inside(first, second, result, seen, local, {name: view.name for name, view in whole.items()})
     refinements = tuple(local if r is seen else r for r in second.refinements)
     outer = restrided(attrs.evolve(second, refinements=refinements), {local.name: local})
-    tagged = attrs.evolve(inner, tags=first.tags.remove("kernel", *gone).add(*tags), comments=(), deps=())
+    tagged = attrs.evolve(inner, tags=first.tags.remove(*gone).add(*tags), comments=(), deps=())
     return attrs.evolve(
         outer,
         refinements=(*outer.refinements, *whole.values()),

@@ -40,7 +40,7 @@ _MOST_USERS = 256
 """A group with more users than this is not moved down past others."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Fixed:
     """A statement that is no block: it stays where it is."""
 

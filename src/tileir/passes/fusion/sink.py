@@ -52,7 +52,7 @@ def sunk(block: Block, shared: tuple[Index, ...], tags: tuple[str, ...], gone: t
         indices=(*passed, *rest),
         refinements=tuple(_inner_view(r, ranges) for r in block.refinements),
         comments=(),
-        tags=block.tags.remove("kernel", *gone).add(*tags),
+        tags=block.tags.remove(*gone).add(*tags),
         deps=(),
     )
     return attrs.evolve(

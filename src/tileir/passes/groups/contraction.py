@@ -26,7 +26,7 @@ def build(nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> Node:
     return _Builder.of(nest, tiles, elements).kernel()
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Builder:
     """Builds one kernel."""
 
@@ -236,7 +236,7 @@ class _Builder:
         return attrs.evolve(use, access=(sch.part(self.own[2]),), strides=(1,), sizes=())
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Place:
     """The elements of local memory in which threads merge one result."""
 

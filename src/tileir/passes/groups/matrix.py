@@ -118,7 +118,7 @@ def build(nest: Nest, plan: Plan) -> Node:
     return _Builder.of(nest, plan).kernel()
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Builder:
     """Builds one kernel.
 

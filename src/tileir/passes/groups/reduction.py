@@ -48,7 +48,7 @@ def build(nest: Nest, plan: Plan) -> Node:
     return _Builder.of(nest, plan).kernel()
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Accumulator:
     """Where one result of the reduction is kept.
 
@@ -62,7 +62,7 @@ class _Accumulator:
     shared: stripe.Refinement
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Builder:
     """Builds one kernel."""
 

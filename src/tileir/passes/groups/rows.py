@@ -72,7 +72,7 @@ def build(nest: Nest, plan: Plan) -> Node:
     return _Builder.of(nest, plan).kernel()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Builder:
     """Builds one kernel, phase by phase."""
 

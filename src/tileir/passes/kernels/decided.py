@@ -30,7 +30,7 @@ _COMPARISONS: Final = {
 """A sign and an offset: ``x op y`` where ``sign * (x - y) + offset >= 0``; MAX and MIN are ``x`` there."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Value:
     """An integer or truth value that depends on coordinates only: from ``low`` to ``high``, and an affine if known."""
 
@@ -44,7 +44,7 @@ class _Value:
         return None if self.low != self.high else self.low != 0
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Values:
     """The values of a block's scalars that depend on coordinates only.
 
@@ -164,7 +164,7 @@ def decided(kernel: Block) -> Block:
     return pruned(block, live)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _PlacedLoads:
     """Loads at computed places, whose affine part goes to the view."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.poly.affine import Affine
+from tileir.poly.affine import Affine, exact
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def write(root: Node, kernel: stripe.Block) -> stripe.Block:
     _collect(root, ranges)
     roots = {r.name: r.source for r in kernel.refinements if r.direction is not stripe.Direction.NONE}
     given = frozenset(r.name for r in kernel.refinements if r.direction.reads)
-    block = _Emitter(ranges, given).block(root, {}, roots, frozenset(), given)
+    block = _Emitter(ranges, given, _subtree_uses(root)).block(root, {}, roots, frozenset(), given)
     return attrs.evolve(block, name=root.name or kernel.name, comments=kernel.comments, tags=kernel.tags)
 
 
@@ -33,13 +33,20 @@ def _collect(node: Node, ranges: dict[str, int]) -> None:
         _collect(child, ranges)
 
 
-def _subtree_uses(node: Node) -> tuple[Use, ...]:
-    """Return the uses below a node of what is not allocated below it, each once."""
-    own = {r.name for r in node.allocations}
-    found: dict[Use, None] = dict.fromkeys(node.uses)
-    for child in node.children:
-        found.update(dict.fromkeys(_subtree_uses(child)))
-    return tuple(use for use in found if use.root not in own)
+def _subtree_uses(root: Node) -> dict[int, tuple[Use, ...]]:
+    """Return, by its identity, the uses below each node of what is not allocated below it, each once."""
+    uses: dict[int, tuple[Use, ...]] = {}
+
+    def visit(node: Node) -> tuple[Use, ...]:
+        found: dict[Use, None] = dict.fromkeys(node.uses)
+        for child in node.children:
+            found.update(dict.fromkeys(visit(child)))
+        own = {r.name for r in node.allocations}
+        below = uses[id(node)] = tuple([use for use in found if use.root not in own])
+        return below
+
+    visit(root)
+    return uses
 
 
 def _outside_indices(node: Node) -> tuple[str, ...]:
@@ -71,7 +78,7 @@ def _spanning(views: Mapping[Use, stripe.Refinement]) -> dict[Use, stripe.Refine
     }
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Source:
     """A refinement of the block around a node, and where in it the least element is that a use touches."""
 
@@ -79,12 +86,20 @@ class _Source:
     start: tuple[int, ...]
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Emitter:
-    """Writes the blocks of one tree. What the roots in ``given`` hold comes from outside; the tree defines the rest."""
+    """Writes the blocks of one tree.
+
+    Attributes:
+        ranges: Those of all indices of the tree.
+        given: Roots whose content comes from outside; the tree defines the rest.
+        uses: The uses below each node, by its identity.
+
+    """
 
     ranges: Mapping[str, int]
     given: frozenset[str]
+    uses: Mapping[int, tuple[Use, ...]]
 
     def block(
         self,
@@ -104,8 +119,7 @@ class _Emitter:
         seen = own | bound
         names = NameScope.of(r.name for r in node.allocations)
         views: dict[Use, stripe.Refinement] = {}
-        uses = _subtree_uses(node)
-        for use in uses:
+        for use in self.uses[id(node)]:
             source = inherited.get(use)
             name = roots[use.root] if source is None else source.name
             views[use] = self._view(use, name, own, bound, None if source is None else source.start)
@@ -116,7 +130,7 @@ class _Emitter:
         chosen: dict[Use, _Source] = {}
         for use, view in views.items():
             if node.statements:
-                written[attrs.evolve(view, name=use.name)] = use.name
+                written[_named(view, use.name)] = use.name
             elif view not in written:
                 written[view] = names.fresh(use.root)
             starts = zip(least[use], view.access, strict=True)
@@ -126,12 +140,12 @@ class _Emitter:
         children = []
         for child in node.children:
             children.append(self.block(child, chosen, below, seen, defined))
-            defined |= {use.root for use in _subtree_uses(child) if use.direction.writes}
+            defined |= {use.root for use in self.uses[id(child)] if use.direction.writes}
         return stripe.Block(
             name=node.name,
             indices=(*passed, *node.indices),
             constraints=node.constraints,
-            refinements=(*node.allocations, *(attrs.evolve(view, name=name) for view, name in written.items())),
+            refinements=(*node.allocations, *(_named(view, name) for view, name in written.items())),
             statements=(*node.statements, *children),
             tags=node.tags,
         )
@@ -191,12 +205,20 @@ class _Emitter:
         for axis, (affine, size, stride) in enumerate(zip(use.access, sizes, use.strides, strict=True)):
             low, high = self._reach(affine, seen)
             first = affine.offset + low if start is None else start[axis] + low - self._reach(affine, bound)[0]
-            access.append(Affine.of({i: c for i, c in affine.terms if i in own}, first))
+            access.append(Affine(tuple([term for term in affine.terms if term[0] in own]), exact(first)))
             dims.append(stripe.Dim(size + high - low, stride))
         shape = stripe.TensorShape(use.dtype, tuple(dims))
         return stripe.Refinement("", use.direction, source, tuple(access), shape, use.aggregation)
 
     def _reach(self, affine: Affine, seen: frozenset[str]) -> tuple[int, int]:
         """Return the least and the greatest value of the terms of indices that are not ``seen``."""
-        moves = [int(c) * (self.ranges[i] - 1) for i, c in affine.terms if i not in seen]
-        return sum(min(0, move) for move in moves), sum(max(0, move) for move in moves)
+        low = high = 0
+        for i, c in affine.terms:
+            if i not in seen:
+                move = int(c) * (self.ranges[i] - 1)
+                low, high = low + min(0, move), high + max(0, move)
+        return low, high
+
+
+def _named(view: stripe.Refinement, name: str) -> stripe.Refinement:
+    return view if view.name == name else attrs.evolve(view, name=name)

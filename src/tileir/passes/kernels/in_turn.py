@@ -76,5 +76,5 @@ def _inside(
     for view in kernel.refinements:
         access = tuple(affine.substitute(here) for affine in view.access) if view.source in local else view.access
         refinements.append(attrs.evolve(view, source=views[view.source].name, access=access))
-    tags = kernel.tags.remove("kernel")
+    tags = kernel.tags
     return attrs.evolve(kernel, indices=tuple(indices), refinements=tuple(refinements), tags=tags, comments=(), deps=())

@@ -107,7 +107,7 @@ def _line(kernel: Block) -> tuple[Index, ...] | None:
 _MOST_CHANNELS = 4
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Reader:
     """What the loads of a kernel read along a line.
 

@@ -16,7 +16,7 @@ from tileir.core.names import NameScope
 from tileir.core.ops import merges
 from tileir.passes.kernels.emitter import write
 from tileir.passes.kernels.reindex import with_values
-from tileir.poly.affine import Affine, total
+from tileir.poly.affine import Affine, movement, total
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import GRID, THREAD, VECTOR
 
@@ -52,8 +52,7 @@ class Use:
 
     def stride(self, index: str) -> int:
         """Return how many elements the access moves when ``index`` grows by one."""
-        steps = zip(self.access, self.strides, strict=True)
-        return sum(int(affine.coefficient(index)) * stride for affine, stride in steps)
+        return movement(self.access, self.strides, index)
 
     def crosses(self, row: str, column: str) -> bool:
         """Return whether elements are neighbours along ``row``, and apart along ``column``: the use is transposed."""

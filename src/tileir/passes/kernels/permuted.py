@@ -190,7 +190,7 @@ class Permuted:
                     statements.append(statement)
                 case _:
                     statements.append(statement)
-        return Node((lane,), statements=tuple(statements), uses=tuple(uses.values()), tags=kernel.tags.remove("kernel"))
+        return Node((lane,), statements=tuple(statements), uses=tuple(uses.values()), tags=kernel.tags)
 
     def _flat(self, view: Refinement, along: Affine, chosen: tuple[int, ...] = ()) -> Use:
         """Return a view with an axis for each index beside the line, and one for where it is ``along`` that.

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.rewrite import rewritten
-from tileir.stripe.ir import Block, Constant, Convert, Intrinsic, Load, LoadIndex, Special, Store
+from tileir.stripe import blocks as stripe
+from tileir.stripe.ir import Block, LoadIndex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,23 +64,5 @@ def with_values(statement: Statement, values: Mapping[str, Affine]) -> Statement
 
 def renamed(statement: Statement, scalars: Mapping[str, str], views: Mapping[str, str]) -> Statement:
     """Return a statement with the scalars and refinements of its block renamed; its dependencies are dropped."""
-    match statement:
-        case Load(source=source, into=into, index=index):
-            place = None if index is None else scalars.get(index, index)
-            return Load(views.get(source, source), scalars.get(into, into), place, statement.tags)
-        case Store(source=source, into=into, index=index):
-            place = None if index is None else scalars.get(index, index)
-            return Store(scalars.get(source, source), views.get(into, into), place, statement.tags)
-        case Intrinsic(inputs=inputs, into=into):
-            names = tuple(scalars.get(name, name) for name in inputs)
-            return attrs.evolve(statement, inputs=names, into=scalars.get(into, into), deps=())
-        case Convert(input=value, into=into):
-            return attrs.evolve(statement, input=scalars.get(value, value), into=scalars.get(into, into), deps=())
-        case LoadIndex(into=into) | Constant(into=into):
-            return attrs.evolve(statement, into=scalars.get(into, into), deps=())
-        case Special(inputs=inputs, outputs=outputs):
-            read, written = (tuple(views.get(name, name) for name in names) for names in (inputs, outputs))
-            return attrs.evolve(statement, inputs=read, outputs=written, deps=())
-        case Block(refinements=refinements):
-            sourced = tuple(attrs.evolve(r, source=views[r.source]) if r.source in views else r for r in refinements)
-            return attrs.evolve(statement, refinements=sourced, deps=())
+    new = stripe.renamed(statement, scalars, views)
+    return attrs.evolve(new, deps=()) if new.deps else new

@@ -45,7 +45,7 @@ class Part:
     known: int = 0
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Lanes:
     """Where the lanes of an index beside the scan are: a stretch of neighbours, vectors of it, and lanes of these."""
 
@@ -156,7 +156,7 @@ class ScanKernels:
             deps=(),
         )
         zero = tuple(Affine() for _ in shape.dims)
-        return block, stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, tags=stripe.Tags.of("tmp"))
+        return block, stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape)
 
     @property
     def _terms_read(self) -> tuple[stripe.Refinement, ...]:
@@ -196,7 +196,7 @@ class ScanKernels:
             return ()
         number = sch.index(self._names.fresh(f"{self.found.reduced.name}_term"), self.found.before)
         values = {**self.found.at_term(sch.part(number)), **moved}
-        tags = self.kernel.tags.remove("kernel").add("reduction")
+        tags = self.kernel.tags.add("reduction")
         inside = self._terms(values, points, merging)
         loops = sch.present((number,))
         return (attrs.evolve(inside, indices=(*loops, *points), tags=tags),)
@@ -219,7 +219,7 @@ class ScanKernels:
         source = self._total(totals, sch.part(other), merging)
         earlier = () if part.known else (sch.part(number) - sch.part(other) - 1,)
         statements = (stripe.Load(source.name, "total"), stripe.Store("total", merging.name))
-        tags = self.kernel.tags.remove("kernel").add("reduction")
+        tags = self.kernel.tags.add("reduction")
         return (Node(sch.present((other,)), (), (), statements, (source, merging), earlier, tags=tags),)
 
     def _total(self, totals: stripe.Refinement, part: Affine, merging: Use) -> Use:

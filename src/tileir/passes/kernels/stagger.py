@@ -63,7 +63,7 @@ def _stages(segments: Iterable[Segment]) -> list[list[Segment]]:
     return stages if stages[-1] else stages[:-1]
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Copy:
     """One of the points: the value of its index, and names for what is its own."""
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Statement
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Run:
     """From ``start`` on places are ``step`` elements apart; that of coordinate 0 would be ``first``."""
 
@@ -173,7 +173,7 @@ def place_view(view: Refinement, held: TensorShape, affine: Affine, reach: int |
     return attrs.evolve(view, access=tuple(access), shape=TensorShape(view.shape.dtype, tuple(dims)))
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Loads:
     """The statements of a kernel with loads from other places; what several of these compute is computed once."""
 

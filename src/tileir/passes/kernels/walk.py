@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.rewrite import rewritten
-from tileir.passes.base import selected
+from tileir.passes.base import selected, selected_kernel
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block
+from tileir.stripe.kernel_table import launched
 from tileir.stripe.scope import Scope, enter
+from tileir.stripe.tags import KERNEL
+from tileir.stripe.works import launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,29 +22,66 @@ if TYPE_CHECKING:
 
 
 def rewrite_blocks(
-    program: Program, function: Callable[[Scope], Block], reqs: Iterable[str] = (), *, entry: bool = False
+    program: Program,
+    function: Callable[[Scope], Block],
+    reqs: Iterable[str] = (),
+    *,
+    entry: bool = False,
+    skip_tags: Iterable[str] = (),
 ) -> Program:
     """Replace each block that carries all tags of ``reqs``, inner ones first, by what ``function`` makes of it.
 
     The scope that it gets has the block with its inner blocks replaced, inside blocks as they were. With ``entry`` the
     entry block takes part. The program itself is returned where nothing changed.
+
+    Args:
+        program: The program.
+        function: What is applied.
+        reqs: Tags, or words for places, such as ``kernel``.
+        entry: Whether the entry block takes part.
+        skip_tags: Blocks with one of these stay as they are.
+
     """
-    wanted = tuple(reqs)
+    chosen = choice(program, reqs, skip_tags)
+    return rewrite_chosen(program, function, lambda block, parent: chosen(block) and (entry or parent is not None))
+
+
+def rewrite_chosen(
+    program: Program, function: Callable[[Scope], Block], chosen: Callable[[Block, Block | None], bool]
+) -> Program:
+    """Replace blocks, as :func:`rewrite_blocks`; ``chosen`` tells which, and gets them with the block around them."""
     root = enter(program.entry, None, 0)
-    new = _inside(root, function, wanted)
-    if entry and selected(new, wanted):
+    new = _inside(root, function, chosen)
+    if chosen(root.block, None):
         new = function(enter(new, None, 0))
     return with_entry(program, new)
 
 
-def _inside(scope: Scope, function: Callable[[Scope], Block], reqs: tuple[str, ...]) -> Block:
+def choice(program: Program, reqs: Iterable[str], skip_tags: Iterable[str] = ()) -> Callable[[Block], bool]:
+    """Return a function that tells of the blocks of a program whether they carry all tags of ``reqs``, and no others.
+
+    Kernels are told by where they stand in the program, and so have the word ``kernel``.
+    """
+    wanted, skipped = tuple(reqs), tuple(skip_tags)
+    kernels = frozenset(id(launched(program.kernels[launch.kernel], launch)) for launch in launches(program.works))
+
+    def chosen(block: Block) -> bool:
+        is_kernel = id(block) in kernels
+        if any(tag in block.tags or (is_kernel and tag == KERNEL) for tag in skipped):
+            return False
+        return selected_kernel(block, wanted) if is_kernel else selected(block, wanted)
+
+    return chosen
+
+
+def _inside(scope: Scope, function: Callable[[Scope], Block], chosen: Callable[[Block, Block | None], bool]) -> Block:
     """Return the block of ``scope`` with the blocks inside it rewritten; nesting is bounded, so recursion is."""
 
     def rewrite(statement: Statement) -> tuple[Statement, ...]:
         if not isinstance(statement, Block):
             return (statement,)
-        new = _inside(enter(statement, scope, 0), function, reqs)
-        return (function(enter(new, scope, 0)) if selected(new, reqs) else new,)
+        new = _inside(enter(statement, scope, 0), function, chosen)
+        return (function(enter(new, scope, 0)) if chosen(statement, scope.block) else new,)
 
     statements = rewritten(scope.block.statements, rewrite)
     return scope.block if statements is scope.block.statements else attrs.evolve(scope.block, statements=statements)

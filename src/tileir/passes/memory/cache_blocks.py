@@ -176,7 +176,7 @@ class Copies:
         return tuple(tests)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Handed:
     """The indices of a copy block that hand on those of the block around it."""
 

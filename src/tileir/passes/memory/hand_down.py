@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.names import NameScope
-from tileir.passes.base import selected
+from tileir.passes.kernels.walk import choice
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import Aliases
 from tileir.stripe.flattening import with_entry
@@ -25,7 +25,7 @@ def hand_down(program: Program, needed: Callable[[Aliases], Iterable[str]], reqs
 
     ``needed`` names them ``depth:index``, as :class:`tileir.stripe.aliases.Aliases` does.
     """
-    entry, missing = _handed(Aliases(enter(program.entry, None, 0)), needed, reqs)
+    entry, missing = _handed(Aliases(enter(program.entry, None, 0)), needed, choice(program, reqs))
     if missing:
         raise KeyError(f"no block has the indices {sorted(missing)}")
     return with_entry(program, entry)
@@ -41,17 +41,17 @@ def visible(aliases: Aliases) -> dict[str, str]:
 
 
 def _handed(
-    aliases: Aliases, needed: Callable[[Aliases], Iterable[str]], reqs: tuple[str, ...]
+    aliases: Aliases, needed: Callable[[Aliases], Iterable[str]], chosen: Callable[[Block], bool]
 ) -> tuple[Block, dict[str, str]]:
     """Return a block with indices added, and for each of them, by ``depth:index``, its name; all still start at 0."""
     block = aliases.scope.block
-    asked = dict.fromkeys(needed(aliases)) if selected(block, reqs) else {}
+    asked = dict.fromkeys(needed(aliases)) if chosen(block) else {}
     inner: list[tuple[Block, dict[str, str]] | Statement] = []
     for number, statement in enumerate(block.statements):
         if not isinstance(statement, Block):
             inner.append(statement)
             continue
-        handed = _handed(Aliases(enter(statement, aliases.scope, number), aliases), needed, reqs)
+        handed = _handed(Aliases(enter(statement, aliases.scope, number), aliases), needed, chosen)
         asked.update(dict.fromkeys(handed[1]))
         inner.append(handed)
     known = visible(aliases)

@@ -180,7 +180,7 @@ def _shortages(items: Sequence[Item], count: int, memory: Memory) -> Iterable[Sh
             yield Shortage(number, total, largest)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Scan:
     """The state of the scan: what is live at the statement that it has reached."""
 

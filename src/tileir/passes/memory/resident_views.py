@@ -17,7 +17,7 @@ from tileir.stripe.ir import Block, Direction, views_read, views_written
 from tileir.stripe.verify_views import has_constraints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from tileir.passes.memory.locations import Place
     from tileir.stripe.aliases import Aliases
@@ -60,8 +60,19 @@ def brings_its_own(block: Block, memory: Sequence[Place]) -> bool:
     return any(is_at(allocation.location, memory) for allocation in allocations(block))
 
 
-def residents(aliases: Aliases, memory: Sequence[Place], banks: int, skip_tags: Iterable[str]) -> tuple[Resident, ...]:
-    """Return the views of a block that can be in ``memory``, with how its statements use them."""
+def residents(
+    aliases: Aliases, lasting: Container[str], memory: Sequence[Place], banks: int, skip_tags: Iterable[str]
+) -> tuple[Resident, ...]:
+    """Return the views of a block that can be in ``memory``, with how its statements use them.
+
+    Args:
+        aliases: The block.
+        lasting: The parameters and results of the program.
+        memory: The inner memory.
+        banks: How many banks that has.
+        skip_tags: Views with one of these tags stay outside.
+
+    """
     block = aliases.scope.block
     skipped = tuple(skip_tags)
     inside = [_is_consumer(statement, memory) for statement in block.statements]
@@ -77,7 +88,7 @@ def residents(aliases: Aliases, memory: Sequence[Place], banks: int, skip_tags: 
     ]
     tangled = _tangled(aliases, candidates)
     found = (
-        _resident(aliases, view, users.get(view.name, {}), inside, banks)
+        _resident(aliases, view, users.get(view.name, {}), inside, banks, lasting)
         for view in candidates
         if view.name not in tangled
     )
@@ -151,7 +162,12 @@ def _whole(aliases: Aliases, view: Refinement) -> Reach | None:
 
 
 def _resident(
-    aliases: Aliases, view: Refinement, users: Mapping[int, tuple[bool, bool]], inside: Sequence[bool], banks: int
+    aliases: Aliases,
+    view: Refinement,
+    users: Mapping[int, tuple[bool, bool]],
+    inside: Sequence[bool],
+    banks: int,
+    lasting: Container[str],
 ) -> Resident | None:
     """Return how a view is used; None where it has to stay outside, or nobody wants it inside."""
     merging = view.merges
@@ -173,8 +189,14 @@ def _resident(
         return None
     spread = view.bank_dim is not None and banks > 1
     slot = slot_for(view, banks if spread else 1)
-    item = Item(view.name, byte_size(slot), uses, view.direction.reads, _escapes(aliases, view), merging, spread)
+    escapes = _escapes(aliases, view, lasting)
+    item = Item(view.name, byte_size(slot), uses, view.direction.reads, escapes, merging, spread)
     return Resident(view, slot, item, filled)
+
+
+def _is_main(aliases: Aliases) -> bool:
+    """Return whether a block is the one statement of the outermost block."""
+    return aliases.scope.depth == 2
 
 
 def _adds_to_what_steps_made(aliases: Aliases, view: Refinement, uses: Mapping[int, Use]) -> bool:
@@ -183,7 +205,7 @@ def _adds_to_what_steps_made(aliases: Aliases, view: Refinement, uses: Mapping[i
     A copy would have to be brought in, and in the first step there is nothing; it is written where it is.
     """
     first = uses[min(uses)]
-    return "main" in aliases.scope.block.tags and view.direction is Direction.INOUT and first.reads
+    return _is_main(aliases) and view.direction is Direction.INOUT and first.reads
 
 
 def _is_own(aliases: Aliases, view: Refinement, uses: dict[int, Use]) -> bool:
@@ -226,11 +248,11 @@ def _merged(aliases: Aliases, view: Refinement) -> Iterator[str]:
             yield symbol
 
 
-def _escapes(aliases: Aliases, view: Refinement) -> bool:
+def _escapes(aliases: Aliases, view: Refinement, lasting: Container[str]) -> bool:
     """Return whether what is written to a view is needed behind the block."""
     behind = aliases.view(view.name)
-    if "main" in aliases.scope.block.tags and behind is not None:  # nothing runs behind it: only results are needed
-        return view.direction.writes and "user" in behind.root.tags
+    if _is_main(aliases) and behind is not None:  # nothing runs behind it: only results are needed
+        return view.direction.writes and behind.root.name in lasting
     return view.direction.writes
 
 

@@ -38,12 +38,14 @@ class ScheduledBlock:
     Attributes:
         options: The pass.
         aliases: The block as it was.
+        lasting: The parameters and results of the program.
         faults: Where to note statements whose data do not fit.
 
     """
 
     options: Schedule
     aliases: Aliases
+    lasting: frozenset[str]
     faults: list[Diagnostic]
     _slots: dict[int, Refinement] = attrs.field(factory=dict, init=False)  # by identity of the stay
     _places: dict[str, tuple[Location, int]] = attrs.field(factory=dict, init=False)  # of what statements allocate
@@ -55,7 +57,7 @@ class ScheduledBlock:
             return block
         if options.only_larger and self._fits_around():
             return block
-        found = residents(self.aliases, options.mem_loc, options.num_banks, options.skip_tags)
+        found = residents(self.aliases, self.lasting, options.mem_loc, options.num_banks, options.skip_tags)
         if not found:
             return block
         views = {resident.item.name: resident for resident in found}
@@ -87,12 +89,11 @@ class ScheduledBlock:
     @cached_property
     def _transfers(self) -> Transfers:
         options, block = self.options, self.aliases.scope.block
-        kernel = ("kernel",) if any("kernel" in statement.tags for statement in block.blocks) else ()
         return Transfers(
             self.aliases,
             location(options.xfer_loc, block),
-            Tags.of(*options.swap_in_set, *kernel),
-            Tags.of(*options.swap_out_set, *kernel),
+            Tags.of(*options.swap_in_set),
+            Tags.of(*options.swap_out_set),
             options.allow_out_of_range_accesses,
         )
 

@@ -14,6 +14,7 @@ import attrs
 from tileir.core.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf, product
+from tileir.passes.registers.edges import Edges
 from tileir.passes.registers.panels import Columns, Panel, ordered_loops, panel
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
@@ -83,7 +84,8 @@ def _column_pieces(plan: Plan) -> Iterator[_Piece]:
 class _Split:
     """One index as loops: ``around`` outside of all tiles, ``rows`` inside of them, ``value`` in terms of these.
 
-    Points at which some of ``tests`` is negative do not exist.
+    Points at which some of ``tests`` is negative do not exist. Over the ranges in ``blocks`` of the loops around,
+    ``place`` has exactly the values of the index.
     """
 
     around: tuple[stripe.Index, ...]
@@ -91,6 +93,8 @@ class _Split:
     value: Affine
     row: Affine
     height: int
+    place: Affine
+    blocks: tuple[tuple[str, int], ...] = ()
     tests: tuple[Affine, ...] = ()
 
 
@@ -205,7 +209,8 @@ class _Builder:
             row = sch.index(self.names.fresh(f"{index.name}_row"), left, sch.UNROLL)
             last = () if chunk is None else (sch.part(chunk.grid) - (chunk.grid.range - 1),)
             inner = sch.part(row)
-            yield _Split((), sch.present((row,)), inner + blocks * height, inner, left, last)
+            value = inner + blocks * height
+            yield _Split((), sch.present((row,)), value, inner, left, value, tests=last)
 
     def _split(self, index: stripe.Index, blocks: int, height: int, chunk: _Chunk | None) -> _Split:
         """Return the loop over whole tiles along an index, or over those of one chunk."""
@@ -223,7 +228,9 @@ class _Builder:
             tests = (blocks - 1 - number,)
         row = sch.index(self.names.fresh(f"{index.name}_row"), height, sch.UNROLL)
         inner = sch.part(row)
-        return _Split(sch.present((block,)), sch.present((row,)), number * height + inner, inner, height, tests)
+        place = Affine.of({name: height}) + inner
+        around, rows = sch.present((block,)), sch.present((row,))
+        return _Split(around, rows, number * height + inner, inner, height, place, ((name, blocks),), tests)
 
     def _tile(
         self,
@@ -255,17 +262,41 @@ class _Builder:
                 allocations.extend(spilled)
                 children.extend(nodes)
                 continue
-            node = leaf(moved, values, (*indices, *self._terms()) if segment.loops else indices)
             if segment.loops:
-                inside = attrs.evolve(node, constraints=())
-                size = product(i.range for i in (*rows, *columns.vectors))
-                spare = self._spare_registers(height, size)
-                loops = _unrolled(ordered_loops(segment.loops, segment.uses), node.constraints, size, spare)
-                node = Node(loops, children=(inside,), constraints=node.constraints, tags=segment.tags)
+                node = self._reduction(moved, values, splits, within, columns)
+            else:
+                node = leaf(moved, values, indices)
             children.append(node)
         around = tuple(i for split in splits for i in split.around)
         tests = tuple(test for split in splits for test in split.tests)
         return Node(around, tuple(allocations), tuple(children), constraints=tests)
+
+    def _reduction(
+        self,
+        segment: Segment,
+        values: Mapping[str, Affine],
+        splits: Sequence[_Split],
+        within: Sequence[stripe.Index],
+        columns: Columns,
+    ) -> Node:
+        """Return the loops of a reduction over one tile.
+
+        Rows of it, and unrolled steps, that constraints may leave out have tests of their own.
+        """
+        rows = tuple(i for split in splits for i in split.rows)
+        size = product(i.range for i in (*rows, *columns.vectors))
+        spare = self._spare_registers(product(i.range for i in rows), size)
+        loops = _unrolled(ordered_loops(segment.loops, segment.uses), size, spare)
+        tested = {name for constraint in segment.constraints for name in constraint.indices}
+        steps = tuple(i for i in loops if UNROLL in i.tags and i.name in tested)
+        vectors = (*columns.vectors, *columns.lanes, *self._terms())
+        places = {index.name: split.place for index, split in zip(within, splits, strict=True)}
+        ranges = {i.name: i.range for i in (*self.nest.indices, *segment.loops, *rows)}
+        ranges |= {block: count for split in splits for block, count in split.blocks}
+        edges = Edges.of(segment, places, (*steps, *rows), ranges)
+        around = tuple(c.substitute(values) for c in segment.constraints if c not in edges.tests)
+        children = tuple(edges.blocks(segment, values, vectors, self.names))
+        return Node(tuple(i for i in loops if i not in steps), (), children, constraints=around, tags=segment.tags)
 
     def _spare_registers(self, height: int, size: int) -> int:
         """Return how many registers a step leaves that has ``size`` sums, and loads a column and ``height`` elements.
@@ -338,24 +369,20 @@ def _replaced(
     return attrs.evolve(segment, uses=tuple(uses))
 
 
-def _unrolled(
-    loops: tuple[stripe.Index, ...], constraints: Sequence[Affine], size: int, spare: int
-) -> tuple[stripe.Index, ...]:
+def _unrolled(loops: tuple[stripe.Index, ...], size: int, spare: int) -> tuple[stripe.Index, ...]:
     """Mark the innermost loops of which all iterations are few, so that what they share is loaded once.
 
     Args:
         loops: The loops of a reduction.
-        constraints: Tests, whose indices are not unrolled.
         size: Multiply-adds of vectors in one iteration.
         spare: Registers for what further iterations share with the first: one element each, which stays in a register.
 
     """
-    tested = {name for constraint in constraints for name in constraint.indices}
     result = list(loops)
     iterations = 1
     for place in reversed(range(len(loops))):
         iterations *= loops[place].range
-        if size * iterations > _UNROLLED or iterations - 1 > spare or loops[place].name in tested:
+        if size * iterations > _UNROLLED or iterations - 1 > spare:
             break
         result[place] = attrs.evolve(loops[place], tags=loops[place].tags.add(UNROLL))
     return tuple(result)

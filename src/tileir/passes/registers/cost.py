@@ -1,9 +1,6 @@
 """Which register tile a contraction gets: the vector index, the rows, and how much of both, by what a step costs.
 
-The model counts, for one step of the reduction over a tile, multiply-adds and loads: what comes from the first-level
-cache costs as much as a multiply-add, a vector from farther away twice that; multiply-adds that depend on each other
-are four apart. Whichever is more decides. Tiles that do not divide the output pay for their remainders, and each tile
-once for setting and storing its sums.
+Tiles that do not divide the output pay for their remainders, and each tile once for setting and storing its sums.
 """
 
 from __future__ import annotations
@@ -14,20 +11,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import Nest, Segment, Use, product
+from tileir.passes.kernels.nest import Nest, Use, product
 from tileir.passes.registers.packing import whole_uses
+from tileir.passes.registers.steps import LATENCY, Step
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Index
-
-_LATENCY: Final = 4.0
-_FAR: Final = 2.0
-_LOADS_BESIDE: Final = 1 / 8
-"""What loads cost even while multiply-adds hide them: of equally fast tiles, the one that loads less is better."""
-
-_RUN: Final = 1.5
-"""What it costs to begin a run of neighbouring vectors elsewhere in memory, for each row that brings its own."""
 
 _PIECE: Final = 0.04
 """What a further kernel for the columns that are left over costs beside its work, as a share of all."""
@@ -48,9 +38,6 @@ _PAGE: Final = 4096
 
 _MOST_COLUMNS: Final = 8
 _MOST_COLUMNS_OF_ONE_ROW: Final = 16
-_USUAL_COLUMNS: Final = 4
-"""Vectors of a tile, for a guess how large a panel is before the tile is known."""
-
 _LEAST_POINTS: Final = 8
 """Points that a panel which is turned must serve: fewer are better off with lanes along the reduction."""
 
@@ -94,6 +81,7 @@ class Plan:
         rows: Rows of a tile: the product of their heights; none where the tile has a single row.
         packed: What is copied to contiguous memory before it is read.
         registers: Number of vector registers.
+        cost: What all tiles cost together, in multiply-adds of vectors.
         term: The index that numbers the terms of dot products, where steps are these.
     """
 
@@ -103,6 +91,7 @@ class Plan:
     rows: tuple[Rows, ...]
     packed: tuple[Use, ...]
     registers: int
+    cost: float
     term: Index | None = None
 
 
@@ -113,7 +102,7 @@ def choose(nest: Nest, limits: Limits, shapes: Mapping[str, stripe.TensorShape])
     """
     constrained = sch.constrained_indices(nest)
     lanes = sch.vector_lanes(limits.vector_bytes, sch.widest_itemsize(nest), limits.max_lanes)
-    best: tuple[float, Plan] | None = None
+    best: Plan | None = None
     for index in nest.indices:
         used = min(lanes, sch.power_of_two_below(index.range))
         if index.range < 2 or index.name in constrained or used < min(lanes, 4):
@@ -122,9 +111,9 @@ def choose(nest: Nest, limits: Limits, shapes: Mapping[str, stripe.TensorShape])
             continue
         candidate = _Candidate.of(nest, limits, index, used, constrained, shapes)
         found = None if candidate is None else candidate.best()
-        if found is not None and (best is None or found[0] < best[0]):
+        if found is not None and (best is None or found.cost < best.cost):
             best = found
-    return None if best is None else best[1]
+    return best
 
 
 def panel_uses(nest: Nest, vector: str) -> tuple[Use, ...]:
@@ -159,28 +148,9 @@ def _apart(nest: Nest, index: str) -> int:
     return sum(use.stride(index) not in (0, 1) for use in uses)
 
 
-@attrs.frozen
-class _Step:
-    """One step of a reduction, as far as it costs: uses are known by the indices of the nest that move them."""
-
-    depth: int
-    sums: int
-    vectors: tuple[frozenset[str], ...]
-    scalars: tuple[frozenset[str], ...]
-    far: float
-
-    def cost(self, heights: Mapping[str, int], columns: int) -> float:
-        """Return the cost of a step over a tile."""
-        tile = columns * self.sums
-        for height in heights.values():
-            tile *= height
-        loads = 0.0
-        for moved in self.vectors:
-            runs = product(h for name, h in heights.items() if name in moved)
-            loads += self.far * columns * runs + (_RUN * runs if runs > 1 else 0)
-        for moved in self.scalars:
-            loads += product(h for name, h in heights.items() if name in moved)
-        return max(tile, loads, _LATENCY * self.sums) + loads * _LOADS_BESIDE
+def _reach(nest: Nest, index: Index) -> int:
+    """Return how far apart in memory rows along an index are: of equally fast tiles, that with near ones is best."""
+    return max((abs(use.stride(index.name)) for s in nest.segments if s.loops for use in s.uses), default=0)
 
 
 @attrs.frozen
@@ -193,7 +163,7 @@ class _Candidate:
     lanes: int
     rows: tuple[Index, ...]
     strided: tuple[Use, ...]
-    steps: tuple[_Step, ...]
+    steps: tuple[Step, ...]
     constrained: frozenset[str]
 
     @classmethod
@@ -214,23 +184,17 @@ class _Candidate:
         whole = whole_uses(nest, shapes) if constrained else frozenset(strided)
         if not whole.issuperset(strided):
             return None
-        rows = tuple(i for i in still if i.name not in constrained and i.range > 1)
-        steps = tuple(_step(nest, segment, vector, lanes, limits) for segment in nest.segments if segment.loops)
+        rows = tuple(sorted((i for i in still if i.range > 1), key=lambda i: _reach(nest, i)))
+        steps = tuple(
+            Step.of(nest, segment, vector, lanes, limits.cache_bytes) for segment in nest.segments if segment.loops
+        )
         return cls(nest, limits, vector, lanes, rows, strided, steps, constrained)
 
-    def best(self) -> tuple[float, Plan] | None:
-        """Return the cheapest tile with its cost."""
-        vectors = self.vector.range // self.lanes
+    def best(self) -> Plan | None:
+        """Return the cheapest tile."""
         found: tuple[float, int, tuple[Rows, ...]] | None = None
         for rows in self._row_choices():
-            height = product(r.height for r in rows)
-            most = _MOST_COLUMNS if height > 1 else _MOST_COLUMNS_OF_ONE_ROW
-            widths = [self.limits.columns] if self.limits.columns else range(1, most + 1)
-            for width in widths:
-                columns = min(width, vectors)
-                if not self._fits(rows, columns):
-                    continue
-                cost = self._cost(rows, columns)
+            for columns, cost in self._costs(rows):
                 if found is None or cost < found[0]:
                     found = cost, columns, rows
         if found is None:
@@ -238,9 +202,8 @@ class _Candidate:
         cost, columns, rows = found
         packed = tuple(use for use in panel_uses(self.nest, self.vector.name) if self._packs(use, rows, columns))
         apart = _APART * _apart(self.nest, self.vector.name) * product(i.range for i in self.nest.indices)
-        return cost + apart + self._packing(packed), Plan(
-            self.vector, self.lanes, columns, rows, packed, self.limits.registers
-        )
+        cost += apart + self._packing(packed)
+        return Plan(self.vector, self.lanes, columns, rows, packed, self.limits.registers, cost)
 
     def _row_choices(self) -> Iterator[tuple[Rows, ...]]:
         """Yield one row, some rows of one index, and all rows of a short index with some of another."""
@@ -266,32 +229,48 @@ class _Candidate:
         strides = (use.stride(rows.name) * use.dtype.itemsize for use in read)
         return any(stride and stride % _PAGE == 0 for stride in strides)
 
-    def _fits(self, rows: Sequence[Rows], columns: int) -> bool:
-        """Return whether the sums of a tile, and what a step loads, are within the registers."""
-        if columns == 1 and not rows:
-            return True
-        sums = max(1, len(self.nest.allocations)) * columns * product(r.height for r in rows)
+    def _most_columns(self, rows: Sequence[Rows]) -> int:
+        """Return how many columns of sums, and of what a step loads, are within the registers; 0 for none."""
+        registers, height = self.limits.registers, product(r.height for r in rows)
+        sums = max(1, len(self.nest.allocations)) * height
         names = {r.index.name for r in rows}
         again = any(names.isdisjoint(moved) for step in self.steps for moved in step.vectors)
         if self.limits.rows or self.limits.columns:
-            return sums <= self.limits.registers or not again
-        if rows and any(not names.isdisjoint(moved) for step in self.steps for moved in step.vectors):
-            return 2 * sums <= self.limits.registers  # rows share what they load, while it is in registers
-        return sums + (columns if again and rows else 0) + 2 <= self.limits.registers
+            most = registers // sums if again else self.limits.columns or _MOST_COLUMNS_OF_ONE_ROW
+        elif rows and any(not names.isdisjoint(moved) for step in self.steps for moved in step.vectors):
+            most = registers // (2 * sums)  # rows share what they load, while it is in registers
+        else:
+            most = (registers - 2) // (sums + (1 if again and rows else 0))
+        return max(most, 0 if rows else 1)
 
-    def _cost(self, rows: Sequence[Rows], columns: int) -> float:
-        """Return what all tiles cost together, for each point of the other indices and each step of the reduction."""
-        cost = 0.0
-        depth = sum(step.depth for step in self.steps)
-        pieces = tuple(self._column_pieces(columns))
-        for count, heights in row_pieces(rows):
-            for repeats, width in pieces:
-                steps = sum(step.depth * step.cost(heights, width) for step in self.steps)
-                setting = _SETTING * width * product(heights.values()) + _LATENCY
-                cost += count * repeats * (steps + setting) / depth
-        cost *= 1 + _PIECE * (len(pieces) - 1)
+    def _costs(self, rows: Sequence[Rows]) -> Iterator[tuple[int, float]]:
+        """Yield how many columns a tile may have, and what all tiles cost together then.
+
+        The cost is that of all points of the other indices and all steps of the reduction.
+        """
+        widest = _MOST_COLUMNS if product(r.height for r in rows) > 1 else _MOST_COLUMNS_OF_ONE_ROW
+        most = min(self._most_columns(rows), self.vector.range // self.lanes)
+        if self.limits.columns:
+            least = min(self.limits.columns, self.vector.range // self.lanes)
+            widths = range(least, min(least, most) + 1)
+        else:
+            widths = range(1, min(widest, most) + 1)
+        if not widths:
+            return
+        tiles = [
+            (count, _SETTING * product(heights.values()), [step.over(heights) for step in self.steps])
+            for count, heights in row_pieces(rows)
+        ]
         points = product(r.index.range for r in rows)
-        return cost / points * depth * product(i.range for i in self.nest.indices if i is not self.vector)
+        share = product(i.range for i in self.nest.indices if i is not self.vector) / points
+        for columns in widths:
+            pieces = tuple(self._column_pieces(columns))
+            cost = 0.0
+            for count, setting, rates in tiles:
+                for repeats, width in pieces:
+                    steps = sum(rate.cost(width) for rate in rates)
+                    cost += count * repeats * (steps + setting * width + LATENCY)
+            yield columns, cost * share * (1 + _PIECE * (len(pieces) - 1))
 
     def _column_pieces(self, columns: int) -> Iterator[tuple[int, int]]:
         """Yield how often a tile of how many vectors is needed; vectors of fewer lanes count as whole ones."""
@@ -349,24 +328,3 @@ def row_pieces(rows: Sequence[Rows]) -> Iterator[tuple[int, dict[str, int]]]:
         parts = [(n, height) for n, height in ((count, row.height), (1, left)) if n and height]
         pieces = [(c * n, {**heights, row.index.name: h}) for c, heights in pieces for n, h in parts]
     yield from pieces
-
-
-def _step(nest: Nest, segment: Segment, vector: Index, lanes: int, limits: Limits) -> _Step:
-    """Return what a step of a reduction does."""
-    local = {a.name for a in nest.allocations}
-    reads = [use for use in dict.fromkeys(segment.uses) if use.root not in local and not use.direction.writes]
-    names = [i.name for i in nest.indices]
-    moved = {use: frozenset(name for name in names if use.stride(name)) for use in reads}
-    along = [use for use in reads if vector.name in moved[use]]
-    depth = product(i.range for i in segment.loops)
-    width = min(vector.range, _USUAL_COLUMNS * lanes)
-    panels = (product(i.range for i in segment.loops if use.stride(i.name)) * use.dtype.itemsize for use in along)
-    panel = width * max(panels, default=0)
-    stores = sum(isinstance(s, stripe.Store) for s in segment.statements)
-    return _Step(
-        depth,
-        max(1, stores),
-        tuple(moved[use] for use in along),
-        tuple(moved[use] for use in reads if vector.name not in moved[use]),
-        _FAR if panel > limits.cache_bytes else 1.0,
-    )

@@ -103,7 +103,7 @@ class TileCosts:
         return result
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _View:
     """How a view grows with a tile: for each axis its own size, what each index adds to it, and its stride."""
 

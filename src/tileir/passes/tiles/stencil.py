@@ -117,7 +117,7 @@ def _cost(block: Block, sizes: Mapping[str, int], startup_cost: int) -> int:
     return points + startup_cost * tiles
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Strides:
     """How far each index of a block moves through its results and its inputs."""
 

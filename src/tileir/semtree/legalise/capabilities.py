@@ -15,13 +15,16 @@ from tileir.core.ops import Op
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from tileir.semtree.kinds import Hint
+
 
 class Support(enum.Enum):
     """For which operands an operation or conversion of a back end gives what :mod:`tileir.core.arithmetic` defines."""
 
     TOTAL = "total"  # for all
     DEFINED = "defined"
-    """Where C defines it: the result fits the type, no divisor is 0, counts of shifts are less than the width."""
+    """Where C defines it: the result fits the type, no divisor is 0, counts of shifts are less than the width, and
+    maxima and minima are of floats that are no NaN, as ``fmax`` and ``fmin`` have them."""
 
     __hash__ = object.__hash__
 
@@ -38,7 +41,10 @@ class Capabilities:
         operations: By operation and dtype of the operands.
         casts: By dtype before and after.
         reductions: Operations by which a vector of a dtype is merged.
+        valued: Floats of which only the values are at hand, as those of f32, and bits are computed.
         vectors: What there is for several lanes; None where that is the same.
+        hints: Classes of the hints that there is a word for, such as :class:`tileir.semtree.ir.Prefetch`. Others, among
+            them those that a later tileir has, are left out.
 
     """
 
@@ -46,6 +52,8 @@ class Capabilities:
     casts: Mapping[tuple[DType, DType], Support]
     reductions: frozenset[tuple[Op, DType]] = frozenset()
     vectors: Capabilities | None = None
+    hints: tuple[type[Hint], ...] = ()
+    valued: frozenset[DType] = frozenset()
 
     def of_lanes(self, lanes: int) -> Capabilities:
         """Return what there is for a number of lanes."""
@@ -90,6 +98,7 @@ def _c_casts() -> Iterator[tuple[tuple[DType, DType], Support]]:
 
 
 _UNSIGNED: Final = (DType.U32, DType.U64)
+_WIDE: Final = (DType.I32, DType.I64, *_UNSIGNED)
 _KEPT_BY_NOT: Final = tuple(dtype for dtype in (DType.BOOL, *INTEGERS) if dtype not in (DType.U8, DType.U16))
 """The others become an ``int``, which is negative then."""
 
@@ -98,7 +107,8 @@ C_LIKE: Final = Capabilities(
         {
             **table(Support.TOTAL, (*_CONNECTIVES, *COMPARISONS), (DType.BOOL, *INTEGERS)),
             **table(Support.TOTAL, (Op.BIT_NOT,), _KEPT_BY_NOT),
-            **table(Support.DEFINED, (*_RING, *_DIVISIONS, *_SHIFTS), INTEGERS),
+            **table(Support.DEFINED, (*_RING, *_DIVISIONS), INTEGERS),
+            **table(Support.DEFINED, _SHIFTS, _WIDE),  # what narrower ones lose on the left stays in an ``int``
             **table(Support.TOTAL, _RING, _UNSIGNED),
             **table(Support.TOTAL, (*_OF_FLOATS, *_LIBRARY), WIDE_FLOATS),
         }

@@ -79,10 +79,8 @@ def _remainder_of_quotient(draft: Drafting, left: Term, right: Term) -> Term:
 
 
 def _shifted_left(draft: Drafting, value: Term, count: Term) -> Term:
-    """Unsigned numbers are shifted, those of less than 32 bits as wider ones, whose upper bits are lost again."""
+    """Shift unsigned numbers, which may lose bits."""
     dtype, known = value.type.dtype, draft.range(count)
-    if dtype.bits < 32:
-        return (value.cast(DType.U32) << count.cast(DType.U32)).cast(dtype)
     number, by = as_unsigned(value), as_unsigned(count)
     if known.low >= 0 and known.high < dtype.bits:
         return as_bits_of(draft.defined(number << by), dtype)

@@ -34,7 +34,7 @@ _MOST_STATEMENTS: Final = 256
 """Statements of one loop: compilers take more than linear time."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Access:
     """Elements of one array that the lanes of a statement touch.
 

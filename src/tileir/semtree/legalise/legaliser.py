@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import attrs
@@ -12,15 +13,28 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
+from tileir.semtree.census import census
 from tileir.semtree.conversion_rules import fold_bitcast, fold_cast
 from tileir.semtree.functions.draft import Term
-from tileir.semtree.ir import Apply, Bitcast, Broadcast, Cast, Const, Declare, Ramp, Reduce, Subscript, Var
+from tileir.semtree.ir import (
+    Apply,
+    Bitcast,
+    Broadcast,
+    Cast,
+    Const,
+    Declare,
+    GridIndex,
+    Hint,
+    Ramp,
+    Reduce,
+    Subscript,
+    Var,
+)
 from tileir.semtree.legalise.capabilities import Support
 from tileir.semtree.legalise.integer_rows import OVERFLOWING
-from tileir.semtree.legalise.rows import cast_row, operation_row, reduction_row
-from tileir.semtree.ranges import Ranges, is_defined
-from tileir.semtree.rewrite import children, kernel_names, map_bodies, with_body, with_children
-from tileir.semtree.structure_checks import distinct_nodes
+from tileir.semtree.legalise.rows import bitcast_row, cast_row, operation_row, reduction_row
+from tileir.semtree.ranges import Ranges, is_defined, is_number
+from tileir.semtree.rewrite import children, kernel_names, map_bodies, rewrite_stmts, with_body, with_children
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, KernelFunction, Stmt
@@ -37,41 +51,40 @@ def legalise(kernel: KernelFunction, capabilities: Capabilities) -> KernelFuncti
     What is left of operations that have support where C defines them is defined for all values that can occur, as far
     as :mod:`tileir.semtree.ranges` proves; only sums, differences and products of i32 and i64 that are parts of an
     offset stay as they are, for an offset that overflows addresses nothing. Values that a row needs twice are declared
-    before the statement. Mathematical functions are expanded before (:mod:`tileir.semtree.expansions`).
+    before the statement. Mathematical functions are expanded before (:mod:`tileir.semtree.expansions`). Hints that the
+    back end has no word for are left out.
 
     Raises:
         BackendError: TIL804, the back end lacks an operation that no row expresses by those that it has.
 
     """
+    if not all(issubclass(hint, capabilities.hints) for hint in census(kernel).hints):
+        kernel = with_body(kernel, rewrite_stmts(partial(_known, hints=capabilities.hints), kernel.body))
     if _has_all(kernel, capabilities):
         return kernel
     stage = _Legaliser(capabilities, NameScope.of(kernel_names(kernel)), Ranges.of(kernel))
     return with_body(kernel, stage.statements(kernel.body))
 
 
+def _known(stmt: Stmt, hints: tuple[type[Hint], ...]) -> tuple[Stmt, ...]:
+    """Return a statement, unless it is a hint of none of these classes."""
+    return () if isinstance(stmt, Hint) and not isinstance(stmt, hints) else (stmt,)
+
+
 def _has_all(kernel: KernelFunction, capabilities: Capabilities) -> bool:
     """Return whether a back end has all operations of a kernel for all values; most kernels of floats are such."""
-    known: set[tuple[Op, DType, int]] = set()
-    for node in distinct_nodes(kernel):
-        match node:
-            case Apply(op=op, args=args) if op is not Op.COND:
-                key = op, args[0].type.dtype, max(arg.type.lanes for arg in args)
-                if key not in known:
-                    if capabilities.of_lanes(key[2]).operations.get(key[:2]) is not Support.TOTAL:
-                        return False
-                    known.add(key)
-            case Cast() | Bitcast():
-                return False
-            case Reduce(op=op, operand=operand):
-                here = capabilities.of_lanes(operand.type.lanes)
-                if (op, operand.type.dtype) not in here.reductions:
-                    return False
-            case _:
-                pass
-    return True
+    found = census(kernel)
+    return (
+        not found.converts
+        and all(
+            op is Op.COND or capabilities.of_lanes(lanes).operations.get((op, dtype)) is Support.TOTAL
+            for op, dtype, lanes in found.operations
+        )
+        and all((op, dtype) in capabilities.of_lanes(lanes).reductions for op, dtype, lanes in found.reductions)
+    )
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Legaliser:
     """Rewrites one kernel, statement by statement.
 
@@ -101,6 +114,8 @@ class _Legaliser:
 
     def expression(self, expr: Expr, *, offset: bool = False) -> Expr:
         """Return an equal expression that the back end has; ``offset`` says that this is a part of an offset."""
+        if isinstance(expr, Var | Const | GridIndex):
+            return expr
         done = self._offsets if offset else self._done
         if expr not in done:
             below = tuple(self.expression(child, offset=_passes(expr, offset=offset)) for child in children(expr))
@@ -114,7 +129,8 @@ class _Legaliser:
         row, operands = self._row(expr, offset=offset)
         if row is None:
             return expr
-        drafted = row.spell(self, *map(Term, operands), *((expr.type.dtype,) if isinstance(expr, Cast) else ()))
+        target = (expr.type.dtype,) if isinstance(expr, Cast | Bitcast) else ()
+        drafted = row.spell(self, *map(Term, operands), *target)
         result = self.expression(drafted.expr)
         if not expr.type.dtype.is_float:
             self.ranges.note(result, self.ranges.at(expr))
@@ -140,6 +156,8 @@ class _Legaliser:
                     return None, ()
                 row = cast_row(here, source, target)
                 return row or _refuse(f"conversion of {source.value} to {target.value}"), (operand,)
+            case Bitcast(operand=operand, type=kind):
+                return bitcast_row(here, operand.type.dtype, kind.dtype), (operand,)
             case Reduce(op=op, operand=operand) if (op, operand.type.dtype) not in here.reductions:
                 return reduction_row(op), (operand,)
             case _:
@@ -148,6 +166,8 @@ class _Legaliser:
     def _is_defined(self, expr: Apply, *, offset: bool) -> bool:
         """Return whether C defines an operation for all values that its operands can have."""
         op, dtype = expr.op, expr.args[0].type.dtype
+        if dtype.is_float:
+            return all(map(is_number, expr.args))
         if offset and op in OVERFLOWING and dtype in _OFFSETS:
             return True
         return is_defined(op, dtype, tuple(map(self.ranges.at, expr.args)))

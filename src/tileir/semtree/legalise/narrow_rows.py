@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _F32: Final = FORMATS[DType.F32]
 _SINGLE_MAGNITUDE: Final = 0x7FFF_FFFF
-_LOW: Final = 12
-"""Bits of a 64-bit integer that are folded into one before f64 rounds it."""
 
 
 def _sign(form: FloatFormat) -> int:
@@ -46,13 +44,21 @@ def _from_word(word: Term, target: DType) -> Term:
     return word.cast(unsigned(target)).bitcast(target)
 
 
-def _widened(draft: Drafting, value: Term, _: DType) -> Term:
+def _of_value(draft: Drafting, value: Term, target: DType) -> Term:
+    return _narrowed(draft, value.cast(DType.F32), value.type.dtype.format).cast(unsigned(target)).bitcast(target)
+
+
+def _to_value(draft: Drafting, value: Term, target: DType) -> Term:
+    word = value.bitcast(unsigned(target)).cast(DType.U32)
+    return _widened(draft, word, target.format).cast(target)
+
+
+def _widened(draft: Drafting, word: Term, form: FloatFormat) -> Term:
     """Move exponent and fraction to their places; subtract the implicit bit that a subnormal number does not have."""
-    form = value.type.dtype.format
     shift = _F32.fraction_bits - form.fraction_bits
     if form.exponent_bits == _F32.exponent_bits:
-        return (_word(value) << shift).real
-    word = draft.let("word", _word(value))
+        return (word << shift).real
+    word = draft.let("word", word)
     size = draft.let("size", word & (_sign(form) - 1))
     moved = draft.let("moved", size << shift)
     least = _scale(form) + (1 << _F32.fraction_bits)
@@ -69,21 +75,19 @@ def _rounded(word: Term, shift: int) -> Term:
     return (word + ((1 << (shift - 1)) - 1) + ((word >> shift) & 1)) >> shift
 
 
-def _cut(draft: Drafting, value: Term, target: DType) -> Term:
+def _cut(draft: Drafting, value: Term, form: FloatFormat) -> Term:
     """Round to a format of the exponent of f32, which all signs and magnitudes but those of NaN have in common."""
-    form = target.format
     shift = _F32.fraction_bits - form.fraction_bits
     value = draft.let("value", value)
     word = draft.let("word", value.bits)
     quiet = (word >> shift) | (1 << (form.fraction_bits - 1))
-    return _from_word(where(value.differs(value), quiet, _rounded(word, shift)), target)
+    return where(value.differs(value), quiet, _rounded(word, shift))
 
 
-def _narrowed(draft: Drafting, value: Term, target: DType) -> Term:
+def _narrowed(draft: Drafting, value: Term, form: FloatFormat) -> Term:
     """Round by integer operations; for subnormal numbers the addition of an f32 rounds."""
-    form = target.format
     if form.exponent_bits == _F32.exponent_bits and form.infinities:
-        return _cut(draft, value, target)
+        return _cut(draft, value, form)
     shift = _F32.fraction_bits - form.fraction_bits
     word = draft.let("word", value.bits)
     size = draft.let("size", word & _SINGLE_MAGNITUDE)
@@ -101,7 +105,7 @@ def _narrowed(draft: Drafting, value: Term, target: DType) -> Term:
         finite = where((size >= beyond) | (finite > form.greatest_bits), nan, finite)
     infinity = ((1 << _F32.exponent_bits) - 1) << _F32.fraction_bits
     magnitude = where(size > infinity, nan, finite)
-    return _from_word(magnitude | ((word >> (32 - form.bits)) & _sign(form)), target)
+    return magnitude | ((word >> (32 - form.bits)) & _sign(form))
 
 
 def unit_bits(power: float) -> int:
@@ -126,21 +130,30 @@ def _rounded_to_odd(draft: Drafting, value: Term, target: DType) -> Term:
 
 
 def _of_integer(draft: Drafting, value: Term, target: DType) -> Term:
-    """Round once: by f32 where that is exact, or what it rounds is too large, else by f64 and f32 rounded to odd."""
-    dtype = value.type.dtype
-    overflows = target.format.largest < 2.0**_F32.precision
-    if overflows or dtype.bits - dtype.is_signed <= _F32.precision:
+    """Round once: by f32 where that is exact, or what it rounds is too large, else without low bits.
+
+    Those below the bits that decide how a number is rounded become one, which tells whether any was set: the rest fits
+    into f32, for numbers up to some powers of two different rests.
+    """
+    dtype, form = value.type.dtype, target.format
+    bits = dtype.bits - dtype.is_signed
+    if form.largest < 2.0**_F32.precision or bits <= _F32.precision:
         return value.cast(DType.F32).cast(target)
-    if dtype.bits < 64:
-        return value.cast(DType.F64).cast(target)
     value = draft.let("value", value)
-    low = (1 << _LOW) - 1
-    folded = (value & ~low if dtype.is_signed else value & (int(dtype.maximum) - low)) | where(
-        (value & low).differs(0), value.of(1 << (_LOW - 1)), 0
-    )
-    exact = 1 << 53
-    fits = (value < exact) & (value > -exact) if dtype.is_signed else value < exact
-    return where(fits, value, folded).cast(DType.F64).cast(target)
+
+    def folded(least: int) -> Term:
+        """Return a number of at least ``2**least`` with fewer bits."""
+        low = (1 << (least - form.precision)) - 1
+        kept = value & (~low if dtype.is_signed else int(dtype.maximum) - low)
+        return kept | where((value & low).differs(0), value.of((low + 1) >> 1), 0)
+
+    limits = range(_F32.precision, bits, _F32.precision - form.precision - 1)
+    rests = [value, *map(folded, limits)]
+    result = rests.pop()
+    for limit, rest in zip(reversed(limits), reversed(rests), strict=True):
+        below = value < 1 << limit
+        result = where(below & (value > -(1 << limit)) if dtype.is_signed else below, rest, result)
+    return result.cast(DType.F32).cast(target)
 
 
 def computed_in_f32(op: Op) -> Row:
@@ -171,10 +184,18 @@ def _bitwise(op: Op, mask: Callable[[FloatFormat], int]) -> Callable[[Drafting, 
     return spell
 
 
-WIDENED: Final = Row("cast<f32>(x) = real(exponent and fraction of x, moved)", _widened)
-NARROWED: Final = Row("cast<T>(x) = bits(x) rounded to fewer", _narrowed)
+WIDENED: Final = Row(
+    "cast<f32>(x) = real(exponent and fraction of x, moved)",
+    lambda draft, x, _: _widened(draft, _word(x), x.type.dtype.format),
+)
+NARROWED: Final = Row(
+    "cast<T>(x) = bits(x) rounded to fewer",
+    lambda draft, x, target: _from_word(_narrowed(draft, x, target.format), target),
+)
+OF_VALUE: Final = Row("bits(x) = bits(cast<f32>(x)) rounded to fewer", _of_value)
+TO_VALUE: Final = Row("real(x) = cast<T>(real(exponent and fraction of x, moved))", _to_value)
 ODD: Final = Row("cast<T>(x) = cast<T>(f32(x) rounded to odd)", _rounded_to_odd)
-OF_INTEGER: Final = Row("cast<T>(x) = cast<T>(wide(x))", _of_integer)
+OF_INTEGER: Final = Row("cast<T>(x) = cast<T>(cast<f32>(x without low bits))", _of_integer)
 BY_F32: Final = Row("cast<T>(x) = cast<T>(cast<f32>(x))", lambda _, x, target: x.cast(DType.F32).cast(target))
 
 SPELT: Final[Mapping[Op, Row]] = MappingProxyType(

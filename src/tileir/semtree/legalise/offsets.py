@@ -13,6 +13,7 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Ramp, Type
+from tileir.semtree.rewrite import children, with_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -83,6 +84,33 @@ def offset_of(place: Subscript) -> Sum:
     if place.type.lanes == 1 or place.offset.type.lanes > 1:
         return total
     return Sum(total.constant, {**total.terms, LANE: 1})
+
+
+def ramp_of(offset: Expr) -> tuple[Expr, int] | None:
+    """Return the offset of lane 0, its terms in their order, and the distance to the next lane; None where it varies.
+
+    A single offset is that of the first of neighbours.
+    """
+    match offset:
+        case _ if offset.type.lanes == 1:
+            return offset, 1
+        case Ramp(base=base, stride=stride) if base.type.dtype in _WIDE:
+            return base, stride
+        case Broadcast(operand=operand):
+            return operand, 0
+    total = sum_of(offset)
+    even = all(isinstance(term, str) or term.type.lanes == 1 for term in total.terms)
+    return (_first_lane(offset), total.step) if even else None
+
+
+def _first_lane(offset: Expr) -> Expr:
+    match offset:
+        case Broadcast(operand=first) | Ramp(base=first):
+            return first
+        case Const(value=value, type=kind):
+            return Const(value, Type(kind.dtype))
+        case _:
+            return with_children(offset, tuple(map(_first_lane, children(offset))))
 
 
 def sum_of(offset: Expr) -> Sum:

@@ -64,6 +64,11 @@ def cast_row(here: Capabilities, source: DType, target: DType) -> Row | None:
     return WIDENED if source.is_integer and source.bits < 32 and target.is_float else None
 
 
+def bitcast_row(here: Capabilities, source: DType, target: DType) -> Row | None:
+    """Return the row that reads or makes the bits of a float of which a back end has the value only."""
+    return narrow_rows.OF_VALUE if source in here.valued else narrow_rows.TO_VALUE if target in here.valued else None
+
+
 def reduction_row(op: Op) -> Row:
     """Return the row that merges one half of the lanes with the other, so that few operations wait for each other."""
 

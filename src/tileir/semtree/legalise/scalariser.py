@@ -48,7 +48,7 @@ def scalarised(kernel: KernelFunction) -> KernelFunction:
     return with_body(kernel, _Scalariser(scope, lane, overlapping).statements(kernel.body))
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Scalariser:
     """Rewrites one kernel.
 

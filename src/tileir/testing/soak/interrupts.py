@@ -60,7 +60,8 @@ def _uninterrupted(code: CodeType) -> frozenset[int]:
 
     Where a ``with`` statement starts to be left, Python handles no signal before it calls ``__exit__``: an exception
     raised there would leave a lock taken, which no interrupt does. After a jump back, Python 3.12 finds no handler
-    for what a tracer raises; an interrupt there finds its own.
+    for what a tracer raises; an interrupt there finds its own. No handler covers an instruction that does nothing, such
+    as that of a line with ``try``, since nothing is raised there.
     """
     instructions = [*dis.get_instructions(code)]
     offsets: set[int] = set()
@@ -68,11 +69,15 @@ def _uninterrupted(code: CodeType) -> frozenset[int]:
         previous = instructions[number - 1]
         if instruction.opname == "WITH_EXCEPT_START":
             offsets.add(previous.offset)
+        elif instruction.opname == "NOP":
+            offsets.add(instruction.offset)
         elif instruction.opname.startswith("JUMP_BACKWARD"):
             offsets |= {instruction.offset, instruction.argval}
         elif [_loads_none(one) for one in instructions[number : number + 3]] == [True] * 3:  # arguments of __exit__
-            keeps_result = previous.opname == "SWAP"
-            offsets.add(previous.offset if keeps_result else instruction.offset)
+            first = number
+            while instructions[first - 1].opname == "SWAP":  # puts what is returned below: once, from 3.14 on twice
+                first -= 1
+            offsets.add(instructions[first].offset)
     return frozenset(offsets)
 
 

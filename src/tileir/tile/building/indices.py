@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import attrs
 
+from tileir.core.integers import quotient, remainder
 from tileir.core.span import call_site
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, same
 from tileir.tile.grammar import MAX_INTEGER
@@ -172,23 +173,13 @@ def _folded(operation: BinaryOperator | str, left: Dim, right: Dim) -> Dim | Non
     return right if neutral and isinstance(operation, BinaryOperator) else None
 
 
-def _quotient(left: int, right: int) -> int:
-    """Return the quotient of Tile, which truncates."""
-    quotient = abs(left) // abs(right)
-    return quotient if (left < 0) == (right < 0) else -quotient
-
-
-def _remainder(left: int, right: int) -> int:
-    return left - right * _quotient(left, right)
-
-
 _FOLDS: Final[Mapping[BinaryOperator | str, Callable[[int, int], int]]] = MappingProxyType(
     {
         BinaryOperator.ADD: operator.add,
         BinaryOperator.SUB: operator.sub,
         BinaryOperator.MUL: operator.mul,
-        BinaryOperator.DIV: _quotient,
-        "mod": _remainder,
+        BinaryOperator.DIV: quotient,
+        "mod": remainder,
         "max": max,
         "min": min,
     }

@@ -72,7 +72,7 @@ def inline(
     return tuple(call.tensor(output.name) for output in function.outputs)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Inlining:
     """One call: what stands for each name of the function."""
 

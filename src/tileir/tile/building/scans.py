@@ -79,7 +79,7 @@ def scan(
     return _results(recorder, recorder.record(statement), passed, made)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Passed:
     """What a scan passes: the recorder around it, operands by name with their sizes, and the first axis of results."""
 

@@ -32,7 +32,7 @@ def push_scan(motion: Motion, scan: Scan, forward: Forward) -> Tensor | None:
     return _Forward.of(motion, scan, given).result(forward)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Forward:
     """The new loop while it is being made.
 

@@ -61,7 +61,7 @@ def pull_scan(sweep: Sweep, results: Sequence[Scan], reverse: Reverse) -> Iterat
         yield from backward.contributions()
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Backward:
     """The loop backwards, while it is being made.
 

@@ -210,7 +210,7 @@ class ContractionSite:
         return ContractionSite(self.algebra, operation, operands, True, points)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Terms:
     """The values that a contraction combines, as a tensor.
 

@@ -14,11 +14,11 @@ import tileir
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.discovery import Registry
 from tileir.runtime.events import all_ended
+from tileir.runtime.host_memory import HostBuffer, allocate
 from tileir.runtime.interface import Backend, DeviceInfo
 from tileir_c.compiler import whole
 from tileir_c.device import target
 from tileir_c.emitter import emit
-from tileir_c.executor import HostBuffer, allocate
 from tileir_c.library import CLibrary
 
 if TYPE_CHECKING:

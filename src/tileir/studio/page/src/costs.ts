@@ -85,7 +85,7 @@ export class Costs extends LitElement {
     const { measured } = kernel;
     return html`<tr>
       <td class="number">${number + 1}</td>
-      <td class="name mono">${kernel.name || "kernel"}${kernel.runs > 1 ? html` × ${kernel.runs}` : nothing}</td>
+      <td class="name mono">${[kernel.name || "kernel", kernel.runs, kernel.counted ? "" : "not counted"].filter(Boolean).join(", ")}</td>
       <td class="number">${units.count(kernel.operations)}</td>
       <td class="number">${units.bytes(kernel.bytes_moved)}</td>
       <td class="number">${kernel.intensity.toPrecision(3)}</td>
@@ -106,7 +106,7 @@ export class Costs extends LitElement {
         <button @click=${measure} ?disabled=${this.busy}>${this.busy ? "Measuring…" : "Measure"}</button>
         <span
           >${costs.target}: ${units.seconds(costs.seconds)}
-          predicted${costs.measured === null ? nothing : html`, ${units.seconds(costs.measured)} measured`}</span
+          predicted${costs.assumptions.map((assumed) => `, with ${assumed}`)}${costs.measured === null ? nothing : html`, ${units.seconds(costs.measured)} measured`}</span
         >
       </div>
       <div class="wide" tabindex="0" role="region" aria-label="Table of kernels">

@@ -31,8 +31,6 @@ const PANES = [
 const FORMS = [
   { form: "png", title: "Picture (PNG)" },
   { form: "python", title: "Python script" },
-  { form: "c", title: "C source" },
-  { form: "opencl", title: "OpenCL source" },
 ];
 
 export class Designer extends Design {
@@ -255,12 +253,12 @@ export class Designer extends Design {
           >
             Formula
           </button>
-          ${FORMS.map(
+          ${[...FORMS, ...(this.devices?.sources ?? [])].map(
             ({ form, title }) => html`<button type="button" @click=${() => void this.take(form)}>${title}</button>`,
           )}
           <p class="quiet">
-            The script makes the same picture bit for bit. C and OpenCL are for pictures of this size, need no tileir, and
-            begin with a comment that says how they are called.
+            The script makes the same picture bit for bit. Source is for pictures of this size, needs no tileir, and begins
+            with a comment that says how it is called.
           </p>
         </div>
       </div>

@@ -158,6 +158,7 @@ export interface Kernel {
   seconds: number | null;
   measured: number | null;
   runs: number;
+  conditions: string[];
 }
 
 export interface BufferLife {

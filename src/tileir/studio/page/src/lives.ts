@@ -2,13 +2,17 @@
 
 import { css, html, LitElement, nothing, svg } from "lit";
 import { define } from "./elements.js";
-import type { BufferLife, Explanation } from "./formula-protocol.js";
+import type { BufferLife, Explanation, Kernel } from "./formula-protocol.js";
 import { shared } from "./theme.js";
 import * as units from "./units.js";
 
 const ROW = 18;
 const NAMES = 90;
 const WIDTH = 520;
+
+function named(kernel: Kernel): string {
+  return [kernel.name, ...(kernel.runs > 1 ? [`${kernel.runs} times`] : []), ...kernel.conditions].join(", ");
+}
 
 export class Lives extends LitElement {
   static override properties = { found: { attribute: false } };
@@ -109,7 +113,7 @@ export class Lives extends LitElement {
             (kernel, number) =>
               html`<tr>
                 <td class="number">${number}</td>
-                <td class="name mono">${kernel.name}${kernel.runs > 1 ? `, ${kernel.runs} times` : ""}</td>
+                <td class="name mono">${named(kernel)}</td>
                 <td>${kernel.steps.map((path) => path.replace(/steps\[(\d+)\]/g, (_, at) => `${Number(at) + 1}`)).join(", ")}</td>
                 <td class="number">${units.bytes(kernel.moved_bytes)}</td>
                 <td class="number">${time(kernel.seconds)}</td>

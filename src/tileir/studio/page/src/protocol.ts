@@ -76,7 +76,10 @@ export interface KernelView {
   bytes_moved: number;
   intensity: number;
   bound: string;
-  runs: number;
+  /** How often it runs, and on which conditions; empty for what runs once. */
+  runs: string;
+  /** Whether the time of the program has it. */
+  counted: boolean;
   predicted: number;
   measured: number | null;
 }
@@ -92,6 +95,7 @@ export interface CostView {
   kernels: KernelView[];
   seconds: number;
   measured: number | null;
+  assumptions: string[];
   roofs: Roof[];
 }
 
@@ -117,6 +121,8 @@ export interface Devices {
   default: string | null;
   missing: Record<string, string>;
   targets: string[];
+  /** Back ends that write programs as source, and what that is called. */
+  sources: { form: string; title: string }[];
 }
 
 export interface Start {

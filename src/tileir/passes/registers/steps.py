@@ -1,0 +1,130 @@
+"""What a step of a reduction over a register tile costs.
+
+The model counts multiply-adds and loads: what comes from the first-level cache costs as much as a multiply-add, a
+vector from farther away twice that; multiply-adds that depend on each other are four apart. Whichever is more decides.
+"""
+
+from __future__ import annotations
+
+from math import ceil, floor
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.passes.kernels.nest import Nest, Segment, product
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.poly.affine import Affine
+    from tileir.stripe.ir import Index
+
+LATENCY: Final = 4.0
+_FAR: Final = 2.0
+_LOADS_BESIDE: Final = 1 / 8
+"""What loads cost even while multiply-adds hide them: of equally fast tiles, the one that loads less is better."""
+
+_RUN: Final = 1.5
+"""What it costs to begin a run of neighbouring vectors elsewhere in memory, for each row that brings its own."""
+
+_TEST: Final = 1.5
+"""What it costs in a step that a row at one side of a tile may be left out: a branch."""
+
+_SHARED_COLUMNS: Final = 4
+"""Columns of which the cache lines come with those of a narrower panel."""
+
+
+@attrs.frozen
+class Step:
+    """One step of a reduction, as far as it costs: uses are known by the indices of the nest that move them.
+
+    Attributes:
+        depth: How many steps there are.
+        sums: Sums that a step adds to.
+        vectors: What it loads along the vector index.
+        scalars: What else it loads.
+        tests: For each constraint, how many rows along each index it may leave out, those at its end negative.
+        near: Columns of which a panel is in the nearest cache.
+
+    """
+
+    depth: int
+    sums: int
+    vectors: tuple[frozenset[str], ...]
+    scalars: tuple[frozenset[str], ...]
+    tests: tuple[tuple[tuple[str, int], ...], ...]
+    near: int
+
+    @classmethod
+    def of(cls, nest: Nest, segment: Segment, vector: Index, lanes: int, cache_bytes: int) -> Step:
+        """Return a step of a segment; the nearest cache has ``cache_bytes``."""
+        local = {a.name for a in nest.allocations}
+        reads = [use for use in dict.fromkeys(segment.uses) if use.root not in local and not use.direction.writes]
+        names = [i.name for i in nest.indices]
+        moved = {use: frozenset(name for name in names if use.stride(name)) for use in reads}
+        along = [use for use in reads if vector.name in moved[use]]
+        depth = product(i.range for i in segment.loops)
+        panels = (product(i.range for i in segment.loops if use.stride(i.name)) * use.dtype.itemsize for use in along)
+        column = lanes * max(panels, default=0)
+        shared = min(vector.range / lanes, _SHARED_COLUMNS)
+        stores = sum(isinstance(s, stripe.Store) for s in segment.statements)
+        return cls(
+            depth,
+            max(1, stores),
+            tuple(moved[use] for use in along),
+            tuple(moved[use] for use in reads if vector.name not in moved[use]),
+            tuple(left_out(constraint, nest, segment) for constraint in segment.constraints),
+            0 if shared * column > cache_bytes else cache_bytes // max(1, column),
+        )
+
+    def over(self, heights: Mapping[str, int]) -> Rate:
+        """Return what a step costs over tiles with some rows."""
+        runs = [product(h for name, h in heights.items() if name in moved) for moved in self.vectors]
+        scalars = sum(product(h for name, h in heights.items() if name in moved) for moved in self.scalars)
+        return Rate(
+            depth=self.depth,
+            tile=self.sums * product(heights.values()),
+            vectors=sum(runs),
+            near=self.near,
+            others=scalars + sum(_RUN * count for count in runs if count > 1),
+            least=LATENCY * self.sums,
+            tests=_TEST * sum(min(heights.get(name, 0), abs(rows)) for test in self.tests for name, rows in test),
+        )
+
+
+def left_out(constraint: Affine, nest: Nest, segment: Segment) -> tuple[tuple[str, int], ...]:
+    """Return how many rows along each index of a nest a constraint may leave out, those at its end negative."""
+    least, _ = constraint.bounds({i.name: i.range for i in (*nest.indices, *segment.loops)})
+    names = {i.name for i in nest.indices}
+    steps = ((name, step) for name, step in constraint.terms if name in names and least < 0)
+    return tuple((name, ceil(-least / step) if step > 0 else floor(-least / step)) for name, step in steps)
+
+
+@attrs.frozen
+class Rate:
+    """What the steps of a reduction cost, by the columns of a tile.
+
+    Attributes:
+        depth: How many steps there are.
+        tile: Multiply-adds of a column.
+        vectors: Vectors that a column loads.
+        near: Columns of which a panel is in the nearest cache.
+        others: What loads cost beside.
+        least: What a step costs at least.
+        tests: What tests cost.
+
+    """
+
+    depth: int
+    tile: float
+    vectors: int
+    near: int
+    others: float
+    least: float
+    tests: float
+
+    def cost(self, columns: int) -> float:
+        """Return the cost of all steps over a tile."""
+        loads = self.vectors * columns * (1.0 if columns <= self.near else _FAR) + self.others
+        return self.depth * (max(self.tile * columns, loads, self.least) + loads * _LOADS_BESIDE + self.tests)

@@ -1,0 +1,164 @@
+"""Host memory that kernels work on, and what executors do with it, for back ends whose devices see it as it is."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.runtime.arrays import address_of
+from tileir.runtime.checks import memory_size
+from tileir.runtime.mapping import map_host
+from tileir.semtree.layout import ALIGNMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tileir.runtime.events import PendingEvent, Scheduler
+    from tileir.runtime.interface import Event
+    from tileir.semtree.ir import KernelFunction
+
+
+@attrs.frozen(eq=False)
+class HostBuffer:
+    """Host memory; ``array`` keeps it alive.
+
+    Attributes:
+        array: The contiguous array whose memory this is.
+        address: Where it starts.
+        nbytes: Its size in bytes.
+
+    """
+
+    array: np.ndarray[Any, Any] = attrs.field(repr=False)
+    address: int
+    nbytes: int
+
+    def host(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Return the memory as bytes."""
+        return self.array.reshape(-1).view(np.uint8)
+
+    map_current = map_discard = map_host
+
+
+def wrap(array: np.ndarray[Any, Any]) -> HostBuffer:
+    """Return a buffer over the memory of a contiguous array."""
+    return HostBuffer(array, address_of(array), array.nbytes)
+
+
+def allocate(nbytes: int) -> HostBuffer:
+    """Return fresh memory with undefined content, aligned to :data:`tileir.semtree.layout.ALIGNMENT`."""
+    room = np.empty(nbytes + ALIGNMENT, np.uint8)
+    begin = address_of(room)
+    start = -begin % ALIGNMENT
+    return HostBuffer(room[start : start + nbytes], begin + start, nbytes)
+
+
+@attrs.frozen(eq=False)
+class Addresses:
+    """How functions of kernels take their arrays: as addresses, one behind the other.
+
+    Attributes:
+        kernel: The name of the kernel.
+        sizes: The bytes that each of its parameters needs.
+
+    """
+
+    kernel: str
+    sizes: tuple[int, ...]
+    _pack: Callable[..., bytes] = attrs.field(repr=False)
+
+    @classmethod
+    def of(cls, kernel: KernelFunction) -> Addresses:
+        """Look at the parameters of a kernel."""
+        sizes = tuple(param.size * param.dtype.itemsize for param in kernel.params)
+        return cls(kernel.name, sizes, Struct(f"{len(sizes)}P").pack)
+
+    def packed(self, buffers: Sequence[HostBuffer]) -> bytes:
+        """Return the addresses of buffers.
+
+        Raises:
+            ArgumentError: TIL706, the buffers do not fit the parameters.
+
+        """
+        sizes = [buffer.nbytes for buffer in buffers]
+        if len(sizes) != len(self.sizes) or any(map(int.__lt__, sizes, self.sizes)):
+            message = f"kernel {self.kernel} takes buffers of {list(self.sizes)} bytes, not {sizes}"
+            raise ArgumentError((Diagnostic("TIL706", message),))
+        return self._pack(*[buffer.address for buffer in buffers])
+
+
+@attrs.define(eq=False)
+class HostExecutor:
+    """An executor, but for how it runs kernels.
+
+    Attributes:
+        scheduler: Runs what is submitted; what makes an executor gives it one.
+        closed: Whether it was closed.
+
+    """
+
+    scheduler: Scheduler = attrs.field(init=False)
+    closed: bool = attrs.field(default=False, init=False)
+    _spare: deque[HostBuffer] = attrs.field(factory=deque, init=False, repr=False)
+
+    def allocate(self, nbytes: int) -> HostBuffer:
+        """Return fresh memory with undefined content, aligned to 64 bytes; TIL707 for less than none."""
+        return allocate(memory_size(nbytes))
+
+    def wrap(self, array: np.ndarray[Any, Any]) -> HostBuffer | None:
+        """Return a buffer over an array's own memory; None where that has gaps or is not aligned."""
+        flags = array.flags
+        return wrap(array) if flags.c_contiguous and flags.aligned else None
+
+    def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> PendingEvent:
+        """Copy as many bytes as both have, between buffers or contiguous arrays.
+
+        Raises:
+            ArgumentError: TIL706, an array has gaps, or the destination cannot be written.
+            BackendError: TIL807, the executor was closed.
+
+        """
+        self.check_open()
+        read, write = _bytes_of(source), _bytes_of(destination)
+        if not write.flags.writeable:
+            raise ArgumentError((Diagnostic("TIL706", "the destination of a copy is read-only"),))
+        count = min(len(read), len(write))
+        return self.scheduler.submit(partial(np.copyto, write[:count], read[:count]), after)
+
+    def close(self) -> None:
+        """Wait for all work and stop all threads."""
+        self.closed = True
+        self.scheduler.close()
+        self._spare.clear()
+
+    def check_open(self) -> None:
+        """Raise TIL807 after :meth:`close`."""
+        if self.closed:
+            raise BackendError((Diagnostic("TIL807", "this executor was closed; open another one"),))
+
+    def take_scratch(self, nbytes: int) -> HostBuffer:
+        """Return scratch memory for one launch; :meth:`give_scratch` takes it back."""
+        try:
+            scratch = self._spare.pop()
+        except IndexError:
+            return allocate(nbytes)
+        return scratch if scratch.nbytes >= nbytes else allocate(nbytes)
+
+    def give_scratch(self, scratch: HostBuffer) -> None:
+        """Keep scratch memory for the next launch."""
+        self._spare.append(scratch)
+
+
+def _bytes_of(memory: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    if isinstance(memory, HostBuffer):
+        return memory.host()
+    array = np.asarray(memory)
+    if not array.flags.c_contiguous:
+        raise ArgumentError((Diagnostic("TIL706", "an array with gaps cannot be copied; pass a contiguous one"),))
+    return array.reshape(-1).view(np.uint8)
