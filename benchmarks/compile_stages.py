@@ -190,9 +190,9 @@ def by_kernel(name: str) -> list[tuple[str, dict[str, float]]]:
 
     import tileir
     from tileir.driver.compiler import compile_stages
-    from tileir.semtree.lowering import lower
-    from tileir.semtree.simplifier import simplify
-    from tileir.semtree.verifier import verify
+    from tileir.semtree.check.verifier import verify
+    from tileir.semtree.lower.lowering import lower
+    from tileir.semtree.simplify.simplifier import simplify
     from tileir_llvm import modules
 
     source, arguments = program(name)

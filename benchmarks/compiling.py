@@ -13,7 +13,7 @@ import numpy as np
 
 import tileir
 from peaks import launcher
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 
 

@@ -17,8 +17,8 @@ import attrs
 import numpy as np
 
 import tileir
-from tileir.passes.immediates import Immediates
-from tileir.passes.resolution import pipeline_for
+from tileir.passes.pipelines.resolution import pipeline_for
+from tileir.passes.rewrites.immediates import Immediates
 
 if TYPE_CHECKING:
     from collections.abc import Callable

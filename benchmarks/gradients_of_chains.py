@@ -21,7 +21,7 @@ import time
 import attrs
 
 import tileir
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.runtime.context import default_context
 from tileir.runtime.placement import place

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tileir
-from tileir.semtree.parser import parse_kernel
+from tileir.semtree.text.parser import parse_kernel
 
 _STEPS = 200_000
 _CHAINS = 12

@@ -5,8 +5,8 @@
 Each function is computed for every f32 of the binades from 2^FROM to 2^TO, of both signs where it is defined for both,
 and compared with itself in f64, whose errors are smaller by a factor of 10^8 (tests/semtree/test_expansions.py compares
 them with mpmath). Errors are in units in the last place of the exact value, and stand beside what
-``tileir.semtree.expansions.ULP`` promises. All binades of one function take a minute or a few; ``--stride 101``
-takes one argument of 101. The exit status is 1 where a promise does not hold.
+``tileir.semtree.transform.expansions.ULP`` promises. All binades of one function take a minute or a few; ``--stride
+101`` takes one argument of 101. The exit status is 1 where a promise does not hold.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import tileir
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.expansions import EXPANDED, ULP
+from tileir.semtree.transform.expansions import EXPANDED, ULP
 
 FUNCTIONS: Final = {op.value: op for op in sorted(EXPANDED - {Op.POW}, key=lambda op: op.value)}
 POSITIVE: Final = (Op.LOG, Op.RSQRT)

@@ -15,8 +15,8 @@ from tileir.formula.catalogue import FOLDER, read_file
 from tileir.formula.function_file import parameter_text
 from tileir.formula.words import WORDS
 from tileir.ops.plaidml import ALIASES
-from tileir.passes.catalog import PASSES
-from tileir.semtree.expansions import ULP
+from tileir.passes.pipelines.catalog import PASSES
+from tileir.semtree.transform.expansions import ULP
 from tileir.tile.grammar import RANK
 from tileir.tile.ir import UnaryOperator
 

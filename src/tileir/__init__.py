@@ -7,7 +7,6 @@ import importlib
 import types
 import typing
 
-from tileir.core.codec import content_hash, from_json, to_json
 from tileir.core.dtype import DType
 from tileir.core.errors import (
     ArgumentError,
@@ -18,8 +17,9 @@ from tileir.core.errors import (
     TileError,
     VerifyError,
 )
-from tileir.core.span import Source, Span
-from tileir.core.target import Target
+from tileir.core.json.codec import content_hash, from_json, to_json
+from tileir.core.targets.target import Target
+from tileir.core.text.span import Source, Span
 from tileir.driver.binding import bind
 from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
 from tileir.driver.jit import Jit, evaluate, jit
@@ -35,11 +35,11 @@ from tileir.typed.ir import TensorType
 
 if typing.TYPE_CHECKING:
     from tileir import ops as ops
-    from tileir.driver.crafting import CraftedFormula, craft
     from tileir.driver.differentiation import gradient, jvp, vjp
-    from tileir.driver.explanation import Explanation, explain
+    from tileir.driver.explain.explanation import Explanation, explain
+    from tileir.driver.formulas.crafting import CraftedFormula, craft
     from tileir.driver.stepper import Stepper, stepper
-    from tileir.driver.tuning import Tuned, tune
+    from tileir.driver.tuning.search import Tuned, tune
 
 __all__ = [
     "ArgumentError",
@@ -96,11 +96,11 @@ def devices() -> tuple[DeviceInfo, ...]:
 
 _LATER: typing.Final = types.MappingProxyType(
     {
-        **dict.fromkeys(("CraftedFormula", "craft"), "tileir.driver.crafting"),
+        **dict.fromkeys(("CraftedFormula", "craft"), "tileir.driver.formulas.crafting"),
         **dict.fromkeys(("gradient", "jvp", "vjp"), "tileir.driver.differentiation"),
-        **dict.fromkeys(("Explanation", "explain"), "tileir.driver.explanation"),
+        **dict.fromkeys(("Explanation", "explain"), "tileir.driver.explain.explanation"),
         **dict.fromkeys(("Stepper", "stepper"), "tileir.driver.stepper"),
-        **dict.fromkeys(("Tuned", "tune"), "tileir.driver.tuning"),
+        **dict.fromkeys(("Tuned", "tune"), "tileir.driver.tuning.search"),
     }
 )
 """Where names are that are loaded when they are first used: to compile a program and run it takes none of them."""

@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Run the command line; the extra ``cli`` brings what it needs."""
     try:
-        from tileir.driver.cli import commands, run
+        from tileir.driver.cli.main import commands, run
         from tileir.studio.command import studio
     except ModuleNotFoundError as missing:
         if missing.name not in ("click", "rich"):

@@ -9,11 +9,11 @@ from typing import Final
 
 SCRIPT: Final = """
 from tileir import Target, TensorType, DType, to_text
-from tileir.core.codec import content_hash
+from tileir.core.json.codec import content_hash
 from tileir.driver.compiler import compile_stages
-from tileir.semtree.expansions import expand_kernel
-from tileir.semtree.printer import to_text as sem_text
-from tileir.stripe.printer import to_text as stripe_text
+from tileir.semtree.transform.expansions import expand_kernel
+from tileir.semtree.text.printer import to_text as sem_text
+from tileir.stripe.text.printer import to_text as stripe_text
 from tileir.typed.printer import to_text as typed_text
 
 SOURCE = '''

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 HEAVY: Final = (
-    "tileir.core.target_file",
+    "tileir.core.targets.target_file",
     "networkx",
     "cattrs",
     "orjson",

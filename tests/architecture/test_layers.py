@@ -84,13 +84,13 @@ def test_stages_import_stages_at_the_top() -> None:
         for node in ast.walk(function)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tileir")
     ]
-    assert inner == [
-        ("src/tileir/passes/constant_propagate.py", "tileir.stripe.interpreter"),
-        ("src/tileir/semtree/lowering.py", "tileir.semtree.lower_threads"),
-        ("src/tileir/semtree/scope_checks.py", "tileir.semtree.printer"),
-        ("src/tileir/semtree/uniformity.py", "tileir.semtree.printer"),
+    assert sorted(inner) == [
+        ("src/tileir/passes/rewrites/constant_propagate.py", "tileir.stripe.interpret.interpreter"),
+        ("src/tileir/semtree/analysis/uniformity.py", "tileir.semtree.text.printer"),
+        ("src/tileir/semtree/check/scope_checks.py", "tileir.semtree.text.printer"),
+        ("src/tileir/semtree/lower/lowering.py", "tileir.semtree.lower.threads"),
         ("src/tileir/tile/ir.py", "tileir.tile.printer"),
-        ("src/tileir/typed/infer_builtins.py", "tileir.typed.derivatives.builtins"),
+        ("src/tileir/typed/inference/builtins.py", "tileir.typed.derivatives.builtins"),
         ("src/tileir/typed/ir.py", "tileir.typed.dataflow"),
         ("src/tileir/typed/ir.py", "tileir.typed.printer"),
     ]

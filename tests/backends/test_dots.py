@@ -7,7 +7,7 @@ import pytest
 from strategies.devices import launch
 from strategies.semtree_values import content
 from tileir.core.dtype import DType
-from tileir.semtree.interpreter import run
+from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import Assign, Const, Dot, KernelFunction, Param, ParamAccess, Subscript, Type
 from tileir_llvm.dots import LANES, apply_dot, native_dots
 from tileir_llvm.text import FunctionText, ModuleText, Value

@@ -15,7 +15,7 @@ from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content, spe
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree import interpreter
+from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import (
     Apply,
     Assign,

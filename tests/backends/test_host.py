@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.target_file import hardware_of
+from tileir.core.targets.target_file import hardware_of
 from tileir_llvm import host
 from tileir_llvm.processor import Processor
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.hardware_verifier import verify
+from tileir.core.targets.hardware_verifier import verify
 from tileir_llvm import host_model
 from tileir_llvm.host_model import Cache, caches, clock_mhz
 

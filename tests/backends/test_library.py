@@ -4,7 +4,7 @@ import pytest
 
 from strategies.devices import compiler
 from tileir.core.errors import BackendError
-from tileir.semtree.parser import parse_kernel
+from tileir.semtree.text.parser import parse_kernel
 
 KERNEL = parse_kernel(
     "kernel copy(out f32 O[4] align(4) noalias, in f32 A[4] align(4) noalias) grid(1) operations(4) "

@@ -6,8 +6,8 @@ import pytest
 from strategies.devices import compiler, launch
 from strategies.semtree_values import content
 from tileir.core.dtype import DType
-from tileir.semtree import interpreter
-from tileir.semtree.parser import parse_kernel
+from tileir.semtree.interpret import interpreter
+from tileir.semtree.text.parser import parse_kernel
 
 DTYPES = [DType.BOOL, DType.I8, DType.I32, DType.U64, DType.F16, DType.BF16, DType.F32, DType.F64]
 

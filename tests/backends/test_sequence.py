@@ -15,7 +15,7 @@ from tileir.core.errors import BackendError
 from tileir.core.ops import Op
 from tileir.runtime.interface import Choice, Condition, Options, Repetition, SequencingExecutor
 from tileir.semtree.ir import Assign, Const, DeclareArray, Region, Subscript, Type
-from tileir.semtree.parser import parse_kernel
+from tileir.semtree.text.parser import parse_kernel
 from tileir_llvm.executor import SPLIT_OPERATIONS, LLVMExecutor
 from tileir_llvm.sequence import REPEATED_OPERATIONS
 

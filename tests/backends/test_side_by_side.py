@@ -11,7 +11,7 @@ import pytest
 from strategies.devices import buffers, compiler, executor
 from strategies.processes import in_forked_child
 from tileir.core.errors import BackendError
-from tileir.semtree.parser import parse_kernel
+from tileir.semtree.text.parser import parse_kernel
 from tileir_llvm import compiler as llvm_compiler
 from tileir_llvm import side_by_side
 from tileir_llvm.modules import object_code

@@ -7,8 +7,8 @@ import pytest
 
 from strategies.devices import compiler, launch
 from tileir.runtime.interface import Options
-from tileir.semtree import interpreter
-from tileir.semtree.parser import parse_kernel
+from tileir.semtree.interpret import interpreter
+from tileir.semtree.text.parser import parse_kernel
 from tileir_llvm.compiler import LLVMCompiler
 from tileir_llvm.text import SCHEDULED
 

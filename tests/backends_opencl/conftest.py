@@ -11,8 +11,8 @@ from strategies.opencl_device import ADD_ONE, by_hand, new_executor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir_opencl.executor import OpenCLExecutor
-    from tileir_opencl.kernels import OpenCLKernel
+    from tileir_opencl.run.executor import OpenCLExecutor
+    from tileir_opencl.run.kernels import OpenCLKernel
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from strategies.opencl_device import ADD_ONE, NUMBERS, by_hand
 from tileir.core.errors import BackendError
 
 if TYPE_CHECKING:
-    from tileir_opencl.executor import OpenCLExecutor
+    from tileir_opencl.run.executor import OpenCLExecutor
 
 
 def test_launches_follow_each_other(executor: OpenCLExecutor) -> None:

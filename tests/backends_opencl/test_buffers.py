@@ -12,11 +12,11 @@ import pytest
 
 from strategies.opencl_device import NUMBERS, SIZE
 from tileir.core.errors import ArgumentError, BackendError
-from tileir_opencl.buffers import OpenCLBuffer
+from tileir_opencl.run.buffers import OpenCLBuffer
 
 if TYPE_CHECKING:
-    from tileir_opencl.executor import OpenCLExecutor
-    from tileir_opencl.kernels import OpenCLKernel
+    from tileir_opencl.run.executor import OpenCLExecutor
+    from tileir_opencl.run.kernels import OpenCLKernel
 
 
 def test_memory_that_does_not_exist_is_an_error_and_nothing_is_lost(

@@ -12,10 +12,10 @@ from strategies.opencl_device import device
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError
 from tileir.runtime.interface import DeviceInfo
-from tileir_opencl import capabilities as module
-from tileir_opencl.capabilities import base_alignment, capabilities, language_version, processor_vector_bytes
-from tileir_opencl.devices import device_of, devices
-from tileir_opencl.platforms import Found
+from tileir_opencl.device import capabilities as module
+from tileir_opencl.device.capabilities import base_alignment, capabilities, language_version, processor_vector_bytes
+from tileir_opencl.device.devices import device_of, devices
+from tileir_opencl.device.platforms import Found
 
 CPU, GPU = cl.device_type.CPU, cl.device_type.GPU
 

@@ -11,9 +11,9 @@ from pyopencl._cl import _ErrorRecord
 from strategies.opencl_device import device
 from tileir.core.errors import BackendError
 from tileir.runtime.events import PendingEvent
-from tileir_opencl.commands import BATCH, Commands
-from tileir_opencl.devices import device_of
-from tileir_opencl.process import context_of
+from tileir_opencl.device.devices import device_of
+from tileir_opencl.run.commands import BATCH, Commands
+from tileir_opencl.run.process import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

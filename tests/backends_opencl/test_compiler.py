@@ -28,17 +28,17 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
 )
-from tileir_opencl import programs
-from tileir_opencl.compiler import KERNELS
-from tileir_opencl.programs import built, handle_of, named_lines
+from tileir_opencl.run import programs
+from tileir_opencl.run.compiler import KERNELS
+from tileir_opencl.run.programs import built, handle_of, named_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tileir_opencl.executor import OpenCLExecutor
-    from tileir_opencl.library import OpenCLLibrary
-    from tileir_opencl.programs import NativeProgram
+    from tileir_opencl.run.executor import OpenCLExecutor
+    from tileir_opencl.run.library import OpenCLLibrary
+    from tileir_opencl.run.programs import NativeProgram
 
 F32 = Type(DType.F32)
 PLACE = GridIndex(GridLevel.GROUP, 0, Type(DType.I64))
@@ -138,7 +138,7 @@ def test_illegal_kernels_are_refused() -> None:
 
 def test_building_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
-    monkeypatch.setattr("tileir_opencl.compiler.built", lambda *args: gate.wait(20) and built(*args))
+    monkeypatch.setattr("tileir_opencl.run.compiler.built", lambda *args: gate.wait(20) and built(*args))
     library = compiler().build([scaling(5.0)])
     assert library.listing("opencl")
     gate.set()

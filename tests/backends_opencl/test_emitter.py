@@ -20,15 +20,15 @@ from strategies.semtree import function_cases, kernel_cases
 from strategies.semtree_values import aligned_copy, content, same_content
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError
-from tileir.semtree import interpreter
-from tileir.semtree.expansions import EXPANDED, ULP
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.interpret import interpreter
+from tileir.semtree.interpret.memory import Checks
 from tileir.semtree.ir import Region
-from tileir.semtree.memory import Checks
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.verifier import verify
-from tileir_opencl.emitter import emit, scratch_bytes, symbol
-from tileir_opencl.features import Features
-from tileir_opencl.operations import FAST, NATIVE
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.transform.expansions import EXPANDED, ULP
+from tileir_opencl.device.features import Features
+from tileir_opencl.emit.emitter import emit, scratch_bytes, symbol
+from tileir_opencl.emit.operations import FAST, NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,9 +101,9 @@ def test_shown_kernels_compute_what_the_interpreter_does(platform: str) -> None:
 
 SCRIPT: Final = """
 from strategies.opencl_kernels import KERNELS
-from tileir.semtree.parser import parse_kernel
-from tileir_opencl.emitter import emit
-from tileir_opencl.features import Features
+from tileir.semtree.text.parser import parse_kernel
+from tileir_opencl.emit.emitter import emit
+from tileir_opencl.device.features import Features
 print(emit([parse_kernel(text) for text in KERNELS.values()], Features(max_vector_bytes=16)))
 """
 

@@ -21,7 +21,7 @@ from tileir.runtime.events import PendingEvent
 from tileir.tile.printer import to_text
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function
-from tileir.typed.raising import raise_to_tile
+from tileir.typed.raising.raising import raise_to_tile
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 SOFTMAX = """
@@ -117,7 +117,7 @@ from tileir.runtime.events import PendingEvent
 from tileir.tile.printer import to_text
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function
-from tileir.typed.raising import raise_to_tile
+from tileir.typed.raising.raising import raise_to_tile
 text = "function (A[N]) -> (B) {{ B[i : N] = +(A[i] * A[j]), j < 4096; }}"
 work = tileir.compile(text, [(4096,)], device={device().id!r})
 array = np.ones(4096, np.float32)

@@ -12,10 +12,10 @@ import pytest
 from strategies.opencl_device import device
 from tileir.core.errors import BackendError
 from tileir.runtime.events import PendingEvent, all_ended
-from tileir_opencl.commands import Commands
-from tileir_opencl.devices import device_of
-from tileir_opencl.events import OpenCLEvent, sorted_out
-from tileir_opencl.process import context_of
+from tileir_opencl.device.devices import device_of
+from tileir_opencl.run.commands import Commands
+from tileir_opencl.run.events import OpenCLEvent, sorted_out
+from tileir_opencl.run.process import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tileir.runtime.interface import Event
-    from tileir_opencl.executor import OpenCLExecutor
-    from tileir_opencl.kernels import OpenCLKernel
+    from tileir_opencl.run.executor import OpenCLExecutor
+    from tileir_opencl.run.kernels import OpenCLKernel
 
 
 def test_a_launch_waits_for_the_copy_that_fills_its_input(executor: OpenCLExecutor, add_one: OpenCLKernel) -> None:

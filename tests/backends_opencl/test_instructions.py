@@ -11,17 +11,17 @@ import pytest
 from strategies.opencl_source import FEATURES, POCL, run
 from strategies.pipelines import fused
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
-from tileir.passes.distribute import Distribute
-from tileir.passes.matrix_contraction import MatrixContraction
-from tileir.semtree import interpreter
+from tileir.passes.schedules.groups.distribute import Distribute
+from tileir.passes.schedules.groups.matrix_contraction import MatrixContraction
+from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import KernelFunction
-from tileir.semtree.parser import parse_kernel
+from tileir.semtree.text.parser import parse_kernel
 from tileir.testing.semtree_kernels import GROUPS
 from tileir.typed.ir import TensorType
-from tileir_opencl.emitter import emit
-from tileir_opencl.features import Features
+from tileir_opencl.device.features import Features
+from tileir_opencl.emit.emitter import emit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from strategies.semtree_values import same_content
-from tileir.semtree import interpreter
-from tileir.semtree.expansions import EXPANDED, expand_kernel
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import Assign
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import to_text
 from tileir.semtree.rewrite import expressions, statements, walk
-from tileir.semtree.verifier import verify
-from tileir_opencl.features import Features
-from tileir_opencl.lanes import WIDTHS, split_lanes
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import to_text
+from tileir.semtree.transform.expansions import EXPANDED, expand_kernel
+from tileir_opencl.device.features import Features
+from tileir_opencl.emit.lanes import WIDTHS, split_lanes
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase

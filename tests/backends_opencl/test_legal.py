@@ -7,11 +7,11 @@ import pytest
 from strategies.legal import COMPUTED, assert_conversions, assert_merges, assert_operations
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.expansions import EXPANDED
-from tileir.semtree.parser import parse_kernel
-from tileir_opencl.emitter import emit
-from tileir_opencl.features import Features
-from tileir_opencl.operations import FAST, NATIVE, SINGLE, capabilities
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.transform.expansions import EXPANDED
+from tileir_opencl.device.features import Features
+from tileir_opencl.emit.emitter import emit
+from tileir_opencl.emit.operations import FAST, NATIVE, SINGLE, capabilities
 
 SETS = pytest.mark.parametrize("native", [NATIVE, SINGLE, FAST], ids=["native", "single", "fast"])
 

@@ -4,8 +4,8 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.semtree.ir import Type
-from tileir_opencl.logic import choice
-from tileir_opencl.text import Value, integer
+from tileir_opencl.emit.logic import choice
+from tileir_opencl.emit.text import Value, integer
 
 
 @pytest.mark.parametrize(

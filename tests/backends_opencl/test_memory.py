@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.verifier import verify
-from tileir_opencl.emitter import emit
-from tileir_opencl.features import Features
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.text.parser import parse_kernel
+from tileir_opencl.device.features import Features
+from tileir_opencl.emit.emitter import emit
 
 
 def line_of(statement: str, params: str = "inout f32 P[64] align(128) noalias, in f32 Q[64] align(4) noalias") -> str:

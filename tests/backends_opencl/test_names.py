@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
-from tileir.core.names import NameScope
-from tileir_opencl.names import HELPERS, identifiers
+from tileir.core.text.names import NameScope
+from tileir_opencl.emit.names import HELPERS, identifiers
 
 
 @examples(200)

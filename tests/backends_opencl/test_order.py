@@ -12,8 +12,8 @@ from strategies.opencl_device import SIZE, by_hand
 
 if TYPE_CHECKING:
     from tileir.runtime.interface import Event
-    from tileir_opencl.executor import OpenCLExecutor
-    from tileir_opencl.kernels import OpenCLKernel
+    from tileir_opencl.run.executor import OpenCLExecutor
+    from tileir_opencl.run.kernels import OpenCLKernel
 
 
 def commands_in_any_order(executor: OpenCLExecutor, average: OpenCLKernel, seed: int) -> bool:

@@ -13,8 +13,8 @@ import pytest
 from pyopencl._cl import _ErrorRecord
 
 from tileir.core.errors import BackendError
-from tileir_opencl import platforms
-from tileir_opencl.platforms import NVIDIA_LIBRARY, Scan, look, missing_registrations
+from tileir_opencl.device import platforms
+from tileir_opencl.device.platforms import NVIDIA_LIBRARY, Scan, look, missing_registrations
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strategies.opencl_device import device
-from tileir_opencl.devices import device_of
-from tileir_opencl.probe import has_ptx, remembered, survives, works_with
+from tileir_opencl.device.devices import device_of
+from tileir_opencl.device.probe import has_ptx, remembered, survives, works_with
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strategies.seed import seed_stages
-from tileir_opencl.emitter import emit
-from tileir_opencl.features import Features
+from tileir_opencl.device.features import Features
+from tileir_opencl.emit.emitter import emit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

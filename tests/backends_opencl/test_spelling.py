@@ -15,7 +15,7 @@ from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.ir import Type
-from tileir_opencl.spelling import ATOM, INFIX, MEMORY, UNARY, lane, register, register_bits, scalar_constant
+from tileir_opencl.emit.spelling import ATOM, INFIX, MEMORY, UNARY, lane, register, register_bits, scalar_constant
 
 
 def test_every_type_is_spelt() -> None:

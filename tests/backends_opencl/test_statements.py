@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from strategies.opencl_source import run
-from tileir.semtree import interpreter
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.verifier import verify
-from tileir_opencl.emitter import emit
-from tileir_opencl.features import Features
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.interpret import interpreter
+from tileir.semtree.text.parser import parse_kernel
+from tileir_opencl.device.features import Features
+from tileir_opencl.emit.emitter import emit
 
 
 def lines_of(body: str, head: str = "inout i32 P[64] align(64) noalias") -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from strategies.opencl_device import device
-from tileir_opencl.devices import device_of
-from tileir_opencl.trial import PASSED, main
+from tileir_opencl.device.devices import device_of
+from tileir_opencl.device.trial import PASSED, main
 
 
 @pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")

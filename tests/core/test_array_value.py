@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tileir.core.array_value import ArrayValue
-from tileir.core.codec import content_hash, from_json, identity, to_json
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
+from tileir.core.json.codec import content_hash, from_json, identity, to_json
 
 
 @pytest.mark.parametrize("dtype", DType)

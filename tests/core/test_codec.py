@@ -20,12 +20,12 @@ from strategies.semtree import KernelCase, kernel_cases
 from strategies.stripe import programs
 from strategies.tile import Case, cases
 from strategies.tile_text import functions
-from tileir.core.codec import content_hash, from_json, to_json
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.core.json_decoder import MAX_DEPTH
+from tileir.core.json.codec import content_hash, from_json, to_json
+from tileir.core.json.decoder import MAX_DEPTH
 from tileir.core.ops import Aggregation, Combination, Op
-from tileir.core.span import Source, Span
+from tileir.core.text.span import Source, Span
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.stripe import ir as stripe
@@ -216,7 +216,7 @@ def test_the_hash_tells_values_apart() -> None:
 
 def test_the_hash_is_that_of_every_process() -> None:
     script = (
-        "from tileir.core.codec import content_hash; from tileir.semtree.ir import Program;"
+        "from tileir.core.json.codec import content_hash; from tileir.semtree.ir import Program;"
         "print(content_hash(Program((), (), ())))"
     )
     for seed in ("0", "2026"):

@@ -16,7 +16,7 @@ from tileir.core.errors import (
     VerifyError,
     fail,
 )
-from tileir.core.span import Source, Span
+from tileir.core.text.span import Source, Span
 
 SPAN = Span(Source("function (A) ->\n\tB = C;", "a.tile"), 21, 22)
 

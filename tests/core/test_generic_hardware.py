@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.generic_hardware import generic_hardware
-from tileir.core.target import Target
-from tileir.core.target_file import hardware_of
+from tileir.core.targets.generic_hardware import generic_hardware
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import hardware_of
 
 PROCESSOR = Target(threads=8, vector_bytes=64, vector_registers=32, cache_bytes=(32 << 10, 1 << 20, 32 << 20))
 CARD = Target("card", threads=132, cache_bytes=(50 << 20,), local_bytes=48 << 10, group_threads=1024, group_width=32)

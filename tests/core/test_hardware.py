@@ -6,10 +6,10 @@ import attrs
 import pytest
 
 from strategies.hardware import ACCELERATOR, PROCESSOR
-from tileir.core.codec import from_json, to_json
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.core.hardware import Bus, HardwareModel, MemoryUnit
+from tileir.core.json.codec import from_json, to_json
+from tileir.core.targets.hardware import Bus, HardwareModel, MemoryUnit
 
 
 def test_levels_run_from_the_outermost_memory_to_the_execution_units() -> None:

@@ -7,9 +7,9 @@ import pytest
 from strategies.hardware import ACCELERATOR, PROCESSOR
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, VerifyError
-from tileir.core.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit, TransferUnit
-from tileir.core.hardware_json import from_json, to_json, to_value
-from tileir.core.plain_json import read_json
+from tileir.core.json.plain import read_json
+from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit, TransferUnit
+from tileir.core.targets.hardware_json import from_json, to_json, to_value
 
 SLIDE = """
 {

@@ -6,8 +6,8 @@ import pytest
 from strategies.hardware import ACCELERATOR, PROCESSOR
 from tileir.core.dtype import DType
 from tileir.core.errors import VerifyError
-from tileir.core.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit, TransferUnit
-from tileir.core.hardware_verifier import verify
+from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit, TransferUnit
+from tileir.core.targets.hardware_verifier import verify
 
 
 def faults(model: HardwareModel) -> list[str]:

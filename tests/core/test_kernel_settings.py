@@ -6,11 +6,11 @@ import attrs
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.generic_hardware import generic_hardware
-from tileir.core.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit
-from tileir.core.hardware_verifier import verify
-from tileir.core.kernel_settings import KernelSettings, kernel_settings
-from tileir.core.target import Target
+from tileir.core.targets.generic_hardware import generic_hardware
+from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit
+from tileir.core.targets.hardware_verifier import verify
+from tileir.core.targets.kernel_settings import KernelSettings, kernel_settings
+from tileir.core.targets.target import Target
 
 
 def card(units: int, flops: float, depth: int, line: int, memory: float) -> HardwareModel:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.markup import read
-from tileir.core.markup import MOST_COLUMNS, MOST_LINES, folded, paragraph, preformatted, table
+from tileir.core.text.markup import MOST_COLUMNS, MOST_LINES, folded, paragraph, preformatted, table
 
 
 @given(

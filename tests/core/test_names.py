@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tileir.core.names import NameScope, nearest
+from tileir.core.text.names import NameScope, nearest
 
 STEMS = st.sampled_from(["x", "x_0", "x_1", "y"])
 

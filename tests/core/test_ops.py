@@ -7,7 +7,7 @@ import pytest
 from tileir.core.arithmetic import apply, constant
 from tileir.core.dtype import DType
 from tileir.core.ops import OPS, Aggregation, Combination, Domain, Op
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 
 
 def test_every_operation_has_a_row() -> None:

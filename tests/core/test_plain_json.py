@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tileir.core.errors import TileError
-from tileir.core.plain_json import Reader, places_of, read_json
+from tileir.core.json.plain import Reader, places_of, read_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(alphabet='a"\\/,]}\n é', max_size=6),

@@ -8,7 +8,7 @@ import pytest
 
 from tileir.core.protocols import members, mistakes
 from tileir.passes.base import OFFERS, Pass
-from tileir.passes.catalog import PASSES
+from tileir.passes.pipelines.catalog import PASSES
 
 
 class Worker(Protocol):

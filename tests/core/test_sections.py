@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tileir.core.errors import TileError
-from tileir.core.sections import sections_of
+from tileir.core.targets.sections import sections_of
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(alphabet='a"\\/,]}\n é', max_size=6),

@@ -11,9 +11,9 @@ from __future__ import annotations
 import pytest
 
 from tileir.core.errors import TileError
-from tileir.core.hardware_json import from_json, to_json
-from tileir.core.sections import sections_of
-from tileir.core.template import fill
+from tileir.core.targets.hardware_json import from_json, to_json
+from tileir.core.targets.sections import sections_of
+from tileir.core.targets.template import fill
 
 SLIDE = """{
 "clock_mhz": {{ CLOCK_MHZ }},

@@ -7,7 +7,7 @@ import builtins
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tileir.core.span import Source, Span, call_site
+from tileir.core.text.span import Source, Span, call_site
 
 
 @given(st.text(alphabet="ab\n\t", min_size=1), st.data())

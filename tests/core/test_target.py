@@ -5,7 +5,7 @@ import pytest
 import tileir
 from strategies.hardware import ACCELERATOR, PROCESSOR
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 
 
 @pytest.mark.parametrize(

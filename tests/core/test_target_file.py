@@ -8,10 +8,10 @@ import pytest
 from strategies.hardware import ACCELERATOR
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.core.generic_hardware import generic_hardware
-from tileir.core.hardware_json import to_value
-from tileir.core.target import Target
-from tileir.core.target_file import (
+from tileir.core.targets.generic_hardware import generic_hardware
+from tileir.core.targets.hardware_json import to_value
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import (
     facts,
     file_of,
     hardware_of,
@@ -22,7 +22,7 @@ from tileir.core.target_file import (
     target_called,
     with_facts,
 )
-from tileir.passes.resolution import pipeline_for
+from tileir.passes.pipelines.resolution import pipeline_for
 
 TEXT = """{
   "name": "accelerator",

@@ -11,9 +11,9 @@ from jinja2 import StrictUndefined, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
 from tileir.core.errors import TileError
-from tileir.core.span import Source
-from tileir.core.template import fill, filled
-from tileir.core.template_expressions import FUNCTIONS, Value, power_of_two_below
+from tileir.core.targets.template import fill, filled
+from tileir.core.targets.template_expressions import FUNCTIONS, Value, power_of_two_below
+from tileir.core.text.span import Source
 
 NAMES: Final[Mapping[str, Value]] = {
     "N": 3,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tileir.core.text import Writer, bytes_of_text, bytes_text
+from tileir.core.text.writer import Writer, bytes_of_text, bytes_text
 
 
 def test_lines_are_indented_and_ended() -> None:

@@ -15,12 +15,12 @@ from strategies.effort import examples
 from strategies.families import FAMILIES, Written, written
 from strategies.tile import assert_equal
 from tileir.core.errors import TileError
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.passes.base import run
-from tileir.passes.catalog import parse_pipeline
-from tileir.passes.resolution import resolve_pipeline
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.passes.pipelines.resolution import resolve_pipeline
 from tileir.stripe.flattening import with_entry
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.interpret.interpreter import interpret
 
 TARGET: Final = Target("accelerator", vector_bytes=16, threads=1)
 PIPELINES: Final = {

@@ -14,7 +14,7 @@ from strategies.effort import examples
 from strategies.families import FAMILIES, written
 from strategies.opencl_device import device as opencl_device
 from strategies.tile import Case, assert_equal, cases
-from tileir.core.codec import content_hash, from_json, to_json
+from tileir.core.json.codec import content_hash, from_json, to_json
 from tileir.driver.binding import bind
 from tileir.tile.ir import Function
 from tileir.tile.parser import parse

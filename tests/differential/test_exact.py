@@ -13,15 +13,15 @@ from strategies.effort import examples
 from strategies.steps import STEPS
 from strategies.tile import Case, cases
 from tileir.core.arithmetic import dtype_of
-from tileir.core.target import Target
-from tileir.core.target_file import names_of_targets
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import names_of_targets
 from tileir.driver.checking.checker import check_function, check_program
 from tileir.driver.targets import TargetChoice, choice_of
-from tileir.passes.pipeline import to_text
-from tileir.passes.resolution import pipeline_for
-from tileir.typed.inference import infer
+from tileir.passes.pipelines.pipeline import to_text
+from tileir.passes.pipelines.resolution import pipeline_for
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
-from tileir.typed.preparation import prepared
+from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
     from tileir.passes.base import Pass

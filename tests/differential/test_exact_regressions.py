@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.checking.check import check_passes
 from tileir.tile.parser import parse
 from tileir.typed.ir import TensorType

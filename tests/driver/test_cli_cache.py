@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tileir.driver import cli
-from tileir.driver.cli_cache import age_text, size_text
+from tileir.driver.cli import main as cli
+from tileir.driver.cli.cache import age_text, size_text
 from tileir.runtime.disk_cache import DiskCache, digest_of
 
 Command = Callable[..., tuple[int, str, str]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tileir.driver import cli
+from tileir.driver.cli import main as cli
 
 if TYPE_CHECKING:
     from collections.abc import Callable

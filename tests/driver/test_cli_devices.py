@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.driver.cli_devices import as_json, as_table
+from tileir.driver.cli.devices import as_json, as_table
 from tileir.runtime.context import Context
 from tileir.runtime.discovery import Registry
 from tileir.runtime.interface import Backend, DeviceInfo

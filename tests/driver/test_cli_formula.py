@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from tileir.core.dtype import DType
-from tileir.driver import cli
+from tileir.driver.cli import main as cli
 from tileir.runtime.array_files import declared, loaded
 
 EDGES = """\

@@ -7,7 +7,7 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.driver.cli_values import destinations, load, save
+from tileir.driver.cli.values import destinations, load, save
 from tileir.runtime.array_files import REGISTERED
 from tileir.tile.parser import parse
 

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver import compilation
 from tileir.driver.compilation import Compilation, Request
 from tileir.driver.compiler import passes_of

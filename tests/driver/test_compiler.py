@@ -10,13 +10,13 @@ import tileir
 from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError, TileError, VerifyError
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver import compiler
 from tileir.driver.compiler import compile_stages
-from tileir.passes import pipeline, resolution
-from tileir.passes.catalog import parse_pipeline
+from tileir.passes.pipelines import pipeline, resolution
+from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.runtime.interface import Options
-from tileir.semtree import lowering
+from tileir.semtree.lower import lowering
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ import pytest
 
 import tileir
 from tileir.core.errors import BackendError
-from tileir.driver import contest
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import function_of, passes_of
-from tileir.driver.contest import Contest
-from tileir.passes.catalog import parse_pipeline
+from tileir.driver.tuning import contest
+from tileir.driver.tuning.contest import Contest
+from tileir.passes.pipelines.catalog import parse_pipeline
 
 SCALE = "function (X[N]) -> (Y, Z) { Y = X * 2.0; Z = X + 1.0; }"
 SLOW = parse_pipeline("accumulate,thread")

@@ -11,7 +11,7 @@ import pytest
 
 import tileir
 from tileir.core.errors import ArgumentError, TileError
-from tileir.driver.crafting import craft_file
+from tileir.driver.formulas.crafting import craft_file
 from tileir.formula.function_file import read_functions
 from tileir.runtime.disk_cache import DiskCache
 

@@ -10,7 +10,7 @@ import pytest
 import tileir
 from tileir.core.errors import ArgumentError, TileError
 from tileir.tile.ir import Assignment, Call
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.verifier import verify
 

@@ -7,10 +7,10 @@ import numpy as np
 import tileir
 from strategies.plans import plan_of
 from strategies.stripe_works import BRANCH
-from tileir.core.target import Target
-from tileir.driver.dispatch import dispatch_of
-from tileir.semtree.lowering import lower
-from tileir.semtree.parser import parse_program
+from tileir.core.targets.target import Target
+from tileir.driver.explain.dispatch import dispatch_of
+from tileir.semtree.lower.lowering import lower
+from tileir.semtree.text.parser import parse_program
 from tileir.testing.test_works import LOOP
 
 CHAIN = """

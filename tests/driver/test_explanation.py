@@ -8,11 +8,11 @@ import pytest
 import tileir
 from strategies.stripe_works import ALL
 from tileir.core.errors import TileError
-from tileir.core.target_file import names_of_targets
-from tileir.driver.explanation import explain_program
+from tileir.core.targets.target_file import names_of_targets
+from tileir.driver.explain.explanation import explain_program
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.passes.base import run
-from tileir.passes.resolution import pipeline_for
+from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.stripe.works import launches
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"

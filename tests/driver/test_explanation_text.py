@@ -5,9 +5,9 @@ import json
 import pytest
 
 from strategies.stripe_works import BRANCH, COUNTED, WHILE
-from tileir.core.target import Target
-from tileir.driver.explanation import explain_program
-from tileir.driver.explanation_text import count_text, runs_text, seconds_text, size_text
+from tileir.core.targets.target import Target
+from tileir.driver.explain.explanation import explain_program
+from tileir.driver.explain.text import count_text, runs_text, seconds_text, size_text
 
 
 @pytest.mark.parametrize(

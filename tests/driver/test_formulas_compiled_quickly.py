@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tileir
-from tileir.driver.crafting import craft
+from tileir.driver.formulas.crafting import craft
 from tileir.runtime.interface import Options
 
 PICTURE = np.random.default_rng(9).integers(0, 256, (37, 41, 3), np.uint8)

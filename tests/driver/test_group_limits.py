@@ -14,13 +14,13 @@ import tileir
 from strategies.opencl_device import device
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic, GroupLimitError
-from tileir.core.target import Target
-from tileir.core.target_file import with_facts
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import with_facts
 from tileir.driver.compiler import compile_stages
-from tileir.passes.catalog import parse_pipeline
+from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.tile.parser import parse
 from tileir.typed.ir import TensorType
-from tileir_opencl import kernels
+from tileir_opencl.run import kernels
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction

@@ -12,13 +12,13 @@ import tileir
 from strategies.devices import compiler, executor
 from strategies.effort import examples
 from strategies.loops import arguments, assert_same, functions
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.passes.base import run
-from tileir.passes.resolution import pipeline_for
+from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.runtime.plan import Plan
 from tileir.runtime.resources import Resources
-from tileir.semtree import lowering as to_semtree
-from tileir.stripe import lowering as to_stripe
+from tileir.semtree.lower import lowering as to_semtree
+from tileir.stripe.lower import lowering as to_stripe
 from tileir.typed.interpreter import interpret
 
 if TYPE_CHECKING:

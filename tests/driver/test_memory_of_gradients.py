@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.runtime.placement import place
 from tileir.tile import builder_functions as tf

@@ -8,8 +8,8 @@ import numpy as np
 
 import tileir
 from strategies.markup import read
-from tileir.driver.notebook import MOST_KERNELS, explanation_html
-from tileir.typed.inference import infer
+from tileir.driver.explain.notebook import MOST_KERNELS, explanation_html
+from tileir.typed.inference.inference import infer
 
 PROGRAM = "function (A[M, K], B[K, N]) -> (Y) { C[i, j : M, N] = +(A[i, k] * B[k, j]); Y = C < 3.0 ? C : 0.5; }"
 TYPES = {"A": "f32[20, 30]", "B": "f32[30, 40]"}

@@ -7,8 +7,9 @@ import pytest
 
 import tileir
 from tileir.core.errors import ArgumentError
-from tileir.driver import crafting, formula_function
-from tileir.driver.picture_parts import Rectangle
+from tileir.driver.formulas import crafting
+from tileir.driver.formulas import function as formula_function
+from tileir.driver.formulas.picture_parts import Rectangle
 from tileir.formula.catalogue import own_functions
 from tileir.formula.function_file import read_functions
 

@@ -9,12 +9,12 @@ import tileir_llvm
 from strategies.opencl_device import device as opencl_device
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, TileError
-from tileir.driver.stages import ALL, STAGES, listing, stage_text, texts_after
+from tileir.driver.explain.stages import ALL, STAGES, listing, stage_text, texts_after
 from tileir.driver.targets import choice_of
-from tileir.passes import pipeline
-from tileir.passes.catalog import parse_pipeline
+from tileir.passes.pipelines import pipeline
+from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.runtime.context import Context
-from tileir.stripe.parser import parse as parse_stripe
+from tileir.stripe.text.parser import parse as parse_stripe
 from tileir.tile.parser import parse
 from tileir.typed.ir import TensorType
 
@@ -80,7 +80,7 @@ def test_code_is_listed_in_the_form_of_the_device() -> None:
 def test_a_back_end_without_generated_code_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tileir_llvm.BACKEND", attrs.evolve(tileir_llvm.BACKEND, forms=()))
     context = Context()
-    monkeypatch.setattr("tileir.driver.stages.default_context", lambda: context)
+    monkeypatch.setattr("tileir.driver.explain.stages.default_context", lambda: context)
     with pytest.raises(BackendError, match="'llvm' shows no generated code"):
         listing(FUNCTION, TYPES, None, passes=None, device="llvm")
 

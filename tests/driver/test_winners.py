@@ -8,7 +8,7 @@ import pytest
 import tileir
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import function_of, passes_of
-from tileir.driver.winners import (
+from tileir.driver.tuning.winners import (
     TUNING,
     WINNER,
     Trial,
@@ -19,7 +19,7 @@ from tileir.driver.winners import (
     tuned,
     winner_key,
 )
-from tileir.passes.catalog import parse_pipeline
+from tileir.passes.pipelines.catalog import parse_pipeline
 
 DOUBLE = "function (X) -> (Y) { Y = X + X; }"
 PASSES = parse_pipeline("accumulate,thread")

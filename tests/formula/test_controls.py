@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from strategies.formulas import FUNCTIONS
-from tileir.core.codec import from_json, to_json
 from tileir.core.errors import TileError
+from tileir.core.json.codec import from_json, to_json
 from tileir.formula.applying import Applied, apply, following
 from tileir.formula.control_tree import controls_of
 from tileir.formula.controls import ChoiceControl, Control, FormulaControls, WeightsControl, each_control

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from strategies.formulas import FUNCTIONS
-from tileir.core.codec import from_json, to_json
+from tileir.core.json.codec import from_json, to_json
 from tileir.formula.catalogue import own_functions
 from tileir.formula.diagram import Diagram, diagram_of
 from tileir.formula.diagram_svg import to_svg

@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from strategies.formulas import FUNCTIONS, SOBEL
-from tileir.core.codec import content_hash, from_json, to_json
 from tileir.core.errors import TileError
+from tileir.core.json.codec import content_hash, from_json, to_json
 from tileir.formula.catalogue import own_functions
 from tileir.formula.control_tree import controls_of
 from tileir.formula.function_checks import faults_of as faults_of_function

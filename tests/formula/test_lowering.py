@@ -16,7 +16,7 @@ from tileir.formula.lowering import craft
 from tileir.formula.parser import parse
 from tileir.formula.verifier import faults_of
 from tileir.tile.ir import Scan
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 
 Picture = npt.NDArray[Any]
 

@@ -12,7 +12,7 @@ import tileir
 from strategies.formulas import FUNCTIONS
 from tileir import evaluate
 from tileir.core.errors import TileError
-from tileir.driver.dispatch import BufferLife, Dispatch
+from tileir.driver.explain.dispatch import BufferLife, Dispatch
 from tileir.formula import bracket
 from tileir.formula.applying import apply
 from tileir.formula.bodies import keeps_size

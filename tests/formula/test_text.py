@@ -9,9 +9,9 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.formulas import FORMULAS, SOBEL
-from tileir.core.codec import from_json, to_json
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError
-from tileir.core.lexing import MAX_FAULTS
+from tileir.core.json.codec import from_json, to_json
+from tileir.core.text.lexing import MAX_FAULTS
 from tileir.formula.ir import Formula, Number, Repeat, Step
 from tileir.formula.lexer import MAX_CHARACTERS
 from tileir.formula.parser import parse

@@ -14,9 +14,9 @@ from strategies.exhaustive import (
     wrapped_and_compared,
 )
 from tileir.core.dtype import DType
-from tileir.semtree import interpreter
-from tileir.semtree.printer import to_text
-from tileir.semtree.simplifier import simplify
+from tileir.semtree.interpret import interpreter
+from tileir.semtree.simplify.simplifier import simplify
+from tileir.semtree.text.printer import to_text
 from tileir.testing.generated.kernel_case import KernelCase, numbered
 from tileir.testing.generated.kernel_values import content
 from tileir.testing.semtree_kernels import GROUPS, PLAIN, SCRATCH

@@ -64,19 +64,19 @@ IN_EMITTERS: Final = (
     ),
     Mutant(
         "OpenCL: sums of 16 bits left as wide as C makes them",
-        "tileir_opencl.operators",
+        "tileir_opencl.emit.operators",
         "or dtype.is_float or dtype.bits >= 32:",
         "or dtype.is_float or dtype.bits >= 16:",
     ),
     Mutant(
         "OpenCL: lanes of a chunk taken from the first one",
-        "tileir_opencl.lanes",
+        "tileir_opencl.emit.lanes",
         "order = {key: width * position for position, key in enumerate(used)}",
         "order = {key: 0 * position for position, key in enumerate(used)}",
     ),
     Mutant(
         "OpenCL: chunks written before the next is read",
-        "tileir_opencl.lanes",
+        "tileir_opencl.emit.lanes",
         "return scalar and not (loads and self.overlap) and all(node.array != stmt.target.array for node in loads)",
         "return scalar",
     ),

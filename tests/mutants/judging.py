@@ -13,13 +13,13 @@ import attrs
 
 from tileir.driver.checking.checker import STAGES, Check
 from tileir.passes.base import run
-from tileir.semtree.lowering import lower as lower_to_semtree
-from tileir.stripe.lowering import lower as lower_to_stripe
+from tileir.semtree.lower.lowering import lower as lower_to_semtree
+from tileir.stripe.lower.lowering import lower as lower_to_stripe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tileir.core.target import Target
+    from tileir.core.targets.target import Target
     from tileir.driver.checking.findings import Finding
     from tileir.passes.base import Pass
     from tileir.semtree import ir as sem

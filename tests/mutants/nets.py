@@ -13,10 +13,10 @@ from strategies.steps import STEPS
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.targets import TargetChoice, choice_of
-from tileir.passes.catalog import parse_pipeline
-from tileir.passes.resolution import pipeline_for
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.testing.fuzz import contractions, siblings
 from tileir.testing.fuzz.area import arrays_of
 from tileir.testing.generated.case import DTYPES, Manner, make
@@ -26,9 +26,9 @@ from tileir.testing.programs.convolutions import CONVOLUTIONS
 from tileir.testing.programs.loops import LOOPS
 from tileir.testing.programs.moves import MOVES
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
-from tileir.typed.preparation import prepared
+from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from strategies.oclgrind import Reports
 from tileir.runtime.interface import Options
 from tileir.runtime.resources import Resources
 from tileir_opencl import BACKEND
-from tileir_opencl.devices import device_of
-from tileir_opencl.process import context_of
+from tileir_opencl.device.devices import device_of
+from tileir_opencl.run.process import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,14 +19,14 @@ from tileir.semtree.launches import runs
 from tileir.semtree.rewrite import rewrite_stmts, with_body
 from tileir.testing.programs.catalog import CASES
 from tileir_opencl import BACKEND
-from tileir_opencl.devices import device_of
-from tileir_opencl.process import context_of
+from tileir_opencl.device.devices import device_of
+from tileir_opencl.run.process import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strategies.oclgrind import Reports
-    from tileir.core.target import Target
+    from tileir.core.targets.target import Target
     from tileir.driver.compiler import Stages
     from tileir.runtime.interface import DeviceInfo
     from tileir.runtime.resources import Resources

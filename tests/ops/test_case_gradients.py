@@ -13,7 +13,7 @@ import pytest
 import tileir
 from strategies.operations import Case, all_cases, sample
 from tileir.driver.arguments import tensor_type
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 
 if TYPE_CHECKING:

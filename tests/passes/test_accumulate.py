@@ -6,10 +6,10 @@ from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.stripe.ir import Block, Constant, Direction, Program
-from tileir.stripe.printer import to_text
+from tileir.stripe.text.printer import to_text
 
 
 @given(programs())

@@ -12,16 +12,16 @@ from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning, programs
 from tileir.core.errors import TileError
-from tileir.core.target import Target
-from tileir.passes.accumulate import Accumulate
-from tileir.passes.autotile import Autotile
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.catalog import parse_pipeline
-from tileir.passes.tiles.search import best_tiles
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower
-from tileir.stripe.interpreter import interpret
-from tileir.stripe.verifier import verify
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.passes.tiling.autotile import Autotile
+from tileir.passes.tiling.search import best_tiles
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.lower.lowering import lower
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.interpreter import interpret
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Program

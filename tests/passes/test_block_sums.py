@@ -9,17 +9,17 @@ import pytest
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.block_sums import BlockSums
 from tileir.passes.base import run
-from tileir.passes.block_sums import BlockSums
-from tileir.passes.catalog import parse_pipeline
-from tileir.semtree.lowering import lower as lower_to_semtree
-from tileir.semtree.verifier import verify_program
-from tileir.stripe.interpreter import interpret
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.semtree.check.verifier import verify_program
+from tileir.semtree.lower.lowering import lower as lower_to_semtree
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Direction, Program
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 SUM = "function (A[N]) -> (O) { O[] = +(A[n]); }"

@@ -7,11 +7,11 @@ import tileir
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.passes.base import run
-from tileir.passes.bound_places import BoundPlaces
-from tileir.passes.catalog import parse_pipeline
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.passes.rewrites.bound_places import BoundPlaces
 from tileir.stripe.ir import INSIDE, Block, Load, Program
-from tileir.stripe.lowering import lower
-from tileir.typed.inference import infer
+from tileir.stripe.lower.lowering import lower
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 TYPES = {"X": TensorType(DType.F32, (7, 3)), "I": TensorType(DType.I32, (5,))}

@@ -7,18 +7,18 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.target import Target
-from tileir.core.target_file import hardware_of
-from tileir.passes.accumulate import Accumulate
-from tileir.passes.candidates import SPACES, Candidate, Search, chosen, variants
-from tileir.passes.catalog import PASSES, pipeline_for
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import hardware_of
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.prediction import predict
-from tileir.passes.register_tile import RegisterTile
+from tileir.passes.pipelines.candidates import SPACES, Candidate, Search, chosen, variants
+from tileir.passes.pipelines.catalog import PASSES, pipeline_for
+from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.stripe.ir import Program
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 CPU = Target("cpu", vector_bytes=64, vector_registers=32, threads=2, pipeline="cpu")

@@ -7,15 +7,15 @@ import tileir
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.dtype import DType
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.canonicalise import Canonicalise
-from tileir.passes.dead_code import DeadCode
-from tileir.passes.forward import Forward
+from tileir.passes.rewrites.canonicalise import Canonicalise
+from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.passes.rewrites.forward import Forward
 from tileir.stripe.ir import Block, Program
-from tileir.stripe.lowering import lower
-from tileir.stripe.printer import to_text
-from tileir.typed.inference import infer
+from tileir.stripe.lower.lowering import lower
+from tileir.stripe.text.printer import to_text
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 

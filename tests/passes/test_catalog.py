@@ -11,20 +11,20 @@ from strategies.kernels import stripe_program
 from strategies.passes import arrays_for, assert_same_meaning, programs
 from strategies.pipelines import PIPELINES
 from tileir.core.errors import ParseError
-from tileir.core.target import Target
-from tileir.passes.accumulate import Accumulate
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import Pass, run
-from tileir.passes.canonicalise import Canonicalise
-from tileir.passes.catalog import PASSES, load_pipeline, parse_pipeline, pipeline_for
-from tileir.passes.dead_code import DeadCode
-from tileir.passes.fuse import Fuse
-from tileir.passes.inline import Inline
-from tileir.passes.localise import Localise
-from tileir.passes.pipeline import to_json, to_text
-from tileir.passes.scalarise import Scalarise
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower
-from tileir.stripe.interpreter import interpret
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.fusion.inline import Inline
+from tileir.passes.pipelines.catalog import PASSES, load_pipeline, parse_pipeline, pipeline_for
+from tileir.passes.pipelines.pipeline import to_json, to_text
+from tileir.passes.rewrites.canonicalise import Canonicalise
+from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.passes.rewrites.localise import Localise
+from tileir.passes.rewrites.scalarise import Scalarise
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.lower.lowering import lower
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Program
 
 TARGETS = (Target(), Target(vector_bytes=16, threads=4), Target(vector_bytes=64, vector_registers=32, cache_bytes=()))

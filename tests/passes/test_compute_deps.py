@@ -7,13 +7,13 @@ from hypothesis import given
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, programs, vector_sums
 from tileir.core.errors import VerifyError
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.analysis.compute_deps import ComputeDeps
 from tileir.passes.base import run
-from tileir.passes.compute_deps import ComputeDeps
-from tileir.passes.fuse import Fuse
+from tileir.passes.fusion.fuse import Fuse
+from tileir.stripe.check.verifier import diagnose, verify
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Program
-from tileir.stripe.verifier import diagnose, verify
 
 
 def kernels() -> Program:

@@ -12,13 +12,13 @@ from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning, programs
 from tileir.core.dtype import DType
+from tileir.passes.analysis.compute_deps import ComputeDeps
 from tileir.passes.base import run
-from tileir.passes.compute_deps import ComputeDeps
-from tileir.passes.constant_propagate import ConstantPropagate
+from tileir.passes.rewrites.constant_propagate import ConstantPropagate
 from tileir.stripe.ir import Program
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 TABLE = """function (X[B, S, D]) -> (O) {{

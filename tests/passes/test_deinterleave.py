@@ -15,17 +15,17 @@ from strategies.effort import examples
 from strategies.families import Written, written
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
-from tileir.core.target import Target
-from tileir.passes.accumulate import Accumulate
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
-from tileir.passes.canonicalise import Canonicalise
-from tileir.passes.catalog import parse_pipeline
-from tileir.passes.deinterleave import Deinterleave
-from tileir.passes.fuse import Fuse
-from tileir.passes.resolution import pipeline_for
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.layouts.deinterleave import Deinterleave
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.passes.pipelines.resolution import pipeline_for
+from tileir.passes.rewrites.canonicalise import Canonicalise
 from tileir.stripe.ir import Block, Constant, Load, Store
-from tileir.stripe.lowering import lower
-from tileir.typed.inference import infer
+from tileir.stripe.lower.lowering import lower
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

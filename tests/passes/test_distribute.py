@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.kernels import stripe_program
 from strategies.passes import assert_same_meaning, programs
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.distribute import Distribute
+from tileir.passes.schedules.groups.distribute import Distribute
 from tileir.stripe.ir import Program
 
 

@@ -17,15 +17,15 @@ from strategies.passes import assert_same_meaning
 from strategies.pictures import MODES
 from tileir import ops
 from tileir.core.dtype import DType
+from tileir.passes.algorithms.unroll_window import UnrollWindow
 from tileir.passes.base import run, with_kernels
-from tileir.passes.dead_code import DeadCode
-from tileir.passes.forward import Forward
-from tileir.passes.fuse import Fuse
-from tileir.passes.unroll_window import UnrollWindow
-from tileir.stripe.interpreter import interpret
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.passes.rewrites.forward import Forward
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Intrinsic, Load, LoadIndex, Program
-from tileir.stripe.lowering import lower
-from tileir.typed.inference import infer
+from tileir.stripe.lower.lowering import lower
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 THROUGH = (UnrollWindow(), Forward(), DeadCode())

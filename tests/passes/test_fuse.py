@@ -11,18 +11,18 @@ from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
-from tileir.passes.catalog import parse_pipeline
-from tileir.passes.dead_code import DeadCode
-from tileir.passes.fuse import Fuse, Fusion
-from tileir.passes.localise import Localise
-from tileir.passes.scalarise import Scalarise
-from tileir.passes.tile import tiled
+from tileir.passes.fusion.fuse import Fuse, Fusion
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.passes.rewrites.localise import Localise
+from tileir.passes.rewrites.scalarise import Scalarise
+from tileir.passes.tiling.tile import tiled
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Program
-from tileir.stripe.lowering import lower
-from tileir.stripe.printer import to_text
+from tileir.stripe.lower.lowering import lower
+from tileir.stripe.text.printer import to_text
 from tileir.typed.ir import (
     Access,
     Constraint,

@@ -7,11 +7,11 @@ import math
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.target import Target
-from tileir.core.target_file import with_facts
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import with_facts
 from tileir.driver.compiler import compile_stages
 from tileir.semtree import ir as sem
-from tileir.semtree.printer import to_text as kernel_text
+from tileir.semtree.text.printer import to_text as kernel_text
 from tileir.tile.parser import parse
 from tileir.typed.ir import TensorType
 

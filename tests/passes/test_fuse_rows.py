@@ -8,13 +8,13 @@ import pytest
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.passes.base import run
-from tileir.passes.canonicalise import Canonicalise
-from tileir.passes.fuse import Fusion
+from tileir.passes.fusion.fuse import Fusion
+from tileir.passes.rewrites.canonicalise import Canonicalise
+from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Program
-from tileir.stripe.lowering import lower
-from tileir.stripe.verifier import verify
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 CHANNELS = "function (M[H, W], X[H, W, C]) -> (A, B) { A = -M; B = X + reshape(A, H, W, 1); }"

@@ -12,17 +12,17 @@ from strategies.kernels import PROGRAMS, inputs, typed_program
 from strategies.passes import arrays_for, assert_same_meaning, programs
 from strategies.pipelines import gpu
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.passes.base import run
-from tileir.semtree.interpreter import run_program
+from tileir.semtree.check.verifier import verify_program
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import DeclareArray, KernelFunction, Region
-from tileir.semtree.lowering import lower
-from tileir.semtree.memory import ALL_CHECKS
+from tileir.semtree.lower.lowering import lower
 from tileir.semtree.rewrite import expressions, statements, walk
-from tileir.semtree.verifier import verify_program
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Program
-from tileir.stripe.lowering import lower as lower_to_stripe
+from tileir.stripe.lower.lowering import lower as lower_to_stripe
 from tileir.typed.interpreter import interpret as interpret_typed
 
 

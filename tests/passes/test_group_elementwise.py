@@ -11,19 +11,19 @@ from strategies.effort import examples
 from strategies.passes import arrays_for, assert_same_meaning, programs
 from strategies.pipelines import fused
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import Pass, run
-from tileir.passes.distribute import Distribute
-from tileir.passes.group_elementwise import GroupElementwise
-from tileir.semtree.interpreter import run_program
+from tileir.passes.schedules.groups.distribute import Distribute
+from tileir.passes.schedules.groups.group_elementwise import GroupElementwise
+from tileir.semtree.check.verifier import verify_program
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import KernelFunction
-from tileir.semtree.lowering import lower
-from tileir.semtree.memory import ALL_CHECKS
-from tileir.semtree.printer import to_text
-from tileir.semtree.verifier import verify_program
-from tileir.stripe.interpreter import interpret
+from tileir.semtree.lower.lowering import lower
+from tileir.semtree.text.printer import to_text
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Program
 from tileir.typed.ir import TensorType
 

@@ -9,26 +9,26 @@ from strategies.effort import examples
 from strategies.passes import arrays_for, assert_same_meaning
 from strategies.pipelines import gpu
 from tileir.core.dtype import DType
-from tileir.core.target import Target
-from tileir.passes.accumulate import Accumulate
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.distribute import Distribute
-from tileir.passes.fuse import Fuse, Fusion
-from tileir.passes.group_rows import GroupRows
-from tileir.passes.inline import Inline
-from tileir.passes.localise import Localise
-from tileir.passes.scalarise import Scalarise
-from tileir.passes.shadow import Shadow
-from tileir.semtree.interpreter import run_program
+from tileir.passes.fusion.fuse import Fuse, Fusion
+from tileir.passes.fusion.inline import Inline
+from tileir.passes.rewrites.localise import Localise
+from tileir.passes.rewrites.scalarise import Scalarise
+from tileir.passes.rewrites.shadow import Shadow
+from tileir.passes.schedules.groups.distribute import Distribute
+from tileir.passes.schedules.groups.group_rows import GroupRows
+from tileir.semtree.check.verifier import verify_program
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Barrier, DeclareArray, Program, Region
-from tileir.semtree.lowering import lower
-from tileir.semtree.memory import ALL_CHECKS
+from tileir.semtree.lower.lowering import lower
 from tileir.semtree.rewrite import statements
-from tileir.semtree.verifier import verify_program
-from tileir.stripe.interpreter import interpret
-from tileir.stripe.lowering import lower as lower_to_stripe
+from tileir.stripe.interpret.interpreter import interpret
+from tileir.stripe.lower.lowering import lower as lower_to_stripe
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 TEXTS = {

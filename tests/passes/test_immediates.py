@@ -14,15 +14,15 @@ import tileir
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.base import run
-from tileir.passes.immediates import Immediates
-from tileir.passes.resolution import pipeline_for
-from tileir.stripe.interpreter import interpret
+from tileir.passes.pipelines.resolution import pipeline_for
+from tileir.passes.rewrites.immediates import Immediates
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Constant, Intrinsic, Load, Program
-from tileir.stripe.lowering import lower
-from tileir.typed.inference import infer
+from tileir.stripe.lower.lowering import lower
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 WINDOW = "function (I[H, W], K[KH, KW]) -> (O) { O[y, x : H - KH + 1, W - KW + 1] = +(I[y + j, x + i] * K[j, i]); }"

@@ -8,16 +8,16 @@ from strategies.effort import examples
 from strategies.passes import assert_same_meaning, programs
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.dead_code import DeadCode
-from tileir.passes.inline import Inline
+from tileir.passes.fusion.inline import Inline
+from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Program
-from tileir.stripe.lowering import lower
-from tileir.stripe.printer import to_text
+from tileir.stripe.lower.lowering import lower
+from tileir.stripe.text.printer import to_text
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Access, Cast, Constraint, Contraction, Elementwise, Function, Operation, TensorType, Value
 
 F32 = DType.F32

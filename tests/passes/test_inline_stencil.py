@@ -15,15 +15,15 @@ from strategies.families import Written, written
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.passes.base import run, with_kernels
-from tileir.passes.dead_code import DeadCode
-from tileir.passes.fuse import Fuse
-from tileir.passes.inline_stencil import InlineStencil
-from tileir.passes.localise import Localise
-from tileir.passes.scalarise import Scalarise
-from tileir.stripe.interpreter import interpret
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.fusion.inline_stencil import InlineStencil
+from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.passes.rewrites.localise import Localise
+from tileir.passes.rewrites.scalarise import Scalarise
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Program
-from tileir.stripe.lowering import lower
-from tileir.typed.inference import infer
+from tileir.stripe.lower.lowering import lower
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 FUSED = (*THROUGH, Fuse(), Localise(), Scalarise(), DeadCode())

@@ -4,12 +4,12 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.fuse import Fuse
-from tileir.passes.localise import Localise
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.rewrites.localise import Localise
 from tileir.stripe.ir import Direction, Program
-from tileir.stripe.printer import to_text
+from tileir.stripe.text.printer import to_text
 
 ELEMENT = """
 block [i:4]:4 (

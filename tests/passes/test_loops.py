@@ -11,18 +11,18 @@ from strategies.effort import examples
 from strategies.loops import arguments, assert_same, functions
 from strategies.means import PASSES
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.passes.base import run
-from tileir.passes.dead_code import DeadCode
 from tileir.passes.loops import between_loops
-from tileir.passes.resolution import resolve_pipeline
-from tileir.stripe.interpreter import interpret
+from tileir.passes.pipelines.resolution import resolve_pipeline
+from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Launch
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.stripe.works import loops, uses_of
 from tileir.tile.parser import parse
 from tileir.typed import interpreter
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

@@ -11,16 +11,16 @@ import pytest
 
 from strategies.pipelines import fused
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.compiler import Stages, compile_stages
-from tileir.passes.catalog import resolve_pipeline
-from tileir.passes.distribute import Distribute
-from tileir.passes.matrix_contraction import MatrixContraction
-from tileir.semtree.interpreter import run_program
+from tileir.passes.pipelines.catalog import resolve_pipeline
+from tileir.passes.schedules.groups.distribute import Distribute
+from tileir.passes.schedules.groups.matrix_contraction import MatrixContraction
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import AsyncCopy, Barrier, DeclareArray, KernelFunction, MatrixMultiply, Region
-from tileir.semtree.memory import ALL_CHECKS
 from tileir.semtree.rewrite import statements
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.errors import VerifyError
-from tileir.passes import memory_placement
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.analysis.compute_deps import ComputeDeps
 from tileir.passes.base import Pass, run
-from tileir.passes.compute_deps import ComputeDeps
-from tileir.passes.fuse import Fuse
-from tileir.passes.locate import LocateMemory
-from tileir.passes.memory.locations import Place
-from tileir.passes.memory_placement import MemoryPlacement
-from tileir.passes.schedule_memory import Schedule
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.placement import memory_placement
+from tileir.passes.placement.locate import LocateMemory
+from tileir.passes.placement.locations import Place
+from tileir.passes.placement.memory_placement import MemoryPlacement
+from tileir.passes.placement.schedule_memory import Schedule
 from tileir.stripe.aliases import allocations, byte_size
+from tileir.stripe.check.verifier import diagnose, verify
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Program
-from tileir.stripe.verifier import diagnose, verify
 
 MAP = """
 block [i:64]:64 ( // {1}

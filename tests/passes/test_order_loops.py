@@ -6,8 +6,8 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
-from tileir.passes.order_loops import OrderLoops
-from tileir.stripe.verifier import verify
+from tileir.passes.tiling.order_loops import OrderLoops
+from tileir.stripe.check.verifier import verify
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program

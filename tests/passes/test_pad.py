@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.dtype import DType
-from tileir.passes.pad import Pad
-from tileir.stripe.verifier import verify
+from tileir.passes.layouts.pad import Pad
+from tileir.stripe.check.verifier import verify
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program

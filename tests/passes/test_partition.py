@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.errors import TileError
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import Pass, run
-from tileir.passes.fuse import Fuse
-from tileir.passes.locate import LocateBlock
-from tileir.passes.memory.locations import Place
-from tileir.passes.partition import PartitionCompute, PartitionMemory
-from tileir.passes.schedule_memory import Schedule
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.placement.locate import LocateBlock
+from tileir.passes.placement.locations import Place
+from tileir.passes.placement.partition import PartitionCompute, PartitionMemory
+from tileir.passes.placement.schedule_memory import Schedule
 from tileir.stripe.aliases import allocations, byte_size
 from tileir.stripe.ir import Program
-from tileir.stripe.printer import location_text, to_text
+from tileir.stripe.text.printer import location_text, to_text
 
 PRODUCT = """
 #CONV

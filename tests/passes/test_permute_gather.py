@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 import tileir
 from strategies.effort import examples
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.passes.base import run
-from tileir.passes.catalog import parse_pipeline
-from tileir.passes.dead_code import DeadCode
-from tileir.passes.permute_gather import PermuteGather
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower as lower_to_kernels
-from tileir.stripe.interpreter import interpret
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.passes.schedules.vectors.permute_gather import PermuteGather
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.lower.lowering import lower as lower_to_kernels
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Direction
-from tileir.stripe.lowering import lower
-from tileir.stripe.verifier import verify
-from tileir.typed.inference import infer
+from tileir.stripe.lower.lowering import lower
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from hypothesis import given
 import tileir
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
-from tileir.core.target import Target
-from tileir.passes.catalog import pipeline_for
-from tileir.passes.prefetch import Prefetch
+from tileir.core.targets.target import Target
+from tileir.passes.pipelines.catalog import pipeline_for
+from tileir.passes.tiling.prefetch import Prefetch
+from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Special
-from tileir.stripe.verifier import verify
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Program

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
-from tileir.passes.reduce_constraints import ReduceConstraints
-from tileir.passes.tile import Tile
-from tileir.stripe.verifier import verify
+from tileir.passes.rewrites.reduce_constraints import ReduceConstraints
+from tileir.passes.tiling.tile import Tile
+from tileir.stripe.check.verifier import verify
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Program

@@ -12,17 +12,17 @@ from strategies.effort import examples
 from strategies.kernels import PROGRAMS, stripe_program
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.fuse import Fuse
-from tileir.passes.register_tile import RegisterTile
-from tileir.passes.separate import Separate
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.regions.separate import Separate
+from tileir.passes.schedules.registers.register_tile import RegisterTile
+from tileir.stripe.check.verifier import verify
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Program, Refinement, Store
-from tileir.stripe.lowering import lower
-from tileir.stripe.verifier import verify
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 SMALL = RegisterTile(vector_bytes=16, registers=16)

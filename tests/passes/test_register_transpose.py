@@ -12,22 +12,22 @@ from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
-from tileir.core.target import Target
-from tileir.passes.accumulate import Accumulate
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run, with_kernels
-from tileir.passes.canonicalise import Canonicalise
-from tileir.passes.fuse import Fuse
-from tileir.passes.register_transpose import RegisterTranspose
-from tileir.passes.vectorise import Vectorise
-from tileir.semtree.interpreter import run_program
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.rewrites.canonicalise import Canonicalise
+from tileir.passes.schedules.vectors.register_transpose import RegisterTranspose
+from tileir.passes.schedules.vectors.vectorise import Vectorise
+from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.ir import Declare, Shuffle
-from tileir.semtree.lowering import lower as lower_to_semtree
+from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.semtree.rewrite import expressions, statements, walk
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Program, Special
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 AXES = ("i", "j", "k")

@@ -4,13 +4,13 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.fuse import Fuse
-from tileir.passes.localise import Localise
-from tileir.passes.scalarise import Scalarise
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.rewrites.localise import Localise
+from tileir.passes.rewrites.scalarise import Scalarise
 from tileir.stripe.ir import Program
-from tileir.stripe.printer import to_text
+from tileir.stripe.text.printer import to_text
 
 SIZES = {"X": (4,), "O": (4,)}
 

@@ -12,26 +12,26 @@ from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation
-from tileir.core.target import Target
-from tileir.passes.accumulate import Accumulate
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.algorithms.scan import Scan
 from tileir.passes.analysis.running import running
 from tileir.passes.base import run
-from tileir.passes.canonicalise import Canonicalise
-from tileir.passes.dead_code import DeadCode
-from tileir.passes.fuse import Fuse
-from tileir.passes.localise import Localise
-from tileir.passes.scalarise import Scalarise
-from tileir.passes.scan import Scan
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower as lower_to_semtree
-from tileir.semtree.memory import Checks
-from tileir.stripe.interpreter import interpret
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.rewrites.canonicalise import Canonicalise
+from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.passes.rewrites.localise import Localise
+from tileir.passes.rewrites.scalarise import Scalarise
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import Checks
+from tileir.semtree.lower.lowering import lower as lower_to_semtree
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Program
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
-from tileir.typed.simplifier import simplify
+from tileir.typed.simplify.simplifier import simplify
 
 SCANS = (
     "O[i : N] = AGG(I[i - k]), k < N;",

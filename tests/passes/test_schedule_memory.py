@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.passes import arrays_for, assert_same_meaning, program_of, programs, vector_sums
 from tileir.core.errors import TileError
-from tileir.core.target import Target
-from tileir.passes.accumulate import Accumulate
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run, with_kernels
-from tileir.passes.fuse import Fuse
-from tileir.passes.memory.locations import Place
-from tileir.passes.memory_placement import MemoryPlacement
-from tileir.passes.schedule_memory import Schedule
-from tileir.passes.tile import Tile, tiled
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.placement.locations import Place
+from tileir.passes.placement.memory_placement import MemoryPlacement
+from tileir.passes.placement.schedule_memory import Schedule
+from tileir.passes.tiling.tile import Tile, tiled
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.lower.lowering import lower
 from tileir.stripe.aliases import allocations, byte_size
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Program
-from tileir.stripe.printer import location_text, to_text
+from tileir.stripe.text.printer import location_text, to_text
 
 
 def steps(program: Program) -> list[str]:

@@ -8,9 +8,9 @@ import pytest
 from strategies.passes import assert_same_meaning, vector_sums
 from tileir.core.errors import TileError
 from tileir.passes.base import run
-from tileir.passes.memory.locations import Place
-from tileir.passes.schedule_memory import Schedule
-from tileir.passes.tile import Tile
+from tileir.passes.placement.locations import Place
+from tileir.passes.placement.schedule_memory import Schedule
+from tileir.passes.tiling.tile import Tile
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import allocations, byte_size
 from tileir.stripe.flattening import with_entry

@@ -21,18 +21,18 @@ from strategies.passes import assert_same_meaning
 from strategies.seed import LAYER_TEST7, layer_types
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.core.target import Target
-from tileir.core.target_file import hardware_of
-from tileir.core.template import fill
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import hardware_of
+from tileir.core.targets.template import fill
 from tileir.passes.base import label_of, run
-from tileir.passes.catalog import load_pipeline, resolve_pipeline
-from tileir.passes.pipeline import to_json
-from tileir.stripe.lowering import lower
-from tileir.stripe.naming import named
+from tileir.passes.pipelines.catalog import load_pipeline, resolve_pipeline
+from tileir.passes.pipelines.pipeline import to_json
+from tileir.stripe.lower.lowering import lower
 from tileir.stripe.nesting import main_of
-from tileir.stripe.printer import location_text, to_text
+from tileir.stripe.text.naming import named
+from tileir.stripe.text.printer import location_text, to_text
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

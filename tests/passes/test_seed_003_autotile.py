@@ -16,16 +16,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.dtype import DType
-from tileir.passes.autotile import Autotile
 from tileir.passes.base import run
-from tileir.passes.catalog import load_pipeline
-from tileir.passes.memory.locations import Place
-from tileir.passes.tiles.search import best_tiles, table
-from tileir.stripe.lowering import lower
-from tileir.stripe.printer import to_text
+from tileir.passes.pipelines.catalog import load_pipeline
+from tileir.passes.placement.locations import Place
+from tileir.passes.tiling.autotile import Autotile
+from tileir.passes.tiling.search import best_tiles, table
+from tileir.stripe.lower.lowering import lower
+from tileir.stripe.text.printer import to_text
 from tileir.tile.parser import parse
 from tileir.typed import ir as typed
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

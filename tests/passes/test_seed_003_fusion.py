@@ -21,16 +21,16 @@ import numpy as np
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.passes.base import map_kernels, run
-from tileir.passes.canonicalise import Canonicalise
-from tileir.passes.catalog import load_pipeline
-from tileir.passes.fuse import Fusion
-from tileir.passes.localise import Localise
-from tileir.passes.tile import tiled
+from tileir.passes.fusion.fuse import Fusion
+from tileir.passes.pipelines.catalog import load_pipeline
+from tileir.passes.rewrites.canonicalise import Canonicalise
+from tileir.passes.rewrites.localise import Localise
+from tileir.passes.tiling.tile import tiled
 from tileir.stripe.ir import Tags
-from tileir.stripe.lowering import lower
-from tileir.stripe.printer import to_text
+from tileir.stripe.lower.lowering import lower
+from tileir.stripe.text.printer import to_text
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

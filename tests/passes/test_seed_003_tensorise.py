@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 from tileir.core.dtype import DType
 from tileir.passes.base import run, unnamed
-from tileir.passes.catalog import load_pipeline, parse_pipeline
-from tileir.passes.pipeline import to_json
-from tileir.passes.pipeline import to_text as pipeline_text
-from tileir.passes.tensorise import Tensorise
-from tileir.passes.tiles.stencil import Stencil, StencilIndex
-from tileir.stripe.lowering import lower
-from tileir.stripe.printer import to_text
+from tileir.passes.pipelines.catalog import load_pipeline, parse_pipeline
+from tileir.passes.pipelines.pipeline import to_json
+from tileir.passes.pipelines.pipeline import to_text as pipeline_text
+from tileir.passes.tiling.stencil import Stencil, StencilIndex
+from tileir.passes.tiling.tensorise import Tensorise
+from tileir.stripe.lower.lowering import lower
+from tileir.stripe.text.printer import to_text
 from tileir.tile.parser import parse
 from tileir.typed import ir as typed
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

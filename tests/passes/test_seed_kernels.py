@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strategies.seed import SHAPE, seed_stages
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.memory import ALL_CHECKS
-from tileir.semtree.printer import to_text
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
+from tileir.semtree.text.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,18 +12,18 @@ from strategies.effort import examples
 from strategies.kernels import stripe_program
 from strategies.passes import assert_same_meaning, programs
 from tileir.core.dtype import DType
-from tileir.core.target import Target
-from tileir.passes.accumulate import Accumulate
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.fuse import Fuse
-from tileir.passes.separate import Separate
-from tileir.passes.thread import Thread
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower
-from tileir.semtree.memory import ALL_CHECKS
-from tileir.stripe.interpreter import interpret
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.regions.separate import Separate
+from tileir.passes.schedules.vectors.thread import Thread
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
+from tileir.semtree.lower.lowering import lower
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Program
-from tileir.stripe.verifier import verify
 
 ALWAYS = Separate(least=1, share=0, operations=0)
 

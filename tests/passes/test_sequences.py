@@ -16,11 +16,11 @@ from strategies.steps import STEPS
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, VerifyError
 from tileir.passes.base import run
-from tileir.passes.catalog import parse_pipeline
-from tileir.passes.pipeline import to_text
-from tileir.stripe.lowering import lower
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.passes.pipelines.pipeline import to_text
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.fuse import Fuse, Fusion
-from tileir.passes.scalarise import Scalarise
-from tileir.passes.shadow import Shadow
+from tileir.passes.fusion.fuse import Fuse, Fusion
+from tileir.passes.rewrites.scalarise import Scalarise
+from tileir.passes.rewrites.shadow import Shadow
 from tileir.stripe.ir import Block, Direction, Program, views_read
 
 ROWS = """block [i:4]:4 (

@@ -9,7 +9,7 @@ import pytest
 
 from strategies import golden_kernels
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.semtree.ir import DeclareArray, KernelFunction, Region
 from tileir.semtree.rewrite import statements

@@ -12,10 +12,10 @@ from strategies.families import Written, written
 from strategies.passes import assert_same_meaning
 from strategies.pictures import MODES
 from tileir.passes.base import run
-from tileir.passes.canonicalise import Canonicalise
-from tileir.passes.join_border import JoinBorder
-from tileir.passes.split_border import SplitBorder
-from tileir.passes.vectorise import Vectorise
+from tileir.passes.regions.join_border import JoinBorder
+from tileir.passes.regions.split_border import SplitBorder
+from tileir.passes.rewrites.canonicalise import Canonicalise
+from tileir.passes.schedules.vectors.vectorise import Vectorise
 from tileir.stripe.ir import Block, Load, LoadIndex, Program
 
 ALWAYS = SplitBorder(points=0, share=0, rows=1)

@@ -5,12 +5,12 @@ import pytest
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.algorithms.split_reduction import SplitReduction
 from tileir.passes.base import run
-from tileir.passes.split_reduction import SplitReduction
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 
@@ -53,7 +53,7 @@ def test_other_kernels_stay_whole(name: str, options: SplitReduction) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_counted_parts_keep_the_meaning(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tileir.passes.split_reduction._LEAST", 2)
+    monkeypatch.setattr("tileir.passes.algorithms.split_reduction._LEAST", 2)
     program = stripe_program(name)
     split = run((SplitReduction(parts=6, operations=1, columns=4), Accumulate()), program)
     assert_same_meaning(program, split, inputs(name))

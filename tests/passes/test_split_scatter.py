@@ -5,12 +5,12 @@ import pytest
 
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
+from tileir.passes.algorithms.split_scatter import SplitScatter
 from tileir.passes.base import run
-from tileir.passes.split_scatter import SplitScatter
 from tileir.stripe.ir import Program
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 SPLIT = SplitScatter(parts=64)

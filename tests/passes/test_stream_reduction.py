@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from strategies.kernels import stripe_program
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.stream_reduction import StreamReduction
+from tileir.passes.schedules.vectors.stream_reduction import StreamReduction
 from tileir.stripe.ir import Block, Program
 
 ROWS = "sum over rows of two axes"  # 3 * 6 rows of 32

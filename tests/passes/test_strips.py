@@ -17,27 +17,27 @@ from strategies.passes import assert_same_meaning
 from strategies.pictures import MODES, picture
 from tileir import ops
 from tileir.core.dtype import DType
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.algorithms.unroll_window import UnrollWindow
 from tileir.passes.analysis.rows import writing
 from tileir.passes.base import run
-from tileir.passes.canonicalise import Canonicalise
-from tileir.passes.dead_code import DeadCode
-from tileir.passes.forward import Forward
-from tileir.passes.fuse import Fuse
-from tileir.passes.join_border import JoinBorder
-from tileir.passes.join_strips import JoinStrips
-from tileir.passes.localise import Localise
-from tileir.passes.scalarise import Scalarise
-from tileir.passes.separate import Separate
-from tileir.passes.split_border import SplitBorder
-from tileir.passes.strips import Strips
-from tileir.passes.thread import Thread
-from tileir.passes.unroll_window import UnrollWindow
-from tileir.passes.vectorise import Vectorise
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.regions.join_border import JoinBorder
+from tileir.passes.regions.join_strips import JoinStrips
+from tileir.passes.regions.separate import Separate
+from tileir.passes.regions.split_border import SplitBorder
+from tileir.passes.regions.strips import Strips
+from tileir.passes.rewrites.canonicalise import Canonicalise
+from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.passes.rewrites.forward import Forward
+from tileir.passes.rewrites.localise import Localise
+from tileir.passes.rewrites.scalarise import Scalarise
+from tileir.passes.schedules.vectors.thread import Thread
+from tileir.passes.schedules.vectors.vectorise import Vectorise
+from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Block, Direction, Program
-from tileir.stripe.lowering import lower
-from tileir.stripe.verifier import verify
-from tileir.typed.inference import infer
+from tileir.stripe.lower.lowering import lower
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ import pytest
 
 from strategies.kernels import stripe_program
 from strategies.passes import program_of
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.thread import Thread
+from tileir.passes.schedules.vectors.thread import Thread
 from tileir.stripe.ir import Block, Program
 
 

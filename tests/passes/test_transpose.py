@@ -13,20 +13,20 @@ from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning, programs
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.core.target import Target
-from tileir.passes.accumulate import Accumulate
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import Pass, run
-from tileir.passes.catalog import parse_pipeline
-from tileir.passes.transpose import Transpose
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower as lower_kernels
-from tileir.stripe.interpreter import interpret
+from tileir.passes.layouts.transpose import Transpose
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.lower.lowering import lower as lower_kernels
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Buffer, Tags
-from tileir.stripe.lowering import lower
-from tileir.stripe.verifier import verify
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
 from tileir.typed import ir as typed
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program

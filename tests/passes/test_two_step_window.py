@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
+from tileir.passes.algorithms.two_step_window import TwoStepWindow
 from tileir.passes.base import run
-from tileir.passes.two_step_window import TwoStepWindow
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Program
-from tileir.stripe.lowering import lower
-from tileir.stripe.verifier import verify
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 ALWAYS = TwoStepWindow(row=1)

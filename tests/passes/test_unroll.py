@@ -11,18 +11,18 @@ from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.errors import TileError
-from tileir.core.target import Target
-from tileir.passes.accumulate import Accumulate
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import Pass, run
-from tileir.passes.catalog import parse_pipeline
-from tileir.passes.tensorise import Tensorise
-from tileir.passes.tile import Tile
-from tileir.passes.unroll import Unroll
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower
-from tileir.stripe.interpreter import interpret
-from tileir.stripe.printer import to_text
-from tileir.stripe.verifier import verify
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.passes.tiling.tensorise import Tensorise
+from tileir.passes.tiling.tile import Tile
+from tileir.passes.tiling.unroll import Unroll
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.lower.lowering import lower
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.interpreter import interpret
+from tileir.stripe.text.printer import to_text
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program

@@ -13,13 +13,13 @@ from strategies.families import Written, written
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.passes.algorithms.unroll_window import UnrollWindow
 from tileir.passes.base import run
-from tileir.passes.unroll_window import UnrollWindow
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Intrinsic, Load, Program
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 WINDOW = "function (I[H, W], K[P, Q]) -> (O) { O[y, x : 4, 6] = +(I[y + i, x + j] * K[i, j]); }"

@@ -11,16 +11,16 @@ from strategies.effort import examples
 from strategies.kernels import stripe_program
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.fuse import Fuse
-from tileir.passes.localise import Localise
-from tileir.passes.scalarise import Scalarise
-from tileir.passes.vectorise import Vectorise
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.rewrites.localise import Localise
+from tileir.passes.rewrites.scalarise import Scalarise
+from tileir.passes.schedules.vectors.vectorise import Vectorise
 from tileir.stripe.ir import Block, Program
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 

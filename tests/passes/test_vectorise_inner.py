@@ -11,20 +11,20 @@ from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.errors import TileError
-from tileir.core.target import Target
-from tileir.passes.accumulate import Accumulate
-from tileir.passes.autotile import Autotile
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.cache import Cache
-from tileir.passes.catalog import parse_pipeline
-from tileir.passes.thread import Thread
-from tileir.passes.tile import Tile
-from tileir.passes.vectorise_inner import VectoriseInner
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower
-from tileir.stripe.interpreter import interpret
-from tileir.stripe.printer import to_text
-from tileir.stripe.verifier import verify
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.passes.placement.cache import Cache
+from tileir.passes.schedules.vectors.thread import Thread
+from tileir.passes.tiling.autotile import Autotile
+from tileir.passes.tiling.tile import Tile
+from tileir.passes.tiling.vectorise_inner import VectoriseInner
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.lower.lowering import lower
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.interpreter import interpret
+from tileir.stripe.text.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

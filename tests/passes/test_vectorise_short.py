@@ -8,14 +8,14 @@ import pytest
 import tileir
 from strategies.passes import assert_same_meaning, program_of
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.passes.base import run
-from tileir.passes.thread import Thread
-from tileir.passes.vectorise_short import VectoriseShort
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower as lower_to_kernels
-from tileir.stripe.lowering import lower
-from tileir.typed.inference import infer
+from tileir.passes.schedules.vectors.thread import Thread
+from tileir.passes.schedules.vectors.vectorise_short import VectoriseShort
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.lower.lowering import lower as lower_to_kernels
+from tileir.stripe.lower.lowering import lower
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

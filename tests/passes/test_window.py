@@ -12,14 +12,14 @@ from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
+from tileir.passes.algorithms.scan import Scan
+from tileir.passes.algorithms.window import Window
 from tileir.passes.analysis.running import terms_of
 from tileir.passes.base import run
-from tileir.passes.scan import Scan
-from tileir.passes.window import Window
 from tileir.stripe.ir import Program
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 WINDOWS = (

@@ -11,10 +11,10 @@ import pytest
 
 from strategies.golden_kernels import TARGETS, compiled, operations, workloads
 from strategies.kernel_properties import Row, differences, kernel_rows, program_digest, program_row
-from tileir.core.names import NameScope
+from tileir.core.text.names import NameScope
 from tileir.driver.compiler import compile_stages
-from tileir.semtree.parser import parse_program
 from tileir.semtree.rewrite import freshened, kernel_names, with_body
+from tileir.semtree.text.parser import parse_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -27,10 +27,10 @@ from tileir.runtime.dependencies import dependencies
 from tileir.runtime.interface import Options
 from tileir.runtime.placement import place
 from tileir.runtime.plan import Plan
-from tileir.semtree.in_place import reuse_in_place
+from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.ir import Branch, Launch, Loop, Program, While
-from tileir.semtree.parser import parse_program
-from tileir.semtree.verifier import verify_program
+from tileir.semtree.text.parser import parse_program
+from tileir.semtree.transform.in_place import reuse_in_place
 from tileir.testing.generated.works import WorksCase, works_case
 from tileir.testing.test_works import LOOP
 
@@ -238,7 +238,7 @@ import os, sys
 import numpy as np
 from tileir.runtime.context import Context
 from tileir.runtime.plan import Plan
-from tileir.semtree.parser import parse_program
+from tileir.semtree.text.parser import parse_program
 from tileir.testing.test_works import LOOP
 
 context = Context(device_id=sys.argv[1], disk_cache=None)

@@ -6,7 +6,7 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.runtime.arrays import address_of
 from tileir.runtime.host_memory import allocate, wrap
-from tileir.semtree.layout import ALIGNMENT
+from tileir.semtree.transform.layout import ALIGNMENT
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 65, 100_000])

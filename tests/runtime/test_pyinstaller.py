@@ -43,8 +43,8 @@ def test_the_hook_collects_data_entry_points_and_modules(monkeypatch: pytest.Mon
     assert {("data of", "tileir"), ("metadata of", "tileir")} <= set(found["datas"])
     imported = set(found["hiddenimports"])
     assert {
-        "tileir.passes.accumulate",
-        "tileir.passes.catalog",
+        "tileir.passes.algorithms.accumulate",
+        "tileir.passes.pipelines.catalog",
         "tileir.ops.recurrent",
         "tileir_llvm.executor",
     } <= imported

@@ -8,13 +8,13 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError
 from tileir.core.ops import Op
-from tileir.semtree import interpreter
 from tileir.semtree.dots import kind_of, plain_dot
-from tileir.semtree.expansions import expand_kernel
+from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import Dot, KernelFunction, Type, Var
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import expr_text, to_text
 from tileir.semtree.rewrite import expressions, statements, walk
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import expr_text, to_text
+from tileir.semtree.transform.expansions import expand_kernel
 
 BYTES = """kernel k(out i32 O[4] align(4) noalias, in u8 A[16] align(1) noalias, in i8 B[16] align(1) noalias) grid(1) {
   O[0 : 4] = dot_add<4>(A[0 : 16], B[0 : 16], i32x4(7));

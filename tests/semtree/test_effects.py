@@ -13,9 +13,9 @@ from strategies.effort import examples
 from strategies.observed import observe
 from strategies.semtree import kernel_cases
 from tileir.semtree import ir
-from tileir.semtree.effects import is_plain, meets, reads, sets, writes
-from tileir.semtree.parser import parse_kernel
+from tileir.semtree.analysis.effects import is_plain, meets, reads, sets, writes
 from tileir.semtree.rewrite import bodies, statements
+from tileir.semtree.text.parser import parse_kernel
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DataObject

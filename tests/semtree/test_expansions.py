@@ -12,8 +12,7 @@ from strategies.ulps import worst
 from tileir.core.arithmetic import apply, cast
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.expansions import EXPANDED, ULP, expand_kernel
-from tileir.semtree.interpreter import run
+from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -33,6 +32,7 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.rewrite import expressions, statements, walk
+from tileir.semtree.transform.expansions import EXPANDED, ULP, expand_kernel
 
 Array = np.ndarray[Any, Any]
 

@@ -12,8 +12,7 @@ import pytest
 from strategies.rule_templates import ALL_RULES, TEMPLATES, expressions, instances, is_legal
 from strategies.semtree_values import content
 from tileir.core.dtype import DType
-from tileir.semtree import conversion_rules
-from tileir.semtree.interpreter import run
+from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import (
     Assign,
     Cast,
@@ -27,8 +26,9 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir.semtree.printer import expr_text
 from tileir.semtree.rewrite import walk
+from tileir.semtree.simplify import conversion_rules
+from tileir.semtree.text.printer import expr_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

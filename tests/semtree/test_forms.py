@@ -8,11 +8,11 @@ import pytest
 
 from tileir.core.errors import ParseError
 from tileir.semtree import ir
-from tileir.semtree.forms import EXPRESSIONS, STATEMENTS, Field, Option, Piece, pieces
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import to_text
-from tileir.semtree.syntax import is_reserved
-from tileir.semtree.verifier import verify
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.text.forms import EXPRESSIONS, STATEMENTS, Field, Option, Piece, pieces
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import to_text
+from tileir.semtree.text.syntax import is_reserved
 
 WRITTEN_BY_HAND: Final = {
     ir.Const, ir.Var, ir.GridIndex, ir.Apply, ir.Subscript, ir.Declare, ir.DeclareArray, ir.Assign, ir.For, ir.If

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tileir
-from tileir.semtree.element_order import ElementOrder
-from tileir.semtree.in_place import reuse_in_place
-from tileir.semtree.interpreter import run_program
+from tileir.semtree.analysis.element_order import ElementOrder
+from tileir.semtree.check.verifier import verify_program
+from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.launches import launches
-from tileir.semtree.parser import parse_kernel, parse_program
-from tileir.semtree.verifier import verify_program
+from tileir.semtree.text.parser import parse_kernel, parse_program
+from tileir.semtree.transform.in_place import reuse_in_place
 
 PROGRAM = """\
 program {

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tileir import TileError
-from tileir.core.codec import from_json, to_json
-from tileir.semtree.interpreter import run
+from tileir.core.json.codec import from_json, to_json
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.interpret.interpreter import run
+from tileir.semtree.interpret.memory import ALL_CHECKS, NO_CHECKS
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.matrices import without_instructions
-from tileir.semtree.memory import ALL_CHECKS, NO_CHECKS
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import to_text
-from tileir.semtree.verifier import verify
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import to_text
 
 PRODUCT: Final = """
 kernel product(

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from strategies.semtree_values import same_content
-from tileir.semtree.interleaving import interleave
-from tileir.semtree.interpreter import run
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import Assign, Declare, Ramp, Shuffle, Subscript
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import to_text
 from tileir.semtree.rewrite import expressions, statements, walk
-from tileir.semtree.simplifier import simplify
-from tileir.semtree.verifier import verify
+from tileir.semtree.simplify.simplifier import simplify
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import to_text
+from tileir.semtree.transform.interleaving import interleave
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase

@@ -14,10 +14,10 @@ from strategies.semtree_values import same_content
 from tileir.core.arithmetic import apply
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, TileError, VerifyError
-from tileir.semtree.interpreter import compile_kernel, run, run_program
+from tileir.semtree.interpret.interpreter import compile_kernel, run, run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS, Checks, poisoned
 from tileir.semtree.ir import Apply, Assign, For, KernelFunction
-from tileir.semtree.memory import ALL_CHECKS, Checks, poisoned
-from tileir.semtree.parser import parse_kernel, parse_program
+from tileir.semtree.text.parser import parse_kernel, parse_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from strategies.plans import SIZE, binary, buffer
-from tileir.core.codec import from_json, to_json
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError, VerifyError
+from tileir.core.json.codec import from_json, to_json
 from tileir.core.ops import Op
-from tileir.core.span import Span
-from tileir.semtree.in_place import reuse_in_place
-from tileir.semtree.interpreter import run_program
+from tileir.core.text.span import Span
+from tileir.semtree.check.verifier import verify_program
+from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.ir import Branch, Buffer, BufferRole, Launch, Loop, ParamAccess, Program, While
 from tileir.semtree.launches import (
     MAX_NESTED_WORKS,
@@ -26,10 +26,10 @@ from tileir.semtree.launches import (
     with_buffers,
     with_launches,
 )
-from tileir.semtree.parser import parse_program
-from tileir.semtree.printer import to_text
-from tileir.semtree.sharing import share_kernels
-from tileir.semtree.verifier import verify_program
+from tileir.semtree.text.parser import parse_program
+from tileir.semtree.text.printer import to_text
+from tileir.semtree.transform.in_place import reuse_in_place
+from tileir.semtree.transform.sharing import share_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

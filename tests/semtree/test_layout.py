@@ -4,7 +4,7 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.semtree.ir import DeclareArray, KernelFunction, Region
-from tileir.semtree.layout import ALIGNMENT, STACK_BYTES, layout
+from tileir.semtree.transform.layout import ALIGNMENT, STACK_BYTES, layout
 
 
 def kernel(*arrays: DeclareArray) -> KernelFunction:

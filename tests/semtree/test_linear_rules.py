@@ -9,11 +9,11 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.expression_rules import rules_for
 from tileir.semtree.ir import Apply, Const, GridIndex, GridLevel, Type, Var
-from tileir.semtree.linear_rules import is_canonical
 from tileir.semtree.rewrite import walk
-from tileir.semtree.simplifier import simplify_expr
+from tileir.semtree.simplify.expression_rules import rules_for
+from tileir.semtree.simplify.linear_rules import is_canonical
+from tileir.semtree.simplify.simplifier import simplify_expr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.poly.affine import Affine
 from tileir.semtree.ir import Barrier, Const, Declare, For, If, Stmt, Type, Var
-from tileir.semtree.lower_barriers import THREAD, Ordered, Phase, Step, Touch, with_barriers
+from tileir.semtree.lower.barriers import THREAD, Ordered, Phase, Step, Touch, with_barriers
 
 INDEX = Type(DType.I64)
 OWN = Affine.index(THREAD)

@@ -8,12 +8,12 @@ import pytest
 from strategies.passes import program_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.core.target import Target
-from tileir.semtree.interpreter import run_program
+from tileir.core.targets.target import Target
+from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.ir import Dot
-from tileir.semtree.lowering import lower
+from tileir.semtree.lower.lowering import lower
 from tileir.semtree.rewrite import expressions, statements, walk
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Program
 
 KERNEL = """

@@ -11,8 +11,8 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.poly.affine import Affine
 from tileir.semtree.ir import LoopKind, Type, Var
-from tileir.semtree.lower_loops import LoopPlan, plan_loops
-from tileir.semtree.lower_offsets import LANE
+from tileir.semtree.lower.loops import LoopPlan, plan_loops
+from tileir.semtree.lower.offsets import LANE
 from tileir.stripe.ir import Block, Index, Tags
 
 i, j = Affine.index("i"), Affine.index("j")

@@ -9,8 +9,8 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower_offsets import LANE, OffsetBuilder
-from tileir.semtree.printer import expr_text
+from tileir.semtree.lower.offsets import LANE, OffsetBuilder
+from tileir.semtree.text.printer import expr_text
 
 INDEX = sem.Type(DType.I64)
 NAMES = ("i", "j", "k")

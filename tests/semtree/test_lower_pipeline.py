@@ -8,10 +8,10 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.poly.affine import Affine
 from tileir.semtree.ir import Assign, AsyncCopy, KernelFunction
-from tileir.semtree.lower_loops import with_zeros
-from tileir.semtree.lower_pipeline import asynchronous, stages_of
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import to_text
+from tileir.semtree.lower.loops import with_zeros
+from tileir.semtree.lower.pipeline import asynchronous, stages_of
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import to_text
 from tileir.stripe import ir as stripe
 
 LOOP = stripe.Block(

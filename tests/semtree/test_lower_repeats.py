@@ -7,15 +7,15 @@ from hypothesis import given
 from strategies.effort import examples
 from strategies.loops import arguments, assert_same, functions
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.base import run
-from tileir.passes.resolution import resolve_pipeline
-from tileir.semtree.interpreter import run_program
+from tileir.passes.pipelines.resolution import resolve_pipeline
+from tileir.semtree.check.verifier import verify_program
+from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.ir import BufferRole, Launch, Loop
-from tileir.semtree.lowering import lower
-from tileir.semtree.verifier import verify_program
-from tileir.stripe import lowering
+from tileir.semtree.lower.lowering import lower
+from tileir.stripe.lower import lowering
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function, TensorType
 

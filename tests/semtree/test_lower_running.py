@@ -7,11 +7,11 @@ import pytest
 
 from strategies.passes import program_of
 from tileir.core.errors import TileError
-from tileir.core.target import Target
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower
-from tileir.semtree.printer import to_text
-from tileir.stripe.interpreter import interpret
+from tileir.core.targets.target import Target
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.lower.lowering import lower
+from tileir.semtree.text.printer import to_text
+from tileir.stripe.interpret.interpreter import interpret
 
 RUNNING = """
 block []:1 (

@@ -8,13 +8,13 @@ import pytest
 from strategies.passes import arrays_for, program_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.core.target import Target
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower
-from tileir.semtree.memory import ALL_CHECKS
-from tileir.semtree.printer import to_text
-from tileir.semtree.verifier import verify_program
-from tileir.stripe.interpreter import interpret
+from tileir.core.targets.target import Target
+from tileir.semtree.check.verifier import verify_program
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
+from tileir.semtree.lower.lowering import lower
+from tileir.semtree.text.printer import to_text
+from tileir.stripe.interpret.interpreter import interpret
 
 SUM = """
 block [(#grid g:3)]:3 (

@@ -8,14 +8,14 @@ from strategies.passes import arrays_for, program_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import Domain, Op
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import identifier, lower, operation_count
-from tileir.semtree.printer import to_text
-from tileir.semtree.verifier import verify_program
+from tileir.semtree.check.verifier import verify_program
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.lower.lowering import identifier, lower, operation_count
+from tileir.semtree.text.printer import to_text
 from tileir.stripe.flattening import with_entry
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Constant, Index, Intrinsic, Program, Special
 from tileir.typed.interpreter import interpret as interpret_function
 from tileir.typed.ir import TensorType

@@ -10,9 +10,9 @@ from hypothesis import given
 from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from tileir.core.errors import ParseError
-from tileir.core.lexing import MAX_FAULTS
-from tileir.semtree.parser import parse_kernel, parse_program
-from tileir.semtree.printer import to_text
+from tileir.core.text.lexing import MAX_FAULTS
+from tileir.semtree.text.parser import parse_kernel, parse_program
+from tileir.semtree.text.printer import to_text
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase

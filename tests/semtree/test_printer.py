@@ -33,9 +33,9 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import expr_text, to_text
-from tileir.semtree.syntax import CALLS, INFIX, PREFIX
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import expr_text, to_text
+from tileir.semtree.text.syntax import CALLS, INFIX, PREFIX
 
 I64 = Type(DType.I64)
 F32 = Type(DType.F32)

@@ -12,8 +12,8 @@ from strategies.effort import examples
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.analysis.ranges import Range, either, exact, is_defined, is_number
 from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Type, Var
-from tileir.semtree.ranges import Range, either, exact, is_defined, is_number
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn

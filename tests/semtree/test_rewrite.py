@@ -11,12 +11,11 @@ from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from strategies.semtree_values import same_content
 from tileir.core.dtype import DType
-from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
-from tileir.semtree.interpreter import run
+from tileir.core.text.names import NameScope
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import Assign, Const, For, Type, Var
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import to_text
 from tileir.semtree.rewrite import (
     children,
     declared_names,
@@ -34,7 +33,8 @@ from tileir.semtree.rewrite import (
     with_body,
     with_children,
 )
-from tileir.semtree.verifier import verify
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import to_text
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase

@@ -13,12 +13,19 @@ from tileir.core.dtype import DType
 from tileir.core.number_system import NumberSystem
 from tileir.core.ops import Op
 from tileir.driver.checking.numbers import EXACT
+from tileir.semtree.check.type_rules import REDUCTIONS
+from tileir.semtree.interpret.scalar_arithmetic import (
+    constant,
+    conversion,
+    operation,
+    reduction,
+    reinterpretation,
+    wrap,
+)
 from tileir.semtree.ir import Type
-from tileir.semtree.scalar_arithmetic import constant, conversion, operation, reduction, reinterpretation, wrap
-from tileir.semtree.type_rules import REDUCTIONS
 
 if TYPE_CHECKING:
-    from tileir.semtree.scalar_arithmetic import Value
+    from tileir.semtree.interpret.scalar_arithmetic import Value
 
 SIZE = 48
 

@@ -5,10 +5,10 @@ import attrs
 import tileir
 from tileir.driver.arguments import tensor_types
 from tileir.driver.compiler import compile_stages
+from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.ir import Launch, Program
-from tileir.semtree.parser import parse_program
-from tileir.semtree.sharing import anonymous, share_kernels
-from tileir.semtree.verifier import verify_program
+from tileir.semtree.text.parser import parse_program
+from tileir.semtree.transform.sharing import anonymous, share_kernels
 
 SOURCE = """\
 program {

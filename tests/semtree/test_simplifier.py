@@ -10,11 +10,11 @@ from hypothesis import given
 from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from strategies.semtree_values import same_content
-from tileir.semtree.interpreter import run
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import to_text
-from tileir.semtree.simplifier import simplify
-from tileir.semtree.verifier import verify
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.interpret.interpreter import run
+from tileir.semtree.simplify.simplifier import simplify
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import to_text
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase

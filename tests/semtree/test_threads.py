@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from strategies.devices import compiler, launch
-from tileir.semtree import interpreter
+from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import Barrier, GridIndex, GridLevel
-from tileir.semtree.parser import parse_kernel
 from tileir.semtree.rewrite import expressions, statements, walk
-from tileir.semtree.threads import one_thread
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.transform.threads import one_thread
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction

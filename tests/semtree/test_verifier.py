@@ -13,7 +13,9 @@ from strategies.semtree import kernel_cases
 from tileir.core.dtype import DType
 from tileir.core.errors import VerifyError
 from tileir.core.ops import Op
-from tileir.semtree import verifier
+from tileir.semtree.check import verifier
+from tileir.semtree.check.scopes import Survey
+from tileir.semtree.check.verifier import verify, verify_program
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -45,8 +47,6 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir.semtree.scopes import Survey
-from tileir.semtree.verifier import verify, verify_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,8 +27,8 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.matrices import held
-from tileir.semtree.printer import expr_text
 from tileir.semtree.rewrite import expressions, statements, walk
+from tileir.semtree.text.printer import expr_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ import z3
 
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Expr, GridIndex, GridLevel, KernelFunction, Ramp, Var
-from tileir.semtree.printer import expr_text
+from tileir.semtree.text.printer import expr_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

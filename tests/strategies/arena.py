@@ -15,15 +15,15 @@ from strategies.devices import buffers as device_buffers
 from strategies.devices import compiler, executor
 from tileir.semtree.ir import BufferRole
 from tileir.semtree.launches import executed
-from tileir.semtree.lowering import lower
+from tileir.semtree.lower.lowering import lower
 from tileir.stripe.aliases import byte_size
-from tileir.stripe.printer import location_text
+from tileir.stripe.text.printer import location_text
 from tileir.stripe.works import inner_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.target import Target
+    from tileir.core.targets.target import Target
     from tileir.semtree.ir import KernelFunction
     from tileir.stripe.ir import Program, Refinement
 

@@ -8,9 +8,9 @@ import attrs
 from hypothesis import strategies as st
 
 from tileir.core.dtype import DType
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from tileir.core.ops import Op
 from tileir.tile.parser import parse
 from tileir.typed.derivatives.forward import forward
 from tileir.typed.derivatives.reverse import reverse
-from tileir.typed.emission import Emission
-from tileir.typed.inference import infer
+from tileir.typed.inference.emission import Emission
+from tileir.typed.inference.inference import infer
+from tileir.typed.inference.values import Tensor
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Elementwise, Function, TensorType, Value
-from tileir.typed.simplifier import simplify
-from tileir.typed.values import Tensor
+from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.verifier import verify
 
 if TYPE_CHECKING:

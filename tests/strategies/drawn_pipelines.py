@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from hypothesis import strategies as st
 
-from tileir.passes.catalog import PASSES, parse_pipeline
-from tileir.passes.options import hints_of
+from tileir.passes.pipelines.catalog import PASSES, parse_pipeline
+from tileir.passes.pipelines.options import hints_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,11 +16,11 @@ from strategies.interleaved import interleaved
 from strategies.pictures import picture
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
-from tileir.typed.preparation import prepared
+from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,8 +13,8 @@ import suite
 import texts
 from strategies.networks import gpt_block, resnet_18
 from tileir.core.dtype import DType
-from tileir.core.target import Target
-from tileir.core.target_file import with_facts
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import with_facts
 from tileir.driver.compiler import compile_stages
 from tileir.typed.ir import TensorType
 

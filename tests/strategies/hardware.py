@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tileir.core.dtype import DType
-from tileir.core.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit, TransferUnit
+from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit, TransferUnit
 
 ACCELERATOR: Final = HardwareModel(
     "accelerator",

@@ -34,8 +34,8 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.launches import launches, runs, with_launches
-from tileir.semtree.printer import to_text
 from tileir.semtree.rewrite import expressions, renamed, statements, walk
+from tileir.semtree.text.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

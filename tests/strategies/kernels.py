@@ -8,10 +8,10 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.stripe.ir import Program
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
 from tileir.typed import ir as typed
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

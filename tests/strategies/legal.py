@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.check.verifier import verify
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -23,7 +24,6 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.rewrite import mentions, statements, walk
-from tileir.semtree.verifier import verify
 from tileir.testing.generated.kernel_values import allowed_ops
 
 if TYPE_CHECKING:

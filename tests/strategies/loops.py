@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tileir.core.dtype import DType
-from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Combination, Op
+from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.typed.dataflow import with_operands
 from tileir.typed.ir import (

@@ -11,33 +11,33 @@ from strategies.devices import compiler, executor
 from strategies.pipelines import PIPELINES
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
-from tileir.passes.accumulate import Accumulate
-from tileir.passes.autotile import Autotile
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.algorithms.block_sums import BlockSums
+from tileir.passes.algorithms.split_reduction import SplitReduction
 from tileir.passes.base import map_kernels
-from tileir.passes.block_sums import BlockSums
-from tileir.passes.cache import Cache
-from tileir.passes.canonicalise import Canonicalise
-from tileir.passes.deinterleave import Deinterleave
-from tileir.passes.distribute import Distribute
-from tileir.passes.fuse import Fuse
-from tileir.passes.inline import Inline
-from tileir.passes.register_tile import RegisterTile
-from tileir.passes.split_border import SplitBorder
-from tileir.passes.split_reduction import SplitReduction
-from tileir.passes.stream_reduction import StreamReduction
-from tileir.passes.thread import Thread
-from tileir.passes.thread_inner import ThreadInner
-from tileir.passes.tile import Tile
-from tileir.passes.transpose import Transpose
-from tileir.passes.unroll import Unroll
-from tileir.passes.vectorise import Vectorise
-from tileir.passes.vectorise_inner import VectoriseInner
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.fusion.inline import Inline
+from tileir.passes.layouts.deinterleave import Deinterleave
+from tileir.passes.layouts.transpose import Transpose
+from tileir.passes.placement.cache import Cache
+from tileir.passes.regions.split_border import SplitBorder
+from tileir.passes.rewrites.canonicalise import Canonicalise
+from tileir.passes.schedules.groups.distribute import Distribute
+from tileir.passes.schedules.registers.register_tile import RegisterTile
+from tileir.passes.schedules.vectors.stream_reduction import StreamReduction
+from tileir.passes.schedules.vectors.thread import Thread
+from tileir.passes.schedules.vectors.vectorise import Vectorise
+from tileir.passes.tiling.autotile import Autotile
+from tileir.passes.tiling.thread_inner import ThreadInner
+from tileir.passes.tiling.tile import Tile
+from tileir.passes.tiling.unroll import Unroll
+from tileir.passes.tiling.vectorise_inner import VectoriseInner
 from tileir.runtime.plan import Plan
 from tileir.runtime.resources import Resources
-from tileir.semtree.interpreter import run_program
-from tileir.stripe.interpreter import interpret as interpret_stripe
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.stripe.interpret.interpreter import interpret as interpret_stripe
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ import attrs
 import numpy as np
 import pytest
 
-from tileir.semtree import execution, interpreter
-from tileir.semtree.evaluation import FIRST_FREE
-from tileir.semtree.execution import StatementCompiler
-from tileir.semtree.memory import Checks, WatchedMemory
+from tileir.semtree.interpret import execution, interpreter
+from tileir.semtree.interpret.evaluation import FIRST_FREE
+from tileir.semtree.interpret.execution import StatementCompiler
+from tileir.semtree.interpret.memory import Checks, WatchedMemory
 from tileir.semtree.rewrite import bodies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tileir.semtree.evaluation import Frame
+    from tileir.semtree.interpret.evaluation import Frame
     from tileir.semtree.ir import KernelFunction, Stmt
 
 Array: TypeAlias = np.ndarray[Any, Any]

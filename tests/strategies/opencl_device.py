@@ -16,9 +16,9 @@ from tileir_opencl import BACKEND
 
 if TYPE_CHECKING:
     from tileir.runtime.interface import DeviceInfo
-    from tileir_opencl.compiler import OpenCLCompiler
-    from tileir_opencl.executor import OpenCLExecutor
-    from tileir_opencl.library import OpenCLLibrary
+    from tileir_opencl.run.compiler import OpenCLCompiler
+    from tileir_opencl.run.executor import OpenCLExecutor
+    from tileir_opencl.run.library import OpenCLLibrary
 
 SIZE = 1024
 NUMBERS = np.arange(SIZE, dtype=np.float32)
@@ -43,25 +43,25 @@ def device() -> DeviceInfo:
 @cache
 def compiler(fast_math: bool = False) -> OpenCLCompiler:
     """Return a compiler that all tests of a process share."""
-    from tileir_opencl.compiler import OpenCLCompiler
+    from tileir_opencl.run.compiler import OpenCLCompiler
 
     return OpenCLCompiler.of(device(), Options(fast_math=fast_math))
 
 
 def new_executor(options: Options | None = None) -> OpenCLExecutor:
     """Return an executor of one's own."""
-    from tileir_opencl.executor import OpenCLExecutor
+    from tileir_opencl.run.executor import OpenCLExecutor
 
     return OpenCLExecutor.of(device(), options or Options())
 
 
 def by_hand(body: str, size: int = SIZE) -> OpenCLLibrary:
     """Return a kernel from ``from`` to ``to``, both f32 of ``size`` elements, that does ``body`` for each ``i``."""
-    from tileir_opencl.devices import device_of
-    from tileir_opencl.emitter import symbol
-    from tileir_opencl.library import OpenCLLibrary, Part
-    from tileir_opencl.process import context_of
-    from tileir_opencl.programs import built
+    from tileir_opencl.device.devices import device_of
+    from tileir_opencl.emit.emitter import symbol
+    from tileir_opencl.run.library import OpenCLLibrary, Part
+    from tileir_opencl.run.process import context_of
+    from tileir_opencl.run.programs import built
 
     params = (
         Param("from", DType.F32, size, ParamAccess.READ),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyopencl as cl
 
-from tileir_opencl.emitter import emit, scratch_bytes, symbol
-from tileir_opencl.features import Features
+from tileir_opencl.device.features import Features
+from tileir_opencl.emit.emitter import emit, scratch_bytes, symbol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

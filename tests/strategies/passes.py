@@ -14,10 +14,10 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.stripe.flattening import flattened
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Direction, Program, Refinement, TensorShape
-from tileir.stripe.lowering import lower
-from tileir.stripe.parser import parse_block
+from tileir.stripe.lower.lowering import lower
+from tileir.stripe.text.parser import parse_block
 from tileir.testing.index_flow import premature_reads, undefined_reads
 from tileir.testing.index_leaves import stores
 from tileir.testing.index_sets import difference, races

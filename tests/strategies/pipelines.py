@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tileir.passes.resolution import resolve_pipeline
+from tileir.passes.pipelines.resolution import resolve_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tileir.core.target import Target
+    from tileir.core.targets.target import Target
     from tileir.passes.base import Pass
 
 PIPELINES: Final[Mapping[str, Callable[[Target], tuple[Pass, ...]]]] = {

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree import conversion_rules, linear_rules, operation_rules
-from tileir.semtree.expression_rules import CONVERSION_RULES, LANE_RULES, OPERATION_RULES
+from tileir.semtree.check.type_rules import expression_faults
 from tileir.semtree.ir import Apply, Bitcast, Broadcast, Cast, Const, KernelFunction, Ramp, Reduce, Type, Var
 from tileir.semtree.rewrite import walk
-from tileir.semtree.type_rules import expression_faults
+from tileir.semtree.simplify import conversion_rules, linear_rules, operation_rules
+from tileir.semtree.simplify.expression_rules import CONVERSION_RULES, LANE_RULES, OPERATION_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

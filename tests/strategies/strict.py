@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tileir.core.ops import Op
-from tileir.semtree import evaluation, interpreter, scalar_arithmetic
+from tileir.semtree.analysis.ranges import Range, is_defined
+from tileir.semtree.interpret import evaluation, interpreter, scalar_arithmetic
 from tileir.semtree.legalise.capabilities import Support
-from tileir.semtree.ranges import Range, is_defined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from strategies.effort import examples
 from tileir.core.dtype import DType
-from tileir.passes.compute_deps import with_dependences
+from tileir.passes.analysis.compute_deps import with_dependences
 from tileir.poly.affine import Affine
 from tileir.stripe import dependences as module
+from tileir.stripe.check.scope import Scope, enter
 from tileir.stripe.dependences import Order, dependences, requirements
 from tileir.stripe.ir import Block, Device, Dim, Direction, Index, Load, Refinement, Special, Store, TensorShape
-from tileir.stripe.parser import parse_block
-from tileir.stripe.scope import Scope, enter
+from tileir.stripe.text.parser import parse_block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,9 +18,10 @@ from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, TileError, VerifyError
 from tileir.core.ops import Aggregation
-from tileir.stripe import plan
 from tileir.stripe.flattening import with_entry
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.interpret import plan
+from tileir.stripe.interpret.interpreter import interpret
+from tileir.stripe.interpret.memory import neutral, poison
 from tileir.stripe.ir import (
     Block,
     Constant,
@@ -34,8 +35,7 @@ from tileir.stripe.ir import (
     Special,
     Store,
 )
-from tileir.stripe.memory import neutral, poison
-from tileir.stripe.parser import parse
+from tileir.stripe.text.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,9 +7,9 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.stripe import blocks, programs
-from tileir.core.codec import from_json, to_json
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
+from tileir.core.json.codec import from_json, to_json
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
     Block,

@@ -6,12 +6,12 @@ import pytest
 from strategies.passes import program_of
 from tileir.core.errors import VerifyError
 from tileir.core.ops import Aggregation
+from tileir.stripe.check.verifier import diagnose, verify
 from tileir.stripe.flattening import with_blocks
 from tileir.stripe.ir import Block, Dim, Program, Refinement, Special, Statement, Tags
-from tileir.stripe.kernel_table import KernelTable, launched
-from tileir.stripe.parser import parse, parse_block
-from tileir.stripe.printer import to_text
-from tileir.stripe.verifier import diagnose, verify
+from tileir.stripe.lower.kernel_table import KernelTable, launched
+from tileir.stripe.text.parser import parse, parse_block
+from tileir.stripe.text.printer import to_text
 
 ADD = """block [i:4]:4 ( // first
   // O = add(A, B)

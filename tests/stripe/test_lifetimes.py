@@ -7,10 +7,10 @@ import pytest
 
 from strategies.stripe_works import add, copy, less, program
 from tileir.passes.base import run
-from tileir.passes.catalog import parse_pipeline
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Branch, Loop, Program, While, Work
 from tileir.stripe.lifetimes import clashes
-from tileir.stripe.verifier import verify
 
 SIDES = Branch(
     "C",

@@ -11,16 +11,16 @@ from strategies.effort import examples
 from strategies.loops import arguments, assert_same, functions
 from tileir.core.dtype import DType
 from tileir.core.errors import VerifyError
+from tileir.stripe.check.verifier import verify
 from tileir.stripe.flattening import with_entry
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Direction, Index, Special
-from tileir.stripe.lowering import lower
-from tileir.stripe.parser import parse as parse_stripe
-from tileir.stripe.printer import to_text
-from tileir.stripe.verifier import verify
+from tileir.stripe.lower.lowering import lower
+from tileir.stripe.text.parser import parse as parse_stripe
+from tileir.stripe.text.printer import to_text
 from tileir.tile.parser import parse
 from tileir.typed import interpreter
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Direction
-from tileir.stripe.lowering import lower
-from tileir.stripe.printer import to_text
-from tileir.stripe.verifier import verify
+from tileir.stripe.lower.lowering import lower
+from tileir.stripe.text.printer import to_text
 from tileir.tile.parser import parse
 from tileir.typed import ir as typed
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret as interpret_typed
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tileir.core.dtype import DType
-from tileir.stripe.interpreter import interpret
-from tileir.stripe.lowering import lower
-from tileir.stripe.overwriting import overwriters
-from tileir.stripe.verifier import verify
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.interpreter import interpret
+from tileir.stripe.lower.lowering import lower
+from tileir.stripe.lower.overwriting import overwriters
 from tileir.tile.parser import parse
 from tileir.typed import ir as typed
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret as interpret_typed
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, ParseError
 from tileir.stripe.ir import Block, Constant, Device, Dim, Intrinsic
-from tileir.stripe.parser import parse, parse_block
-from tileir.stripe.printer import to_text
+from tileir.stripe.text.parser import parse, parse_block
+from tileir.stripe.text.printer import to_text
 
 MATVEC = """\
 0: #program #total_macs=12

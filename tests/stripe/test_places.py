@@ -6,11 +6,11 @@ import pytest
 import tileir
 from tileir.core.dtype import DType
 from tileir.poly.affine import Affine
-from tileir.stripe import interpreter as stripe_interpreter
+from tileir.stripe.interpret import interpreter as stripe_interpreter
 from tileir.stripe.ir import Block, Load
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.typed import interpreter as typed_interpreter
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 HEIGHT, WIDTH, COUNT = 3, 5, 7

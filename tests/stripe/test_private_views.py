@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from strategies.passes import program_of
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.interpret.interpreter import interpret
 
 
 def test_what_a_point_has_not_stored_is_undefined_through_a_view_it_only_writes() -> None:

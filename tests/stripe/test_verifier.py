@@ -12,11 +12,11 @@ from strategies.stripe import blocks, programs
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.ops import Op
+from tileir.stripe.check.verifier import CHECKS, diagnose, diagnose_block, verify
 from tileir.stripe.flattening import flattened, with_entry
 from tileir.stripe.ir import Block, Buffer, Intrinsic, Load, Program, Tags
-from tileir.stripe.parser import parse
 from tileir.stripe.tags import LIFETIMES, PLACES
-from tileir.stripe.verifier import CHECKS, diagnose, diagnose_block, verify
+from tileir.stripe.text.parser import parse
 
 GOOD = """\
 program (A, B) -> (O)

@@ -28,23 +28,23 @@ from strategies.stripe_works import (
     program,
     programs_of_works,
 )
-from tileir.core.codec import from_json, to_json
 from tileir.core.errors import VerifyError
-from tileir.core.target import Target
-from tileir.passes import catalog
+from tileir.core.json.codec import from_json, to_json
+from tileir.core.targets.target import Target
 from tileir.passes.base import run
-from tileir.passes.catalog import parse_pipeline
-from tileir.semtree.in_place import reuse_in_place
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower
-from tileir.semtree.sharing import share_kernels
-from tileir.semtree.verifier import verify_program
-from tileir.stripe.interpreter import interpret
+from tileir.passes.pipelines import catalog
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.semtree.check.verifier import verify_program
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.lower.lowering import lower
+from tileir.semtree.transform.in_place import reuse_in_place
+from tileir.semtree.transform.sharing import share_kernels
+from tileir.stripe.check.verifier import diagnose, verify
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Branch, Carry, Launch, Loop, Program, While, Work
-from tileir.stripe.parser import parse
-from tileir.stripe.printer import to_text
 from tileir.stripe.tags import LIFETIMES, PLACES
-from tileir.stripe.verifier import diagnose, verify
+from tileir.stripe.text.parser import parse
+from tileir.stripe.text.printer import to_text
 from tileir.stripe.works import launches, local_memory
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tileir.driver import crafting
+from tileir.driver.formulas import crafting
 from tileir.formula import lowering
 from tileir.studio.bench import Bench
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tileir.driver.crafting import CraftedFormula
+    from tileir.driver.formulas.crafting import CraftedFormula
     from tileir.formula.ir import Formula
     from tileir.formula.lowering import Crafted
 

@@ -8,7 +8,7 @@ import tileir
 from tileir.driver.arguments import tensor_types
 from tileir.studio.checking import checked
 from tileir.testing.programs.catalog import CASES
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 
 TEXTS = {case.text: case.name for case in CASES}
 

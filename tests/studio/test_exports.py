@@ -16,7 +16,7 @@ import tileir
 from studio.strangers import by_opencl
 from studio.taken import COLOUR, DEEP, FLOATS, FORMULAS, GREY, PICTURES, assignment, check_equal, check_near, results_of
 from tileir.core.errors import TileError
-from tileir.driver.pictures import as_levels
+from tileir.driver.formulas.pictures import as_levels
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.discovery import Registry
 from tileir.studio.bench import Assignment, Bench
@@ -24,7 +24,7 @@ from tileir.studio.exports import script_of, source_of, writers
 from tileir.studio.uploads import store
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.works import works_case
-from tileir_opencl.whole import whole
+from tileir_opencl.emit.whole import whole
 
 if TYPE_CHECKING:
     from pathlib import Path

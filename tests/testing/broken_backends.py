@@ -12,8 +12,8 @@ import attrs
 import numpy as np
 
 from tileir.runtime.events import PendingEvent
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import to_text
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import to_text
 from tileir_reference import BACKEND, Compiler, Executor, Kernel, Library, Memory
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tileir.testing.generated.case import Case, fault_of, program
 from tileir.testing.generated.exact import sums_exactly
 from tileir.testing.subject import Subject
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 REFERENCE = "tileir_reference:BACKEND"

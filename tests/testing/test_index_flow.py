@@ -7,7 +7,7 @@ import pytest
 
 from strategies.passes import program_of
 from tileir.passes.base import run
-from tileir.passes.catalog import parse_pipeline
+from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Program, Statement
 from tileir.testing.index_flow import premature_reads, undefined_reads

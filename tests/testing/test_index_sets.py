@@ -8,15 +8,15 @@ import attrs
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
-from tileir.passes.catalog import parse_pipeline
+from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.stripe.ir import Block, Index, Program, Tags
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.testing.index_leaves import stores
 from tileir.testing.index_sets import difference, races, tuples
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"

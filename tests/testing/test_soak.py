@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tileir.core.names import nearest
+from tileir.core.text.names import nearest
 from tileir.testing.soak.interrupts import OPERATIONS, faults_of_chosen_moments, faults_of_signals, interrupted, moments
 from tileir.testing.soak.processes import faults_of_killed_processes
 from tileir.testing.soak.threads import faults_of_threads

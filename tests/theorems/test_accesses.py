@@ -12,7 +12,7 @@ from strategies.golden_kernels import TARGETS, compiled, operations, workloads
 from tileir.driver.compiler import compile_stages
 from tileir.semtree.ir import ParamAccess
 from tileir.semtree.launches import launches
-from tileir.semtree.parser import parse_kernel
+from tileir.semtree.text.parser import parse_kernel
 from tileir.testing.generated.case import program as generated
 from tileir.testing.generated.kernel_case import numbered
 

@@ -10,9 +10,9 @@ from strategies.expressions import chains, difference, trees
 from strategies.rule_templates import ALL_RULES, instances
 from strategies.smt import counterexample, is_integral
 from tileir.core.dtype import DType
-from tileir.semtree.expression_rules import rules_for
-from tileir.semtree.printer import expr_text
-from tileir.semtree.simplifier import simplify_expr
+from tileir.semtree.simplify.expression_rules import rules_for
+from tileir.semtree.simplify.simplifier import simplify_expr
+from tileir.semtree.text.printer import expr_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,10 +12,10 @@ from strategies.smt import counterexample, is_integral
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Cast, Const, Expr, Type, Var
-from tileir.semtree.printer import expr_text
 from tileir.semtree.rewrite import walk
+from tileir.semtree.text.printer import expr_text
 from tileir.typed import ir as typed
-from tileir.typed.simplifier import simplify
+from tileir.typed.simplify.simplifier import simplify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,9 +12,9 @@ from hypothesis.extra import numpy as arrays_of
 
 from strategies.effort import examples
 from tileir.core.array_value import ArrayValue
-from tileir.core.codec import from_json, to_json
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
+from tileir.core.json.codec import from_json, to_json
 from tileir.tile.ir import Constant, Function, Name, Output
 from tileir.tile.parser import parse
 from tileir.tile.printer import to_text

@@ -14,8 +14,8 @@ from lark.exceptions import LarkError
 from strategies.effort import examples
 from strategies.tile_text import functions
 from tileir.core.errors import ParseError, VerifyError
-from tileir.core.lexing import END, Faults
-from tileir.core.span import Source
+from tileir.core.text.lexing import END, Faults
+from tileir.core.text.span import Source
 from tileir.tile.lexer import Lexer
 from tileir.tile.parser import parse
 from tileir.tile.printer import to_text

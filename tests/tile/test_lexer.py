@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tileir.core.errors import ArgumentError
-from tileir.core.lexing import END, Faults, Token, TooManyFaultsError, source_of
-from tileir.core.span import Source
+from tileir.core.text.lexing import END, Faults, Token, TooManyFaultsError, source_of
+from tileir.core.text.span import Source
 from tileir.tile.lexer import FLOAT, INDEX, INTEGER, NAME, Lexer
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from strategies.effort import examples
 from strategies.tile_text import functions
-from tileir.core.lexing import END, Faults
-from tileir.core.span import Source
+from tileir.core.text.lexing import END, Faults
+from tileir.core.text.span import Source
 from tileir.tile.ir import FloatLiteral, Function, Unary, UnaryOperator
 from tileir.tile.lexer import Lexer
 from tileir.tile.parser import parse, parse_expression, parse_polynomial

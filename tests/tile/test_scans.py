@@ -3,8 +3,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from tileir.core.codec import from_json, to_json
 from tileir.core.errors import ParseError, TileError, VerifyError
+from tileir.core.json.codec import from_json, to_json
 from tileir.tile.grammar import MAX_SCANS
 from tileir.tile.ir import Function, IntLiteral, Scan
 from tileir.tile.parser import parse

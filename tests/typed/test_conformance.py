@@ -5,9 +5,9 @@ import pytest
 from tileir.testing.programs.case import Conformance
 from tileir.testing.programs.catalog import CASES
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
-from tileir.typed.simplifier import simplify
+from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.verifier import verify
 
 

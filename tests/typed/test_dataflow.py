@@ -9,7 +9,7 @@ from strategies.tile import Case, cases
 from tileir.core.dtype import DType
 from tileir.tile.parser import parse
 from tileir.typed.dataflow import alive, definitions, last_uses, live_after, order, users, with_operands
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Function, TensorType, operands
 
 TEXT = """function (A[N], B[N]) -> (O, P) {

@@ -11,7 +11,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import Op
 from tileir.typed.dims import divide, fold, known_integer, size
-from tileir.typed.values import Group, Known, Operand, Tensor
+from tileir.typed.inference.values import Group, Known, Operand, Tensor
 
 numbers = st.integers(-40, 40)
 

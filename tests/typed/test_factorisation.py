@@ -15,13 +15,13 @@ from strategies.effort import examples
 from tileir import bind
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
-from tileir.typed import factorisation
-from tileir.typed.factorisation import factorised
-from tileir.typed.factors import MOST_ELEMENTS, factors_of
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import ArrayConstant, Contraction, Function, TensorType
-from tileir.typed.simplifier import simplify
+from tileir.typed.simplify import factorisation
+from tileir.typed.simplify.factorisation import factorised
+from tileir.typed.simplify.factors import MOST_ELEMENTS, factors_of
+from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.verifier import verify
 
 Array = npt.NDArray[Any]

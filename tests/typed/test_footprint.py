@@ -17,7 +17,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.tile.parser import parse
 from tileir.typed.footprint import MOST_BOXES, Box, footprint
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function, TensorType
 

@@ -5,7 +5,7 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Scan, ScanPart, TensorType
 
 TYPES = {

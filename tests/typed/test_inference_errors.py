@@ -10,7 +10,7 @@ from tileir.core.errors import Diagnostic, TileError
 from tileir.core.ops import Combination
 from tileir.tile.ir import Assignment, Call, FloatLiteral, Function, IndexName, Input, Name, Output
 from tileir.tile.parser import parse, parse_contraction, parse_expression
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 V = "function (A, B) -> (O) {{ O = {}; }}"

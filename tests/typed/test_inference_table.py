@@ -8,7 +8,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.tile.functions import BUILTINS
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.printer import to_text
 

@@ -10,15 +10,15 @@ from hypothesis import given
 from strategies.effort import examples
 from strategies.loops import arguments, assert_same, functions
 from tileir.core.array_value import ArrayValue
-from tileir.core.codec import from_json, to_json
 from tileir.core.dtype import DType
 from tileir.core.errors import VerifyError
+from tileir.core.json.codec import from_json, to_json
 from tileir.core.ops import Op
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import ArrayConstant, Elementwise, Function, Scan, ScanPart, ScanResult, Value
 from tileir.typed.loops import MAX_NESTING, loops_of
 from tileir.typed.printer import to_text
-from tileir.typed.simplifier import simplify
+from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.verifier import verify
 
 F = DType.F32

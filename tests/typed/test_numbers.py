@@ -9,8 +9,8 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.tile.parser import parse
-from tileir.typed.infer_numbers import number_type
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
+from tileir.typed.inference.numbers import number_type
 from tileir.typed.ir import Constant, TensorType
 from tileir.typed.numbers import input_values, passed_numbers
 

@@ -10,7 +10,7 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import (
     Checkpoint,
@@ -24,9 +24,9 @@ from tileir.typed.ir import (
     Upstream,
     Value,
 )
-from tileir.typed.preparation import prepared, unmarked
 from tileir.typed.printer import to_text
-from tileir.typed.simplifier import simplify
+from tileir.typed.simplify.preparation import prepared, unmarked
+from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.verifier import verify
 
 F = DType.F32

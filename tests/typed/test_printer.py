@@ -4,10 +4,10 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.tile import Case, cases
-from tileir.core.codec import from_json, to_json
 from tileir.core.dtype import DType
+from tileir.core.json.codec import from_json, to_json
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.printer import to_text
 

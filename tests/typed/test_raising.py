@@ -20,7 +20,7 @@ from tileir.tile.parser import parse
 from tileir.tile.printer import to_text
 from tileir.tile.verifier import verify
 from tileir.typed.derivatives.functions import gradient
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import (
     Access,
@@ -38,8 +38,8 @@ from tileir.typed.ir import (
     Value,
 )
 from tileir.typed.printer import to_text as typed_text
-from tileir.typed.raising import raise_to_tile
-from tileir.typed.simplifier import simplify
+from tileir.typed.raising.raising import raise_to_tile
+from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.verifier import verify as verify_typed
 
 F32, I32, BOOL = DType.F32, DType.I32, DType.BOOL

@@ -7,10 +7,10 @@ from strategies.loops import arguments, assert_same, functions
 from tileir.tile.parser import parse
 from tileir.tile.printer import to_text
 from tileir.tile.verifier import verify
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function, TensorType
-from tileir.typed.raising import raise_to_tile
+from tileir.typed.raising.raising import raise_to_tile
 
 
 @examples(50)

@@ -5,10 +5,10 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.testing.programs.elementwise import philox
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import TensorType
-from tileir.typed.simplifier import simplify
+from tileir.typed.simplify.simplifier import simplify
 
 TEXT = "function (S) -> (V, T) { P = prng_step(S, 100, 120); V = prng_value(P); T = prng_state(P); }"
 

@@ -12,11 +12,11 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.tile.parser import parse
 from tileir.typed.dataflow import last_uses, order
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Checkpoint, Elementwise, Function, Gather, Marker, Recall, Reshape, TensorType, Value
-from tileir.typed.preparation import prepared
-from tileir.typed.rematerialisation import rematerialised
+from tileir.typed.simplify.preparation import prepared
+from tileir.typed.simplify.rematerialisation import rematerialised
 from tileir.typed.verifier import verify
 
 F = DType.F64

@@ -11,7 +11,7 @@ from strategies.roles import wrong
 from tileir.core import schema
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination
-from tileir.core.span import Source, Span
+from tileir.core.text.span import Source, Span
 from tileir.poly.affine import Affine
 from tileir.typed import ir
 from tileir.typed.dataflow import with_operands

@@ -15,12 +15,12 @@ from strategies.effort import examples
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.tile.parser import parse
-from tileir.typed import separation
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Contraction, Function, TensorType
-from tileir.typed.preparation import prepared
-from tileir.typed.separation import separated
+from tileir.typed.simplify import separation
+from tileir.typed.simplify.preparation import prepared
+from tileir.typed.simplify.separation import separated
 from tileir.typed.verifier import verify
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from strategies.tile import Case, cases
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Contraction, Function, Scan, TensorType
-from tileir.typed.single_values import with_assignments
+from tileir.typed.simplify.single_values import with_assignments
 from tileir.typed.verifier import verify
 
 X = {"A": (3, 4), "B": (4,), "C": (3, 4)}

@@ -20,9 +20,9 @@ from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree import interpreter
+from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import Apply, Buffer, BufferRole, Cast, KernelFunction, Launch, ParamAccess, Program, Type
-from tileir.semtree.simplifier import simplify
+from tileir.semtree.simplify.simplifier import simplify
 from tileir.testing.generated.case import Manner, assert_equal, make
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.works import works_case

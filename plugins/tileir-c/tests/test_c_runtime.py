@@ -18,7 +18,7 @@ import tileir
 from c_devices import compiler, executor
 from tileir.core.errors import ArgumentError, BackendError, TileError
 from tileir.runtime.interface import BindingKernel, Options
-from tileir.semtree.parser import parse_kernel
+from tileir.semtree.text.parser import parse_kernel
 from tileir_c import BACKEND
 from tileir_c.compiler import CCompiler
 from tileir_c.executor import SPLIT_OPERATIONS, CExecutor, CKernel

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from c_sanitized import built, run, source_of
-from tileir.semtree.parser import parse_kernel
+from tileir.semtree.text.parser import parse_kernel
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.kernel_case import function, numbered
 

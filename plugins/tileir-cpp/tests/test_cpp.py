@@ -8,7 +8,7 @@ import pytest
 
 import tileir_cpp
 from tileir.runtime.interface import Options
-from tileir.semtree.parser import parse_kernel
+from tileir.semtree.text.parser import parse_kernel
 from tileir.testing.generated.kernel_case import numbered
 from tileir_c.executor import CExecutor
 from tileir_c.toolchain import find_toolchain

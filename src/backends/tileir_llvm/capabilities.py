@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.expansions import EXPANDED
 from tileir.semtree.ir import Prefetch
 from tileir.semtree.legalise.capabilities import COMPARISONS, INTEGERS, WIDE_FLOATS, Capabilities, Support, table
 from tileir.semtree.legalise.storage import STORED
+from tileir.semtree.transform.expansions import EXPANDED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -11,9 +11,9 @@ import llvmlite.binding as llvm
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.checks import checked_parts
-from tileir.semtree.expansions import expand_kernel
+from tileir.semtree.check.verifier import verify
 from tileir.semtree.legalise.storage import stored_as_bits
-from tileir.semtree.verifier import verify
+from tileir.semtree.transform.expansions import expand_kernel
 from tileir_llvm.capabilities import stored_floats
 from tileir_llvm.dots import native_dots
 from tileir_llvm.emitter import emit

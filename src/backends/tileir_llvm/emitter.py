@@ -2,7 +2,7 @@
 
 Every kernel becomes ``void @name(ptr args, ptr scratch, i64 begin, i64 end)``, which runs the groups ``begin`` to
 ``end`` (exclusive) of the grid in order, axis 0 fastest. ``args`` points to the parameters' addresses, and
-``scratch`` to :attr:`tileir.semtree.layout.Layout.scratch_bytes` bytes that no other thread uses meanwhile.
+``scratch`` to :attr:`tileir.semtree.transform.layout.Layout.scratch_bytes` bytes that no other thread uses meanwhile.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.effects import assigned_variables
+from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.ir import GridLevel, ParamAccess, Type
-from tileir.semtree.layout import ALIGNMENT, layout
 from tileir.semtree.legalise.legaliser import legalise
-from tileir.semtree.threads import one_thread
+from tileir.semtree.transform.layout import ALIGNMENT, layout
+from tileir.semtree.transform.threads import one_thread
 from tileir_llvm.capabilities import CAPABILITIES
 from tileir_llvm.conversions import integer
 from tileir_llvm.expressions import Environment

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tileir.core.errors import BackendError
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.runtime.interface import DeviceInfo
 from tileir_llvm.dots import native_dots
 from tileir_llvm.floats import NATIVE

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.generic_hardware import processor
-from tileir.core.hardware import MemoryUnit
+from tileir.core.targets.generic_hardware import processor
+from tileir.core.targets.hardware import MemoryUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tileir.core.hardware import HardwareModel
+    from tileir.core.targets.hardware import HardwareModel
 
 _CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _FREQUENCY: Final = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")

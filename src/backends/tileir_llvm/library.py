@@ -8,8 +8,8 @@ import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.checks import sealed
-from tileir.semtree.layout import layout
-from tileir.semtree.threads import one_thread
+from tileir.semtree.transform.layout import layout
+from tileir.semtree.transform.threads import one_thread
 from tileir_llvm.emitter import symbol
 
 if TYPE_CHECKING:

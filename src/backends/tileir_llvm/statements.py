@@ -22,8 +22,8 @@ from tileir.semtree.ir import (
     Prefetch,
     Var,
 )
-from tileir.semtree.layout import ALIGNMENT, apart
 from tileir.semtree.rewrite import expressions, statements, walk
+from tileir.semtree.transform.layout import ALIGNMENT, apart
 from tileir_llvm.conversions import integer
 from tileir_llvm.expressions import Cell, Environment, evaluate, offset_of
 from tileir_llvm.memory import Place, prefetch, store
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.semtree.ir import Expr, KernelFunction, Stmt, Type
-    from tileir.semtree.layout import Layout
+    from tileir.semtree.transform.layout import Layout
 
 _WHOLE: Final = 16
 """Bytes of the shortest vector registers."""

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
     from tileir.runtime.interface import DeviceInfo, Options
     from tileir.semtree.ir import Program
-    from tileir_opencl.compiler import OpenCLCompiler
-    from tileir_opencl.executor import OpenCLExecutor
-    from tileir_opencl.library import OpenCLLibrary
+    from tileir_opencl.run.compiler import OpenCLCompiler
+    from tileir_opencl.run.executor import OpenCLExecutor
+    from tileir_opencl.run.library import OpenCLLibrary
 
 __all__ = ["BACKEND"]
 
 
 def _devices() -> Sequence[DeviceInfo]:
     try:
-        from tileir_opencl.devices import devices  # importing this package must not load pyopencl
+        from tileir_opencl.device.devices import devices  # importing this package must not load pyopencl
     except (ImportError, OSError) as error:
         message = f"pyopencl cannot be loaded ({error}); install tileir[opencl]"
         raise BackendError((Diagnostic("TIL802", message),)) from error
@@ -32,25 +32,25 @@ def _devices() -> Sequence[DeviceInfo]:
 
 
 def _compiler(device: DeviceInfo, options: Options) -> OpenCLCompiler:
-    from tileir_opencl.compiler import OpenCLCompiler
+    from tileir_opencl.run.compiler import OpenCLCompiler
 
     return OpenCLCompiler.of(device, options)
 
 
 def _executor(device: DeviceInfo, options: Options) -> OpenCLExecutor:
-    from tileir_opencl.executor import OpenCLExecutor
+    from tileir_opencl.run.executor import OpenCLExecutor
 
     return OpenCLExecutor.of(device, options)
 
 
 def _notes() -> Sequence[str]:
-    from tileir_opencl.platforms import scan
+    from tileir_opencl.device.platforms import scan
 
     return scan().notes
 
 
 def _source(program: Program, device: DeviceInfo, text: str) -> str:
-    from tileir_opencl.whole import whole
+    from tileir_opencl.emit.whole import whole
 
     return whole(program, device, text)
 

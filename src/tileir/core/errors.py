@@ -16,7 +16,7 @@ from tileir.core.codes import CODES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tileir.core.span import Span
+    from tileir.core.text.span import Span
 
 
 def _known(_: object, __: attrs.Attribute[str], code: str) -> None:

@@ -10,14 +10,14 @@ import attrs
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.names import nearest
+from tileir.core.text.names import nearest
 from tileir.driver.arguments import integer_of, is_number
 from tileir.driver.compiler import function_of
 from tileir.runtime.arrays import to_array
 from tileir.tile import ir as tile
 from tileir.tile.sizing import sizing_inputs
 from tileir.tile.verifier import verify
-from tileir.typed.infer_numbers import number_type
+from tileir.typed.inference.numbers import number_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

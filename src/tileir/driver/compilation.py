@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from tileir.core.codec import from_json, identity, to_json
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, GroupLimitError, TileError
+from tileir.core.json.codec import from_json, identity, to_json
 from tileir.driver.compiler import Stages, compile_stages, passes_of
 from tileir.passes.base import unnamed
 from tileir.runtime.disk_cache import cache_log, digest_of
@@ -27,7 +27,7 @@ from tileir.typed.numbers import takes_numbers
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tileir.core.target import Target
+    from tileir.core.targets.target import Target
     from tileir.passes.base import Pass
     from tileir.runtime.disk_cache import DiskCache
     from tileir.runtime.interface import Compiler, DeviceInfo, Library
@@ -69,7 +69,7 @@ class Request:
 
     def stages(self) -> Stages:
         """Take the function all the way down."""
-        from tileir.core.target_file import names_of_targets  # importing tileir must stay cheap
+        from tileir.core.targets.target_file import names_of_targets  # importing tileir must stay cheap
 
         tolerant = self.default and (self.scheduling or self.target).pipeline in names_of_targets()
         return compile_stages(self.function, self.types, self.target, passes=self.pipeline, tolerant=tolerant)
@@ -110,8 +110,8 @@ class Request:
         if not isinstance(self.passes, tuple):
             own = (self.scheduling or self.target).pipeline
             return "" if self.passes in (None, own) else self.passes
-        from tileir.passes.catalog import PASSES  # it loads all passes
-        from tileir.passes.pipeline import to_text
+        from tileir.passes.pipelines.catalog import PASSES  # it loads all passes
+        from tileir.passes.pipelines.pipeline import to_text
 
         return to_text(self.passes) if {type(unnamed(step)) for step in self.passes} <= set(PASSES) else None
 

@@ -12,22 +12,22 @@ from tileir.core.collection import collection_paused
 from tileir.core.errors import ArgumentError, Diagnostic, SkippedPassWarning
 from tileir.passes.base import run, run_at_once
 from tileir.passes.recovery import run_without_failing
-from tileir.semtree.in_place import reuse_in_place
-from tileir.semtree.interleaving import interleave
-from tileir.semtree.lowering import lower as lower_to_semtree
-from tileir.semtree.sharing import share_kernels
-from tileir.semtree.simplifier import simplify as simplify_kernel
-from tileir.semtree.verifier import verify_program
-from tileir.stripe.lowering import lower as lower_to_stripe
+from tileir.semtree.check.verifier import verify_program
+from tileir.semtree.lower.lowering import lower as lower_to_semtree
+from tileir.semtree.simplify.simplifier import simplify as simplify_kernel
+from tileir.semtree.transform.in_place import reuse_in_place
+from tileir.semtree.transform.interleaving import interleave
+from tileir.semtree.transform.sharing import share_kernels
+from tileir.stripe.lower.lowering import lower as lower_to_stripe
 from tileir.tile.ir import Function
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
-from tileir.typed.preparation import prepared
+from tileir.typed.inference.inference import infer
+from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tileir.core.target import Target
+    from tileir.core.targets.target import Target
     from tileir.passes.base import Pass
     from tileir.passes.recovery import Skipped
     from tileir.semtree import ir as sem
@@ -132,7 +132,7 @@ def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pa
     if isinstance(passes, tuple):
         return passes
     with collection_paused():
-        from tileir.passes.resolution import pipeline_for, resolve_pipeline  # they load passes
+        from tileir.passes.pipelines.resolution import pipeline_for, resolve_pipeline  # they load passes
 
         return pipeline_for(target) if passes is None else resolve_pipeline(passes, target)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.names import nearest
+from tileir.core.text.names import nearest
 from tileir.driver.arguments import bind, is_number, split, tensor_type, tensor_types
 from tileir.driver.compiler import function_of
 from tileir.driver.jit import jit
@@ -16,8 +16,8 @@ from tileir.runtime.arrays import to_array
 from tileir.tile import differentiation as derived
 from tileir.tile.integers import integers
 from tileir.typed import ir as typed
-from tileir.typed.infer_numbers import as_tensors
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
+from tileir.typed.inference.numbers import as_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -79,7 +79,7 @@ def gradient(
         ArgumentError: TIL710, a name that the function does not have; TIL707.
     """
     from tileir.typed.derivatives.functions import gradient as typed_gradient  # few programs need it
-    from tileir.typed.raising import raise_to_tile
+    from tileir.typed.raising.raising import raise_to_tile
 
     even = is_even(ties)
     if isinstance(function, typed.Function):

@@ -21,7 +21,7 @@ from tileir.driver.compilation import PROGRAM, Compilation, Request, ready
 from tileir.driver.compiler import function_of
 from tileir.driver.pending import PendingCall
 from tileir.driver.targets import choice_of, scheduling_target
-from tileir.driver.winners import tuned
+from tileir.driver.tuning.winners import tuned
 from tileir.runtime.arrays import check_inputs, check_outputs, separated
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.plan import Plan
@@ -30,8 +30,8 @@ from tileir.typed.ir import TensorType
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.core.target import Target
-    from tileir.driver.dispatch import Dispatch
+    from tileir.core.targets.target import Target
+    from tileir.driver.explain.dispatch import Dispatch
     from tileir.driver.targets import Named, TargetChoice
     from tileir.passes.base import Pass
     from tileir.runtime.arrays import Array
@@ -193,7 +193,7 @@ class Executable:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        from tileir.driver.notebook import executable_html
+        from tileir.driver.explain.notebook import executable_html
 
         return executable_html(self, self._compilation.request.types)
 
@@ -233,7 +233,7 @@ class Executable:
     @property
     def dispatch(self) -> Dispatch:
         """Its launches in order, and its buffers with their lives and places."""
-        from tileir.driver.dispatch import dispatch_of
+        from tileir.driver.explain.dispatch import dispatch_of
 
         return dispatch_of(self.scheduled, self._plan)
 

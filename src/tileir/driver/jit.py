@@ -24,12 +24,12 @@ from tileir.driver.targets import choice_of
 from tileir.runtime.arrays import check_inputs, to_array
 from tileir.runtime.context import Context, default_context
 from tileir.tile.sizing import sizing_inputs
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from tileir.core.target import Target
+    from tileir.core.targets.target import Target
     from tileir.driver.targets import Named, TargetChoice
     from tileir.runtime.interface import DeviceInfo, Options
     from tileir.tile import ir as tile

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic, fail
-from tileir.core.names import nearest
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
+from tileir.core.text.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tileir.core.target_file import Scalar, TargetFile
+    from tileir.core.targets.target_file import Scalar, TargetFile
 
 
 @attrs.frozen
@@ -34,7 +34,7 @@ class TargetChoice:
 
     def applied(self, target: Target) -> Target:
         """Return the facts of a device with this pipeline, and with those that its file has instead."""
-        from tileir.core.target_file import with_facts
+        from tileir.core.targets.target_file import with_facts
 
         return with_facts(attrs.evolve(target, pipeline=self.pipeline, parameters=self.parameters))
 
@@ -77,7 +77,11 @@ def target_file(path: str) -> TargetFile:
     Raises:
         TileError: As :func:`choice_of`.
     """
-    from tileir.core.target_file import loaded, names_of_targets, target_called  # only who names a target pays for it
+    from tileir.core.targets.target_file import (  # only who names a target pays for it
+        loaded,
+        names_of_targets,
+        target_called,
+    )
 
     if path in names_of_targets():
         return target_called(path)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.core.lexing import END, AbandonError, everything
-from tileir.core.span import Source as Text
-from tileir.core.span import Span
+from tileir.core.text.lexing import END, AbandonError, everything
+from tileir.core.text.span import Source as Text
+from tileir.core.text.span import Span
 from tileir.formula.ir import (
     Boundary,
     Formula,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.names import nearest
+from tileir.core.text.names import nearest
 from tileir.formula.bodies import keeps_size
 from tileir.formula.changes import BLANKS, Change, with_argument_changed, without_arguments
 from tileir.formula.edits import check_steps, check_value, elements, extents, no_element

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.names import nearest
+from tileir.core.text.names import nearest
 from tileir.formula.changes import Change, Edited, edited, with_argument_changed, without_arguments
 from tileir.formula.ir import Boundary, Formula, Merge, Number, Repeat, Source, Step, Subject
 from tileir.formula.layout import layout_of

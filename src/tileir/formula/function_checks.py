@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.template_expressions import Budget, ExhaustedError, ExpressionError, MissingError, evaluate, parse
+from tileir.core.targets.template_expressions import (
+    Budget,
+    ExhaustedError,
+    ExpressionError,
+    MissingError,
+    evaluate,
+    parse,
+)
 from tileir.formula.bodies import build
 from tileir.formula.functions import input_name
 from tileir.formula.ir import Number

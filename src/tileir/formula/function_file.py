@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError, TileError, VerifyError
-from tileir.core.names import nearest
-from tileir.core.span import Source, Span
-from tileir.core.template_expressions import ExpressionError, parse
+from tileir.core.targets.template_expressions import ExpressionError, parse
+from tileir.core.text.names import nearest
+from tileir.core.text.span import Source, Span
 from tileir.formula.function_checks import faults_of
 from tileir.formula.functions import Derived, Function
 from tileir.formula.ir import Argument, Boundary, Colour, Number, Step, Value, Weights, Word

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import Diagnostic
-from tileir.core.names import nearest
-from tileir.core.template_expressions import Budget, evaluate, parse
+from tileir.core.targets.template_expressions import Budget, evaluate, parse
+from tileir.core.text.names import nearest
 from tileir.formula.ir import Argument, Boundary, Value
 from tileir.formula.parameters import ChoiceParameter, FlagParameter, Parameter
 from tileir.formula.spelling import fault_of_value

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.names import NameScope
+from tileir.core.text.names import NameScope
 from tileir.formula.ir import Colour, Near, Region, Repeat
 from tileir.formula.parameters import channels
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
-from tileir.core.span import Span, span_field
+from tileir.core.text.span import Span, span_field
 
 
 @attrs.frozen(cache_hash=True)

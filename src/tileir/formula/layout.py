@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from tileir.core.lexing import END, Faults
-from tileir.core.span import Source as Text
+from tileir.core.text.lexing import END, Faults
+from tileir.core.text.span import Source as Text
 from tileir.formula.ir import Near
 from tileir.formula.lexer import NAME, Lexer, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.lexing import Token
+    from tileir.core.text.lexing import Token
     from tileir.formula.ir import Condition, Step
 
 Extent: TypeAlias = tuple[int, int]

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core import lexing
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.lexing import END
+from tileir.core.text import lexing
+from tileir.core.text.lexing import END
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.core.lexing import Faults, Token
-    from tileir.core.span import Source
+    from tileir.core.text.lexing import Faults, Token
+    from tileir.core.text.span import Source
 
 NAME: Final = "name"
 NUMBER: Final = "number"

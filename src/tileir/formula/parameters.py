@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 import numpy as np
 
-from tileir.core.names import nearest
+from tileir.core.text.names import nearest
 from tileir.formula.ir import Colour, Number, Value, Weights, Word
 from tileir.formula.printer import number_text, value_text
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from tileir.core.lexing import END, AbandonError, everything
-from tileir.core.span import Source as Text
-from tileir.core.span import Span
+from tileir.core.text.lexing import END, AbandonError, everything
+from tileir.core.text.span import Source as Text
+from tileir.core.text.span import Span
 from tileir.formula.ir import (
     Argument,
     Boundary,
@@ -30,7 +30,7 @@ from tileir.formula.spelling import MAX_DEPTH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.core.lexing import Token
+    from tileir.core.text.lexing import Token
     from tileir.formula.ir import Condition, Value
 
 T = TypeVar("T")

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 import attrs
 
-from tileir.core.lexing import END, AbandonError, Cursor
-from tileir.core.names import nearest
+from tileir.core.text.lexing import END, AbandonError, Cursor
+from tileir.core.text.names import nearest
 from tileir.formula.ir import Argument, Colour, Number, Weights, Word
 from tileir.formula.lexer import COLOUR, COMMENT, LINE, NAME, NUMBER, SIGNS, Lexer
 
 if TYPE_CHECKING:
-    from tileir.core.lexing import Faults, Token
-    from tileir.core.span import Source
+    from tileir.core.text.lexing import Faults, Token
+    from tileir.core.text.span import Source
     from tileir.formula.ir import Value
 
 PREVIOUS: Final = "previous"

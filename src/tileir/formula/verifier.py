@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.core.names import nearest
+from tileir.core.text.names import nearest
 from tileir.formula import spelling
 from tileir.formula.ir import Mask, Near, Number, Region, Repeat
 from tileir.formula.reading import PREVIOUS
@@ -15,7 +15,7 @@ from tileir.formula.reading import PREVIOUS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.span import Span
+    from tileir.core.text.span import Span
     from tileir.formula.functions import Function
     from tileir.formula.ir import Formula, Merge, Source, Step
 

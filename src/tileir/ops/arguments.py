@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.core.names import nearest
+from tileir.core.text.names import nearest
 from tileir.ops.foundation import Dim, Tensor, mistaken
 from tileir.ops.recurrent import RecurrentWeights
 

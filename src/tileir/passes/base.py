@@ -16,12 +16,12 @@ from tileir.core.errors import TileError, VerifyError, fail
 from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.loops import between_loops
+from tileir.stripe.check.verifier import diagnose
+from tileir.stripe.check.verifier import verify as verify_program
 from tileir.stripe.flattening import with_blocks
 from tileir.stripe.ir import Block, Launch, Program
-from tileir.stripe.kernel_table import KernelTable, launched
+from tileir.stripe.lower.kernel_table import KernelTable, launched
 from tileir.stripe.tags import KERNEL, MAIN, PLACES
-from tileir.stripe.verifier import diagnose
-from tileir.stripe.verifier import verify as verify_program
 from tileir.stripe.works import in_order, map_launches
 
 if TYPE_CHECKING:

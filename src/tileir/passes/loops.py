@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core import schema
-from tileir.core.names import NameScope
+from tileir.core.text.names import NameScope
 from tileir.stripe.ir import Branch, Launch, Loop, Program
-from tileir.stripe.kernel_table import KernelTable
+from tileir.stripe.lower.kernel_table import KernelTable
 from tileir.stripe.works import local_memory, parts, sorted_memory, uses_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import attrs
 
 from tileir.core.errors import TileError, VerifyError
 from tileir.passes.base import NOT_REPEATED, label_of, run, unchecked
+from tileir.stripe.check.verifier import verify as verify_program
 from tileir.stripe.ir import Program
-from tileir.stripe.verifier import verify as verify_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

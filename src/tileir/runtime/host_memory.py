@@ -14,7 +14,7 @@ from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
 from tileir.runtime.checks import memory_size
 from tileir.runtime.mapping import map_host
-from tileir.semtree.layout import ALIGNMENT
+from tileir.semtree.transform.layout import ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ def wrap(array: np.ndarray[Any, Any]) -> HostBuffer:
 
 
 def allocate(nbytes: int) -> HostBuffer:
-    """Return fresh memory with undefined content, aligned to :data:`tileir.semtree.layout.ALIGNMENT`."""
+    """Return fresh memory with undefined content, aligned to :data:`tileir.semtree.transform.layout.ALIGNMENT`."""
     room = np.empty(nbytes + ALIGNMENT, np.uint8)
     begin = address_of(room)
     start = -begin % ALIGNMENT

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, runtim
 import attrs
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable

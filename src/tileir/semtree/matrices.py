@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
-from tileir.core.names import NameScope
 from tileir.core.ops import Op
+from tileir.core.text.names import NameScope
 from tileir.semtree.ir import (
     Apply,
     Assign,

@@ -1,6 +1,6 @@
 """Walking and rebuilding kernels. What did not change is returned as it was.
 
-Expressions and nested statements are walked recursively: :mod:`tileir.semtree.verifier` bounds their depth.
+Expressions and nested statements are walked recursively: :mod:`tileir.semtree.check.verifier` bounds their depth.
 Lists of statements are walked by loops, so their length is not bounded.
 """
 
@@ -18,7 +18,7 @@ from tileir.semtree.ir import Const, Subscript, Var
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
-    from tileir.core.names import NameScope
+    from tileir.core.text.names import NameScope
     from tileir.semtree.ir import Expr, For, KernelFunction, Stmt
 
 _NO_ARRAYS: Final[Mapping[str, str]] = MappingProxyType({})

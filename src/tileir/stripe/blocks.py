@@ -1,6 +1,6 @@
 """Blocks of the Stripe nested polyhedral IR, and the statements, views and indices that they hold.
 
-Meaning, in short (:mod:`tileir.stripe.interpreter` is the definition):
+Meaning, in short (:mod:`tileir.stripe.interpret.interpreter` is the definition):
 
 - A block runs its statements, in order, once for each point of its index box that satisfies all
   constraints. Points are unordered and may run in parallel, or, with an index tagged ``serial``, in row-major order.

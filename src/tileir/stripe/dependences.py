@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tileir.stripe.aliases import AnyReach, MemoryKey
+    from tileir.stripe.check.scope import Scope
     from tileir.stripe.ir import Statement
-    from tileir.stripe.scope import Scope
 
 WINDOW: Final = 4096
 """How many statements back transitivity is known exactly: the cost of each is one bit for each statement."""

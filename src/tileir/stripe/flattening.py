@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NoReturn
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
+from tileir.core.text.names import NameScope
 from tileir.stripe.ir import Block, Branch, Carry, Direction, Launch, Loop, Program, Special, While
-from tileir.stripe.kernel_table import KernelTable, is_laid_out
+from tileir.stripe.lower.kernel_table import KernelTable, is_laid_out
 from tileir.stripe.tags import BRANCH, ELSE, LIFETIMES, LOOP, PROGRAM, SERIAL, THEN, WHILE
 from tileir.stripe.works import MAX_LOOPS, parts, sorted_memory
 

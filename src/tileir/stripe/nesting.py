@@ -22,7 +22,7 @@ import attrs
 
 from tileir.poly.affine import Affine
 from tileir.stripe.blocks import Block, Direction, Index, Special, Tags
-from tileir.stripe.kernel_table import launched
+from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.tags import BODY, BRANCH, ELSE, LOOP, MAIN, PROGRAM, SERIAL, TEMPORARY, THEN, USER, WHILE
 from tileir.stripe.works import (
     Branch,

@@ -9,7 +9,7 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
-from tileir.stripe.kernel_builder import axis_index
+from tileir.stripe.lower.kernel_builder import axis_index
 from tileir.typed.ir import Cast, Constant, Coordinate, Elementwise, Reshape
 
 if TYPE_CHECKING:

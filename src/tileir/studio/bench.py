@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import TileError, fail
-from tileir.driver.crafting import CraftedFormula, craft
-from tileir.driver.pictures import as_levels
+from tileir.driver.formulas.crafting import CraftedFormula, craft
+from tileir.driver.formulas.pictures import as_levels
 from tileir.studio.subject import text_of, texts_of, word_or_none
 from tileir.studio.uploads import read
 

@@ -11,12 +11,12 @@ from tileir.tile.integers import integers
 from tileir.tile.ir import Contraction
 from tileir.tile.parser import parse
 from tileir.tile.sizing import sizing_inputs
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.span import Span
+    from tileir.core.text.span import Span
     from tileir.tile.ir import Function
 
 MOST_CHARACTERS: Final = 1 << 20

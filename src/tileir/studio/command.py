@@ -17,7 +17,7 @@ import attrs
 import click
 
 from tileir.core.errors import fail
-from tileir.driver.pictures import is_picture
+from tileir.driver.formulas.pictures import is_picture
 from tileir.studio.sample import FORMULA, sample_picture
 
 if TYPE_CHECKING:

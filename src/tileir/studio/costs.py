@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.target_file import hardware_of
-from tileir.driver.explanation import explain_program
-from tileir.driver.explanation_text import runs_text
+from tileir.core.targets.target_file import hardware_of
+from tileir.driver.explain.explanation import explain_program
+from tileir.driver.explain.text import runs_text
 from tileir.passes.cost.machine import machine_of
 from tileir.stripe.works import launches
 from tileir.studio.views import CostView, KernelView, Roof
@@ -14,8 +14,8 @@ from tileir.studio.views import CostView, KernelView, Roof
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.core.target import Target
-    from tileir.driver.explanation import Explanation
+    from tileir.core.targets.target import Target
+    from tileir.driver.explain.explanation import Explanation
     from tileir.passes.cost.prediction import KernelCost
     from tileir.stripe.ir import Program
     from tileir.studio.linking import Origins

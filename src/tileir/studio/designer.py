@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from tileir.core.errors import TileError, fail
-from tileir.driver.pictures import as_levels
+from tileir.driver.formulas.pictures import as_levels
 from tileir.formula.catalogue import default_catalogue
 from tileir.studio.completion import formula_completions, tile_completions
 from tileir.studio.exports import script_of, source_of, writers

@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.errors import BackendError, fail
-from tileir.core.target_file import names_of_targets
+from tileir.core.targets.target_file import names_of_targets
 from tileir.driver.executable import compile_for
-from tileir.driver.explanation import explain
+from tileir.driver.explain.explanation import explain
 from tileir.runtime.context import default_context
 from tileir.studio.checking import checked
 from tileir.studio.costs import costs_of

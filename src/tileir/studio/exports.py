@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.errors import fail
-from tileir.driver.crafting import craft
+from tileir.driver.formulas.crafting import craft
 from tileir.runtime.context import default_context
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import tileir
-from tileir.driver.pictures import as_levels, read_picture, write_picture
+from tileir.driver.formulas.pictures import as_levels, read_picture, write_picture
 
 FORMULA = """\\
 {text}"""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import orjson
 
-from tileir.core.codec import to_json
 from tileir.core.errors import ParseError
-from tileir.core.span import Source
+from tileir.core.json.codec import to_json
+from tileir.core.text.span import Source
 from tileir.formula.control_tree import controls_of
 from tileir.formula.ir import Formula, Repeat, Step
 from tileir.formula.parser import parse

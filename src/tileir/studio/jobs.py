@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.errors import TileError, fail
-from tileir.core.span import Source
+from tileir.core.text.span import Source
 from tileir.studio.designer import DESIGNER
 from tileir.studio.explorer import EXPLORER
 from tileir.studio.session import Event

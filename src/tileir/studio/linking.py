@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.stripe.comments import tile_text
+from tileir.stripe.text.comments import tile_text
 from tileir.studio.checking import statement_places
 from tileir.studio.views import Region
 from tileir.tile.parser import parse
@@ -21,7 +21,7 @@ from tileir.typed.ir import Checkpoint, Constant, Override, Recall, Scan, Upstre
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tileir.core.span import Span
+    from tileir.core.text.span import Span
     from tileir.semtree.ir import KernelFunction
     from tileir.tile.ir import Function
     from tileir.typed import ir as typed

@@ -13,7 +13,7 @@ import numpy as np
 import traitlets
 
 from tileir.core.errors import TileError, fail
-from tileir.driver.crafting import CraftedFormula, craft
+from tileir.driver.formulas.crafting import CraftedFormula, craft
 from tileir.formula.parser import parse
 from tileir.runtime.arrays import to_array
 from tileir.studio.designer import DESIGNER

@@ -15,8 +15,8 @@ import numpy as np
 
 from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import fail
-from tileir.driver.picture_parts import Rectangle
-from tileir.driver.pictures import as_levels
+from tileir.driver.formulas.picture_parts import Rectangle
+from tileir.driver.formulas.pictures import as_levels
 from tileir.studio.quick import quick_results
 from tileir.studio.session import STALE, Event
 

@@ -12,15 +12,15 @@ from weakref import WeakKeyDictionary
 import attrs
 
 from tileir.core.errors import TileError
-from tileir.driver.explanation import explain_program
+from tileir.driver.explain.explanation import explain_program
 from tileir.runtime.context import default_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.driver.crafting import CraftedFormula
     from tileir.driver.executable import Executable
-    from tileir.driver.picture_parts import Rectangle
+    from tileir.driver.formulas.crafting import CraftedFormula
+    from tileir.driver.formulas.picture_parts import Rectangle
     from tileir.studio.bench import Assignment
 
     Region = tuple[int, int, int, int]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import fail
-from tileir.core.names import nearest
-from tileir.core.target_file import names_of_targets
+from tileir.core.targets.target_file import names_of_targets
+from tileir.core.text.names import nearest
 from tileir.driver.compiler import Stages, compile_stages, passes_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.runtime.context import default_context
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from tileir.core.target import Target
+    from tileir.core.targets.target import Target
     from tileir.driver.targets import TargetChoice
     from tileir.passes.base import Pass
     from tileir.runtime.interface import DeviceInfo, Library

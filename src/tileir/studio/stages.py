@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.codec import to_json
 from tileir.core.errors import fail
-from tileir.core.names import nearest
-from tileir.semtree.printer import to_text as semtree_text
-from tileir.stripe.printer import to_text as stripe_text
+from tileir.core.json.codec import to_json
+from tileir.core.text.names import nearest
+from tileir.semtree.text.printer import to_text as semtree_text
+from tileir.stripe.text.printer import to_text as stripe_text
 from tileir.studio.changes import changed_lines
 from tileir.studio.linking import (
     listing_regions,

@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import TileError
-from tileir.driver.crafting import craft
-from tileir.driver.pictures import as_levels
+from tileir.driver.formulas.crafting import craft
+from tileir.driver.formulas.pictures import as_levels
 from tileir.formula.ir import Number, Repeat, Source, Step
 from tileir.formula.references import places_of
 from tileir.studio.previews import shown_pixels

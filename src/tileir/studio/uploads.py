@@ -109,7 +109,7 @@ def _array(content: bytes) -> Array:
 def _picture(content: bytes) -> Array:
     from PIL import Image  # the worker needs it for pictures only
 
-    from tileir.driver.pictures import picture_of
+    from tileir.driver.formulas.pictures import picture_of
 
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:

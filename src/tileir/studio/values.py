@@ -10,9 +10,9 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, fail
 from tileir.driver.arguments import tensor_types, type_of_text
-from tileir.driver.cli_values import number_of
-from tileir.driver.measurement import random_array
-from tileir.driver.pictures import as_levels
+from tileir.driver.cli.values import number_of
+from tileir.driver.formulas.pictures import as_levels
+from tileir.driver.tuning.measurement import random_array
 from tileir.studio.uploads import read
 from tileir.studio.views import ResultView
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tileir.core.errors import Diagnostic
-    from tileir.core.span import Source
+    from tileir.core.text.span import Source
 
 
 @attrs.frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tileir.core.errors import fail
-from tileir.driver.crafting import CraftedFormula
+from tileir.driver.formulas.crafting import CraftedFormula
 from tileir.studio.sample import FORMULA
 
 if TYPE_CHECKING:

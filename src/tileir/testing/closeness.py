@@ -8,7 +8,7 @@ import numpy as np
 
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
-from tileir.semtree.expansions import ULP
+from tileir.semtree.transform.expansions import ULP
 
 if TYPE_CHECKING:
     from tileir.core.ops import Op

@@ -16,9 +16,9 @@ from tileir.driver.differentiation import chosen_for, is_even
 from tileir.driver.executable import compile as compile_for_device
 from tileir.runtime.arrays import to_array
 from tileir.tile.differentiation import vjp
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
-from tileir.typed.preparation import prepared
+from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -12,7 +12,7 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.driver.executable import compile as compile_function
 from tileir.runtime.context import Context
 from tileir.runtime.interface import Backend, Options
-from tileir.semtree.parser import parse_kernel
+from tileir.semtree.text.parser import parse_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from tileir.testing.closeness import bound
 from tileir.testing.evaluated import Evaluated
 from tileir.testing.values import small, special, to_cast
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

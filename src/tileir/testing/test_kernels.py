@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tileir.semtree.interpreter import run
+from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import ParamAccess
 from tileir.testing.closeness import check_close
 from tileir.testing.semtree_kernels import GROUPS, PLAIN, SCRATCH

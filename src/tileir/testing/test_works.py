@@ -12,7 +12,7 @@ from tileir.core.errors import BackendError
 from tileir.runtime.events import PendingEvent
 from tileir.runtime.plan import Plan
 from tileir.runtime.resources import Resources
-from tileir.semtree.parser import parse_program
+from tileir.semtree.text.parser import parse_program
 from tileir.testing.gates import BoomError
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.works import kernels, works_case

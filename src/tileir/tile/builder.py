@@ -26,7 +26,7 @@ import numpy as np
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.ops import Aggregation
-from tileir.core.span import call_site
+from tileir.core.text.span import call_site
 from tileir.tile.building.assembly import assemble
 from tileir.tile.building.contractions import Access, Combined
 from tileir.tile.building.indices import Dim, Index, Polynomial

@@ -21,8 +21,8 @@ from tileir.tile.lexer import FLOAT, INDEX, INTEGER, NAME
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.lexing import Token
-    from tileir.core.span import Span
+    from tileir.core.text.lexing import Token
+    from tileir.core.text.span import Span
     from tileir.tile.cursor import Cursor
 
 _DTYPES: Final[Mapping[str, DType]] = MappingProxyType({dtype.value: dtype for dtype in DType})

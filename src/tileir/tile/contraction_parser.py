@@ -12,7 +12,7 @@ from tileir.tile.ir import Access, Attribute, Constraint, Contraction, Name
 from tileir.tile.lexer import NAME
 
 if TYPE_CHECKING:
-    from tileir.core.lexing import Token
+    from tileir.core.text.lexing import Token
     from tileir.tile.cursor import Cursor
     from tileir.tile.expression_parser import ExpressionParser
     from tileir.tile.ir import Expr

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.lexing import Cursor as CoreCursor
+from tileir.core.text.lexing import Cursor as CoreCursor
 from tileir.tile.lexer import Lexer
 
 if TYPE_CHECKING:
-    from tileir.core.lexing import Faults
-    from tileir.core.span import Source
+    from tileir.core.text.lexing import Faults
+    from tileir.core.text.span import Source
 
 
 @attrs.define

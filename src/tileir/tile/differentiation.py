@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.names import NameScope
+from tileir.core.text.names import NameScope
 from tileir.tile.ir import Assignment, Attribute, Call, Function, Input, IntLiteral, Name, Output
 from tileir.tile.traversal import dimensions
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.lexing import AbandonError
+from tileir.core.text.lexing import AbandonError
 from tileir.tile.grammar import (
     CONDITIONAL_RANK,
     MAX_DEPTH,
@@ -37,7 +37,7 @@ from tileir.tile.lexer import INDEX, NAME
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.lexing import Token
+    from tileir.core.text.lexing import Token
     from tileir.tile.cursor import Cursor
     from tileir.tile.ir import Expr
 

@@ -8,10 +8,10 @@ from typing import TypeAlias
 import attrs
 
 from tileir.core.array_value import ArrayValue
-from tileir.core.markup import preformatted
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.schema import OPERAND, OPERANDS
-from tileir.core.span import Span, span_field
+from tileir.core.text.markup import preformatted
+from tileir.core.text.span import Span, span_field
 
 
 class UnaryOperator(enum.Enum):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.lexing import END, Token
-from tileir.core.span import Span
+from tileir.core.text.lexing import END, Token
+from tileir.core.text.span import Span
 from tileir.tile.grammar import RESERVED
 
 if TYPE_CHECKING:
-    from tileir.core.lexing import Faults
-    from tileir.core.span import Source
+    from tileir.core.text.lexing import Faults
+    from tileir.core.text.span import Source
 
 NAME: Final = "name"
 INDEX: Final = "index"

@@ -13,8 +13,8 @@ import attrs
 import numpy as np
 
 from tileir.core.array_value import ArrayValue
-from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Combination
+from tileir.core.text.names import NameScope
 from tileir.tile.ir import Assignment, Binary, BinaryOperator, Constant, Contraction, IndexName, Input, Name
 
 if TYPE_CHECKING:

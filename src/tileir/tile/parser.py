@@ -9,7 +9,7 @@ import attrs
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
-from tileir.core.lexing import END, AbandonError, everything, source_of
+from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.tile.constant_parser import ConstantParser
 from tileir.tile.contraction_parser import TENSOR, ContractionParser
 from tileir.tile.cursor import Cursor
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tileir.core.array_value import Array
-    from tileir.core.lexing import Token
+    from tileir.core.text.lexing import Token
     from tileir.tile.ir import Expr, Statement
 
 T = TypeVar("T")

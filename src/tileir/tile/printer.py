@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.ops import Combination
-from tileir.core.text import Writer
+from tileir.core.text.writer import Writer
 from tileir.tile.constant_printer import value_text
 from tileir.tile.grammar import (
     AGGREGATIONS,

@@ -27,7 +27,7 @@ from tileir.tile.traversal import walk
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.core.span import Span
+    from tileir.core.text.span import Span
     from tileir.tile.ir import Expr, Function, Statement
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.core.lexing import MAX_FAULTS
+from tileir.core.text.lexing import MAX_FAULTS
 from tileir.tile.constant_rules import check_constant_arrays
 from tileir.tile.functions import builtin, near
 from tileir.tile.grammar import MAX_DEPTH, MAX_INTEGER, MAX_NODES, MAX_SCANS, is_index_name, is_tensor_name
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from collections.abc import Set as AbstractSet
 
-    from tileir.core.span import Span
+    from tileir.core.text.span import Span
     from tileir.tile.ir import Function
 
 

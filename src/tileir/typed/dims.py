@@ -16,12 +16,12 @@ from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.ops import Domain, Op
-from tileir.typed.values import Known, Operand
+from tileir.typed.inference.values import Known, Operand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tileir.core.span import Span
+    from tileir.core.text.span import Span
 
 _LIMIT: Final = 1 << 64  # what no dtype holds cannot be meant, and repeated squaring must not take all memory
 _MAX_SHIFT: Final = 64

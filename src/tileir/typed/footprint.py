@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import fail
-from tileir.core.names import nearest
+from tileir.core.text.names import nearest
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
 from tileir.typed.interpreter import interpret

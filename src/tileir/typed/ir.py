@@ -14,10 +14,10 @@ import attrs
 from tileir.core import schema
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
-from tileir.core.markup import preformatted
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.schema import BODY, INTRODUCES, USES
-from tileir.core.span import Span, span_field
+from tileir.core.text.markup import preformatted
+from tileir.core.text.span import Span, span_field
 from tileir.poly.affine import Affine
 from tileir.typed.number_steps import NumberStep
 from tileir.typed.tensor_type import Shape as Shape
@@ -319,7 +319,7 @@ Computation: TypeAlias = (
 )
 
 Marker: TypeAlias = Override | Upstream | Checkpoint | Recall
-"""What only differentiation reads; :func:`tileir.typed.preparation.prepared` removes it."""
+"""What only differentiation reads; :func:`tileir.typed.simplify.preparation.prepared` removes it."""
 
 Operation: TypeAlias = Computation | Marker
 

@@ -8,7 +8,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.span import Span, span_field
+from tileir.core.text.span import Span, span_field
 
 
 @attrs.frozen(cache_hash=True)

@@ -12,9 +12,9 @@ from tileir.core.arithmetic import constant, fits, rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
 from tileir.core.ops import Op
-from tileir.typed.infer_elementwise import folded
+from tileir.typed.inference.elementwise import folded
+from tileir.typed.inference.values import Known
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, step_inputs
-from tileir.typed.values import Known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

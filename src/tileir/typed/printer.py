@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from tileir.core.ops import Combination
-from tileir.core.text import Writer, listed
+from tileir.core.text.writer import Writer, listed
 from tileir.tile.constant_printer import value_text
 from tileir.typed.ir import (
     ArrayConstant,

@@ -11,7 +11,7 @@ from tileir.core.dtype import DType, accumulator, arithmetic_type
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.ops import Op
 from tileir.poly.bounds import constraint_only_indices, unbounded_indices
-from tileir.typed.emission import broadcast_shape
+from tileir.typed.inference.emission import broadcast_shape
 from tileir.typed.ir import (
     ArrayConstant,
     Cast,

@@ -10,12 +10,12 @@ import pytest
 from strategies.stripe_works import ALL, add, copy, less, program
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.checking.check import check_passes
 from tileir.driver.checking.checker import check_program
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, with_kernels
-from tileir.passes.resolution import pipeline_for
+from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.stripe.ir import Block, Branch, Carry, Direction, Intrinsic, Loop, Program, Work
 from tileir.typed.ir import TensorType
 

@@ -4,10 +4,10 @@ import pytest
 
 from strategies.passes import program_of
 from tileir.passes.analysis.stored import overhangs, stores_all
-from tileir.passes.tile import tiled
+from tileir.passes.tiling.tile import tiled
 from tileir.stripe.aliases import Aliases
+from tileir.stripe.check.scope import enter
 from tileir.stripe.ir import Block
-from tileir.stripe.scope import enter
 
 BLOCK = """
 block [i:{i}, j:{j}, k:3]:1 ( // test

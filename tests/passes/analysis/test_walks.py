@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from strategies.kernels import stripe_program
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
 from tileir.passes.base import run

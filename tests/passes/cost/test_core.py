@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from strategies.passes import program_of
-from tileir.core.target import Target
-from tileir.core.target_file import hardware_of
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import hardware_of
 from tileir.passes.cost.core import Cycles, cycles_of
 from tileir.passes.cost.machine import LATENCY, Machine, machine_of
 from tileir.passes.cost.scopes import Scope, scope_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.names import NameScope
 from tileir.core.ops import OPS, Op
+from tileir.core.text.names import NameScope
 from tileir.passes.cost.operations import Kind, kind_of
-from tileir.semtree.expansions import EXPANDED, expand
 from tileir.semtree.ir import Apply, Bitcast, Cast, Expr, Type, Var
 from tileir.semtree.rewrite import expressions, walk
+from tileir.semtree.transform.expansions import EXPANDED, expand
 
 
 def size_of_expansion(op: Op, dtype: DType) -> int:

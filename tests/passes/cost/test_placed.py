@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.target import Target
-from tileir.core.target_file import hardware_of
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import hardware_of
 from tileir.driver.compiler import passes_of
-from tileir.driver.explanation import explain
+from tileir.driver.explain.explanation import explain
 from tileir.driver.targets import choice_of
 from tileir.passes.base import run
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.placed import predict_on
 from tileir.passes.cost.prediction import ProgramCost, predict
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
-from tileir.typed.preparation import prepared
+from tileir.typed.simplify.preparation import prepared
 
 CONVOLUTION = """function (I[X, Y, CI], K[A, B, CI, CO]) -> (O) {
     O[x, y, co : X, Y, CO] = +(I[x + i - 1, y + j - 1, ci] * K[i, j, ci, co]);

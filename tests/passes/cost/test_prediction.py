@@ -11,19 +11,19 @@ from hypothesis import given
 from strategies.effort import examples
 from strategies.passes import arrays_for, program_of, programs
 from strategies.stripe import programs as stripe_programs
-from tileir.core.hardware import REGISTER
-from tileir.core.target import Target
-from tileir.core.target_file import hardware_of
-from tileir.passes.accumulate import Accumulate
+from tileir.core.targets.hardware import REGISTER
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import hardware_of
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.catalog import pipeline_for
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.operations import Kind
 from tileir.passes.cost.prediction import predict
-from tileir.stripe import interpreter
+from tileir.passes.pipelines.catalog import pipeline_for
+from tileir.stripe.interpret import interpreter
+from tileir.stripe.interpret.lanes import Lanes
+from tileir.stripe.interpret.memory import Elements
 from tileir.stripe.ir import Convert, Intrinsic, Load, Store
-from tileir.stripe.lanes import Lanes
-from tileir.stripe.memory import Elements
 
 if TYPE_CHECKING:
     from tileir.passes.cost.prediction import KernelCost

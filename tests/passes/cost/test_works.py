@@ -8,8 +8,8 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.stripe_works import ALL, BRANCH, NESTED, WHILE, add, copy, less, program, programs_of_works
-from tileir.core.target import Target
-from tileir.core.target_file import hardware_of
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import hardware_of
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.placed import predict_on
 from tileir.passes.cost.prediction import KernelCost, predict

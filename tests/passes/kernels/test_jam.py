@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.algorithms.unroll_window import UnrollWindow
 from tileir.passes.base import run
-from tileir.passes.fuse import Fuse
-from tileir.passes.localise import Localise
-from tileir.passes.scalarise import Scalarise
-from tileir.passes.unroll_window import UnrollWindow
-from tileir.passes.vectorise import Vectorise
-from tileir.stripe.interpreter import interpret
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.rewrites.localise import Localise
+from tileir.passes.rewrites.scalarise import Scalarise
+from tileir.passes.schedules.vectors.vectorise import Vectorise
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Intrinsic, Load, Program
-from tileir.stripe.lowering import lower
-from tileir.stripe.verifier import verify
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 AGGREGATIONS = {"+": Op.ADD, "*": Op.MUL, ">": Op.MAX, "<": Op.MIN}

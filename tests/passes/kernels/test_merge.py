@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from strategies.kernels import stripe_program
 from strategies.passes import program_of
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.kernels.merge import merged, reduction_nest
 from tileir.passes.kernels.nest import Nest, analyse

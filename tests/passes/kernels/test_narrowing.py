@@ -9,10 +9,10 @@ from strategies.effort import examples
 from strategies.families import Written, written
 from strategies.passes import assert_same_meaning, program_of
 from tileir.passes.base import run
-from tileir.passes.catalog import parse_pipeline
-from tileir.passes.kernels.narrowing import narrowed
+from tileir.passes.pipelines.catalog import parse_pipeline
+from tileir.passes.regions.narrowing import narrowed
 from tileir.stripe.ir import Program
-from tileir.stripe.printer import to_text
+from tileir.stripe.text.printer import to_text
 
 JOINING = (
     "accumulate,fusion{rows=true,least_points=1,least_row=1}",

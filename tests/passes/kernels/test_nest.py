@@ -5,13 +5,13 @@ import pytest
 
 from strategies.kernels import PROGRAMS, stripe_program
 from strategies.passes import assert_same_meaning, program_of
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
 from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf, product, strided
-from tileir.passes.thread import Thread
+from tileir.passes.schedules.vectors.thread import Thread
 from tileir.poly.affine import Affine
+from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Block, Special
-from tileir.stripe.verifier import verify
 
 TOTAL = """
 block [i:3]:3 (

@@ -7,23 +7,23 @@ import pytest
 
 from strategies.kernels import PROGRAMS, inputs, stripe_program, typed_program
 from tileir.core.dtype import DType
-from tileir.core.target import Target
-from tileir.passes.accumulate import Accumulate
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.algorithms.split_reduction import SplitReduction
 from tileir.passes.base import Pass, run
-from tileir.passes.distribute import Distribute
-from tileir.passes.group_elementwise import GroupElementwise
-from tileir.passes.register_tile import RegisterTile
-from tileir.passes.separate import Separate
-from tileir.passes.split_reduction import SplitReduction
-from tileir.passes.stream_reduction import StreamReduction
-from tileir.passes.thread import Thread
-from tileir.passes.vectorise import Vectorise
-from tileir.passes.vectorise_reduction import VectoriseReduction
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower
-from tileir.semtree.memory import ALL_CHECKS
-from tileir.semtree.verifier import verify_program
-from tileir.stripe.interpreter import interpret
+from tileir.passes.regions.separate import Separate
+from tileir.passes.schedules.groups.distribute import Distribute
+from tileir.passes.schedules.groups.group_elementwise import GroupElementwise
+from tileir.passes.schedules.registers.register_tile import RegisterTile
+from tileir.passes.schedules.vectors.stream_reduction import StreamReduction
+from tileir.passes.schedules.vectors.thread import Thread
+from tileir.passes.schedules.vectors.vectorise import Vectorise
+from tileir.passes.schedules.vectors.vectorise_reduction import VectoriseReduction
+from tileir.semtree.check.verifier import verify_program
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
+from tileir.semtree.lower.lowering import lower
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Device
 from tileir.typed.interpreter import interpret as interpret_typed
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from tileir.core.dtype import DType
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.fuse import Fuse, Fusion
+from tileir.passes.fusion.fuse import Fuse, Fusion
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.kernels.nest import Nest
 from tileir.passes.kernels.stagger import staggered
-from tileir.passes.localise import Localise
-from tileir.passes.scalarise import Scalarise
-from tileir.stripe.lowering import lower
+from tileir.passes.rewrites.localise import Localise
+from tileir.passes.rewrites.scalarise import Scalarise
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 

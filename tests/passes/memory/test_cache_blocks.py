@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.passes.memory.cache_blocks import packed_shape, refitted
+from tileir.passes.placement.cache_blocks import packed_shape, refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Constant, Dim, Direction, Refinement, TensorShape
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from strategies.passes import assert_same_meaning, program_of
-from tileir.passes.memory.hand_down import hand_down, visible
+from tileir.passes.placement.hand_down import hand_down, visible
 from tileir.stripe.aliases import Aliases
+from tileir.stripe.check.scope import enter
+from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Program
-from tileir.stripe.scope import enter
-from tileir.stripe.verifier import verify
 
 NEST = """
 block [x:4, y:2]:8 (

@@ -6,11 +6,11 @@ import attrs
 import pytest
 
 from strategies.passes import assert_same_meaning, program_of
-from tileir.passes.memory.point_groups import grouped
+from tileir.passes.placement.point_groups import grouped
+from tileir.stripe.check.verifier import verify
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Program
-from tileir.stripe.parser import parse_block
-from tileir.stripe.verifier import verify
+from tileir.stripe.text.parser import parse_block
 
 POINTS = """
 block [i:4, j:6]:24 (

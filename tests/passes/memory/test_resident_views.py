@@ -10,16 +10,16 @@ import pytest
 from strategies.passes import assert_same_meaning, program_of, vector_sums
 from tileir.core.dtype import DType
 from tileir.passes.base import run
-from tileir.passes.memory.locations import Place
-from tileir.passes.memory.resident_views import identity, locals_of, residents
-from tileir.passes.memory.transfers import can_move
-from tileir.passes.schedule_memory import Schedule
-from tileir.passes.tile import Tile
+from tileir.passes.placement.locations import Place
+from tileir.passes.placement.resident_views import identity, locals_of, residents
+from tileir.passes.placement.schedule_memory import Schedule
+from tileir.passes.placement.transfers import can_move
+from tileir.passes.tiling.tile import Tile
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import Aliases, allocations
+from tileir.stripe.check.scope import enter
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Device, Dim, Direction, Refinement, Special, Tags, TensorShape
-from tileir.stripe.scope import enter
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tileir.passes.memory.residency import Item, Use
-from tileir.passes.memory.slots import ALL_BANKS, Memory, Slot
+from tileir.passes.placement.residency import Item, Use
+from tileir.passes.placement.slots import ALL_BANKS, Memory, Slot
 
 
 @pytest.mark.parametrize(

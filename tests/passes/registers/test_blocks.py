@@ -11,16 +11,16 @@ from strategies.contractions import Case
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.kernels.nest import Node, emit
-from tileir.passes.register_tile import RegisterTile
-from tileir.passes.registers.blocks import nested
-from tileir.passes.registers.cost import Limits, choose
-from tileir.passes.separate import Separate
+from tileir.passes.regions.separate import Separate
+from tileir.passes.schedules.registers.blocks import nested
+from tileir.passes.schedules.registers.cost import Limits, choose
+from tileir.passes.schedules.registers.register_tile import RegisterTile
+from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Block, Program
-from tileir.stripe.verifier import verify
 
 BATCHED = "function (A[Z, M, K], B[Z, K, N]) -> (O) { O[z, m, n : Z, M, N] = +(A[z, m, k] * B[z, k, n]); }"
 

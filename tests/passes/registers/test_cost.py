@@ -8,11 +8,11 @@ import pytest
 from strategies.contractions import Case
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.registers.cost import Limits, Plan, Rows, can_be_vector, choose, row_pieces
-from tileir.passes.separate import Separate
+from tileir.passes.regions.separate import Separate
+from tileir.passes.schedules.registers.cost import Limits, Plan, Rows, can_be_vector, choose, row_pieces
 from tileir.stripe.ir import Index
 
 WIDE = Limits(

@@ -10,24 +10,24 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
-from tileir.core.target import Target
-from tileir.passes.accumulate import Accumulate
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.fuse import Fuse
-from tileir.passes.inline import Inline
-from tileir.passes.register_tile import RegisterTile
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.fusion.inline import Inline
+from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.semtree.dots import kind_of
-from tileir.semtree.interpreter import run_program
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Dot
-from tileir.semtree.lowering import lower as lower_kernels
-from tileir.semtree.memory import ALL_CHECKS
+from tileir.semtree.lower.lowering import lower as lower_kernels
 from tileir.semtree.rewrite import expressions, statements, walk
-from tileir.stripe.interpreter import interpret
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Program
-from tileir.stripe.lowering import lower
-from tileir.stripe.verifier import verify
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 KINDS = ("i16_i16_i32", "u8_i8_i32")

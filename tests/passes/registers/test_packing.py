@@ -14,19 +14,19 @@ from strategies.families import places
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.canonicalise import Canonicalise
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.kernels.schedule import constrained_indices
-from tileir.passes.register_tile import RegisterTile
-from tileir.passes.registers.packing import whole_uses
-from tileir.passes.separate import Separate
+from tileir.passes.regions.separate import Separate
+from tileir.passes.rewrites.canonicalise import Canonicalise
+from tileir.passes.schedules.registers.packing import whole_uses
+from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.poly.affine import total
 from tileir.stripe.ir import Program, TensorShape
-from tileir.stripe.lowering import lower
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from strategies.contractions import Case
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
-from tileir.passes.accumulate import Accumulate
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.register_tile import RegisterTile
+from tileir.passes.schedules.registers.register_tile import RegisterTile
+from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Block, Program, Special
-from tileir.stripe.verifier import verify
 
 TRANSPOSED = "function (A[M, K], B[N, K]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[n, k]); }"
 FIRST = (

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.passes.tiles.stencil import Stencil, StencilIndex, best_match, matches
-from tileir.stripe.lowering import lower
+from tileir.passes.tiling.stencil import Stencil, StencilIndex, best_match, matches
+from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
 from tileir.typed import ir as typed
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Block

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.core.names import NameScope
 from tileir.core.ops import Op
+from tileir.core.text.names import NameScope
 from tileir.semtree.functions.draft import Draft, Term, at_least, at_most, horner, where
 from tileir.semtree.ir import Apply, Assign, Const, Declare, Type, Var
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from tileir.core import schema
-from tileir.core.text import Writer
-from tileir.semtree.expansions import expand_kernel
-from tileir.semtree.interpreter import run
+from tileir.core.text.writer import Writer
+from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -30,9 +29,10 @@ from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.repeated import with_parts_named
 from tileir.semtree.legalise.scalariser import scalarised
 from tileir.semtree.legalise.storage import stored_as_bits
-from tileir.semtree.parser import parse_kernel
 from tileir.semtree.rewrite import rewrite_stmts, statements, with_body
-from tileir.semtree.threads import one_thread
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.transform.expansions import expand_kernel
+from tileir.semtree.transform.threads import one_thread
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, Stmt

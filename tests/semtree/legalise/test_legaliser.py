@@ -16,8 +16,8 @@ from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError
 from tileir.core.ops import Op
-from tileir.semtree.expansions import EXPANDED, expand_kernel
-from tileir.semtree.interpreter import run
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -31,9 +31,9 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.legalise.capabilities import C_LIKE, INTEGERS, WIDE_FLOATS, Capabilities, Support, table
 from tileir.semtree.legalise.legaliser import legalise
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import to_text
-from tileir.semtree.verifier import verify
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import to_text
+from tileir.semtree.transform.expansions import EXPANDED, expand_kernel
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.kernel_case import kernel
 from tileir.testing.generated.kernel_values import allowed_ops

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.semtree.interpreter import run
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.legalise.repeated import with_parts_named
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import to_text
-from tileir.semtree.verifier import verify
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import to_text
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.kernel_case import kernel
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.semtree.expansions import expand_kernel
-from tileir.semtree.interpreter import run
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.legalise.scalariser import scalarised
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import to_text
 from tileir.semtree.rewrite import mentions, statements, walk
-from tileir.semtree.threads import one_thread
-from tileir.semtree.verifier import verify
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import to_text
+from tileir.semtree.transform.expansions import expand_kernel
+from tileir.semtree.transform.threads import one_thread
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.kernel_case import kernel
 from tileir.testing.semtree_kernels import PLAIN

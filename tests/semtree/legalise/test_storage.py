@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.semtree.interpreter import run
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.legalise.storage import stored_as_bits
-from tileir.semtree.printer import to_text
-from tileir.semtree.verifier import verify
+from tileir.semtree.text.printer import to_text
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.kernel_case import kernel
 

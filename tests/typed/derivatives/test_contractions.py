@@ -13,7 +13,7 @@ from strategies.derivatives import Problem, accept, assert_gradients, gradients,
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Contraction, Elementwise, TensorType
 from tileir.typed.printer import to_text
 

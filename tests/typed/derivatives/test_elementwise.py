@@ -15,10 +15,10 @@ from tileir.testing.gradients import check_gradients
 from tileir.tile.parser import parse
 from tileir.typed.derivatives.elementwise import PARTIALS
 from tileir.typed.derivatives.functions import gradient
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Elementwise, Function, TensorType, Value
-from tileir.typed.simplifier import simplify
+from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.verifier import verify
 
 CONSTANT: Final = {

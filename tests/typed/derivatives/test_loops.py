@@ -15,10 +15,10 @@ from strategies.loops import arguments, assert_same, functions, unrolled
 from tileir.testing.gradients import check_gradients
 from tileir.tile.parser import parse
 from tileir.typed.dataflow import definitions
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function, Scan, TensorType
-from tileir.typed.preparation import prepared
+from tileir.typed.simplify.preparation import prepared
 from tileir.typed.verifier import verify
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from tileir.tile import builder_functions as tf
 from tileir.tile.builder import FunctionBuilder, Tensor
 from tileir.tile.parser import parse
 from tileir.tile.printer import to_text
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Contraction, Elementwise, Function, TensorType
-from tileir.typed.preparation import prepared
+from tileir.typed.simplify.preparation import prepared
 from tileir.typed.verifier import verify
 
 DTYPES = {"float64": DType.F64, "float32": DType.F32, "int32": DType.I32}

@@ -14,9 +14,9 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import Aggregation, Combination
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Contraction, Function, TensorType
-from tileir.typed.simplifier import simplify
+from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.verifier import verify
 
 

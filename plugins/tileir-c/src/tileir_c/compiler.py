@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.semtree.verifier import verify
+from tileir.semtree.check.verifier import verify
 from tileir_c.emitter import HEADER, emit
 from tileir_c.library import CLibrary
 

@@ -6,7 +6,7 @@ import os
 import platform
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.runtime.interface import DeviceInfo
 from tileir_c.emitter import NATIVE
 

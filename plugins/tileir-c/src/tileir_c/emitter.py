@@ -2,7 +2,7 @@
 
 Every kernel becomes a static function of its arrays, in the order of its parameters, and of ``scratch``, ``begin`` and
 ``end``: it runs the groups ``begin`` to ``end`` (exclusive) of the grid in order, axis 0 fastest, and uses
-:attr:`tileir.semtree.layout.Layout.scratch_bytes` bytes at ``scratch`` that no other thread uses meanwhile.
+:attr:`tileir.semtree.transform.layout.Layout.scratch_bytes` bytes at ``scratch`` that no other thread uses meanwhile.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.names import NameScope
 from tileir.core.ops import Domain, Op
-from tileir.core.text import Writer
-from tileir.semtree.effects import assigned_variables
-from tileir.semtree.expansions import EXPANDED, expand_kernel
+from tileir.core.text.names import NameScope
+from tileir.core.text.writer import Writer
+from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.ir import For, GridIndex, GridLevel, LoopKind, ParamAccess, Prefetch, Subscript
-from tileir.semtree.layout import layout
 from tileir.semtree.legalise.capabilities import C_LIKE
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.repeated import with_parts_named
@@ -33,7 +31,9 @@ from tileir.semtree.rewrite import (
     walk,
     with_body,
 )
-from tileir.semtree.threads import one_thread
+from tileir.semtree.transform.expansions import EXPANDED, expand_kernel
+from tileir.semtree.transform.layout import layout
+from tileir.semtree.transform.threads import one_thread
 from tileir_c.expressions import BITS, Names
 from tileir_c.identifiers import RESERVED, identifier, identifiers
 from tileir_c.spelling import MEMORY, VALUE

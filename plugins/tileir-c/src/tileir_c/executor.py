@@ -12,7 +12,7 @@ import attrs
 from tileir.runtime.checks import kernel_at
 from tileir.runtime.events import Scheduler
 from tileir.runtime.host_memory import Addresses, HostExecutor
-from tileir.semtree.layout import aligned
+from tileir.semtree.transform.layout import aligned
 from tileir_c.compiler import entry
 from tileir_c.emitter import symbol
 from tileir_c.loader import Code, load_code

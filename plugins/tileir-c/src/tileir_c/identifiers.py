@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tileir.core.names import NameScope
+    from tileir.core.text.names import NameScope
 
 _WORDS: Final = (
     # C11, and what C++ adds: a header is for both

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.names import NameScope
+from tileir.core.text.names import NameScope
 from tileir.semtree.ir import (
     Assign,
     AsyncCommit,
@@ -25,17 +25,17 @@ from tileir.semtree.ir import (
     Prefetch,
     Var,
 )
-from tileir.semtree.layout import ALIGNMENT
 from tileir.semtree.rewrite import statements, trip_values
+from tileir.semtree.transform.layout import ALIGNMENT
 from tileir_c.expressions import bare, element, value
 from tileir_c.spelling import MEMORY, VALUE, constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.core.text import Writer
+    from tileir.core.text.writer import Writer
     from tileir.semtree.ir import Expr, Stmt
-    from tileir.semtree.layout import Layout
+    from tileir.semtree.transform.layout import Layout
     from tileir_c.expressions import Names
 
 

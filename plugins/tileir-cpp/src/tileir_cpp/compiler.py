@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.semtree.verifier import verify
+from tileir.semtree.check.verifier import verify
 from tileir_c.compiler import entry
 from tileir_c.emitter import symbol
 from tileir_c.library import CLibrary

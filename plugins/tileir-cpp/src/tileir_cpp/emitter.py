@@ -14,26 +14,26 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.core.names import NameScope
 from tileir.core.ops import Op
-from tileir.core.text import Writer
+from tileir.core.text.names import NameScope
+from tileir.core.text.writer import Writer
 from tileir.semtree import ir as sem
-from tileir.semtree.effects import assigned_variables
-from tileir.semtree.expansions import expand_kernel
-from tileir.semtree.layout import ALIGNMENT, layout
+from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.legalise.c_operators import FUNCTIONS, INFIX
 from tileir.semtree.legalise.capabilities import C_LIKE
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.repeated import with_parts_named
 from tileir.semtree.rewrite import kernel_names
-from tileir.semtree.threads import one_thread
+from tileir.semtree.transform.expansions import expand_kernel
+from tileir.semtree.transform.layout import ALIGNMENT, layout
+from tileir.semtree.transform.threads import one_thread
 from tileir_c.emitter import NATIVE
 from tileir_c.spelling import MEMORY, VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tileir.semtree.layout import Layout
+    from tileir.semtree.transform.layout import Layout
 
 HEADER: Final = (Path(__file__).parent / "lanes.hpp").read_text(encoding="utf-8")
 

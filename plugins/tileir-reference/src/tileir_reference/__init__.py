@@ -12,14 +12,14 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.runtime.checks import kernel_at, memory_size
 from tileir.runtime.events import Scheduler
 from tileir.runtime.interface import Backend, DeviceInfo
 from tileir.runtime.mapping import map_host
-from tileir.semtree.interpreter import CompiledKernel, compile_kernel
+from tileir.semtree.interpret.interpreter import CompiledKernel, compile_kernel
 from tileir.semtree.ir import KernelFunction
-from tileir.semtree.printer import to_text
+from tileir.semtree.text.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

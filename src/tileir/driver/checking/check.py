@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.arguments import tensor_types
 from tileir.driver.checking.checker import check_function
 from tileir.driver.checking.shrinking import smallest
 from tileir.driver.compiler import function_of, passes_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.runtime.context import default_context
-from tileir.typed.inference import infer
-from tileir.typed.preparation import prepared
+from tileir.typed.inference.inference import infer
+from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

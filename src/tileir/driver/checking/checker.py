@@ -9,19 +9,19 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import TileError
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.checking.findings import Difference, Finding
 from tileir.driver.checking.numbers import EXACT, differing, shown
 from tileir.passes.base import label_of, run
-from tileir.semtree.in_place import reuse_in_place
-from tileir.semtree.interpreter import run_program
-from tileir.semtree.lowering import lower as lower_to_semtree
-from tileir.semtree.memory import Checks
-from tileir.semtree.sharing import share_kernels
-from tileir.semtree.simplifier import simplify
-from tileir.stripe.interpreter import contents_after
-from tileir.stripe.interpreter import interpret as interpret_stripe
-from tileir.stripe.lowering import lower as lower_to_stripe
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import Checks
+from tileir.semtree.lower.lowering import lower as lower_to_semtree
+from tileir.semtree.simplify.simplifier import simplify
+from tileir.semtree.transform.in_place import reuse_in_place
+from tileir.semtree.transform.sharing import share_kernels
+from tileir.stripe.interpret.interpreter import contents_after
+from tileir.stripe.interpret.interpreter import interpret as interpret_stripe
+from tileir.stripe.lower.lowering import lower as lower_to_stripe
 from tileir.stripe.works import launches, loops, uses_of
 from tileir.typed.interpreter import interpret as interpret_typed
 

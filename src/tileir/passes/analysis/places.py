@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.names import NameScope
+from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, total
+from tileir.stripe.check.views import same_axes
 from tileir.stripe.ir import Direction, Index
-from tileir.stripe.verify_views import same_axes
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Refinement

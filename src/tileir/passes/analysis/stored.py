@@ -9,9 +9,9 @@ import attrs
 from tileir.passes.analysis.accesses import always_reached
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import Aliases
+from tileir.stripe.check.scope import enter
+from tileir.stripe.check.views import same_axes
 from tileir.stripe.ir import Block, Special, Store
-from tileir.stripe.scope import enter
-from tileir.stripe.verify_views import same_axes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

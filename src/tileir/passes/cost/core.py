@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import accumulator
-from tileir.core.hardware import LOCAL, REGISTER
 from tileir.core.ops import Op
+from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.operations import fused_products, scalar_dtypes
 from tileir.passes.cost.scopes import Kind
 from tileir.stripe import ir as stripe

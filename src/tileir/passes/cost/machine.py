@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.hardware import LOCAL
+from tileir.core.targets.hardware import LOCAL
 
 if TYPE_CHECKING:
-    from tileir.core.hardware import ExecutionUnit, HardwareModel, MemoryUnit
-    from tileir.core.target import Target
+    from tileir.core.targets.hardware import ExecutionUnit, HardwareModel, MemoryUnit
+    from tileir.core.targets.target import Target
 
 
 PIPES: Final = 2

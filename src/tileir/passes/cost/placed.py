@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.hardware import ExecutionUnit, TransferUnit
-from tileir.passes.compute_deps import ComputeDeps
+from tileir.core.targets.hardware import ExecutionUnit, TransferUnit
+from tileir.passes.analysis.compute_deps import ComputeDeps
 from tileir.passes.cost.operations import operations_of
 from tileir.passes.cost.points import count_points
 from tileir.passes.cost.prediction import ProgramCost, predict
@@ -24,7 +24,7 @@ from tileir.stripe.ir import Launch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tileir.core.hardware import HardwareModel
+    from tileir.core.targets.hardware import HardwareModel
     from tileir.passes.cost.machine import Machine
     from tileir.passes.cost.points import Constraint
     from tileir.passes.cost.prediction import KernelCost

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
-from tileir.core.hardware import REGISTER
+from tileir.core.targets.hardware import REGISTER
 from tileir.passes.cost.core import Cycles, cycles_of, issues_of
 from tileir.passes.cost.operations import operations_of
 from tileir.passes.cost.points import count_points
 from tileir.passes.cost.scopes import Kind, scope_of
 from tileir.passes.cost.traffic import Moved, Traffic
 from tileir.stripe import ir as stripe
-from tileir.stripe.kernel_table import launched
+from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.works import uses_of
 
 if TYPE_CHECKING:

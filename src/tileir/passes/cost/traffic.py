@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.hardware import LOCAL, REGISTER
+from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.regions import distinct, lines_of, region_of
 from tileir.passes.cost.scopes import Kind
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from tileir.core.names import NameScope
+from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.correspondence import Correspondence, correspond
 from tileir.passes.fusion.sink import owns, part_over

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.names import NameScope
+from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.kernels.reindex import reindexed
-from tileir.passes.localise import restrided
+from tileir.passes.rewrites.localise import restrided
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Index, Refinement, TensorShape
 

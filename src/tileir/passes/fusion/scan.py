@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.names import NameScope
+from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import DependenceScan
 from tileir.passes.base import selected
 from tileir.passes.fusion.group import FusionGroup
@@ -31,7 +31,7 @@ from tileir.stripe.ir import Block, Index, views_read, views_written
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.passes.fuse import Fuse
+    from tileir.passes.fusion.fuse import Fuse
     from tileir.stripe.ir import Statement
 
 _MOST_CANDIDATES = 16

@@ -8,9 +8,9 @@ import attrs
 
 from tileir.core.errors import VerifyError
 from tileir.core.rewrite import rewritten
+from tileir.stripe.check.verifier import verify
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block
-from tileir.stripe.verifier import verify
 from tileir.stripe.works import in_order
 
 if TYPE_CHECKING:

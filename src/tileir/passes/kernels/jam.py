@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.names import NameScope
+from tileir.core.text.names import NameScope
 from tileir.passes.kernels.nest import Segment, leaf
 from tileir.passes.kernels.reindex import renamed
 from tileir.poly.affine import total

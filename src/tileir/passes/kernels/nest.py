@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.names import NameScope
 from tileir.core.ops import merges
+from tileir.core.text.names import NameScope
 from tileir.passes.kernels.emitter import write
 from tileir.passes.kernels.reindex import with_values
 from tileir.poly.affine import Affine, movement, total

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core import hardware
 from tileir.core.dtype import DType, accumulator
 from tileir.core.ops import Op
+from tileir.core.targets import hardware
 from tileir.passes.kernels.nest import chosen_by_data, product
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe

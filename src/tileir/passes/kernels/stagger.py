@@ -19,7 +19,7 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tileir.core.names import NameScope
+    from tileir.core.text.names import NameScope
     from tileir.passes.kernels.nest import Use
 
 

@@ -8,10 +8,10 @@ import attrs
 
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import selected, selected_kernel
+from tileir.stripe.check.scope import Scope, enter
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block
-from tileir.stripe.kernel_table import launched
-from tileir.stripe.scope import Scope, enter
+from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.tags import KERNEL
 from tileir.stripe.works import launches
 

@@ -13,7 +13,7 @@ from tileir.semtree.ir import Apply, Assign, Bitcast, Cast, Const, Declare, Var
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tileir.core.names import NameScope
+    from tileir.core.text.names import NameScope
     from tileir.semtree.ir import Expr, Stmt, Type
 
 

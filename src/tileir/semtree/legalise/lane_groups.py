@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.semtree.effects import reads, writes
+from tileir.semtree.analysis.effects import reads, writes
 from tileir.semtree.ir import (
     Assign,
     Declare,

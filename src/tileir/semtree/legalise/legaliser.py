@@ -10,11 +10,11 @@ import attrs
 from tileir.core import schema
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.names import NameScope
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
-from tileir.semtree.census import census
-from tileir.semtree.conversion_rules import fold_bitcast, fold_cast
+from tileir.core.text.names import NameScope
+from tileir.semtree.analysis.census import census
+from tileir.semtree.analysis.ranges import Ranges, is_defined, is_number
 from tileir.semtree.functions.draft import Term
 from tileir.semtree.ir import (
     Apply,
@@ -33,14 +33,14 @@ from tileir.semtree.ir import (
 from tileir.semtree.legalise.capabilities import Support
 from tileir.semtree.legalise.integer_rows import OVERFLOWING
 from tileir.semtree.legalise.rows import bitcast_row, cast_row, operation_row, reduction_row
-from tileir.semtree.ranges import Ranges, is_defined, is_number
 from tileir.semtree.rewrite import children, kernel_names, map_bodies, rewrite_stmts, with_body, with_children
+from tileir.semtree.simplify.conversion_rules import fold_bitcast, fold_cast
 
 if TYPE_CHECKING:
+    from tileir.semtree.analysis.ranges import Range
     from tileir.semtree.ir import Expr, KernelFunction, Stmt
     from tileir.semtree.legalise.capabilities import Capabilities
     from tileir.semtree.legalise.row import Row
-    from tileir.semtree.ranges import Range
 
 _OFFSETS: Final = frozenset({DType.I32, DType.I64})
 
@@ -49,10 +49,10 @@ def legalise(kernel: KernelFunction, capabilities: Capabilities) -> KernelFuncti
     """Express what a back end lacks in terms of what it has; ``kernel`` itself where it lacks nothing.
 
     What is left of operations that have support where C defines them is defined for all values that can occur, as far
-    as :mod:`tileir.semtree.ranges` proves; only sums, differences and products of i32 and i64 that are parts of an
-    offset stay as they are, for an offset that overflows addresses nothing. Values that a row needs twice are declared
-    before the statement. Mathematical functions are expanded before (:mod:`tileir.semtree.expansions`). Hints that the
-    back end has no word for are left out.
+    as :mod:`tileir.semtree.analysis.ranges` proves; only sums, differences and products of i32 and i64 that are parts
+    of an offset stay as they are, for an offset that overflows addresses nothing. Values that a row needs twice are
+    declared before the statement. Mathematical functions are expanded before
+    (:mod:`tileir.semtree.transform.expansions`). Hints that the back end has no word for are left out.
 
     Raises:
         BackendError: TIL804, the back end lacks an operation that no row expresses by those that it has.

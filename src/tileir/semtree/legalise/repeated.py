@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core import schema
-from tileir.core.names import NameScope
 from tileir.core.rewrite import rewritten
+from tileir.core.text.names import NameScope
 from tileir.semtree.ir import Const, Declare, Reduce, Shuffle, Subscript, Var
 from tileir.semtree.rewrite import children, expressions, kernel_names, map_bodies, with_body, with_children
 

@@ -11,8 +11,8 @@ from tileir.core.dtype import DType
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tileir.semtree.analysis.ranges import Range
     from tileir.semtree.functions.draft import Term
-    from tileir.semtree.ranges import Range
 
 
 class Drafting(Protocol):

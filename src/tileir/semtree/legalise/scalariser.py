@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core import schema
-from tileir.core.names import NameScope
 from tileir.core.ops import Op
+from tileir.core.text.names import NameScope
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def scalarised(kernel: KernelFunction) -> KernelFunction:
     """Return an equal kernel in which every value has one lane; offsets are sums in their shortest form.
 
-    Groups have one thread (:func:`tileir.semtree.threads.one_thread`), and dot products are expanded.
+    Groups have one thread (:func:`tileir.semtree.transform.threads.one_thread`), and dot products are expanded.
     """
     scope = NameScope.of(kernel_names(kernel))
     overlapping = frozenset(param.name for param in kernel.params if not param.no_alias)

@@ -12,7 +12,7 @@ import attrs
 from tileir.core.arithmetic import constant
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.census import census
+from tileir.semtree.analysis.census import census
 from tileir.semtree.ir import Bitcast, Const, Hint, Type
 from tileir.semtree.legalise.capabilities import Capabilities, Support
 from tileir.semtree.legalise.legaliser import legalise

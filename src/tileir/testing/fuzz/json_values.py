@@ -9,8 +9,8 @@ import copy
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from tileir.core.codec import from_json, to_json
 from tileir.core.errors import TileError
+from tileir.core.json.codec import from_json, to_json
 from tileir.formula import ir as formula
 from tileir.semtree import ir as semtree
 from tileir.stripe import ir as stripe

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.semtree.parser import parse_kernel
-from tileir.semtree.printer import to_text
+from tileir.semtree.text.parser import parse_kernel
+from tileir.semtree.text.printer import to_text
 from tileir.testing.fuzz.area import Area, is_there
 from tileir.testing.fuzz.devices import RARELY, turn_of
 from tileir.testing.generated.kernel_case import KernelCase, kernel

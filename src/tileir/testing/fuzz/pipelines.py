@@ -10,18 +10,18 @@ import numpy as np
 from tileir.core.arithmetic import dtype_of
 from tileir.core.errors import TileError
 from tileir.passes.base import run
-from tileir.passes.catalog import PASSES, parse_pipeline
-from tileir.passes.options import hints_of
-from tileir.passes.options import to_text as option_text
-from tileir.stripe.interpreter import interpret
-from tileir.stripe.lowering import lower
+from tileir.passes.pipelines.catalog import PASSES, parse_pipeline
+from tileir.passes.pipelines.options import hints_of
+from tileir.passes.pipelines.options import to_text as option_text
+from tileir.stripe.interpret.interpreter import interpret
+from tileir.stripe.lower.lowering import lower
 from tileir.testing.fuzz import siblings
 from tileir.testing.fuzz.area import Area, Refused, arrays_of
 from tileir.testing.fuzz.devices import turn_of
 from tileir.tile.parser import parse
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
-from tileir.typed.preparation import prepared
+from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.core.target import Target
+from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.formula import parser as formula_parser
 from tileir.formula import printer as formula_printer
-from tileir.passes import pipeline
-from tileir.passes.catalog import PASSES
-from tileir.semtree import parser as semtree_parser
-from tileir.semtree import printer as semtree_printer
-from tileir.stripe import parser as stripe_parser
-from tileir.stripe import printer as stripe_printer
+from tileir.passes.pipelines import pipeline
+from tileir.passes.pipelines.catalog import PASSES
+from tileir.semtree.text import parser as semtree_parser
+from tileir.semtree.text import printer as semtree_printer
+from tileir.stripe.text import parser as stripe_parser
+from tileir.stripe.text import printer as stripe_printer
 from tileir.testing.fuzz import formulas, gradients, pipelines, siblings
 from tileir.testing.fuzz.area import Area, Refused
 from tileir.tile import parser as tile_parser

@@ -15,7 +15,8 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree import interpreter
+from tileir.semtree.interpret import interpreter
+from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -37,8 +38,7 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir.semtree.memory import ALL_CHECKS
-from tileir.semtree.printer import to_text
+from tileir.semtree.text.printer import to_text
 from tileir.testing.closeness import check_close
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.kernel_expressions import ROOM, Expressions

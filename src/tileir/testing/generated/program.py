@@ -14,7 +14,7 @@ from tileir.core.ops import FUNCTIONS
 from tileir.testing.generated.exact import allowed, rough_values, sums_exactly, tolerance, zeros_have_signs
 from tileir.tile.parser import parse
 from tileir.typed.dataflow import definitions
-from tileir.typed.inference import infer
+from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import TensorType
 

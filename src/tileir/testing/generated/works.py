@@ -9,11 +9,11 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.semtree.interpreter import run_program
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Branch, Buffer, BufferRole, Launch, Loop, Program, While
-from tileir.semtree.memory import ALL_CHECKS
-from tileir.semtree.parser import parse_program
-from tileir.semtree.printer import to_text
+from tileir.semtree.text.parser import parse_program
+from tileir.semtree.text.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

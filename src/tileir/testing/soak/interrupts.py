@@ -18,7 +18,7 @@ import numpy as np
 
 from tileir.driver.jit import jit
 from tileir.driver.stepper import stepper
-from tileir.driver.tuning import tune
+from tileir.driver.tuning.search import tune
 from tileir.runtime.context import Context
 from tileir.runtime.disk_cache import DiskCache
 from tileir.testing.soak.programs import Program, programs

@@ -31,7 +31,7 @@ from tileir.tile.traversal import walk
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.core.span import Span
+    from tileir.core.text.span import Span
     from tileir.tile.building.recording import Recorder, Step
     from tileir.tile.ir import Expr, Statement
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import attrs
 
 from tileir.core.ops import Aggregation, Combination
-from tileir.core.span import call_site
+from tileir.core.text.span import call_site
 from tileir.tile import ir
 from tileir.tile.building.indices import Dim, Polynomial
 from tileir.tile.building.recording import Recorded, Recorder, foreign, mistake, named, same

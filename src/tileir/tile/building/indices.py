@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import attrs
 
 from tileir.core.integers import quotient, remainder
-from tileir.core.span import call_site
+from tileir.core.text.span import call_site
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, same
 from tileir.tile.grammar import MAX_INTEGER
 from tileir.tile.ir import (

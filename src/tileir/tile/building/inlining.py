@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.span import call_site
+from tileir.core.text.span import call_site
 from tileir.tile.building.assembly import substitute
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import mistake

@@ -11,8 +11,8 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import TileError, fail
-from tileir.core.names import NameScope
-from tileir.core.span import call_site
+from tileir.core.text.names import NameScope
+from tileir.core.text.span import call_site
 from tileir.tile.grammar import MAX_INTEGER, is_index_name, is_tensor_name
 from tileir.tile.ir import (
     Attribute,
@@ -31,7 +31,7 @@ from tileir.tile.ir import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.core.span import Span
+    from tileir.core.text.span import Span
     from tileir.tile.building.indices import Dim
     from tileir.tile.ir import Expr
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
-from tileir.core.span import call_site
+from tileir.core.text.span import call_site
 from tileir.tile.building.contractions import combined_of, write
 from tileir.tile.building.indices import polynomial_of, size_of
 from tileir.tile.building.recording import Target, mistake

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from tileir.core.span import call_site
+from tileir.core.text.span import call_site
 from tileir.tile import ir
 from tileir.tile.building.assembly import assemble, substitute
 from tileir.tile.building.indices import Dim, size_of

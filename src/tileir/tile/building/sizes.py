@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core.span import call_site
+from tileir.core.text.span import call_site
 from tileir.tile.building.indices import Dim
 from tileir.tile.functions import builtin
 from tileir.tile.ir import Call, Constant, Contraction, IntLiteral, Name, Scan

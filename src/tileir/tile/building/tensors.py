@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 import attrs
 
 from tileir.core.ops import Aggregation, Combination
-from tileir.core.span import call_site
+from tileir.core.text.span import call_site
 from tileir.tile import ir
 from tileir.tile.building.contractions import Access, Aggregated, Combined, contract
 from tileir.tile.building.indices import Dim, Polynomial, dim_of, polynomial_of, size_of

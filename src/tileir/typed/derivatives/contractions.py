@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from tileir.typed.derivatives.algebra import Algebra
     from tileir.typed.derivatives.sweep import Sweep
+    from tileir.typed.inference.values import Tensor
     from tileir.typed.ir import Contraction
-    from tileir.typed.values import Tensor
 
 
 def pullback(sweep: Sweep, operation: Contraction, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:

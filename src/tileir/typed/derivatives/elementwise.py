@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from tileir.typed.derivatives.algebra import Algebra
     from tileir.typed.derivatives.sweep import Sweep
+    from tileir.typed.inference.values import Tensor
     from tileir.typed.ir import Operation, Value
-    from tileir.typed.values import Tensor
 
 
 @attrs.frozen

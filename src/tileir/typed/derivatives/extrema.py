@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from tileir.typed.derivatives.sites import ContractionSite
-    from tileir.typed.values import Tensor
+    from tileir.typed.inference.values import Tensor
 
 
 def contributions(site: ContractionSite, cotangent: Tensor, wanted: Collection[int]) -> Iterator[tuple[int, Tensor]]:

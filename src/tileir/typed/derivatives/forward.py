@@ -38,9 +38,9 @@ from tileir.typed.ir import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.typed.emission import Emission
+    from tileir.typed.inference.emission import Emission
+    from tileir.typed.inference.values import Tensor
     from tileir.typed.ir import Operation
-    from tileir.typed.values import Tensor
 
 
 def forward(

@@ -9,10 +9,10 @@ import attrs
 from tileir.core.dtype import arithmetic_type
 from tileir.core.ops import Op
 from tileir.typed.derivatives.reverse import reverse
-from tileir.typed.emission import Emission
+from tileir.typed.inference.emission import Emission
+from tileir.typed.inference.values import Tensor
 from tileir.typed.ir import Elementwise
-from tileir.typed.simplifier import simplify
-from tileir.typed.values import Tensor
+from tileir.typed.simplify.simplifier import simplify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.typed.derivatives.sweep import Sweep
+    from tileir.typed.inference.values import Tensor
     from tileir.typed.ir import Checkpoint, Operation, Override, Recall
-    from tileir.typed.values import Tensor
 
 
 def pull_same(sweep: Sweep, operation: Checkpoint | Recall, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from tileir.core.names import NameScope
 from tileir.core.ops import Aggregation, Combination
+from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, total
 from tileir.typed.derivatives import recurrences
 from tileir.typed.derivatives.runs import Running
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tileir.typed.derivatives.algebra import Algebra
     from tileir.typed.derivatives.sites import ContractionSite
-    from tileir.typed.values import Tensor
+    from tileir.typed.inference.values import Tensor
 
 
 def contributions(site: ContractionSite, cotangent: Tensor, wanted: Collection[int]) -> Iterator[tuple[int, Tensor]]:

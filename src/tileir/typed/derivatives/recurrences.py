@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tileir.typed.derivatives.algebra import Algebra
     from tileir.typed.derivatives.runs import Running
-    from tileir.typed.values import Tensor
+    from tileir.typed.inference.values import Tensor
 
 
 def selected(running: Running, cotangent: Tensor) -> Tensor:

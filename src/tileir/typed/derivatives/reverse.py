@@ -12,9 +12,9 @@ from tileir.typed.ir import Scan
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tileir.typed.emission import Emission
+    from tileir.typed.inference.emission import Emission
+    from tileir.typed.inference.values import Tensor
     from tileir.typed.ir import Operation
-    from tileir.typed.values import Tensor
 
 
 def reverse(

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.typed.derivatives.sweep import Sweep
+    from tileir.typed.inference.values import Tensor
     from tileir.typed.ir import Operation
-    from tileir.typed.values import Tensor
 
 
 def pullback(sweep: Sweep, operation: Operation, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from tileir.typed.derivatives.sites import ContractionSite
-    from tileir.typed.values import Tensor
+    from tileir.typed.inference.values import Tensor
 
 _LEAST: Final = 64
 """Shorter runs are not worth several passes over all elements."""

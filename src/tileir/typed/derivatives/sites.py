@@ -12,9 +12,9 @@ from tileir.core.ops import Aggregation, Combination
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
 from tileir.typed.derivatives.summation import Place, Points, Reading, aggregate, domain_of, incoming, is_bare, spread
+from tileir.typed.inference.values import Tensor
 from tileir.typed.ir import Access, Constraint, Contraction
 from tileir.typed.rules import contraction_types
-from tileir.typed.values import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

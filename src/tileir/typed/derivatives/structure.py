@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from tileir.typed.derivatives.algebra import Algebra
     from tileir.typed.derivatives.sweep import Sweep
+    from tileir.typed.inference.values import Tensor
     from tileir.typed.ir import Cast, Reshape, Shape
-    from tileir.typed.values import Tensor
 
 
 def pull_cast(sweep: Sweep, operation: Cast, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import TypeAlias
 
-    from tileir.core.span import Span
+    from tileir.core.text.span import Span
     from tileir.poly.bounds import Domain
     from tileir.typed.derivatives.algebra import Algebra
-    from tileir.typed.emission import Emission
+    from tileir.typed.inference.emission import Emission
+    from tileir.typed.inference.values import Tensor
     from tileir.typed.ir import Shape
-    from tileir.typed.values import Tensor
 
     Axis: TypeAlias = tuple[Affine, int]
     """A polynomial and the size of the axis that it indexes: it is an integer and ``0 <= polynomial < size``."""

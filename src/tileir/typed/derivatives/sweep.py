@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from tileir.typed.inference.values import Tensor
     from tileir.typed.ir import Operation
-    from tileir.typed.values import Tensor
 
 SweepKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], bool]
 """What is differentiated, the cotangents that come in, and whether ties are split evenly."""

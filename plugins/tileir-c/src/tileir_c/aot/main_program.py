@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import FORMATS, DType
-from tileir.core.text import Writer
-from tileir.semtree.layout import ALIGNMENT
+from tileir.core.text.writer import Writer
+from tileir.semtree.transform.layout import ALIGNMENT
 from tileir_c.aot.program import FLAGS
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.core.names import NameScope
-from tileir.core.text import Writer
+from tileir.core.text.names import NameScope
+from tileir.core.text.writer import Writer
 from tileir.runtime.placement import place
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop
 from tileir.semtree.launches import used_buffers
-from tileir.semtree.layout import ALIGNMENT, aligned
+from tileir.semtree.transform.layout import ALIGNMENT, aligned
 from tileir_c.emitter import HEADER, comment_line, emit
 from tileir_c.identifiers import RESERVED, function_name, identifiers
 from tileir_c.spelling import MEMORY, constant

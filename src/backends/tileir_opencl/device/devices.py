@@ -1,0 +1,69 @@
+"""Devices under their ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.interface import DeviceInfo
+from tileir_opencl.device.capabilities import Capabilities, capabilities
+from tileir_opencl.device.platforms import Found, scan
+from tileir_opencl.run.process import use_drivers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAME: Final = "opencl"
+
+
+@attrs.frozen(eq=False)
+class Device:
+    """One device: what others see of it, the driver's handle, and what it can do."""
+
+    info: DeviceInfo
+    found: Found
+    capabilities: Capabilities
+
+
+def devices() -> Sequence[DeviceInfo]:
+    """Return all devices, graphics processors first and simulators last.
+
+    Raises:
+        BackendError: TIL801, there are none; TIL809, the process was forked.
+
+    """
+    return [device.info for device in known()]
+
+
+def device_of(info: DeviceInfo) -> Device:
+    """Return the device that a description is of.
+
+    Raises:
+        BackendError: TIL801, there is no such device.
+
+    """
+    for device in known():
+        if device.info.id == info.id:
+            return device
+    raise BackendError((Diagnostic("TIL801", f"there is no device {info.id!r}; see tileir.devices()"),))
+
+
+_known: Final[dict[Found, Device]] = {}
+
+
+def known() -> list[Device]:
+    """Return all devices, each described once."""
+    use_drivers()
+    return [_described(number, found) for number, found in enumerate(scan().require())]
+
+
+def _described(number: int, found: Found) -> Device:
+    if found not in _known:
+        device_id = f"{NAME}.{number}"
+        able = capabilities(found)
+        name = f"{found.device.name.strip()} ({found.platform.name.strip()})"
+        info = DeviceInfo(device_id, name, NAME, found.device.global_mem_size, able.flags, able.target)
+        _known[found] = Device(info, found, able)
+    return _known[found]

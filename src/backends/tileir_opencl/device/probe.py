@@ -1,0 +1,77 @@
+"""Capabilities that could kill the process are tried out in another one; the verdict is remembered on disk."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tileir.runtime.disk_cache import recall, remember
+from tileir_opencl.device.trial import PASSED, PTX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir_opencl.device.platforms import Found
+
+log: Final = logging.getLogger("tileir.opencl")
+
+SECONDS: Final = 60.0
+"""How long a trial may take: drivers compile slowly, and some never end."""
+
+TRIAL: Final = Path(__file__).with_name("trial.py")
+
+
+def works_with(found: Found, lanes: int) -> bool:
+    """Return whether functions of vectors with so many f32 lanes work on a device, and do not kill the process."""
+    platform, device = found.platform, found.device
+    facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version('pyopencl')}")
+    key = " | ".join(("opencl vectors", f"{lanes} lanes", *facts))
+    return remembered(key, [str(TRIAL), platform.name, platform.version, str(found.number), str(lanes)])
+
+
+def has_ptx(found: Found) -> bool:
+    """Return whether kernels may copy asynchronously and multiply matrices by statements of PTX."""
+    platform, device = found.platform, found.device
+    facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version('pyopencl')}")
+    key = " | ".join(("opencl ptx", *facts))
+    return remembered(key, [str(TRIAL), platform.name, platform.version, str(found.number), PTX])
+
+
+def remembered(key: str, program: Sequence[str], seconds: float = SECONDS) -> bool:
+    """Return what an earlier process found out about ``key``; else run a Python program, and keep its verdict."""
+    known = recall(key)
+    if known is not None:
+        return known == PASSED.encode()
+    if not _can_try():
+        return False
+    verdict = PASSED if survives(program, seconds) else "failed"
+    log.info("tried %s: %s", key, verdict)
+    remember(key, verdict.encode())
+    return verdict == PASSED
+
+
+def _can_try() -> bool:
+    """Return whether this process is a Python that can be started again, and the trial is a file that it can run.
+
+    A packed program would start itself; in an archive there is no file. Neither is a verdict to be remembered.
+    """
+    return bool(sys.executable) and not getattr(sys, "frozen", False) and TRIAL.is_file()
+
+
+def survives(program: Sequence[str], seconds: float = SECONDS) -> bool:
+    """Run a Python program with its arguments; return whether it says that all is well, and ends, in time."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", *program],
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and done.stdout.strip() == PASSED.encode()

@@ -1,0 +1,97 @@
+"""A program that tries what drivers may abort it for on one device: it is started by `tileir_opencl.device.probe`.
+
+Arguments: name and version of the platform, number of the device there, and what to try: a number of lanes, or "ptx"
+for statements of PTX that copy asynchronously and multiply matrices. It prints :data:`PASSED` if the
+functions that kernels use give right results; whatever else happens means that they do not.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import numpy as np
+import pyopencl as cl
+
+PASSED: Final = "passed"
+PTX: Final = "ptx"
+
+_KERNEL: Final = """
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+__kernel void attempt(__global const {type} *from, __global {type} *to) {{
+    {type}{lanes} x = vload{lanes}(get_global_id(0), from);
+    {type}{lanes} y = fma(x, x, mad(x, x, x)) + exp(-x) + tanh(x) + fmax(x, sqrt(x)) + fmin(x, fabs(x));
+    vstore{lanes}(select(y, x, isless(x, y) == 0), get_global_id(0), to);
+}}
+"""
+
+_PTX_KERNEL: Final = """
+__kernel __attribute__((reqd_work_group_size(32, 1, 1))) void attempt(__global const ushort *from, __global float *to) {
+    __local __attribute__((aligned(16))) ushort tile[256];
+    uint lane = get_local_id(0), at = (uint)(size_t)tile, x, y, z, w;
+    float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at + lane * 16), "l"(from + lane * 8) : "memory");
+    asm volatile("cp.async.commit_group;" ::: "memory");
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    barrier(CLK_LOCAL_MEM_FENCE);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "r"(at + lane % 16 * 32 + lane / 16 * 16) : "memory");
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(x), "r"(y), "r"(z), "r"(w), "r"(0x3c003c00u), "r"(0x3c003c00u));
+    vstore4((float4)(sums[0], sums[1], sums[2], sums[3]), lane, to);
+}
+"""
+
+
+def attempt_ptx(device: cl.Device) -> bool:
+    """Return whether statements of PTX multiply a matrix by one of ones."""
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    matrix = np.arange(256, dtype=np.float16).reshape(16, 16) / np.float16(8)
+    sums = np.empty((8, 4, 2, 2), np.float32)
+    flags = cl.mem_flags
+    source = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=matrix)
+    destination = cl.Buffer(context, flags.WRITE_ONLY, sums.nbytes)
+    program = cl.Program(context, _PTX_KERNEL).build()
+    cl.Kernel(program, "attempt")(queue, (32,), (32,), source, destination)
+    cl.enqueue_copy(queue, sums, destination)
+    rows = matrix.astype(np.float32).sum(axis=1).reshape(2, 8)
+    return bool(np.array_equal(sums, np.broadcast_to(rows.T[:, None, :, None], sums.shape)))
+
+
+def attempt(device: cl.Device, name: str, lanes: int) -> bool:
+    """Return whether a kernel with vectors of ``lanes`` elements of the type ``name`` computes what it should."""
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    exact = np.linspace(0.1, 3, 4 * lanes)
+    x = exact.astype(np.float32 if name == "float" else np.float64)
+    y = np.empty_like(x)
+    flags = cl.mem_flags
+    source = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=x)
+    destination = cl.Buffer(context, flags.WRITE_ONLY, y.nbytes)
+    program = cl.Program(context, _KERNEL.format(type=name, lanes=lanes)).build()
+    cl.Kernel(program, "attempt")(queue, (4,), (1,), source, destination)
+    cl.enqueue_copy(queue, y, destination)
+    expected = 2 * exact**2 + 2 * exact + np.exp(-exact) + np.tanh(exact) + np.maximum(exact, np.sqrt(exact))
+    return bool(np.allclose(y, expected, rtol=1e-4))
+
+
+def main(platform_name: str, platform_version: str, number: str, wanted: str) -> int:
+    """Try PTX, or f32 of so many lanes, and f64 of the same width where the device has it."""
+    for platform in cl.get_platforms():
+        if (platform.name, platform.version) == (platform_name, platform_version):
+            device = platform.get_devices()[int(number)]
+            passed = attempt_ptx(device) if wanted == PTX else attempt(device, "float", int(wanted))
+            if wanted != PTX and "cl_khr_fp64" in device.extensions:
+                passed = passed and attempt(device, "double", int(wanted) // 2)
+            print(PASSED if passed else "wrong results")  # noqa: T201  # the answer to the parent
+            return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""The operations that OpenCL C has, for :func:`tileir.semtree.legalise.legaliser.legalise`.
+
+f16 is a float in registers, whose value is a half: what needs no rounding is that of f32. bf16 is its bits. Signed
+numbers of vectors overflow as in C; scalars of less than 32 bits are computed in ``int``, and cast back.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Domain, Op
+from tileir.semtree.ir import Prefetch
+from tileir.semtree.legalise.capabilities import (
+    COMPARISONS,
+    INTEGERS,
+    WIDE_FLOATS,
+    Capabilities,
+    Support,
+    table,
+)
+from tileir.semtree.transform.expansions import EXPANDED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BITS: Final = frozenset(dtype for dtype in DType if dtype.is_narrow and dtype is not DType.F16)
+"""Floats for which integers stand."""
+
+NATIVE: Final = frozenset({Op.RSQRT})
+"""Operations with an expansion that every device computes at least as accurately: ``rsqrt`` errs by 2 ulp at most."""
+
+SINGLE: Final = NATIVE | {Op.SIN, Op.COS, Op.TAN}
+"""For devices without f64, which these expansions need in f32; OpenCL's own err by 4, 4 and 5 ulp at most."""
+
+FAST: Final = SINGLE | {Op.EXP, Op.LOG}
+"""Those that have a ``native_`` function, for ``fast_math``; f64 takes the ordinary one."""
+
+_CONNECTIVES: Final = (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.BIT_NOT)
+_RING: Final = (Op.ADD, Op.SUB, Op.MUL, Op.NEG)
+_LIMITED: Final = (Op.DIV, Op.MOD, Op.BIT_LEFT, Op.BIT_RIGHT)
+_EXTREMA: Final = (Op.MAX, Op.MIN)
+_EXACT: Final = (Op.NEG, Op.ABS, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC, Op.MOD, *COMPARISONS)
+_UNSIGNED: Final = tuple(dtype for dtype in INTEGERS if not dtype.is_signed)
+_SIGNED: Final = tuple(dtype for dtype in INTEGERS if dtype.is_signed)
+_SMALL: Final = tuple(dtype for dtype in INTEGERS if dtype.bits < 32)
+
+
+def _casts(*, bools: bool) -> Iterator[tuple[tuple[DType, DType], Support]]:
+    numbers = (*INTEGERS, *WIDE_FLOATS)
+    for source, target in product(numbers, numbers):
+        saturates = source.is_float and target.is_integer
+        yield (source, target), Support.DEFINED if saturates else Support.TOTAL
+    yield (DType.F16, DType.F32), Support.TOTAL
+    yield (DType.F32, DType.F16), Support.TOTAL
+    if bools:
+        yield from (((DType.BOOL, target), Support.TOTAL) for target in numbers)
+
+
+@cache
+def capabilities(native: frozenset[Op] = NATIVE) -> Capabilities:
+    """Return what there is where the operations ``native`` are not expanded."""
+    arithmetic = (op for op in Op if op.info.domain is not Domain.BITS and op not in (EXPANDED - native) | {Op.IDENT})
+    common = {
+        **table(Support.TOTAL, _CONNECTIVES, (DType.BOOL, *INTEGERS)),
+        **table(Support.TOTAL, (*COMPARISONS, *_EXTREMA), INTEGERS),
+        **table(Support.DEFINED, (*_RING, *_LIMITED), INTEGERS),
+        **table(Support.TOTAL, _RING, _UNSIGNED),
+        **table(Support.TOTAL, arithmetic, WIDE_FLOATS),
+        **table(Support.TOTAL, _EXACT, (DType.F16,)),
+        **table(Support.DEFINED, _EXTREMA, (DType.F16, *WIDE_FLOATS)),
+    }
+    scalar = {
+        **common,
+        **table(Support.TOTAL, _RING, _SMALL),
+        **table(Support.TOTAL, (Op.ABS,), _SIGNED),
+        (Op.MUL, DType.U16): Support.DEFINED,  # an int may be too small for it
+    }
+    valued = frozenset({DType.F16})
+    vectors = Capabilities(MappingProxyType(common), MappingProxyType(dict(_casts(bools=False))), valued=valued)
+    casts = MappingProxyType(dict(_casts(bools=True)))
+    return Capabilities(MappingProxyType(scalar), casts, vectors=vectors, hints=(Prefetch,), valued=valued)

@@ -1,0 +1,1 @@
+"""Programs built and run by the drivers."""

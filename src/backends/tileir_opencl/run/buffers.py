@@ -1,0 +1,135 @@
+"""Memory that kernels work on: of the device, a part of such memory, or the host's own."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+import numpy as np
+import pyopencl as cl
+
+from tileir_opencl.run.faults import refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tileir.runtime.interface import Event
+    from tileir_opencl.run.commands import Commands
+    from tileir_opencl.run.pool import Pool
+
+    Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+READ_WRITE: Final = cast("cl.map_flags", cl.map_flags.READ | cl.map_flags.WRITE)
+
+
+@attrs.define(eq=False)
+class OpenCLBuffer:
+    """A buffer of one context.
+
+    Attributes:
+        native: The driver's handle.
+        nbytes: Its size in bytes.
+        commands: The queue that it is mapped in; commands of the same context may use it.
+
+    """
+
+    native: cl.Buffer = attrs.field(repr=False)
+    nbytes: int
+    commands: Commands = attrs.field(repr=False)
+    _parts: list[cl.Buffer] = attrs.field(factory=list, init=False, repr=False)
+
+    def region(self, offset: int, nbytes: int) -> cl.Buffer:
+        """Return the driver's handle of a part, which is kept as long as this buffer.
+
+        NVIDIA's driver (580) crashes where of two parts that overlap the one that was made first is released first. So
+        parts are released together, the last one first.
+        """
+        if not self._parts:
+            weakref.finalize(self, _release, self._parts)
+        part = self.native.get_sub_region(offset, nbytes)
+        self._parts.append(part)
+        return part
+
+    def host(self) -> Bytes | None:
+        """Return None: the host sees the memory only while it is mapped."""
+        return None
+
+    @contextmanager
+    def map_current(self, after: Sequence[Event] = ()) -> Iterator[Bytes]:
+        """Give the host the content, to read and to change, once all of ``after`` have completed.
+
+        Raises:
+            BackendError: TIL708 or TIL808, the driver cannot map it.
+            BaseException: what an event of ``after`` failed with.
+
+        """
+        with self._mapped(READ_WRITE, after) as view:
+            yield view
+
+    @contextmanager
+    def map_discard(self, after: Sequence[Event] = ()) -> Iterator[Bytes]:
+        """Do the same where nobody needs the content so far: the bytes are undefined at first."""
+        with self._mapped(cl.map_flags.WRITE_INVALIDATE_REGION, after) as view:
+            yield view
+
+    @contextmanager
+    def _mapped(self, flags: cl.map_flags, after: Sequence[Event]) -> Iterator[Bytes]:
+        for event in after:
+            event.wait()
+        if not self.nbytes:
+            yield np.empty(0, np.uint8)
+            return
+        shape = (self.nbytes,)
+        try:
+            view, _ = cl.enqueue_map_buffer(self.commands.native, self.native, flags, 0, shape, np.dtype(np.uint8))
+        except cl.Error as error:
+            raise refused(f"mapping {self.nbytes} bytes", error) from error
+        try:
+            yield view
+        finally:
+            view.base.release(self.commands.native).wait()
+
+
+@attrs.define(eq=False)
+class PooledBuffer(OpenCLBuffer):
+    """Memory from a pool, which gets it back when nobody refers to the buffer any more."""
+
+    _pool: Pool = attrs.field(repr=False)
+    _size: int = attrs.field(repr=False)
+
+    def __del__(self) -> None:
+        self._pool.give(self.native, self._size)
+
+
+def _release(parts: list[cl.Buffer]) -> None:
+    """Release the handles of parts in the order in which drivers can take it."""
+    while parts:
+        parts.pop().release()
+
+
+@attrs.define(eq=False)
+class PartialBuffer(OpenCLBuffer):
+    """A part of another buffer, which it keeps alive.
+
+    Attributes:
+        whole: A buffer that is no part itself, as drivers know only one level.
+        offset: Where the part begins there.
+
+    """
+
+    whole: OpenCLBuffer = attrs.field(repr=False)
+    offset: int
+
+
+@attrs.define(eq=False)
+class SharedBuffer(OpenCLBuffer):
+    """The memory of an array, which the device works on in place."""
+
+    array: np.ndarray[Any, Any] = attrs.field(repr=False)
+
+    def host(self) -> Bytes:
+        """Return the memory as bytes."""
+        return self.array.reshape(-1).view(np.uint8)

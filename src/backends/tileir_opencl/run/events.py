@@ -1,0 +1,232 @@
+"""Events of the driver, and waiting for events of others without blocking a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+import pyopencl as cl
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.events import Failure, failure_of
+from tileir_opencl.run.faults import failed_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tileir.runtime.interface import Event
+
+STATUS: Final = cl.event_info.COMMAND_EXECUTION_STATUS
+COMPLETE: Final = cl.command_execution_status.COMPLETE
+NANOSECOND: Final = 1e-9
+
+WAITING: Final = 256
+"""How many threads may wait for events, to call whoever wants to be called; they start when they are needed."""
+
+PATIENCE: Final = 8
+"""How many commands may be kept without a look at whether they have completed."""
+
+
+class Queue(Protocol):
+    """What events know of the queue that they are in."""
+
+    context: cl.Context
+
+    def flush(self) -> None:
+        """Have the device begin with all commands."""
+        ...
+
+    def collect(self) -> None:
+        """Let go of the memory of completed commands."""
+        ...
+
+
+@attrs.define(eq=False)
+class OpenCLEvent:
+    """A command in a queue. It fulfils :class:`tileir.runtime.interface.Event`.
+
+    Attributes:
+        native: The driver's event.
+        queue: Where it is; commands of the same context can wait for it.
+
+    """
+
+    native: cl.Event = attrs.field(repr=False)
+    queue: Queue = attrs.field(repr=False)
+    _after: tuple[OpenCLEvent, ...] = attrs.field(repr=False)
+    _held: object = attrs.field(repr=False)
+    _number: int = attrs.field(factory=itertools.count().__next__, init=False)
+    _settled: bool = attrs.field(default=False, init=False)
+    _failure: Failure | None = attrs.field(default=None, init=False)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has completed or failed."""
+        if self._settled:
+            return True
+        self.queue.flush()  # nobody may wait for the device to begin
+        return self.ended()
+
+    @property
+    def failure(self) -> Failure | None:
+        """What it failed with; None where it completed, or has not ended."""
+        return self._failure if self.ended() else None
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds that the device was busy; None before completion or where the driver does not measure."""
+        if not self.done or self._failure is not None:
+            return None
+        try:
+            start = self.native.get_profiling_info(cl.profiling_info.START)
+            end = self.native.get_profiling_info(cl.profiling_info.END)
+        except cl.Error:
+            return None
+        return (end - start) * NANOSECOND if isinstance(start, int) and isinstance(end, int) else None
+
+    def ended(self) -> bool:
+        """Return :attr:`done`, without seeing to it that it will ever be."""
+        if self._settled:
+            return True
+        status = _status(self.native)
+        if status > COMPLETE:
+            return False
+        self._settle(status)
+        return True
+
+    def wait(self) -> None:
+        """Block until it completes; raise the original error when it, or something it waited for, failed."""
+        if not self._settled:
+            status: int = COMPLETE
+            try:
+                self.native.wait()
+            except cl.Error as error:
+                status = error.code
+            self._settle(min(status, _status(self.native)))
+            self.queue.collect()
+        if self._failure is not None:
+            self._failure.reraise()
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once it has completed or failed: now, or later in a thread that waits for it.
+
+        Callbacks of the driver come in threads that Python knows nothing of, and that abort the process where they
+        come while it ends; Python waits for its own threads.
+        """
+        if self.done:
+            callback()
+        else:
+            _waiting.submit(_watch, self, callback)
+
+    def abandon(self) -> None:
+        """Mark it as failed in a forked child, where the driver could not tell any more."""
+        if not self._settled:
+            message = "the process forked before the device was done; do it again in the child, on another device"
+            self._failure = Failure.of(BackendError((Diagnostic("TIL809", message),)))
+            self._settled = True
+
+    def _settle(self, status: int) -> None:
+        """Keep the error, and let go of everything else: chains of events must not keep their past."""
+        if status < COMPLETE:
+            for event in sorted(self._unsettled_past(), key=lambda event: event._number):
+                event._finish(_status(event.native))
+        elif status == COMPLETE:
+            for event in self._unsettled_past():
+                event._finish(COMPLETE)  # it has completed, or this could not have; to ask the driver takes longer
+        self._finish(status)
+
+    def _finish(self, status: int) -> None:
+        after = self._after
+        if self._settled or status > COMPLETE:
+            return
+        if status < COMPLETE:
+            causes = (event._failure for event in after if event._failure is not None)
+            self._failure = next(causes, None) or Failure.of(failed_command(status))
+        self._settled = True
+        self._after, self._held = (), None
+
+    def _unsettled_past(self) -> list[OpenCLEvent]:
+        """Return what it waited for, directly or not, and nobody has asked yet."""
+        past: dict[int, OpenCLEvent] = {}
+        stack = list(self._after)
+        while stack:
+            event = stack.pop()
+            if not event._settled and id(event) not in past:
+                past[id(event)] = event
+                stack.extend(event._after)
+        return list(past.values())
+
+
+@attrs.define(eq=False)
+class InFlight:
+    """Commands that may not have completed, in the order in which they entered the queue.
+
+    It keeps their memory alive, so that nobody has to keep events.
+    """
+
+    _events: deque[OpenCLEvent] = attrs.field(factory=deque, init=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+
+    def add(self, event: OpenCLEvent) -> None:
+        """Keep a command until it completes, and let go of earlier ones from time to time."""
+        self._events.append(event)
+        if len(self._events) > PATIENCE:
+            self.collect()
+
+    def collect(self) -> None:
+        """Let go of the oldest commands, up to the first one that has not completed."""
+        if self._lock.locked():  # another thread is doing it
+            return
+        with self._lock:
+            while self._events and self._events[0].ended():
+                self._events.popleft()
+
+    def forget(self) -> None:
+        """Start anew in a forked child. The parent's events are never released: their driver would wait for them."""
+        for event in self._events:
+            event.abandon()
+        _parents.extend(self._events)
+        self._events = deque()
+        self._lock = threading.Lock()
+
+
+_parents: Final[list[OpenCLEvent]] = []
+
+
+def sorted_out(after: Sequence[Event], context: cl.Context) -> tuple[list[OpenCLEvent], list[Event], Failure | None]:
+    """Part events into those that the driver can wait for and those of others, and find one that has failed.
+
+    Those that have completed are left out. One that has failed must not reach the driver: PoCL waits for it for ever.
+    """
+    own: list[OpenCLEvent] = []
+    others: list[Event] = []
+    for event in after:
+        if isinstance(event, OpenCLEvent) and event.queue.context is context:
+            if not event.ended():
+                own.append(event)
+            elif event.failure is not None:
+                return [], [], event.failure
+        elif not event.done:
+            others.append(event)
+        elif (failure := failure_of(event)) is not None:
+            return [], [], failure
+    return own, others, None
+
+
+_waiting: Final = ThreadPoolExecutor(WAITING, "tileir-opencl-events")
+
+
+def _watch(event: Event, callback: Callable[[], None]) -> None:
+    with contextlib.suppress(Exception):  # whoever is called back asks the event again
+        event.wait()
+    callback()
+
+
+def _status(native: cl.Event) -> int:
+    status = native.get_info(STATUS)
+    return status if isinstance(status, int) else COMPLETE

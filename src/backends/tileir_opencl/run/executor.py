@@ -1,0 +1,194 @@
+"""Memory, copies and launches on one device."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+import pyopencl as cl
+
+from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.runtime.arrays import address_of
+from tileir.runtime.checks import kernel_at, memory_size
+from tileir.runtime.events import Scheduler
+from tileir_opencl.device.capabilities import LEAST_ALIGNMENT, base_alignment
+from tileir_opencl.device.devices import device_of
+from tileir_opencl.device.sharing import shares_memory
+from tileir_opencl.run.batch import run_batch
+from tileir_opencl.run.buffers import OpenCLBuffer, PartialBuffer, PooledBuffer, SharedBuffer
+from tileir_opencl.run.commands import Commands
+from tileir_opencl.run.copies import copy_by_host, copy_command, place_of
+from tileir_opencl.run.faults import refused
+from tileir_opencl.run.kernels import OpenCLKernel
+from tileir_opencl.run.pool import Pool
+from tileir_opencl.run.process import context_of, inherited, use_drivers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.runtime.interface import DeviceInfo, Event, Options
+    from tileir_opencl.run.kernels import BoundOpenCLKernel
+    from tileir_opencl.run.library import OpenCLLibrary
+
+IN_PLACE: Final = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+IN_PLACE_READ_ONLY: Final = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
+
+
+@attrs.define(eq=False)
+class OpenCLExecutor:
+    """Owns a queue and memory of one device; may be used from several threads.
+
+    Attributes:
+        asynchronous: Launches and copies only submit work.
+        part_alignment: What the offset of each part of a buffer is a multiple of.
+        shares: Whether the device works on the host's memory in place.
+        batches: Whether it does not, so that :meth:`run_batch` saves time.
+
+    """
+
+    device: DeviceInfo
+    options: Options
+    commands: Commands = attrs.field(repr=False)
+    pool: Pool = attrs.field(repr=False)
+    part_alignment: int
+    shares: bool
+    asynchronous: bool = attrs.field(default=True, init=False)
+    batches: bool = attrs.field(init=False)
+    _scheduler: Scheduler = attrs.field(factory=lambda: Scheduler("tileir-opencl"), init=False, repr=False)
+    _closed: bool = attrs.field(default=False, init=False)
+
+    @batches.default
+    def _has_memory_of_its_own(self) -> bool:
+        return not self.shares
+
+    @classmethod
+    def of(cls, device: DeviceInfo, options: Options) -> OpenCLExecutor:
+        """Open a queue on a device.
+
+        Raises:
+            BackendError: TIL801, there is no such device; TIL808, its driver refuses; TIL809, the process was forked.
+
+        """
+        found = device_of(device).found
+        try:
+            context = context_of(found)
+            commands = Commands.of(context, found.device, profile=options.profile)
+        except cl.Error as error:
+            raise refused(f"opening {device.id}", error) from error
+        pool = Pool(context, found.device.global_mem_size, commands.drain)
+        commands.release_memory = pool.release
+        return cls(device, options, commands, pool, base_alignment(found.device), shares_memory(found))
+
+    def allocate(self, nbytes: int) -> OpenCLBuffer:
+        """Return memory of the device with undefined content.
+
+        Raises:
+            ArgumentError: TIL707, the size is below 0.
+            BackendError: TIL708, there is not enough; TIL807, the executor was closed; TIL809, the process was forked.
+
+        """
+        self.check_open()
+        self.commands.collect()
+        native, size = self.pool.take(memory_size(nbytes))
+        return PooledBuffer(native, nbytes, self.commands, self.pool, size)
+
+    def wrap(self, array: np.ndarray[Any, Any]) -> OpenCLBuffer | None:
+        """Return a buffer over an array's own memory; None where the device, or its alignment, does not allow that."""
+        if not self.shares:
+            return None
+        self.check_open()
+        nbytes, flags = array.nbytes, array.flags
+        if not nbytes or not flags.c_contiguous or address_of(array) % LEAST_ALIGNMENT:
+            return None
+        access = IN_PLACE if flags.writeable else IN_PLACE_READ_ONLY
+        content = array if array.dtype.kind in "biuf" else array.reshape(-1).view(np.uint8)
+        try:
+            native = cl.Buffer(self.commands.context, access, nbytes, content)
+        except cl.Error:
+            return None
+        return SharedBuffer(native, nbytes, self.commands, array)
+
+    def part(self, buffer: OpenCLBuffer, offset: int, nbytes: int) -> OpenCLBuffer:
+        """Return a buffer over ``nbytes`` bytes of another one, from ``offset`` on.
+
+        Raises:
+            ArgumentError: TIL706, the part is empty, or reaches beyond the buffer, or its offset is not aligned.
+
+        """
+        self.check_open()
+        if offset % self.part_alignment or offset < 0 or nbytes < 1 or offset + nbytes > buffer.nbytes:
+            place = f"{nbytes} bytes from {offset} on of {buffer.nbytes}"
+            message = f"a part needs an offset that is a multiple of {self.part_alignment}, and bytes: not {place}"
+            raise ArgumentError((Diagnostic("TIL706", message),))
+        whole, start = (buffer.whole, buffer.offset) if isinstance(buffer, PartialBuffer) else (buffer, 0)
+        try:
+            native = whole.region(start + offset, nbytes)
+        except cl.Error as error:
+            raise refused("a part of a buffer", error) from error
+        return PartialBuffer(native, nbytes, self.commands, whole, start + offset)
+
+    def prepare(self, library: OpenCLLibrary, index: int) -> OpenCLKernel:
+        """Wait until the driver has built a kernel, and ready it.
+
+        Raises:
+            ArgumentError: TIL707, there is no such kernel.
+            BackendError: TIL804, its groups are larger than the device can run; TIL805, the driver refused the code;
+                TIL807, the executor was closed; TIL809, the process was forked.
+
+        """
+        self.check_open()
+        kernel = kernel_at(library, index)
+        return OpenCLKernel.of(self, kernel, *library.entry(index))
+
+    def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> Event:
+        """Copy as many bytes as both have, between buffers or contiguous arrays, once all of ``after`` have completed.
+
+        Arrays stay alive until then, and must not be changed.
+
+        Raises:
+            ArgumentError: TIL706, an array has gaps, or the destination cannot be written.
+            BackendError: TIL708 or TIL808, the driver refuses; TIL807, the executor was closed.
+
+        """
+        self.check_open()
+        read, write = place_of(source), place_of(destination)
+        count = min(read.nbytes, write.nbytes)
+        enqueue = copy_command(self.commands, read, write, count)
+        if enqueue is None:
+            return self._scheduler.submit(partial(copy_by_host, read, write, count), after)
+        # NVIDIA's driver 580 reads small arrays when it is told of a copy, whatever that waits for.
+        return self.commands.submit(enqueue, (read, write), after, "a copy", reads_at_once=isinstance(read, np.ndarray))
+
+    def run_batch(
+        self,
+        inputs: Sequence[tuple[np.ndarray[Any, Any], OpenCLBuffer]],
+        launches: Sequence[BoundOpenCLKernel],
+        outputs: Sequence[tuple[OpenCLBuffer, np.ndarray[Any, Any]]],
+    ) -> None:
+        """Copy arrays in, launch one kernel after the other, copy results out, and return when all is done.
+
+        Raises:
+            BackendError: TIL708, TIL804 or TIL808, the driver refuses; TIL807, the executor was closed.
+
+        """
+        self.check_open()
+        run_batch(self.commands.native, inputs, launches, outputs)
+
+    def close(self) -> None:
+        """Wait for all work and give memory back; in a forked child both are the parent's affair."""
+        if self._closed:
+            return
+        self._closed = True
+        if inherited():
+            return
+        self._scheduler.close()
+        self.commands.finish()
+        self.pool.release()
+
+    def check_open(self) -> None:
+        """Raise TIL807 after :meth:`close`, and TIL809 in a forked child."""
+        if self._closed:
+            raise BackendError((Diagnostic("TIL807", "this executor was closed; open another one"),))
+        use_drivers()

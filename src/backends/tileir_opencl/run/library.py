@@ -1,0 +1,107 @@
+"""Kernels as programs of the driver."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir_opencl.emit.emitter import symbol
+from tileir_opencl.run.programs import NativeProgram, binary_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.semtree.ir import KernelFunction
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """The program of some kernels of a library, which may still be being built.
+
+    Attributes:
+        kernels: What it holds.
+        source: OpenCL C.
+
+    """
+
+    kernels: tuple[KernelFunction, ...] = attrs.field(repr=False)
+    source: str = attrs.field(repr=False)
+    _program: Callable[[], NativeProgram] = attrs.field(repr=False)
+
+    def program(self) -> NativeProgram:
+        """Wait until it is built, and return it.
+
+        Raises:
+            BackendError: TIL805, the driver refused the source.
+
+        """
+        return self._program()
+
+
+@attrs.frozen(eq=False)
+class OpenCLLibrary:
+    """Kernels, their source, and the driver's programs.
+
+    Attributes:
+        kernels: What was compiled.
+        parts: The programs, which hold the kernels in order.
+
+    """
+
+    kernels: tuple[KernelFunction, ...]
+    parts: tuple[Part, ...] = attrs.field(repr=False)
+
+    def wait(self) -> None:
+        """Block until all programs are built; errors are those of :meth:`Part.program`."""
+        for part in self.parts:
+            part.program()
+
+    def entry(self, index: int) -> tuple[NativeProgram, str]:
+        """Return the program that holds kernel number ``index``, and the name of its function."""
+        for part in self.parts:
+            if index < len(part.kernels):
+                return part.program(), symbol(index, part.kernels[index])
+            index -= len(part.kernels)
+        raise IndexError(index)
+
+    def save(self) -> Mapping[str, bytes]:
+        """Return the source and the driver's binary of each program: ``0.cl``, ``0.bin``, ``1.cl`` and so on."""
+        saved: dict[str, bytes] = {}
+        for number, part in enumerate(self.parts):
+            saved[f"{number}.cl"] = part.source.encode()
+            saved[f"{number}.bin"] = sealed(binary_of(part.program()))
+        return saved
+
+    def listing(self, form: str) -> str:
+        """Return the source (``"opencl"``), or what NVIDIA's driver made of it (``"ptx"``).
+
+        Raises:
+            BackendError: TIL806, the form is another one, or the driver's binary is no PTX.
+
+        """
+        if form == "opencl":
+            return "\n".join(part.source for part in self.parts)
+        if form != "ptx":
+            raise _unusable(f"the OpenCL back end lists opencl or ptx, not {form!r}")
+        binaries = [binary_of(part.program()) for part in self.parts]
+        if not all(b".target" in binary and b".entry" in binary for binary in binaries):
+            raise _unusable("this driver's binaries are no PTX; ask for opencl")
+        return "\n".join(binary.rstrip(b"\0").decode(errors="replace") for binary in binaries)
+
+
+def sealed(binary: bytes) -> bytes:
+    """Put a digest before a binary: drivers crash on binaries that are not whole."""
+    return hashlib.sha256(binary).digest() + binary
+
+
+def unsealed(data: bytes) -> bytes:
+    """Undo :func:`sealed`; empty where a byte was changed or is missing."""
+    digest, binary = data[: hashlib.sha256().digest_size], data[hashlib.sha256().digest_size :]
+    return binary if hashlib.sha256(binary).digest() == digest else b""
+
+
+def _unusable(message: str) -> BackendError:
+    return BackendError((Diagnostic("TIL806", message),))

@@ -1,0 +1,68 @@
+"""What belongs to the process: one context for each device, which only the process that made it may use."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import pyopencl as cl
+
+from tileir.core.errors import BackendError, Diagnostic
+
+if TYPE_CHECKING:
+    from tileir_opencl.device.platforms import Found
+
+
+@attrs.define(eq=False, repr=False)
+class _Process:
+    """Whether this process, or the one that it was forked from, has used drivers; and its contexts."""
+
+    used: bool = False
+    forked: bool = False
+    contexts: dict[int, cl.Context] = attrs.field(factory=dict)
+    lock: threading.Lock = attrs.field(factory=threading.Lock)
+
+
+_process: Final = _Process()
+
+
+def use_drivers() -> None:
+    """Say that drivers are about to be used.
+
+    Raises:
+        BackendError: TIL809, the parent of this forked process used them before: their threads and their hold on
+            the device are the parent's, and calls would hang or crash.
+
+    """
+    if _process.forked:
+        message = (
+            "OpenCL was used before this process was forked, and drivers do not survive that; "
+            "start processes with the method 'spawn' or 'forkserver', or use OpenCL only after the fork"
+        )
+        raise BackendError((Diagnostic("TIL809", message),))
+    _process.used = True
+
+
+def inherited() -> bool:
+    """Return whether the drivers in use are those of the parent, which this process must leave alone."""
+    return _process.forked
+
+
+def context_of(found: Found) -> cl.Context:
+    """Return the context of a device, made once and kept as long as the process."""
+    use_drivers()
+    with _process.lock:
+        key = found.device.int_ptr
+        if key not in _process.contexts:
+            _process.contexts[key] = cl.Context([found.device])
+        return _process.contexts[key]
+
+
+def _after_fork() -> None:
+    _process.forked = _process.used
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

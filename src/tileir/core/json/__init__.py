@@ -1,0 +1,1 @@
+"""JSON for nodes, and JSON that people write."""

@@ -1,0 +1,115 @@
+"""JSON for every node, and the content hash that identifies it.
+
+A document is ``{"format": "tileir.stripe.Program", "node": …, "version": 1}``. A node is an object with the
+name of its class under ``"$"`` and all fields that take part in equality, so spans are left out. Tuples are
+arrays, enumerations their value, fractions ``"p/q"``. What JSON lacks is spelt as ``{"$": "float", "value": "inf"}``
+(also ``-inf`` and ``nan``) and, beyond 64 bits, ``{"$": "int", "value": "0x…"}``; bytes are strings in base64. Keys are
+sorted and nothing is optional, so equal bytes mean equal nodes.
+
+Decoding is driven by the type annotations of the node classes, which their modules must therefore import at
+run time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from tileir.core.collection import collection_paused
+from tileir.core.errors import fail
+from tileir.core.json.decoder import MAX_DEPTH, FormatError, decoder_of, is_shallow
+from tileir.core.json.encoder import encode, identify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from attrs import AttrsInstance
+
+T = TypeVar("T")
+
+VERSION: Final = 1
+
+
+def to_json(node: AttrsInstance) -> bytes:
+    """Return the canonical JSON of ``node``, the same in every process.
+
+    Raises:
+        TileError: TIL602 where nodes are nested too deeply.
+
+    """
+    return _document(node, encode)
+
+
+def content_hash(node: AttrsInstance) -> str:
+    """Return the SHA-256 of :func:`identity`, in hexadecimal. It tells 1, 1.0 and True apart."""
+    return hashlib.sha256(identity(node)).hexdigest()
+
+
+def identity(node: AttrsInstance) -> bytes:
+    """Return JSON that tells ``node`` from all others: that of :func:`to_json`, with digests in place of arrays.
+
+    Raises:
+        TileError: TIL602 where nodes are nested too deeply.
+
+    """
+    return _document(node, identify)
+
+
+def _document(node: AttrsInstance, encoded: Callable[[object], object]) -> bytes:
+    try:
+        with collection_paused():
+            document = {"format": _format(type(node)), "node": encoded(node), "version": VERSION}
+            return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    except RecursionError:
+        raise fail("TIL602", "the nodes are nested too deeply for JSON; split the expression") from None
+
+
+def from_json(data: bytes | str, cls: type[T]) -> T:
+    """Read a node of class ``cls`` back.
+
+    Rules that span several nodes are not checked: that is the business of the verifier of its stage.
+
+    Raises:
+        TileError: TIL601 where the data is not JSON, TIL602 where it is not the JSON of such a node. The
+            message says where, as in ``$.node.statements[3].value``.
+
+    """
+    import orjson  # unlike the standard library's, it never recurses without bound nor lets bad UTF-8 pass
+
+    try:
+        document: object = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise fail("TIL601", f"this is not JSON: {error}") from None
+    if not is_shallow(document):
+        raise fail("TIL602", f"the JSON is nested more than {MAX_DEPTH} deep")
+    try:
+        with collection_paused():
+            node = _decode_document(document, cls)
+    except FormatError as fault:
+        raise fail("TIL602", f"{fault.place()}: {fault.problem}") from None
+    except RecursionError:
+        raise fail("TIL602", "the JSON is nested too deeply for the stack that is left") from None
+    return node
+
+
+def _format(cls: type) -> str:
+    """Return the name of a class in the package of its stage, whatever the module there."""
+    return ".".join((*cls.__module__.split(".")[:2], cls.__name__))
+
+
+def _decode_document(document: object, cls: type[T]) -> T:
+    if not isinstance(document, dict) or document.keys() != {"format", "node", "version"}:
+        raise FormatError('expected an object with the keys "format", "node" and "version"')
+    if document["format"] not in (_format(cls), f"{cls.__module__}.{cls.__name__}"):  # the second was written before
+        raise FormatError(f"the format is {document['format']!r:.80}; expected {_format(cls)!r}")
+    if document["version"] != VERSION or type(document["version"]) is not int:
+        raise FormatError(f"the version is {document['version']!r:.80}; this release of tileir reads {VERSION}")
+    try:
+        hint: object = cls
+        node = decoder_of(hint)(document["node"])
+    except FormatError as fault:
+        fault.path.append("node")
+        raise
+    assert isinstance(node, cls)
+    return node

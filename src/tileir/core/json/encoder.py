@@ -1,0 +1,109 @@
+"""Nodes to plain JSON values, by the class of each value alone. :mod:`tileir.core.json.codec` tells the format."""
+
+from __future__ import annotations
+
+import enum
+import math
+from base64 import b64encode
+from collections.abc import Callable
+from fractions import Fraction
+from operator import attrgetter
+from types import NoneType
+from typing import Final, TypeAlias
+
+import attrs
+
+from tileir.core.array_value import ArrayValue
+
+Encoder: TypeAlias = Callable[[object], object]
+
+
+def encode(value: object) -> object:
+    """Return what the standard library's ``json`` writes for ``value``; a TypeError where it has no such form."""
+    return _ENCODERS[type(value)](value)
+
+
+def identify(value: object) -> object:
+    """Return what :func:`encode` does, but for arrays, which their digests stand for: they are hashed once."""
+    return _IDENTIFIERS[type(value)](value)
+
+
+class _Encoders(dict[type, Encoder]):
+    """Encoders of the classes seen so far."""
+
+    def __missing__(self, cls: type) -> Encoder:
+        encoder = self[cls] = self._encoder(cls)
+        return encoder
+
+    def _encoder(self, cls: type) -> Encoder:
+        if attrs.has(cls):
+            return self._node_encoder(cls)
+        if issubclass(cls, enum.Enum):
+            return attrgetter("value")
+        raise TypeError(f"{cls.__qualname__} has no JSON form")
+
+    def _node_encoder(self, cls: type) -> Encoder:
+        fields = tuple((name, attrgetter(name)) for name in field_names(cls))
+        tag = cls.__name__
+
+        def encode(node: object) -> object:
+            result: dict[str, object] = {"$": tag}
+            for name, value_of in fields:
+                value = value_of(node)
+                result[name] = self[type(value)](value)
+            return result
+
+        return encode
+
+    def encode_tuple(self, value: object) -> object:
+        """Return a tuple as an array."""
+        assert isinstance(value, tuple)
+        return [self[type(item)](item) for item in value]
+
+
+def _itself(value: object) -> object:
+    return value
+
+
+def _encode_bytes(value: object) -> object:
+    assert isinstance(value, bytes)
+    return b64encode(value).decode()
+
+
+def _identify_array(value: object) -> object:
+    assert isinstance(value, ArrayValue)
+    return {"$": "ArrayValue", "digest": value.digest}
+
+
+def _encode_int(value: object) -> object:
+    assert isinstance(value, int)
+    return value if -(1 << 63) <= value < 1 << 64 else {"$": "int", "value": hex(value)}
+
+
+def _encode_float(value: object) -> object:
+    assert isinstance(value, float)
+    return value if math.isfinite(value) else {"$": "float", "value": str(value)}
+
+
+def _encode_fraction(value: object) -> object:
+    return str(value)
+
+
+def field_names(cls: type) -> tuple[str, ...]:
+    """Return the fields of a node class that are written, in the order of their keys: those that equality sees."""
+    return tuple(sorted(field.name for field in attrs.fields(cls) if field.eq))
+
+
+_LEAVES: Final[dict[type, Encoder]] = {
+    str: _itself,
+    bool: _itself,
+    NoneType: _itself,
+    int: _encode_int,
+    float: _encode_float,
+    Fraction: _encode_fraction,
+    bytes: _encode_bytes,
+}
+_ENCODERS: Final = _Encoders(_LEAVES)
+_ENCODERS[tuple] = _ENCODERS.encode_tuple
+_IDENTIFIERS: Final = _Encoders({**_LEAVES, ArrayValue: _identify_array})
+_IDENTIFIERS[tuple] = _IDENTIFIERS.encode_tuple

@@ -1,0 +1,1 @@
+"""Targets and hardware models, as values and as files."""

@@ -1,0 +1,281 @@
+"""What a machine is made of: memories, execution units and the buses between them, as a value.
+
+The parts and their words are those of Stripe's hardware models (PlaidML, 'Stripe: Hardware Model'). A model says what
+there is and how fast it is, and nothing about programs. :mod:`tileir.core.targets.hardware_json` is its text form,
+:mod:`tileir.core.targets.hardware_verifier` has the rules that a model obeys; queries expect a model that obeys them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.errors import fail
+from tileir.core.text.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+REGISTER: Final = "REGISTER"
+LOCAL: Final = "LOCAL"
+SCRATCH: Final = "SCRATCH"
+"""What locations call the memories that every lowering knows: of a thread, of a group of threads, and of a launch."""
+
+ENDPOINT: Final = re.compile(r"(?P<name>[^\W\d]\w*)(?:\[(?P<number>\d{1,9})\])?\Z")
+"""An end of a bus: ``SRAM[0]`` is one unit, ``SRAM`` all units of that name."""
+
+
+@attrs.frozen(cache_hash=True)
+class MemoryUnit:
+    """Memories of one kind.
+
+    Attributes:
+        name: What locations and buses call it.
+        count: How many there are.
+        size_kib: Size of each one, in units of 1024 bytes.
+        line_bytes: Bytes that a cache moves at a time; 0 where programs address the memory themselves.
+        per: The execution unit that each one serves alone; empty where all units share all of them.
+
+    """
+
+    name: str
+    count: int = 1
+    size_kib: float = 0
+    line_bytes: int = 0
+    per: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of one of them."""
+        return int(self.size_kib * 1024)
+
+    @property
+    def is_cache(self) -> bool:
+        """Whether the hardware, and no program, decides what lies there."""
+        return self.line_bytes > 0
+
+
+@attrs.frozen(cache_hash=True)
+class ExecutionUnit:
+    """Units of one kind that compute.
+
+    Attributes:
+        name: What locations and buses call it.
+        count: How many there are.
+        ops_per_cycle: Operations that each one finishes in a cycle, by dtype; a fused multiply-add counts 2. None
+            stands for every dtype that is not listed, and what is listed nowhere cannot run there.
+        pipeline_depth: How many pieces of work each one has in flight.
+        matrix: Whether it multiplies matrices and can do nothing else.
+
+    """
+
+    name: str
+    count: int = 1
+    ops_per_cycle: tuple[tuple[DType | None, float], ...] = ((None, 1),)
+    pipeline_depth: int = 1
+    matrix: bool = False
+
+    def rate(self, dtype: DType) -> float:
+        """Return the operations on ``dtype`` that one such unit finishes in a cycle; 0 where it has none."""
+        rates = dict(self.ops_per_cycle)
+        return rates.get(dtype, rates.get(None, 0))
+
+
+@attrs.frozen(cache_hash=True)
+class TransferUnit:
+    """Units of one kind that move data and keep none, such as engines of direct memory access."""
+
+    name: str
+    count: int = 1
+
+
+Unit: TypeAlias = MemoryUnit | ExecutionUnit | TransferUnit
+U = TypeVar("U", bound=Unit)
+
+
+@attrs.frozen(cache_hash=True)
+class Bus:
+    """A way for data from any of its sources to any of its sinks.
+
+    Attributes:
+        sources: Where data comes from, such as ``DRAM[0]``; a name without a number means all units of that name.
+        sinks: Where it can go.
+        bytes_per_cycle: What it moves in a cycle of the model's clock, all its ends together.
+        count: How many such buses lie side by side: 8 for 8 processors that each have their own.
+
+    """
+
+    sources: tuple[str, ...]
+    sinks: tuple[str, ...]
+    bytes_per_cycle: float
+    count: int = 1
+
+
+@attrs.frozen(cache_hash=True)
+class HardwareModel:
+    """A machine.
+
+    Attributes:
+        name: What to call it in messages.
+        clock_mhz: Millions of cycles in a second, by which all rates are counted.
+        memory_units: Its memories, in any order; :meth:`levels` knows which is nearer to the execution units.
+        execution_units: What computes.
+        transfer_units: What moves data.
+        buses: What connects them.
+        launch_us: Microseconds that pass before a kernel starts to work.
+
+    """
+
+    name: str
+    clock_mhz: float
+    memory_units: tuple[MemoryUnit, ...] = ()
+    execution_units: tuple[ExecutionUnit, ...] = ()
+    transfer_units: tuple[TransferUnit, ...] = ()
+    buses: tuple[Bus, ...] = ()
+    launch_us: float = 0
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """All units: memories, what computes, what moves data."""
+        return (*self.memory_units, *self.execution_units, *self.transfer_units)
+
+    def memory(self, name: str) -> MemoryUnit:
+        """Return the memories of that name.
+
+        Raises:
+            TileError: TIL545, there are none.
+        """
+        return _named(name, self.memory_units, "memory")
+
+    def execution(self, name: str) -> ExecutionUnit:
+        """Return the execution units of that name.
+
+        Raises:
+            TileError: TIL545, there are none.
+        """
+        return _named(name, self.execution_units, "execution unit")
+
+    def levels(self, unit: str = "") -> tuple[MemoryUnit, ...]:
+        """Return the memories from the outermost to the one next to the execution units.
+
+        Args:
+            unit: The execution units to start from; by default all that there are. Memories without a way to them are
+                left out.
+        """
+        distance = _distances(self, unit)
+        reached = [memory for memory in self.memory_units if memory.name in distance]
+        return tuple(sorted(reached, key=lambda memory: (-distance[memory.name], -memory.size_kib * memory.count)))
+
+    def size(self, memory: str) -> int:
+        """Return the bytes of one memory of that name; TIL545 where there is none."""
+        return self.memory(memory).size_bytes
+
+    def bandwidth(self, source: str, sink: str) -> float:
+        """Return the bytes in a second that can go from one unit to another, by way of others too.
+
+        Ends are written as those of buses: ``SRAM[0]`` is one unit, ``SRAM`` all of that name together. Of several
+        ways the widest one counts; each is as wide as its narrowest place. The result is 0 where there is no way.
+
+        Raises:
+            TileError: TIL545, there is no such unit.
+        """
+        _named(_name_of(source), self.units, "unit")
+        _named(_name_of(sink), self.units, "unit")
+        return _widest(self, source, sink) * self.clock_mhz * 1e6
+
+    def peak(self, dtype: DType, *, matrix: bool = False) -> float:
+        """Return the most operations on ``dtype`` in a second, a fused multiply-add counted as 2.
+
+        Args:
+            dtype: What the operations work on.
+            matrix: Whether units that can only multiply matrices count.
+        """
+        rates = (unit.count * unit.rate(dtype) for unit in self.execution_units if matrix or not unit.matrix)
+        return max(rates, default=0) * self.clock_mhz * 1e6
+
+    def balance(self, memory: str, dtype: DType, *, matrix: bool = False) -> float:
+        """Return how many operations the machine does while one byte comes from ``memory``; inf where none comes."""
+        speed = max((self.bandwidth(memory, unit.name) for unit in self.execution_units), default=0)
+        return self.peak(dtype, matrix=matrix) / speed if speed else float("inf")
+
+
+_START: Final = ""
+"""Where a way begins: not the first unit itself, so that a way can come back to units of its name."""
+
+
+@lru_cache(maxsize=64)
+def _capacities(model: HardwareModel) -> Mapping[str, tuple[tuple[str, Bus], ...]]:
+    """Return what each unit, by name, can send data to, and by which bus."""
+    ways: dict[str, list[tuple[str, Bus]]] = {}
+    for bus in model.buses:
+        for source in dict.fromkeys(map(_name_of, bus.sources)):
+            ways.setdefault(source, []).extend((sink, bus) for sink in dict.fromkeys(map(_name_of, bus.sinks)))
+    return {source: tuple(sinks) for source, sinks in ways.items()}
+
+
+@lru_cache(maxsize=256)
+def _distances(model: HardwareModel, unit: str) -> Mapping[str, int]:
+    """Return for each memory how many memories data passes on its way to execution units, itself included."""
+    feeders: dict[str, list[str]] = {}
+    for source, sinks in _capacities(model).items():
+        for sink, _ in sinks:
+            feeders.setdefault(sink, []).append(source)
+    memories = {memory.name for memory in model.memory_units}
+    starts = [each.name for each in model.execution_units if unit in ("", each.name)]
+    distance = dict.fromkeys(starts, 0)
+    pending = list(starts)
+    while pending:  # few units, and steps of 0 and 1: each is looked at again when a shorter way is found
+        sink = pending.pop(0)
+        for source in feeders.get(sink, ()):
+            steps = distance[sink] + (source in memories)
+            if steps < distance.get(source, steps + 1):
+                distance[source] = steps
+                pending.append(source)
+    return {name: steps for name, steps in distance.items() if name in memories}
+
+
+@lru_cache(maxsize=1024)
+def _widest(model: HardwareModel, source: str, sink: str) -> float:
+    """Return the bytes in a cycle on the widest way, as Dijkstra's method finds it with widths for lengths."""
+    last = _name_of(sink)
+    width = {_START: float("inf")}
+    done: set[str] = set()
+    while pending := [name for name in width if name not in done]:
+        name = max(pending, key=width.__getitem__)
+        if name == last:
+            return width[name]
+        done.add(name)
+        totals: dict[str, float] = {}
+        for other, bus in _capacities(model).get(_name_of(source) if name == _START else name, ()):
+            copies = bus.count
+            if name == _START:
+                copies = min(copies, _copies(bus, bus.sources, source))
+            if other == last:
+                copies = min(copies, _copies(bus, bus.sinks, sink))
+            totals[other] = totals.get(other, 0) + bus.bytes_per_cycle * copies
+        for other, total in totals.items():
+            width[other] = max(width.get(other, 0), min(width[name], total))
+    return 0
+
+
+def _copies(bus: Bus, ends: tuple[str, ...], end: str) -> int:
+    """Return how many of the buses that a bus stands for have ``end`` among their ``ends``."""
+    name = _name_of(end)
+    if end == name:
+        return bus.count if any(_name_of(each) == name for each in ends) else 0
+    return bus.count if end in ends else int(name in ends)
+
+
+def _name_of(end: str) -> str:
+    return end.partition("[")[0]
+
+
+def _named(name: str, units: Iterable[U], what: str) -> U:
+    known = {unit.name: unit for unit in units}
+    if name not in known:
+        raise fail("TIL545", f"the hardware model has no {what} {name[:64]!r}{nearest(name, known)}")
+    return known[name]

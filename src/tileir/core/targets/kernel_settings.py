@@ -1,0 +1,83 @@
+"""The seven numbers by which PlaidML v0 fitted kernels to a device, derived from a hardware model.
+
+In PlaidML they were tables, one row for each family of devices (its ``HardwareSettings``); here they follow from what
+the device is made of, so that a new device needs no row. Passes and target files may use them like other quantities.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.targets.hardware import REGISTER
+from tileir.core.targets.template_expressions import power_of_two_below
+
+if TYPE_CHECKING:
+    from tileir.core.targets.hardware import HardwareModel
+    from tileir.core.targets.target import Target
+
+_GROUP: Final = 256
+"""Threads of a group in all families with many: two or more such groups fit each of their processors."""
+
+_GROUPS: Final = 4
+"""Groups for each processor that hide each other's waiting for memory."""
+
+_WIDTH: Final = 64
+"""Bytes of a memory transaction where no cache tells."""
+
+
+@attrs.frozen
+class KernelSettings:
+    """How kernels should be cut for a device.
+
+    Attributes:
+        threads: Threads of a group, a power of two.
+        vec_size: f32 elements of a vector.
+        mem_width: Bytes of one transaction with the outermost memory.
+        max_mem: Bytes that a group may stage in memory of its own.
+        max_regs: Bytes of registers that a group may fill.
+        goal_groups: Groups from which on the device is busy.
+        goal_flops_per_byte: Operations for each byte from memory, from which on memory is no limit.
+
+    """
+
+    threads: int
+    vec_size: int
+    mem_width: int
+    max_mem: int
+    max_regs: int
+    goal_groups: int
+    goal_flops_per_byte: int
+
+
+def kernel_settings(model: HardwareModel, target: Target) -> KernelSettings:
+    """Return the settings for a device.
+
+    - ``threads``: as many as groups may have, up to 256; 1 where groups have one thread.
+    - ``vec_size``: the lanes of a register; 1 where each thread has registers of one element.
+    - ``mem_width``: the line of the outermost cache.
+    - ``max_mem``: the memory that threads of a group share, or else the innermost cache.
+    - ``max_regs``: a group's share of the registers when all the threads are there that an execution unit keeps in
+      flight, its pipeline depth times the threads that run in lock-step; rounded down to a power of two.
+    - ``goal_groups``: four for each execution unit.
+    - ``goal_flops_per_byte``: the operations on f32 while a byte comes from the outermost memory.
+    """
+    units = [unit for unit in model.execution_units if not unit.matrix]
+    levels = model.levels()
+    caches = [memory for memory in levels if memory.is_cache]
+    registers = [memory.size_bytes for memory in levels if memory.name == REGISTER]
+    many = target.group_width > 1
+    threads = min(_GROUP, power_of_two_below(target.group_threads)) if many else 1
+    flight = max(threads, max((unit.pipeline_depth for unit in units), default=1) * target.group_width)
+    balance = model.balance(levels[0].name, DType.F32) if levels else 1
+    return KernelSettings(
+        threads,
+        1 if many else target.lanes(DType.F32),
+        caches[0].line_bytes if caches else _WIDTH,
+        target.local_bytes or (caches[-1].size_bytes if caches else 0),
+        power_of_two_below(sum(registers[-1:]) * threads // flight),
+        _GROUPS * sum(unit.count for unit in units),
+        max(1, round(balance)) if balance < float("inf") else 1,
+    )

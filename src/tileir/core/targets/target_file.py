@@ -1,0 +1,360 @@
+"""Targets as files: a hardware model and the passes that programs get, as JSON with parts to be filled in.
+
+``{"name": …, "about": …, "parameters": {"NUM_SRAM": {"default": 4, "meaning": …}}, "facts": {…}, "hardware": {…},
+"passes": […]}``. ``facts`` are attributes of :class:`~tileir.core.targets.target.Target` that count instead of the
+device's. ``hardware`` is a model (:mod:`tileir.core.targets.hardware_json`); without one, that of the device counts.
+``passes`` is a pipeline (:mod:`tileir.passes.pipelines.pipeline`), whose entries may be ``{"include": target}`` for the
+passes of another target. ``devices`` is a regular expression: devices with such names have the model, unless their back
+ends know better.
+
+These sections are templates (:mod:`tileir.core.targets.template`). They may use the parameters, the facts of the device
+(:func:`facts`), and ``passes`` the quantities of the hardware model too (:func:`quantities`, :func:`settings`). A
+section is filled in when it is needed, so that a program that a cache has needs neither.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache, lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_type_hints
+
+import attrs
+
+from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.core.json.decoder import FormatError, decoder_of
+from tileir.core.json.plain import Reader
+from tileir.core.targets.generic_hardware import generic_hardware
+from tileir.core.targets.hardware_json import from_value
+from tileir.core.targets.kernel_settings import kernel_settings
+from tileir.core.targets.sections import Section, sections_of
+from tileir.core.targets.target import Target
+from tileir.core.text.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from importlib.resources.abc import Traversable
+
+    from tileir.core.json.plain import Path
+    from tileir.core.targets.hardware import HardwareModel
+    from tileir.core.targets.template_expressions import Value
+    from tileir.core.text.span import Span
+
+Scalar: TypeAlias = bool | int | float | str
+
+_KEYS: Final = ("name", "about", "devices", "parameters", "facts", "hardware", "passes")
+_PLAIN: Final = ("name", "about", "devices", "parameters")
+_NO_FACTS: Final = ("name", "native", "pipeline", "parameters", "hardware")
+"""Attributes of targets that files have in other places, or that only back ends know."""
+
+_SUFFIX: Final = ".json"
+
+_CACHES: Final = (32 * 1024, 256 * 1024)
+"""The sizes of the first two caches where none is known."""
+
+
+@attrs.frozen
+class Parameter:
+    """What a target leaves open; without a default it must be given."""
+
+    name: str
+    meaning: str
+    default: Scalar | None = None
+
+
+@attrs.frozen
+class TargetFile:
+    """A target as it was written: what its sections say when they are filled in is not known yet.
+
+    Attributes:
+        name: Its name.
+        about: What it is for, in a sentence.
+        devices: What the names of devices match that have its hardware model; empty for none.
+        parameters: What it leaves open, in the order of the file.
+        facts: The section of that name; None where all facts are the device's.
+        hardware: The section of that name; None where the device's model counts.
+        passes: The section of that name; None where no passes are given.
+        text: The whole file.
+        builtin: Whether it comes with tileir.
+        source: What messages call the file.
+
+    """
+
+    name: str
+    about: str
+    devices: str
+    parameters: tuple[Parameter, ...]
+    facts: Section | None
+    hardware: Section | None
+    passes: Section | None
+    text: str = attrs.field(repr=False)
+    builtin: bool = False
+    source: str = attrs.field(default="<target>", eq=False)
+
+    def values(self, given: Mapping[str, Scalar]) -> dict[str, Value]:
+        """Return the value of each parameter: the one that is given, or its default.
+
+        Raises:
+            TileError: TIL547 for parameters that do not exist, are missing or have the wrong kind, all of them.
+        """
+        known = {parameter.name: parameter for parameter in self.parameters}
+        faults = [f"target {self.name} has no parameter {n[:64]}{nearest(n, known)}" for n in given if n not in known]
+        values: dict[str, Value] = {}
+        for name, parameter in known.items():
+            value = given.get(name, parameter.default)
+            if value is None:
+                faults.append(f"target {self.name} needs {name}=VALUE ({parameter.meaning})")
+            elif not _like(value, parameter.default):
+                faults.append(f"{name} of target {self.name} takes {_kind(parameter.default)}, not {value!r:.64}")
+            values[name] = value
+        if faults:
+            raise TileError(Diagnostic("TIL547", fault) for fault in faults)
+        return values
+
+
+def load(text: str, source: str = "<target>") -> TargetFile:
+    """Return the target that a text describes; its sections are not filled in.
+
+    Args:
+        text: The text of the file.
+        source: What messages call it.
+
+    Raises:
+        TileError: TIL601 and TIL602 where the text is no such JSON, with the place.
+    """
+    sections = sections_of(text, source)
+    plain = {key: section.read() for key, section in sections.items() if key in _PLAIN}
+    reader = Reader(source, lambda: _places(sections))
+    reader.members(dict.fromkeys(sections), source, _KEYS)
+    listed = reader.members(plain.get("parameters", {}), f"{source}: parameters")
+    target = TargetFile(
+        reader.text(plain, "name", source),
+        reader.text(plain, "about", source, ""),
+        reader.text(plain, "devices", source, ""),
+        tuple(_parameter(reader, name, value, f"{source}: parameters.{name}") for name, value in listed.items()),
+        sections.get("facts"),
+        sections.get("hardware"),
+        sections.get("passes"),
+        text,
+        source=source,
+    )
+    if reader.faults:
+        raise TileError(reader.faults)
+    return target
+
+
+def _places(sections: Mapping[str, Section]) -> dict[Path, Span]:
+    """Return where the names of sections stand, and what is in those that are no templates."""
+    places: dict[Path, Span] = {(key, ":"): section.name for key, section in sections.items()}
+    for key in [key for key in _PLAIN if key in sections]:
+        places |= {(key, *path): span for path, span in sections[key].places().items()}
+    return places
+
+
+@cache
+def names_of_targets() -> tuple[str, ...]:
+    """Return the names of the targets that come with tileir, sorted.
+
+    Raises:
+        TileError: TIL547, the files are missing, as where a program was packed without them.
+    """
+    folder = _folder()
+    files = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    names = tuple(sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX)))
+    if not names:
+        message = f"the target files of tileir are missing: there are none in {folder}"
+        raise fail("TIL547", f"{message}; install tileir again, or pack the data files of the package tileir with it")
+    return names
+
+
+def _folder() -> Traversable:
+    """Return where the targets lie that come with tileir: in a folder, or in the archive that it is run from."""
+    from importlib.resources import files  # slow to import
+
+    return files("tileir") / "targets"
+
+
+@cache
+def target_called(name: str) -> TargetFile:
+    """Return a target that comes with tileir.
+
+    Raises:
+        TileError: TIL547, there is none of that name.
+    """
+    path = _folder() / f"{name}{_SUFFIX}"
+    if not name.replace("-", "_").isidentifier() or not path.is_file():
+        raise fail("TIL547", f"there is no target {name[:64]!r}{nearest(name, names_of_targets())}")
+    return attrs.evolve(load(path.read_text(encoding="utf-8"), f"{name}.json"), builtin=True)
+
+
+_MOST_LOADED: Final = 16
+_LOADED: Final[dict[str, TargetFile]] = {}
+"""Files by their texts, the least recent first: texts are what targets hold, but messages tell the names of files."""
+
+
+def loaded(text: str, source: str | None = None) -> TargetFile:
+    """Return :func:`load` of a text, kept for next time; without a source it is called as it was before.
+
+    Raises:
+        TileError: As :func:`load`.
+    """
+    file = _LOADED.pop(text, None)
+    if file is None or source not in (None, file.source):
+        file = load(text, source or "<target>")
+    _LOADED[text] = file
+    for least_recent in list(_LOADED)[:-_MOST_LOADED]:
+        _LOADED.pop(least_recent, None)
+    return file
+
+
+def file_of(pipeline: str) -> TargetFile | None:
+    """Return the target file whose name or text a pipeline of a target is; None for another.
+
+    Raises:
+        TileError: As :func:`load`.
+    """
+    if pipeline.lstrip().startswith("{"):
+        return loaded(pipeline)
+    name = pipeline.strip()
+    return target_called(name) if name in names_of_targets() else None
+
+
+@lru_cache(maxsize=64)
+def with_facts(target: Target) -> Target:
+    """Return a target with the name and the facts of its file; itself where that has none.
+
+    Raises:
+        TileError: As :func:`load`, and TIL546 and TIL602 for facts that are wrong.
+    """
+    file = file_of(target.pipeline)
+    if file is None or file.facts is None:
+        return target
+    hints = get_type_hints(Target)
+    names, place = {**facts(target), **file.values(dict(target.parameters))}, f"{file.name}: facts"
+    reader = Reader(place, partial(file.facts.places, names))
+    written = reader.members(file.facts.read(names), place, [name for name in hints if name not in _NO_FACTS])
+    values: dict[str, Any] = {"name": file.name}
+    for name in [name for name in written if name in hints]:
+        try:
+            values[name] = decoder_of(hints[name])(_whole(written[name]))
+        except FormatError as error:
+            reader.fault(f"{place}.{name}", error.problem)
+    if reader.faults:
+        raise TileError(reader.faults)
+    return attrs.evolve(target, **values)
+
+
+def _whole(value: object) -> object:
+    """Return an integer for a number without a fraction, which templates divide sizes to."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@lru_cache(maxsize=64)
+def hardware_of(target: Target) -> HardwareModel:
+    """Return the hardware model of a device: that of its target file, or of its back end, or a known or generic one.
+
+    Raises:
+        TileError: As :func:`load`, and TIL544, TIL546 and TIL602 for a model that is wrong.
+    """
+    file = file_of(target.pipeline)
+    if file is not None and file.hardware is not None:
+        names = {**facts(target), **file.values(dict(target.parameters))}
+        return from_value(file.hardware.read(names), file.name, partial(file.hardware.places, names))
+    return _known_hardware(target) or generic_hardware(target) if target.hardware is None else target.hardware
+
+
+def _known_hardware(target: Target) -> HardwareModel | None:
+    """Return the model of a target that comes with tileir for devices of such a name; None where there is none."""
+    for name in names_of_targets():
+        file = target_called(name)
+        if file.devices and file.hardware is not None and re.search(file.devices, target.name):
+            return from_value(file.hardware.read({**facts(target), **file.values({})}), file.name)
+    return None
+
+
+def passes_value(file: TargetFile, target: Target) -> object:
+    """Return the section ``passes`` of a target as plain JSON, filled in for a device; an empty list without one.
+
+    Raises:
+        TileError: TIL546, TIL547 and TIL601 for what cannot be filled in.
+    """
+    return [] if file.passes is None else file.passes.read(_names_in_passes(file, target))
+
+
+def passes_places(file: TargetFile, target: Target) -> dict[Path, Span]:
+    """Return where each part of :func:`passes_value` was written; it is found when a message has to tell it.
+
+    Raises:
+        TileError: As :func:`passes_value`.
+    """
+    return {} if file.passes is None else file.passes.places(_names_in_passes(file, target))
+
+
+def _names_in_passes(file: TargetFile, target: Target) -> dict[str, Value]:
+    own = file.values(dict(target.parameters)) if file == file_of(target.pipeline) else file.values({})
+    names = {**facts(target), **own}
+    if file.passes is not None and not file.passes.names() <= names.keys():
+        model = hardware_of(target)
+        names = {**quantities(model), **settings(model, target), **names}
+    return names
+
+
+def facts(target: Target) -> dict[str, Value]:
+    """Return the facts of a device by the names that templates know: ``VECTOR_BYTES`` and so on.
+
+    These are the attributes of :class:`~tileir.core.targets.target.Target` in capitals, and ``L1_BYTES`` and
+    ``L2_BYTES``, the sizes of the innermost cache and of the next one, or of the same where there is no other.
+    """
+    values = attrs.asdict(target, recurse=False)
+    plain = {name.upper(): v for name, v in values.items() if isinstance(v, bool | int | float | str)}
+    caches = target.cache_bytes or _CACHES
+    return {
+        **plain,
+        "CACHE_BYTES": target.cache_bytes,
+        "DOTS": target.dots,
+        "MATRIX_DTYPES": tuple(dtype.value for dtype in target.matrix_dtypes),
+        "L1_BYTES": caches[0],
+        "L2_BYTES": caches[min(1, len(caches) - 1)],
+    }
+
+
+def quantities(model: HardwareModel) -> dict[str, Value]:
+    """Return the quantities of a hardware model by the names that templates know.
+
+    These are ``CLOCK_MHZ``, for each unit ``SRAM_COUNT``, for each memory ``SRAM_KIB`` and ``SRAM_LINE_BYTES``, and for
+    each execution unit ``CONV_PIPELINE_DEPTH``.
+    """
+    values: dict[str, Value] = {"CLOCK_MHZ": model.clock_mhz}
+    values |= {f"{unit.name}_COUNT": unit.count for unit in model.units}
+    values |= {f"{memory.name}_KIB": memory.size_kib for memory in model.memory_units}
+    values |= {f"{memory.name}_LINE_BYTES": memory.line_bytes for memory in model.memory_units}
+    values |= {f"{unit.name}_PIPELINE_DEPTH": unit.pipeline_depth for unit in model.execution_units}
+    return values
+
+
+def settings(model: HardwareModel, target: Target) -> dict[str, Value]:
+    """Return :func:`~tileir.core.targets.kernel_settings.kernel_settings` by names such as ``GOAL_GROUPS``."""
+    return {name.upper(): value for name, value in attrs.asdict(kernel_settings(model, target)).items()}
+
+
+def _parameter(reader: Reader, name: str, value: object, place: str) -> Parameter:
+    if not name.isidentifier():
+        reader.fault(place, "write a word such as NUM_SRAM for the name of a parameter")
+    members = reader.members(value, place, ("default", "meaning"))
+    default = members.get("default")
+    if default is not None and not isinstance(default, bool | int | float | str):
+        reader.fault(place, f"the default must be a number, a text, true or false, not {json.dumps(default)[:40]}")
+        default = None
+    return Parameter(name, reader.text(members, "meaning", place, ""), default)
+
+
+def _like(value: Scalar, default: Scalar | None) -> bool:
+    if default is None or type(value) is type(default):
+        return True
+    return (
+        isinstance(default, int | float) and isinstance(value, int | float) and bool not in (type(value), type(default))
+    )
+
+
+def _kind(default: Scalar | None) -> str:
+    return "true or false" if isinstance(default, bool) else "a text" if isinstance(default, str) else "a number"

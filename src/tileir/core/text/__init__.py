@@ -1,0 +1,1 @@
+"""Texts read and written: tokens, spans, indentation, names."""

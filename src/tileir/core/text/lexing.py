@@ -1,0 +1,241 @@
+"""Reading texts: tokens, a place among them, and one way to go on after faults.
+
+A parser that cannot go on reports a fault and raises :class:`AbandonError`; whatever reads a statement, or one of
+several things, catches it, passes over the rest of that, and reads on. So all faults of a text are reported at once, up
+to :data:`MAX_FAULTS`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+
+import attrs
+
+from tileir.core.errors import ArgumentError, Diagnostic, ParseError
+from tileir.core.text.span import Source, Span
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable
+
+T = TypeVar("T")
+C = TypeVar("C", bound="Cursor")
+
+END: Final = "end"
+MAX_CHARACTERS: Final = 64 * 2**20
+"""The length from which on a text is refused unread."""
+MAX_FAULTS: Final = 100
+"""How many faults of one text are reported; the rest of it is not read."""
+
+
+class Token(NamedTuple):
+    """A piece of the text; ``kind`` is the sign or reserved word itself, or the name of what else it is."""
+
+    kind: str
+    text: str
+    start: int
+    stop: int
+
+
+class TooManyFaultsError(Exception):
+    """The limit of faults is reached: what follows is not read."""
+
+
+class AbandonError(Exception):
+    """What is being read cannot be completed; the fault is reported, the caller recovers."""
+
+
+@attrs.define
+class Faults:
+    """The faults of one text, as they were found."""
+
+    found: list[Diagnostic] = attrs.field(factory=list, init=False)
+
+    def in_order(self) -> tuple[Diagnostic, ...]:
+        """Return the faults in the order of the text; the lexer runs ahead of the parser by a token."""
+        return tuple(sorted(self.found, key=lambda fault: -1 if fault.span is None else fault.span.start))
+
+    def report(self, code: str, message: str, span: Span, *notes: str) -> None:
+        """Add a fault.
+
+        Raises:
+            TooManyFaultsError: This was the last one that is reported.
+
+        """
+        last = len(self.found) + 1 >= MAX_FAULTS
+        self.found.append(Diagnostic(code, message, span, (*notes, "the rest is not read") if last else notes))
+        if last:
+            raise TooManyFaultsError
+
+
+def source_of(text: object, name: str, most: int = MAX_CHARACTERS) -> Source:
+    """Wrap a text that is to be read, of ``most`` characters.
+
+    Raises:
+        ArgumentError: TIL707, it is no text.
+        ParseError: TIL105, it has more characters than any program has.
+
+    """
+    if not isinstance(text, str):  # callers without a type checker pass bytes and paths
+        message = f"a program is read from a str, not from a value of type {type(text).__name__}"
+        raise ArgumentError((Diagnostic("TIL707", message),))
+    if len(text) > most:
+        message = f"the text has {len(text)} characters; at most {most} are read"
+        raise ParseError((Diagnostic("TIL105", message, Span(Source("", name), 0, 0)),))
+    return Source(text, name)
+
+
+class Tokens(Protocol):
+    """What gives one token after the other; ``unknown_stop`` is where the last characters that make none stop."""
+
+    unknown_stop: int
+
+    def next(self) -> Token:
+        """Return the next token; at the end of the text, an ``END`` as often as asked."""
+
+
+@attrs.define
+class Lexer:
+    """Reads the tokens of a pattern, which has a group for each kind; those of the group ``sign`` are their own kind.
+
+    The groups ``end`` and ``unknown`` must take everything else; what is unknown is reported, by ``code`` and as
+    ``advice`` tells, and passed over.
+    """
+
+    source: Source
+    faults: Faults
+    pattern: re.Pattern[str]
+    code: str
+    advice: Callable[[str], str]
+    unknown_stop: int = attrs.field(default=0, init=False)
+    _position: int = attrs.field(default=0, init=False)
+
+    def next(self) -> Token:
+        """Return the next token; at the end of the text, an ``END`` as often as asked."""
+        while True:
+            match = self.pattern.match(self.source.text, self._position)
+            if match is None or match.lastgroup is None:
+                raise RuntimeError("the token pattern leaves out a character")  # a defect of the pattern
+            start, stop = match.span(match.lastgroup)
+            self._position, word = stop, match[match.lastgroup]
+            if match.lastgroup != "unknown":
+                return Token(word if match.lastgroup == "sign" else match.lastgroup, word, start, stop)
+            self.unknown_stop = stop
+            self.faults.report(self.code, self.advice(word), Span(self.source, start, stop))
+
+
+@attrs.define
+class Cursor:
+    """A place in a stream of tokens: look at one, take it, say what was expected."""
+
+    source: Source
+    faults: Faults
+    token: Token
+    tokens: Tokens
+    _last: Token = attrs.field(default=Token(END, "", 0, 0), init=False)
+
+    def advance(self) -> Token:
+        """Take the token that is looked at."""
+        self._last = taken = self.token
+        self.token = self.tokens.next()
+        return taken
+
+    def at(self, kind: str) -> bool:
+        """Return whether the next token is of ``kind``."""
+        return self.token.kind == kind
+
+    def skip(self, kind: str) -> bool:
+        """Take the next token if it is of ``kind``, and say whether it was."""
+        if self.token.kind != kind:
+            return False
+        self.advance()
+        return True
+
+    def expect(self, kind: str, what: str = "") -> Token:
+        """Take the next token, which must be of ``kind``; ``what`` describes it where the kind does not.
+
+        Raises:
+            AbandonError: It is another one; this is reported.
+
+        """
+        if self.token.kind != kind:
+            raise self.unexpected(what or f"'{kind}'")
+        return self.advance()
+
+    def list(self, item: Callable[[], T]) -> tuple[T, ...]:
+        """Read one item or more, with commas between them."""
+        items = [item()]
+        while self.skip(","):
+            items.append(item())
+        return tuple(items)
+
+    def unexpected(self, expected: str, *notes: str) -> AbandonError:
+        """Report that the next token is not what was expected, and return what the caller raises."""
+        return self.refuse(f"expected {expected} but found {self.describe()}", *notes)
+
+    def refuse(self, message: str, *notes: str) -> AbandonError:
+        """Report the next token and return what the caller raises.
+
+        Nothing is reported right after a character that the lexer reported, nor at the end of a text
+        that has a fault already: those are the same fault again.
+        """
+        again = self._last.stop < self.tokens.unknown_stop <= self.token.start
+        if not again and not (self.faults.found and self.token.kind == END):
+            self.report(message, self.here, notes=notes)
+        return AbandonError()
+
+    def describe(self) -> str:
+        """Name the next token in a message."""
+        return "the end of the text" if self.token.kind == END else f"'{self.here.text}'"
+
+    def report(self, message: str, span: Span, code: str = "TIL102", notes: tuple[str, ...] = ()) -> None:
+        """Report a fault and go on."""
+        self.faults.report(code, message, span, *notes)
+
+    def report_and_abandon(self, message: str, span: Span, code: str) -> AbandonError:
+        """Report a fault, and return what the caller raises since the rest cannot be understood."""
+        self.report(message, span, code)
+        return AbandonError()
+
+    @property
+    def here(self) -> Span:
+        """The span of the next token."""
+        return self.span_of(self.token)
+
+    @property
+    def last(self) -> Span:
+        """The span of the token that was taken last."""
+        return self.span_of(self._last)
+
+    @property
+    def on_new_line(self) -> bool:
+        """Whether the next token stands on a later line than the last one that was taken."""
+        return "\n" in self.source.text[self._last.stop : self.token.start]
+
+    def span_of(self, token: Token) -> Span:
+        """Return the span of one token."""
+        return Span(self.source, token.start, token.stop)
+
+    def span_from(self, start: int) -> Span:
+        """Return the span from an offset to the end of the last token that was taken."""
+        return Span(self.source, start, max(start, self._last.stop))
+
+
+def everything(cursor: Callable[[Faults], C], read: Callable[[C], T]) -> T:
+    """Read a whole text at the cursor that is made with its faults.
+
+    Raises:
+        ParseError: All faults, in the order of the text.
+
+    """
+    faults = Faults()
+    try:
+        here = cursor(faults)
+        result = read(here)
+        if here.token.kind != END:
+            raise here.unexpected("the end of the text")
+        if not faults.found:
+            return result
+    except (AbandonError, TooManyFaultsError):
+        pass  # each of them follows a report
+    raise ParseError(faults.in_order())

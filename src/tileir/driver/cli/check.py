@@ -1,0 +1,125 @@
+"""The commands `tileir check` and `tileir bisect`: whether a program is legal, and passes keep what it means."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard
+
+import attrs
+import click
+
+from tileir.core.errors import fail
+from tileir.core.protocols import mistakes
+from tileir.driver.cli import values as cli_values
+from tileir.driver.cli.targets import target_options
+from tileir.driver.explain.stages import need_types
+from tileir.driver.targets import choice_of, settings_of
+
+if TYPE_CHECKING:
+    from tileir.core.targets.target import Target
+    from tileir.driver.targets import TargetChoice
+    from tileir.passes.base import Pass
+    from tileir.tile.ir import Function
+
+_file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+_values = click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+_device = click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
+
+
+@click.command()
+@_file
+@_values
+@click.option("--passes", metavar="PIPELINE", help="Check these passes on FILE: text, JSON, or the name of a target.")
+@click.option("--from", "module", metavar="MODULE", help="Python module with passes of your own, for the pipeline.")
+@target_options
+@_device
+def check(
+    file: Path,
+    values: tuple[str, ...],
+    passes: str | None,
+    module: str | None,
+    target: str | None,
+    settings: tuple[str, ...],
+    device: str | None,
+) -> int:
+    """Parse FILE and verify it; print every fault with its place.
+
+    With --passes, run it before and after each pass, on numbers that are added up exactly, and print the first pass
+    that changes a result. NAME=f32[3,4] says dtype and dims of an input, NAME=array.npy takes them from a file.
+    """
+    function = cli_values.read_function(file)
+    if passes is None:
+        if values or module or target or settings or device:
+            raise click.UsageError("types, targets and devices are for --passes PIPELINE")
+        names = ", ".join(output.name for output in function.outputs)
+        count = len(function.statements)
+        click.echo(f"{file}: {count} statement{'' if count == 1 else 's'}, results {names}")
+        return 0
+    steps = passes if module is None else _pipeline(passes, module)
+    return _checked(file, function, values, steps, choice_of(target, settings_of(settings)), device)
+
+
+@click.command()
+@_file
+@_values
+@target_options
+@_device
+def bisect(
+    file: Path, values: tuple[str, ...], target: str | None, settings: tuple[str, ...], device: str | None
+) -> int:
+    """Name the pass of a target's pipeline that changes what FILE computes.
+
+    It is printed with the smallest shapes found that show it, the kernel and the element. NAME=f32[3,4] says dtype and
+    dims of an input, NAME=array.npy takes them from a file.
+    """
+    function = cli_values.read_function(file)
+    return _checked(file, function, values, None, choice_of(target, settings_of(settings)), device)
+
+
+def _checked(
+    file: Path,
+    function: Function,
+    values: tuple[str, ...],
+    passes: tuple[Pass, ...] | str | None,
+    choice: Target | TargetChoice | None,
+    device: str | None,
+) -> int:
+    from tileir.driver.checking.check import check_passes  # only who checks loads the interpreters
+
+    types = cli_values.types(function, values)
+    need_types(function, types)
+    finding = check_passes(function, types, passes, target=choice, device=device)
+    click.echo(f"{file}: {'no pass changes a result' if finding is None else finding}")
+    return 0 if finding is None else 1
+
+
+def _pipeline(text: str, module: str) -> tuple[Pass, ...]:
+    """Return the passes that a text names, those of a module among them.
+
+    Raises:
+        TileError: TIL902, the module cannot be imported, or a pass in it has an optional part that is misspelt; or the
+            text is no pipeline.
+    """
+    from tileir.passes.base import OFFERS, Pass
+    from tileir.passes.pipelines import pipeline
+    from tileir.passes.pipelines.catalog import PASSES
+
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        members = vars(importlib.import_module(module)).values()
+    except Exception as error:  # a module may fail in any way
+        raise fail("TIL902", f"cannot import {module}: {error}") from None
+    finally:
+        sys.path.pop(0)
+    found = tuple(filter(_is_pass, members))
+    for wrong in (each for kind in found for each in mistakes(kind, Pass, OFFERS)):
+        raise fail("TIL902", f"in {module}, {wrong}")
+    return pipeline.parse(text, (*PASSES, *found))
+
+
+def _is_pass(member: object) -> TypeGuard[type[Pass]]:
+    if not isinstance(member, type) or not isinstance(getattr(member, "name", None), str):
+        return False
+    return attrs.has(member) and "__call__" in vars(member)

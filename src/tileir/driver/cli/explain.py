@@ -1,0 +1,59 @@
+"""The command `tileir explain`: what a program costs on a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tileir.driver.cli import values as cli_values
+from tileir.driver.cli.binding import bind_option, read_bound
+from tileir.driver.cli.targets import target_options
+from tileir.driver.explain.explanation import explain
+from tileir.driver.explain.stages import need_types
+from tileir.driver.explain.text import WIDTH, as_tables
+from tileir.driver.targets import choice_of, settings_of
+
+
+@click.command("explain")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@bind_option
+@click.option("--after", metavar="PASS", help="Explain the Stripe program after this pass instead of the last one.")
+@click.option(
+    "--measure", is_flag=True, help="Run each kernel on the device as well, and tell how far off the model is."
+)
+@click.option("--json", "json_", is_flag=True, help="Print JSON: bytes, operations and seconds as numbers.")
+@click.option("--passes", metavar="PIPELINE", help="Stripe passes instead of the target's: text, JSON, or a name.")
+@target_options
+@click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
+def explain_(
+    file: Path,
+    values: tuple[str, ...],
+    bindings: tuple[str, ...],
+    after: str | None,
+    measure: bool,
+    json_: bool,
+    passes: str | None,
+    target: str | None,
+    settings: tuple[str, ...],
+    device: str | None,
+) -> None:
+    """Say what FILE costs on a device: operations, bytes, and the predicted time of each kernel.
+
+    NAME=f32[3,4] says dtype and dims of an input, NAME=array.npy takes them from a file.
+    """
+    function = read_bound(file, bindings)
+    types = cli_values.types(function, values)
+    need_types(function, types)
+    choice = choice_of(target, settings_of(settings))
+    found = explain(function, types, device=device, target=choice, passes=passes, after=after, measure=measure)
+    if json_:
+        click.echo(found.to_json())
+        return
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=WIDTH)
+    for part in as_tables(found):
+        console.print(part, soft_wrap=isinstance(part, str), markup=False)

@@ -1,0 +1,212 @@
+"""The command line: arguments in, driver calls, exit codes out.
+
+Exit codes: 0 for success, 1 for a fault in a program or its data, 2 for wrong usage, 3 for a fault of a
+device or back end.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from tileir.core.errors import BackendError, TileError
+from tileir.driver.cli import devices as cli_devices
+from tileir.driver.cli import values as cli_values
+from tileir.driver.cli.binding import bind_option, read_bound
+from tileir.driver.cli.cache import cache
+from tileir.driver.cli.check import bisect, check
+from tileir.driver.cli.explain import explain_
+from tileir.driver.cli.formula import formula
+from tileir.driver.cli.grad import grad
+from tileir.driver.cli.targets import target_options, targets
+from tileir.driver.cli.tune import tune_
+from tileir.driver.explain.stages import STAGES, listing, stage_text, texts_after
+from tileir.driver.targets import choice_of, settings_of
+from tileir.runtime.context import default_context
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.core.errors import Diagnostic
+
+FAULT: Final = 1
+DEVICE_FAULT: Final = 3
+
+_file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+_device = click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
+_passes = click.option(
+    "--passes",
+    metavar="PIPELINE",
+    help="Stripe passes instead of the target's: text such as `accumulate,thread`, JSON, or a name such as `plain`.",
+)
+_values = click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+
+
+def run() -> int:
+    """Run the command and return its exit code; faults are printed with their places."""
+    try:
+        code = commands.main(prog_name="tileir", standalone_mode=False)
+    except TileError as error:
+        _report(error.diagnostics)
+        return DEVICE_FAULT if isinstance(error, BackendError) else FAULT
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.exceptions.Abort:
+        return 130
+    return code if isinstance(code, int) else 0
+
+
+def _report(diagnostics: Iterable[Diagnostic]) -> None:
+    """Print diagnostics on the error stream, in colour where that is a terminal."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for diagnostic in diagnostics:
+        for line in diagnostic.render().splitlines():
+            style = "bold red" if "error[" in line else "red" if set(line) <= set(" |^") else ""
+            console.print(Text(line, style=style))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tileir")
+def commands() -> None:
+    """Check, print, compile and run Tile programs."""
+
+
+commands.add_command(bisect)
+commands.add_command(cache)
+commands.add_command(check)
+commands.add_command(explain_)
+commands.add_command(formula)
+commands.add_command(grad)
+commands.add_command(tune_)
+commands.add_command(targets)
+
+
+@commands.command()
+@click.option("--json", "json_", is_flag=True, help="Print JSON, with all features.")
+def devices(json_: bool) -> None:
+    """List the devices of all back ends, and why others are missing."""
+    context = default_context()
+    if json_:
+        click.echo(cli_devices.as_json(context))
+        return
+    console = Console()
+    for part in cli_devices.as_table(context):
+        console.print(part, soft_wrap=isinstance(part, Text))
+
+
+@commands.command("print")
+@_file
+@_values
+@bind_option
+@click.option("--stage", type=click.Choice(STAGES), default="tile", show_default=True, help="What to print.")
+@click.option("--after", metavar="PASS", help="Print the Stripe program after this pass; `all` means after each one.")
+@_passes
+@target_options
+@_device
+def print_(
+    file: Path,
+    values: tuple[str, ...],
+    bindings: tuple[str, ...],
+    stage: str,
+    after: str | None,
+    passes: str | None,
+    target: str | None,
+    settings: tuple[str, ...],
+    device: str | None,
+) -> None:
+    """Print FILE at one stage of its way down.
+
+    Stages after `tile` need the inputs: NAME=f32[3,4] says dtype and dims, NAME=array.npy takes them from a file.
+    """
+    function = read_bound(file, bindings)
+    types = cli_values.types(function, values)
+    choice = choice_of(target, settings_of(settings))
+    if after is None:
+        text = stage_text(function, types, stage, passes=passes, device=device, choice=choice)
+    else:
+        text = texts_after(function, types, after, passes=passes, device=device, choice=choice)
+    click.echo(text, nl=False)
+
+
+@commands.command()
+@_file
+@_values
+@bind_option
+@click.option("--form", help="Form of the code, one that the device's back end offers; by default its first one.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of printing.")
+@_passes
+@target_options
+@_device
+def emit(
+    file: Path,
+    values: tuple[str, ...],
+    bindings: tuple[str, ...],
+    form: str | None,
+    output: Path | None,
+    passes: str | None,
+    target: str | None,
+    settings: tuple[str, ...],
+    device: str | None,
+) -> None:
+    """Compile FILE for a device and print the generated code."""
+    function = read_bound(file, bindings)
+    choice = choice_of(target, settings_of(settings))
+    types = cli_values.types(function, values)
+    text = listing(function, types, form, passes=passes, device=device, choice=choice)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        cli_values.write_whole(output, text.encode("utf-8"))
+
+
+@commands.command("run")
+@_file
+@_values
+@bind_option
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="[NAME=]FILE",
+    help="Write a result to a .npy or picture file; without NAME, the next one in declared order.",
+)
+@click.option("--interpret", is_flag=True, help="Run through the interpreter instead of a device.")
+@target_options
+@_device
+def run_(
+    file: Path,
+    values: tuple[str, ...],
+    bindings: tuple[str, ...],
+    outputs: tuple[str, ...],
+    interpret: bool,
+    target: str | None,
+    settings: tuple[str, ...],
+    device: str | None,
+) -> None:
+    """Run FILE on arrays, pictures and numbers: NAME=array.npy, NAME=picture.png, NAME=0.5."""
+    function = read_bound(file, bindings)
+    arrays = cli_values.arrays(function, values)
+    destinations = cli_values.destinations(function, outputs)
+    choice = choice_of(target, settings_of(settings))
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("compiling")
+        call = cli_values.callable_for(function, arrays, interpret=interpret, device=device, target=choice)
+        progress.update(task, description="running")
+        results = call()
+        progress.update(task, description="writing")
+        for name, destination in destinations.items():
+            cli_values.save(destination, results[name])
+    for name, result in results.items():
+        if name in destinations:
+            click.echo(f"{name}: {cli_values.type_of(result)} written to {destinations[name]}")
+        else:
+            click.echo(f"{name}: {cli_values.type_of(result)}\n{cli_values.shown(result)}")

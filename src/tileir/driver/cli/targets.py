@@ -1,0 +1,92 @@
+"""The command `tileir targets`: which targets there are, what is in one, and what the device is made of."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Column, Table
+
+from tileir.core.targets.hardware_json import to_json as hardware_text
+from tileir.core.targets.hardware_json import to_value as hardware_value
+from tileir.core.targets.target_file import hardware_of, names_of_targets, target_called
+from tileir.driver.targets import choice_of, scheduling_target, settings_of, target_file
+from tileir.driver.tuning.measured_hardware import measured_hardware
+from tileir.passes.pipelines.pipeline import to_value as passes_value
+from tileir.passes.pipelines.resolution import pipeline_for
+from tileir.runtime.context import default_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.core.targets.target import Target
+    from tileir.core.targets.target_file import Parameter, TargetFile
+
+
+def target_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Give a command the options `--target` and `--set`, which reach it as ``target`` and ``settings``."""
+    target = click.option(
+        "--target",
+        metavar="TARGET",
+        help="Compute passes for this target, not the device's own: a name that `tileir targets` lists, or a file.",
+    )
+    settings = click.option(
+        "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter of the target; may be repeated."
+    )
+    return target(settings(command))
+
+
+@click.command("targets")
+@click.argument("name", required=False)
+@click.option("--json", "json_", is_flag=True, help="Print JSON; of one target, what it says for the device.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter; may be repeated.")
+@click.option("--measure", is_flag=True, help="Measure the device, a processor, and print its hardware model as JSON.")
+@click.option("--device", metavar="ID", help="Device whose facts fill in a target, as `tileir devices` lists it.")
+def targets(name: str | None, json_: bool, settings: tuple[str, ...], measure: bool, device: str | None) -> None:
+    """List the targets that come with tileir, or print the one called NAME, or the one in that file."""
+    if measure:
+        if name is not None:
+            raise click.UsageError("--measure is for a device; leave NAME out")
+        context = default_context()
+        click.echo(hardware_text(measured_hardware(context, context.device(device))), nl=False)
+    elif name is None:
+        _listed(json_)
+    elif not json_:
+        click.echo(target_file(name).text, nl=False)
+    else:
+        choice = choice_of(name, settings_of(settings))
+        target = scheduling_target(choice, default_context().device(device).target, None)
+        click.echo(json.dumps(_filled(target_file(name.partition(":")[0]), target), indent=2))
+
+
+def _listed(json_: bool) -> None:
+    files = [target_called(name) for name in names_of_targets()]
+    if json_:
+        listed = [{"name": f.name, "about": f.about, "parameters": _parameters(f)} for f in files]
+        click.echo(json.dumps(listed, indent=2))
+        return
+    table = Table(Column("name", no_wrap=True), "for", Column("parameters", no_wrap=True))
+    for file in files:
+        table.add_row(file.name, file.about, "\n".join(map(_in_short, file.parameters)))
+    Console().print(table)
+
+
+def _in_short(parameter: Parameter) -> str:
+    return f"{parameter.name}={'?' if parameter.default is None else json.dumps(parameter.default)}"
+
+
+def _parameters(file: TargetFile) -> dict[str, Any]:
+    return {p.name: {"default": p.default, "meaning": p.meaning} for p in file.parameters}
+
+
+def _filled(file: TargetFile, target: Target) -> dict[str, Any]:
+    """Return what a target says for a device."""
+    return {
+        "name": file.name,
+        "about": file.about,
+        "parameters": file.values(dict(target.parameters)),
+        "hardware": hardware_value(hardware_of(target)),
+        "passes": passes_value(pipeline_for(target)),
+    }

@@ -1,0 +1,250 @@
+"""Values of the command line: NAME=VALUE arguments in, arrays, pictures and numbers out."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.core.text.names import nearest
+from tileir.driver.arguments import tensor_types, type_of_text
+from tileir.driver.formulas.pictures import is_picture, read_picture, write_picture
+from tileir.driver.jit import evaluate, jit
+from tileir.runtime.array_files import as_saved, declared, is_nameless, loaded, possible_dtypes
+from tileir.tile.parser import parse
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tileir.core.targets.target import Target
+    from tileir.driver.targets import TargetChoice
+    from tileir.tile.ir import Function
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+    Value = Array | bool | int | float
+
+
+def read_function(file: Path) -> Function:
+    """Return the function of a Tile file.
+
+    Raises:
+        TileError: TIL901, the file cannot be read; or its text is wrong.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise fail("TIL901", f"cannot read {file}: {error}") from None
+    return parse(text, str(file))
+
+
+def _pairs(function: Function, values: Sequence[str]) -> dict[str, str]:
+    """Split NAME=VALUE arguments; report unknown, repeated and malformed ones together."""
+    known = [tensor.name for tensor in function.inputs]
+    found: dict[str, str] = {}
+    faults = []
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals:
+            faults.append(f"{value!r} is not of the form NAME=VALUE")
+        elif name not in known:
+            faults.append(f"there is no input {name[:64]!r}{nearest(name, known)}")
+        elif name in found:
+            faults.append(f"input {name!r} is given twice")
+        else:
+            found[name] = text
+    faults.extend(f"input {name!r} is missing; add {name}=VALUE" for name in known if name not in found)
+    if faults:
+        raise TileError(Diagnostic("TIL902", fault) for fault in faults)
+    return found
+
+
+def types(function: Function, values: Sequence[str]) -> dict[str, TensorType]:
+    """Return the type of each input; none at all where no value is given, for stages that need none."""
+    if not values:
+        return {}
+    given: dict[str, object] = {}
+    for name, text in _pairs(function, values).items():
+        try:
+            described = type_of_text(text)
+        except TileError as error:
+            raise fail("TIL902", f"input {name!r}: {error.diagnostics[0].message}") from None
+        if described is None and _resembles_type(text):
+            forms = "f32[3, 4], or f32[] for a number"
+            raise fail("TIL902", f"input {name!r}: write dtype and sizes as in {forms}, not {text[:64]!r}")
+        given[name] = described or load(name, text)
+    return tensor_types(function, given)
+
+
+def _resembles_type(text: str) -> bool:
+    """Return whether somebody means a type, in whatever form; what is a file is none."""
+    word, bracket, _ = text.partition("[")
+    known = word.strip() in {dtype.value for dtype in DType}
+    return (known or bool(bracket)) and not Path(text).suffix and not _exists(text)
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):  # a name that is too long, or has NUL in it
+        return False
+
+
+def type_of(array: Array) -> TensorType:
+    """Return the dtype and shape of an array whose dtype tileir knows."""
+    dtype = DType.of(array.dtype)
+    if dtype is None:
+        raise fail("TIL702", f"dtype {array.dtype} has no equal in tileir; convert the array first")
+    return TensorType(dtype, tuple(array.shape))
+
+
+def arrays(function: Function, values: Sequence[str]) -> dict[str, Value]:
+    """Return the array or number for each input."""
+    return {name: load(name, text) for name, text in _pairs(function, values).items()}
+
+
+def load(name: str, text: str) -> Value:
+    """Return what VALUE means: a number, or the array of a ``.npy`` file, maybe behind its dtype, or of a picture."""
+    if not text:
+        raise fail("TIL902", f"input {name!r} has no value; write {name}=FILE or {name}=NUMBER")
+    number = number_of(text)
+    if number is not None:
+        return number
+    if _resembles_type(text):
+        raise fail("TIL902", f"input {name!r}: {text[:64]!r} is no value; write {name}=FILE or {name}=NUMBER")
+    if "," in text and not Path(text).suffix and not _exists(text):
+        raise fail("TIL902", f"input {name!r}: write one number, or save the array as .npy and name the file")
+    dtype, path = dtype_and_file(text)
+    try:
+        return read_picture(path) if is_picture(path) else read_array(path, dtype)
+    except (OSError, ValueError, EOFError) as error:
+        raise fail("TIL901", f"input {name!r}: cannot read {path}: {error}") from None
+    except TileError as error:
+        raise TileError(
+            attrs.evolve(each, message=f"input {name!r}: {each.message}") for each in error.diagnostics
+        ) from None
+
+
+def dtype_and_file(text: str) -> tuple[DType | None, Path]:
+    """Return the file that a text names, and the dtype of its elements where that stands in front (``bf16:a.npy``)."""
+    word, colon, file = text.partition(":")
+    dtype = next((each for each in DType if colon and each.value == word), None)
+    return dtype, Path(text if dtype is None else file)
+
+
+def read_array(path: Path, dtype: DType | None, *, mapped: bool = False) -> Array:
+    """Return the array of a ``.npy`` file, whose elements have a dtype that was said, if one was.
+
+    Raises:
+        OSError: There is no such file.
+        ValueError: It is no ``.npy`` file.
+        TileError: TIL702, its elements have another dtype, or none and nobody said which.
+
+    """
+    array = loaded(path, mapped=mapped)
+    if dtype is None:
+        if is_nameless(array):
+            ways = " or ".join(f"{each.value}:{path}" for each in possible_dtypes(array))
+            raise fail("TIL702", f"{path} has elements of {array.dtype.itemsize} bytes and no type; write {ways}")
+        return array
+    found = declared(array, dtype)
+    if found.dtype != dtype.numpy:
+        has = DType.of(found.dtype)
+        message = f"{path} has elements of type {found.dtype if has is None else has.value}, not {dtype.value}"
+        raise fail("TIL702", f"{message}; convert them, or leave {dtype.value}: out")
+    return found
+
+
+def number_of(text: str) -> bool | int | float | None:
+    """Return the number or truth value that a text spells; None where it spells none."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return None
+
+
+def destinations(function: Function, outputs: Sequence[str]) -> dict[str, Path]:
+    """Return where each named result goes; those without a name go to results in declared order.
+
+    Raises:
+        TileError: TIL902, a result that does not exist or has a file already, or a file of no known kind.
+    """
+    names = [output.name for output in function.outputs]
+    result: dict[str, Path] = {}
+    for text in outputs:
+        name, equals, path = text.partition("=")
+        if equals and name not in names and name.isidentifier():
+            raise fail("TIL902", f"-o {text}: there is no result {name!r}; they are {', '.join(names)}")
+        if equals and name in result:
+            raise fail("TIL902", f"-o {text}: result {name!r} goes to {result[name]} already")
+        if not equals or name not in names:
+            free = [n for n in names if n not in result]
+            if not free:
+                raise fail("TIL902", f"there are {len(names)} results, so -o {text} has none left to write")
+            name, path = free[0], text
+        if Path(path).suffix != ".npy" and not is_picture(Path(path)):
+            raise fail("TIL902", f"-o {path}: the name must end in .npy or in that of a picture format, such as .png")
+        result[name] = Path(path)
+    return result
+
+
+def save(path: Path, array: Array) -> None:
+    """Write a result, whole or not at all."""
+    if is_picture(path):
+        write_whole(path, write_picture(path, array))
+        return
+    buffer = io.BytesIO()
+    np.save(buffer, as_saved(array), allow_pickle=False)
+    write_whole(path, buffer.getvalue())
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file through a temporary one beside it, so that no partial file is ever seen."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise fail("TIL901", f"cannot write {path}: {error}") from None
+
+
+def callable_for(
+    function: Function,
+    arrays: Mapping[str, Value],
+    *,
+    interpret: bool,
+    device: str | None,
+    target: Target | TargetChoice | None = None,
+) -> Callable[[], dict[str, Array]]:
+    """Compile a function for these arrays; what is returned runs it and gives the results by name."""
+    names = [output.name for output in function.outputs]
+
+    def by_name(results: Any) -> dict[str, Array]:
+        return dict(zip(names, results if isinstance(results, tuple) else (results,), strict=True))
+
+    if interpret:
+        return lambda: by_name(evaluate(function, dict(arrays)))
+    executable = jit(function, device, target=target).specialise(**arrays)
+    return lambda: by_name(executable(**arrays))
+
+
+def shown(array: Array) -> str:
+    """Return a result as text, shortened where it is long."""
+    return np.array2string(array, threshold=64, separator=", ")

@@ -1,0 +1,1 @@
+"""Explanations: costs, dispatch, and the text of every stage."""

@@ -1,0 +1,165 @@
+"""What a program costs on a device, kernel by kernel: predicted, and measured where that is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tileir.core.errors import fail
+from tileir.core.targets.target import Target
+from tileir.core.text.names import nearest
+from tileir.driver.arguments import tensor_types
+from tileir.driver.compilation import Request
+from tileir.driver.compiler import function_of
+from tileir.driver.targets import choice_of, scheduling_target
+from tileir.driver.tuning.winners import tuned
+from tileir.passes.base import names_of, run
+from tileir.runtime.context import default_context
+from tileir.stripe.ir import Launch
+from tileir.stripe.lower.lowering import lower
+from tileir.typed.inference.inference import infer
+from tileir.typed.simplify.preparation import prepared
+
+if TYPE_CHECKING:
+    from tileir.driver.targets import Named
+    from tileir.passes.base import Pass
+    from tileir.passes.cost.prediction import KernelCost
+    from tileir.runtime.context import Context
+    from tileir.runtime.interface import DeviceInfo
+    from tileir.stripe.ir import Program
+    from tileir.tile import ir as tile
+
+
+@attrs.frozen
+class Explanation:
+    """The costs of a program; ``str`` of it is a table for people.
+
+    Attributes:
+        target: The device that was modelled.
+        kernels: What each kernel costs, in order.
+        seconds: The predicted time of one run, under :attr:`assumptions`; less than that of all kernels where some run
+            side by side.
+        measured: The seconds that each one took on the device; empty where nothing was measured.
+
+    """
+
+    target: str
+    kernels: tuple[KernelCost, ...]
+    seconds: float
+    measured: tuple[float, ...] = ()
+
+    @property
+    def measured_seconds(self) -> float | None:
+        """The measured time of all kernels; None where nothing was measured."""
+        return sum(self.measured) if self.measured else None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the predicted time takes for granted where data decide what runs."""
+        conditions = [condition for kernel in self.kernels for condition in kernel.conditions]
+        iterated = any(condition.startswith("while ") for condition in conditions)
+        branched = any(not condition.startswith("while ") for condition in conditions)
+        told = (("one iteration of each while: data decide how many there are", iterated),)
+        return tuple(text for text, holds in (*told, ("the dearer side of each branch", branched)) if holds)
+
+    def __str__(self) -> str:
+        """Return tables: the blocks of each kernel, its memories, and the sum of all."""
+        from tileir.driver.explain.text import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from tileir.driver.explain.notebook import explanation_html
+
+        return explanation_html(self)
+
+    def to_json(self) -> str:
+        """Return everything as JSON: bytes, operations and seconds as numbers."""
+        from tileir.driver.explain.text import as_json
+
+        return as_json(self)
+
+
+def explain(
+    source: tile.Function | str,
+    arguments: Any = (),
+    *,
+    device: str | DeviceInfo | None = None,
+    context: Context | None = None,
+    target: Named | None = None,
+    passes: tuple[Pass, ...] | str | None = None,
+    after: str | None = None,
+    measure: bool = False,
+) -> Explanation:
+    """Return what a function costs on a device.
+
+    Args:
+        source: A function, or its text.
+        arguments: What describes the inputs, as for :func:`tileir.compile`.
+        device: A device or its id; by default what the context chooses.
+        context: Owner of devices; by default the process-wide one.
+        target: What passes are computed for, and costs, instead of the device; as for :func:`tileir.compile`.
+        passes: Stripe passes instead of those that tuning found or the target has; or the text, JSON or name of a
+            pipeline.
+        after: The step after which the program is looked at, by its own name or that of its pass; by default the last
+            one. A pass that runs several times is meant the last time.
+        measure: Whether to run each kernel on the device as well.
+
+    Raises:
+        TileError: The function is wrong or does not fit the arguments; TIL902, no such pass runs, or a program with
+            a loop or branch is to be measured.
+        BackendError: There is no such device, or it refused a kernel.
+    """
+    function = function_of(source)
+    types = tensor_types(function, arguments)
+    owner = context or default_context()
+    choice = choice_of(target)
+    chosen = None if isinstance(choice, Target) and not measure else owner.device(device)
+    modelled = choice if isinstance(choice, Target) else scheduling_target(choice, _target_of(chosen), None)
+    request = Request(function, dict(types), _target_of(chosen, modelled), passes, modelled)
+    if passes is None and chosen is not None and owner.disk_cache is not None:
+        request = tuned(request, owner.disk_cache, owner.compiler(chosen), chosen)
+    if measure and after is not None:
+        raise fail("TIL902", "only finished kernels can be measured: leave `after` or `measure` out")
+    program = run(_until(request.pipeline, after), lower(prepared(infer(function, types))))
+    found = explain_program(program, modelled)
+    if chosen is None or not measure:
+        return found
+    if not all(isinstance(work, Launch) for work in program.works):
+        message = "a program with a loop, such as a scan, or a branch is measured as a whole only: time the compiled"
+        raise fail("TIL902", f"{message} function instead")
+    from tileir.driver.tuning.measurement import kernel_seconds
+
+    return attrs.evolve(found, measured=kernel_seconds(request, owner, chosen))
+
+
+def explain_program(program: Program, target: Target) -> Explanation:
+    """Return what a Stripe program costs on a device, whatever passes it has been through."""
+    from tileir.core.targets.target_file import hardware_of  # importing tileir must stay cheap
+    from tileir.passes.cost.machine import machine_of
+    from tileir.passes.cost.placed import predict_on
+
+    model = hardware_of(target)
+    cost = predict_on(program, machine_of(model, target), model)
+    return Explanation(target.name, cost.kernels, cost.seconds)
+
+
+def _target_of(device: DeviceInfo | None, otherwise: Target | None = None) -> Target:
+    """Return the facts of a device, or others where there is none."""
+    if device is not None:
+        return device.target
+    assert otherwise is not None
+    return otherwise
+
+
+def _until(steps: tuple[Pass, ...], after: str | None) -> tuple[Pass, ...]:
+    if after is None:
+        return steps
+    names = [names_of(step) for step in steps]
+    found = [number for number, called in enumerate(names, 1) if after in called]
+    if not found:
+        known = dict.fromkeys(name for called in names for name in called)
+        raise fail("TIL902", f"no pass {after[:64]!r} runs{nearest(after, known)}")
+    return steps[: found[-1]]

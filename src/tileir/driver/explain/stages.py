@@ -1,0 +1,132 @@
+"""The text of a function at any stage of its way down."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.errors import fail
+from tileir.core.text.names import nearest
+from tileir.driver.compiler import compile_stages, passes_of
+from tileir.driver.executable import compile_for
+from tileir.driver.targets import scheduling_target
+from tileir.passes.base import names_of, run
+from tileir.runtime.context import default_context
+from tileir.semtree.text.printer import to_text as semtree_text
+from tileir.stripe.lower.lowering import lower as lower_to_stripe
+from tileir.stripe.text.printer import to_text as stripe_text
+from tileir.tile.printer import to_text as tile_text
+from tileir.typed.inference.inference import infer
+from tileir.typed.printer import to_text as typed_text
+from tileir.typed.simplify.preparation import prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.targets.target import Target
+    from tileir.driver.targets import TargetChoice
+    from tileir.runtime.interface import Library
+    from tileir.stripe.ir import Program
+    from tileir.tile.ir import Function
+    from tileir.typed.ir import TensorType
+
+STAGES: Final = ("tile", "typed", "stripe", "scheduled", "sem")
+
+ALL: Final = "all"
+"""Stands for every pass."""
+
+
+def stage_text(
+    function: Function,
+    types: Mapping[str, TensorType],
+    stage: str,
+    *,
+    passes: str | None,
+    device: str | None,
+    choice: Target | TargetChoice | None = None,
+) -> str:
+    """Return the text of ``function`` at one of :data:`STAGES`; those before ``scheduled`` need no device.
+
+    Raises:
+        TileError: TIL902 where a stage after ``tile`` lacks the types of inputs.
+    """
+    if stage == "tile":
+        return tile_text(function)
+    need_types(function, types)
+    if stage in ("typed", "stripe"):
+        graph = prepared(infer(function, types))
+        return typed_text(graph) if stage == "typed" else stripe_text(lower_to_stripe(graph))
+    target = scheduling_target(choice, default_context().device(device).target, None)
+    steps = passes_of(passes, target)
+    if stage == "scheduled":  # for hardware that nothing here can run there is no more to come
+        return stripe_text(run(steps, lower_to_stripe(prepared(infer(function, types)))))
+    return semtree_text(compile_stages(function, types, target, passes=steps).sem)
+
+
+def texts_after(
+    function: Function,
+    types: Mapping[str, TensorType],
+    after: str,
+    *,
+    passes: str | None,
+    device: str | None,
+    choice: Target | TargetChoice | None = None,
+) -> str:
+    """Return the Stripe program after each step or pass called ``after``, or after every one for :data:`ALL`.
+
+    A comment above each program has the number of the step in the pipeline, from 1, and its name.
+
+    Raises:
+        TileError: TIL902 where types of inputs are missing, or where no such pass runs.
+    """
+    need_types(function, types)
+    steps = passes_of(passes, scheduling_target(choice, default_context().device(device).target, None))
+    names = list(dict.fromkeys(name for step in steps for name in names_of(step)))
+    if after not in (ALL, *names):
+        raise fail("TIL902", f"no pass {after[:64]!r} runs{nearest(after, [ALL, *names])}")
+    numbers = count(1)
+    parts: list[str] = []
+
+    def dump(name: str, program: Program) -> None:
+        number = next(numbers)
+        if after in (ALL, *names_of(steps[number - 1])):
+            parts.append(f"// {number}: {name}\n{stripe_text(program)}")
+
+    run(steps, lower_to_stripe(prepared(infer(function, types))), dump=dump)
+    return "\n".join(parts)
+
+
+def listing(
+    function: Function,
+    types: Mapping[str, TensorType],
+    form: str | None,
+    *,
+    passes: str | None,
+    device: str | None,
+    choice: Target | TargetChoice | None = None,
+) -> str:
+    """Return the code that a device's back end generates, as text; without a form, its first one.
+
+    For a target that is chosen it is only generated, since its facts may be those of another machine.
+
+    Raises:
+        BackendError: TIL806, the back end has no such form, or none at all.
+    """
+    need_types(function, types)
+    context = default_context()
+    chosen = context.device(device)
+    if choice is None:
+        return compile_for(function, types, context, chosen, passes=passes).listing(form)
+    target = scheduling_target(choice, chosen.target, None)
+    program = compile_stages(function, types, target, passes=passes_of(passes, target)).sem
+    library: Library = context.compiler(chosen).build(program.kernels)
+    return context.registry.backend(chosen.backend).listing(library, form)
+
+
+def need_types(function: Function, types: Mapping[str, TensorType]) -> None:
+    """Raise TIL902 where inputs have no types, and say how to give them."""
+    missing = [tensor.name for tensor in function.inputs if tensor.name not in types]
+    if missing:
+        raise fail(
+            "TIL902", f"say what {', '.join(missing)} are, as in {missing[0]}=f32[64,64] or {missing[0]}=array.npy"
+        )

@@ -1,0 +1,1 @@
+"""Formulas compiled and called on pictures."""

@@ -1,0 +1,399 @@
+"""Formulas that run: crafted for the pictures that they are called with, edited, and explained."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from tileir.core.errors import ArgumentError, Diagnostic, TileError
+from tileir.core.text.names import nearest
+from tileir.driver.arguments import check_options, is_number
+from tileir.driver.binding import bind
+from tileir.driver.formulas.faults import Trial
+from tileir.driver.formulas.function import FormulaFunction
+from tileir.driver.formulas.picture_parts import MOST_PIXELS, Rectangle, check_inside, in_tiles, part, part_read
+from tileir.driver.formulas.values import RANKS, as_passed, dtype_of, shown
+from tileir.driver.jit import jit
+from tileir.formula import edits
+from tileir.formula.applying import apply
+from tileir.formula.catalogue import default_catalogue
+from tileir.formula.control_tree import controls_of
+from tileir.formula.controls import each_control
+from tileir.formula.given_values import given_text
+from tileir.formula.inputs import inputs_of
+from tileir.formula.ir import Formula
+from tileir.formula.lowering import craft as lowered
+from tileir.formula.parser import parse
+from tileir.formula.printer import to_text
+from tileir.formula.verifier import verify
+from tileir.runtime.arrays import to_array
+from tileir.tile.low_rank import with_low_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tileir.core.dtype import DType
+    from tileir.driver.executable import Executable
+    from tileir.driver.formulas.explanation import FormulaExplanation
+    from tileir.driver.formulas.values import Array
+    from tileir.formula.functions import Function
+    from tileir.formula.given_values import GivenValue
+    from tileir.formula.lowering import Crafted
+    from tileir.runtime.context import Context
+    from tileir.runtime.interface import DeviceInfo, Options
+
+
+def craft(
+    source: Formula | str,
+    functions: Mapping[str, Function] | None = None,
+    *,
+    device: str | DeviceInfo | None = None,
+    context: Context | None = None,
+    live: str | Iterable[str] = (),
+    tolerance: float = 0.0,
+    options: Options | None = None,
+    name: str = "<formula>",
+) -> CraftedFormula:
+    """Return a formula that runs on pictures.
+
+    Args:
+        source: A formula, or its text.
+        functions: What its steps may call, by name; by default tileir's functions and those of installed distributions.
+        device: A device or its id; by default what the context chooses.
+        context: Owner of devices and caches; by default the process-wide one.
+        live: The path of a parameter, or several, that are passed at each call, as while a control is dragged: another
+            value of them compiles nothing. All others are constants of the kernels, which makes these faster.
+        tolerance: How far windows of weights may be from sums of such of rank one, which are faster: the sum of the
+            absolute differences, as a share of the sum of the absolute weights. :meth:`CraftedFormula.explain` tells.
+        options: How to compile; by default as the context does.
+        name: What errors call the text.
+
+    Raises:
+        ParseError: The text is no formula; all faults.
+        VerifyError: The formula breaks rules; all of them.
+        ArgumentError: TIL221, a path of ``live`` leads to no parameter; TIL707, the tolerance is none.
+
+    """
+    text = source if isinstance(source, str) else to_text(source)
+    known = default_catalogue().functions if functions is None else functions
+    paths = frozenset((live,) if isinstance(live, str) else live)
+    check_options(options)
+    crafted = CraftedFormula(text, MappingProxyType(dict(known)), device, context, paths, tolerance, options, name)
+    verify(crafted.formula, known)
+    if crafted.live:
+        _check_live(crafted)
+    return crafted
+
+
+def _check_live(crafted: CraftedFormula) -> None:
+    """Check that paths lead to parameters, or to numbers of conditions."""
+    known = [control.path for control in each_control(controls_of(crafted.formula, crafted.functions))]
+    for path in crafted.live.difference(known):
+        message = f"live: the formula has no parameter {path!r:.80}{nearest(path, known)}"
+        raise ArgumentError((Diagnostic("TIL221", message),))
+
+
+def _check_tolerance(_: object, __: object, value: object) -> None:
+    if not is_number(value) or not 0 <= value < 1:
+        raise ArgumentError(
+            (Diagnostic("TIL707", f"a tolerance is a share from 0 to 1, and less than 1; it was {value!r:.80}"),)
+        )
+
+
+@attrs.frozen(eq=False, slots=False)
+class CraftedFormula:
+    """A formula that runs on pictures.
+
+    Attributes:
+        text: The formula.
+        functions: What its steps call.
+        device: Where it runs; None for what the context chooses.
+        context: Owner of devices and caches; None for the process-wide one.
+        live: The paths of the parameters that are passed at each call.
+        tolerance: How far windows of weights may be from sums of such of rank one.
+        options: How it is compiled; None for as the context does.
+        name: What errors call the text.
+
+    """
+
+    text: str
+    functions: Mapping[str, Function] = attrs.field(repr=False)
+    device: str | DeviceInfo | None = None
+    context: Context | None = attrs.field(default=None, repr=False)
+    live: frozenset[str] = frozenset()
+    tolerance: float = attrs.field(default=0.0, validator=_check_tolerance)
+    options: Options | None = None
+    name: str = attrs.field(default="<formula>", repr=False)
+    _crafted: dict[tuple[DType, ...], FormulaFunction] = attrs.field(factory=dict, init=False, repr=False)
+
+    @cached_property
+    def formula(self) -> Formula:
+        """What the text says."""
+        return parse(self.text, self.name)
+
+    def __call__(self, *pictures: Any, out: Any = None) -> Any:
+        """Return what the formula makes of pictures.
+
+        Args:
+            pictures: ``[rows, columns]`` or ``[rows, columns, channels]``, of floats, bool or unsigned integers: an
+                array for each input.
+            out: Where the result goes: an array of its dtype and shape.
+
+        Returns:
+            One array, or a tuple where there are several results, in the dtype of the first picture. Results with one
+            channel are ``[rows, columns]`` where the first picture is.
+
+        Raises:
+            ArgumentError: TIL705, not as many pictures as inputs; TIL904, an array is no picture; or what a call of a
+                function raises. Nothing was written.
+
+        """
+        arrays, flat = self._pictures(pictures)
+        target = out if out is None or not flat or out.ndim != 2 else out[..., None]
+        with self._faults_located(arrays):
+            function = self._function(arrays)
+            reach = function.reach(arrays) if arrays[0][..., 0].size > MOST_PIXELS and out is None else None
+            results = function.on(arrays, target) if reach is None else function.in_strips(arrays, reach)
+        return out if out is not None else shown(results, flat)
+
+    def region(self, rectangle: tuple[int, int, int, int], *pictures: Any) -> Any:
+        """Return a part of the result: from as much of the pictures as it needs, where steps do not depend on places.
+
+        Args:
+            rectangle: Its top, left, height and width.
+            pictures: As for a call.
+
+        Returns:
+            What a call returns, of these rows and columns.
+
+        Raises:
+            ArgumentError: TIL314, results have no such rows or columns; or what a call raises.
+
+        """
+        arrays, flat = self._pictures(pictures)
+        wanted = Rectangle(*rectangle)
+        with self._faults_located(arrays):
+            function = self._function(arrays)
+            reach = function.reach(arrays)
+        if reach is not None:
+            check_inside(wanted, arrays[0].shape)
+            return shown(part(function.on, arrays, reach, wanted), flat)
+        results = function.on(arrays)
+        check_inside(wanted, results[0].shape)
+        return shown(tuple(result[wanted.slices] for result in results), flat)
+
+    def parts(self, first: tuple[int, int, int, int], *pictures: Any) -> Iterator[tuple[Rectangle, Any]]:
+        """Yield the results in parts, so that what somebody looks at is there before the rest.
+
+        Where steps depend on places, there is one part, which is the whole.
+
+        Args:
+            first: Top, left, height and width of what comes first; the others have its size.
+            pictures: As for a call.
+
+        Yields:
+            Where a part is, and what a call returns, of these rows and columns.
+
+        Raises:
+            ArgumentError: TIL314, results have no such rows or columns; or what a call raises.
+
+        """
+        arrays, flat = self._pictures(pictures)
+        with self._faults_located(arrays):
+            function = self._function(arrays)
+            reach = function.reach(arrays)
+        if reach is None:
+            whole = function.on(arrays)
+            yield Rectangle(0, 0, *whole[0].shape[:2]), shown(whole, flat)
+            return
+        check_inside(Rectangle(*first), arrays[0].shape)
+        for place, results in in_tiles(function.on, arrays, reach, Rectangle(*first)):
+            yield place, shown(results, flat)
+
+    def executable(self, *pictures: Any, region: tuple[int, int, int, int] | None = None) -> Executable:
+        """Return what runs for such pictures, or for a rectangle of the results; raises what a call raises."""
+        arrays, _ = self._pictures(pictures)
+        with self._faults_located(arrays):
+            function = self._function(arrays)
+            return function.call.specialise(*_read(function, arrays, region), *function.passed)
+
+    def is_compiled(self, *pictures: Any, region: tuple[int, int, int, int] | None = None) -> bool:
+        """Return whether :meth:`executable` need not compile: the context or the cache on disk has the kernels."""
+        arrays, _ = self._pictures(pictures)
+        with self._faults_located(arrays):
+            function = self._function(arrays)
+            return function.call.is_compiled(*_read(function, arrays, region), *function.passed)
+
+    def with_options(self, options: Options) -> CraftedFormula:
+        """Return the formula compiled in another way."""
+        changed = attrs.evolve(self, options=options)
+        changed._crafted.update((dtypes, made.with_options(options)) for dtypes, made in self._crafted.items())
+        return changed
+
+    def tile(self, pixels: str | Sequence[str] = "f32") -> Crafted:
+        """Return the formula as a Tile function for pictures of some dtype, or of one each."""
+        return lowered(self.formula, self.functions, pixels=pixels)
+
+    def explain(self, *pictures: Any, measure: bool = False) -> FormulaExplanation:
+        """Return which kernels the steps became, and what buffers and time they take.
+
+        Args:
+            pictures: As for a call.
+            measure: Whether each kernel is also run on the device.
+
+        Raises:
+            TileError: What a call raises; TIL902, a formula with a loop is to be measured.
+
+        """
+        from tileir.driver.formulas.explanation import explained
+
+        arrays, _ = self._pictures(pictures)
+        with self._faults_located(arrays):
+            function = self._function(arrays)
+            return explained(self, function, [*arrays, *function.passed], measure)
+
+    def with_value(self, path: str, value: GivenValue) -> CraftedFormula:
+        """Return the formula with another value at a path, such as ``steps[0].arguments.sigma``, which is live then.
+
+        The value is text, as in a formula, or a bool, a number, or rows of weights.
+
+        Paths and values are those of controls (:func:`tileir.formula.applying.apply`): another function keeps the
+        arguments that it takes.
+
+        Raises:
+            ParseError: The value is none.
+            VerifyError: The value is out of bounds.
+            ArgumentError: TIL221, there is no such element or parameter; TIL707, the value is nothing that a formula
+                can say.
+
+        """
+        step, dot, name = path.rpartition(".arguments.")
+        if dot:
+            edited = edits.with_argument(self.text, step, name, given_text(path, value))
+        else:
+            edited = apply(self.text, path, value, self.functions).edited
+        changed = self._as(edited.text, {*self.live, path})
+        if path in self.live:
+            changed._take_over(self, path)
+        return changed
+
+    def _take_over(self, other: CraftedFormula, path: str) -> None:
+        """Take what another formula became, where the two differ in what is passed for a path only."""
+        before, now = (inputs_of(each.formula, self.functions) for each in (other, self))
+        baked = {name for name, value in now.values.items() if not self._is_live(now.paths[name], value)}
+        same = before.paths == now.paths and before.fixed == now.fixed and path in now.paths.values()
+        if same and all(np.array_equal(before.values[name], now.values[name]) for name in baked):
+            passed = tuple(as_passed(value) for name, value in now.values.items() if name not in baked)
+            for dtypes, made in other._crafted.items():
+                crafted = attrs.evolve(made.crafted, arguments=now.values)
+                self._crafted[dtypes] = attrs.evolve(made, crafted=crafted, passed=passed)
+
+    def with_text(self, text: str) -> CraftedFormula:
+        """Return another formula that calls the same functions on the same device; raises what :func:`craft` raises."""
+        return self._as(text, ())
+
+    def baked(self) -> CraftedFormula:
+        """Return the formula with all parameters as constants of its kernels: for when a control rests."""
+        return self._as(self.text, ()) if self.live else self
+
+    def _as(self, text: str, live: Iterable[str]) -> CraftedFormula:
+        changed = attrs.evolve(self, text=text, live=frozenset(live))
+        verify(changed.formula, self.functions)
+        return changed
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from tileir.driver.explain.notebook import formula_html
+
+        return formula_html(self)
+
+    def _pictures(self, pictures: Sequence[Any]) -> tuple[list[Array], bool]:
+        """Return pictures with channels, and whether the first one came without."""
+        names = self.formula.inputs
+        if len(pictures) != len(names):
+            message = f"the formula reads {len(names)} pictures, {', '.join(names)}; it was given {len(pictures)}"
+            raise ArgumentError((Diagnostic("TIL705", message),))
+        arrays = [to_array(name, picture) for name, picture in zip(names, pictures, strict=True)]
+        for name, array in zip(names, arrays, strict=True):
+            if array.ndim not in RANKS or not array.size:
+                message = f"{name} is no picture: pass [rows, columns] or [rows, columns, channels], not {array.shape}"
+                raise ArgumentError((Diagnostic("TIL904", message),))
+        return [array[..., None] if array.ndim == min(RANKS) else array for array in arrays], arrays[0].ndim == min(
+            RANKS
+        )
+
+    @contextmanager
+    def _faults_located(self, arrays: Sequence[Array]) -> Iterator[None]:
+        """Let errors of sizes, which depend on the pictures, name the step."""
+        try:
+            yield
+        except TileError as error:
+            dtypes = tuple(map(dtype_of, self.formula.inputs, arrays))
+            located = Trial(self.formula, self.functions, arrays, dtypes).located(error)
+            if located is error:
+                raise
+            raise located from error
+
+    def _function(self, arrays: Sequence[Array]) -> FormulaFunction:
+        dtypes = tuple(map(dtype_of, self.formula.inputs, arrays))
+        if dtypes not in self._crafted:
+            crafted = lowered(self.formula, self.functions, pixels=dtypes)
+            paths = crafted.paths
+            passed = {name: value for name, value in crafted.arguments.items() if self._is_live(paths[name], value)}
+            fixed = {name: value for name, value in crafted.arguments.items() if name not in passed}
+            bound, found = with_low_rank(bind(crafted.function, fixed), self.tolerance)
+            call = jit(bound, self.device, context=self.context, options=self.options)
+            self._crafted[dtypes] = FormulaFunction(crafted, call, tuple(map(as_passed, passed.values())), found)
+        return self._crafted[dtypes]
+
+    def _is_live(self, path: str, value: object) -> bool:
+        """Return whether a call passes a value: that of a live parameter, or a float that is derived from such.
+
+        Derived integers are mostly radii, for another one of which everything is compiled anew anyway.
+        """
+        if path in self.live:
+            return True
+        call, dot, name = path.rpartition(".arguments.")
+        is_derived = bool(dot) and name[:1].isupper() and isinstance(value, float)
+        return is_derived and any(each.rpartition(".arguments.")[0] == call for each in self.live)
+
+
+def _read(
+    function: FormulaFunction, arrays: Sequence[Array], region: tuple[int, int, int, int] | None
+) -> Sequence[Array]:
+    """Return the parts of pictures that a rectangle of the results needs; all of them where steps depend on places.
+
+    Raises:
+        ArgumentError: TIL314, results have no such rows or columns.
+    """
+    reach = None if region is None else function.reach(arrays)
+    if region is None or reach is None:
+        return arrays
+    wanted = Rectangle(*region)
+    check_inside(wanted, arrays[0].shape)
+    return [array[part_read(wanted, reach, array.shape).slices] for array in arrays]
+
+
+def craft_file(path: Path, **options: Any) -> CraftedFormula:
+    """Return the formula of a file; options as for :func:`craft`.
+
+    Raises:
+        ArgumentError: TIL901, the file cannot be read, or is no UTF-8.
+        TileError: What :func:`craft` raises.
+
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ArgumentError((Diagnostic("TIL901", f"cannot read {path}: {error}"),)) from None
+    return craft(text, **options, name=str(path))

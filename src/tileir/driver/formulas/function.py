@@ -1,0 +1,65 @@
+"""A formula for pictures of some dtypes, as what is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from tileir.driver.arguments import tensor_types
+from tileir.driver.formulas.picture_parts import STRIP_PIXELS, in_strips
+from tileir.typed.inference.inference import infer
+from tileir.typed.reach import Reach, reach_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.driver.formulas.picture_parts import Array
+    from tileir.driver.jit import Jit
+    from tileir.formula.lowering import Crafted
+    from tileir.runtime.interface import Options
+    from tileir.tile.low_rank import Approximation
+
+
+@attrs.frozen(eq=False)
+class FormulaFunction:
+    """A formula for pictures of some dtypes: as Tile, as what is called, and what is passed to that after pictures."""
+
+    crafted: Crafted
+    call: Jit
+    passed: tuple[Any, ...]
+    approximations: tuple[Approximation, ...]
+    _reaches: dict[tuple[tuple[int, ...], ...], Reach | None] = attrs.field(factory=dict, repr=False)
+    _otherwise: dict[Options, Jit] = attrs.field(factory=dict, repr=False)
+
+    def with_options(self, options: Options) -> FormulaFunction:
+        """Return the formula compiled in another way; it is asked for at each move of a control."""
+        if options not in self._otherwise:
+            self._otherwise[options] = attrs.evolve(self.call, options=options)
+        return attrs.evolve(self, call=self._otherwise[options])
+
+    def on(self, arrays: Sequence[Array], out: Any = None) -> tuple[Array, ...]:
+        """Return the results for pictures with channels."""
+        results = self.call(*arrays, *self.passed, out=out)
+        return results if isinstance(results, tuple) else (results,)
+
+    def reach(self, arrays: Sequence[Array]) -> Reach | None:
+        """Return how far results look around their places in such pictures; None where they depend on these."""
+        shapes = tuple(array.shape for array in arrays)
+        if shapes not in self._reaches:
+            function = self.call.function
+            names = [each.name for each in function.inputs]
+            types = tensor_types(function, dict(zip(names, (*arrays, *self.passed), strict=True)))
+            self._reaches[shapes] = reach_of(infer(function, types), names[: len(arrays)])
+        return self._reaches[shapes]
+
+    def in_strips(self, arrays: Sequence[Array], reach: Reach) -> tuple[Array, ...]:
+        """Return the results, computed strip after strip."""
+        rows, columns = arrays[0].shape[:2]
+        whole: list[Array] = []
+        for place, parts in in_strips(self.on, arrays, reach, max(1, STRIP_PIXELS // columns)):
+            whole = whole or [np.empty((rows, columns, each.shape[2]), each.dtype) for each in parts]
+            for result, each in zip(whole, parts, strict=True):
+                result[place.slices] = each
+        return tuple(whole)

@@ -1,0 +1,128 @@
+"""Finding the fastest pipeline for a program on a device: what a search is asked, and what it answers.
+
+:mod:`tileir.driver.tuning.tuner` is the search. What wins is kept in the cache on disk, where compilations of the same
+program for the same device find it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.driver.arguments import tensor_types
+from tileir.driver.compilation import Request
+from tileir.driver.compiler import function_of, passes_of
+from tileir.driver.targets import choice_of, scheduling_target
+from tileir.runtime.context import default_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.driver.targets import Named
+    from tileir.driver.tuning.winners import Trial
+    from tileir.passes.base import Pass
+    from tileir.runtime.context import Context
+    from tileir.runtime.interface import DeviceInfo
+    from tileir.tile import ir as tile
+
+TIME_LIMIT: Final = 60.0
+"""Seconds that a search takes at most where nobody says otherwise; a trial under way is finished."""
+
+TOP: Final = 16
+"""How many candidates are timed where nobody says otherwise."""
+
+
+@attrs.frozen
+class Progress:
+    """Where a search stands: what it does, how much of that is done, and the best time so far."""
+
+    phase: str
+    done: int
+    total: int
+    best: float | None = None
+
+
+@attrs.frozen
+class Tuned:
+    """What a search found.
+
+    Attributes:
+        device: Where.
+        passes: The fastest pipeline.
+        seconds: Its time, and
+        default_seconds: that of the usual pipeline, from the same rounds.
+        trials: All that was tried, in order, the usual pipeline first.
+        stored: Whether the cache on disk has the winner.
+
+    """
+
+    device: str
+    passes: tuple[Pass, ...]
+    seconds: float
+    default_seconds: float
+    trials: tuple[Trial, ...]
+    stored: bool
+
+    @property
+    def gain(self) -> float:
+        """How many times faster the winner is than the usual pipeline."""
+        return self.default_seconds / self.seconds if self.seconds else 1.0
+
+    def __str__(self) -> str:
+        """Return the outcome in two lines."""
+        from tileir.passes.pipelines.pipeline import to_text as pipeline_text
+
+        failed = sum(1 for trial in self.trials if trial.fault)
+        return (
+            f"{self.device}: {self.seconds * 1e3:.4g} ms, {self.gain:.2f} times as fast as without tuning; "
+            f"{len(self.trials)} trials, {failed} failed\n{pipeline_text(self.passes)}"
+        )
+
+
+def tune(
+    source: tile.Function | str,
+    arguments: Any = (),
+    *,
+    device: str | DeviceInfo | None = None,
+    context: Context | None = None,
+    target: Named | None = None,
+    time_limit: float = TIME_LIMIT,
+    top: int = TOP,
+    resume: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Tuned:
+    """Find the fastest pipeline for a function, and keep it for later compilations.
+
+    Args:
+        source: A function, or its text.
+        arguments: What describes the inputs, as for :func:`tileir.compile`; their values are random.
+        device: A device or its id; by default what the context chooses.
+        context: Owner of devices and of the cache on disk; by default the process-wide one.
+        target: Whose passes to start from instead of the device's, as for :func:`tileir.compile`; the winner is used
+            where the same target is named.
+        time_limit: Seconds.
+        top: How many candidates to time.
+        resume: Whether to take over the trials of a search that was killed.
+        progress: Told where the search stands.
+
+    Raises:
+        TileError: The function is wrong or does not fit the arguments.
+        ArgumentError: TIL707, a limit is no positive number.
+        BackendError: There is no such device, or it refused the program as the usual pipeline makes it.
+    """
+    if not time_limit > 0 or top < 1:
+        raise ArgumentError((Diagnostic("TIL707", "time_limit and top must be more than 0"),))
+    function = function_of(source)
+    types = tensor_types(function, arguments)
+    owner = context or default_context()
+    chosen = owner.device(device)
+    choice = choice_of(target)
+    scheduling = None if choice is None else scheduling_target(choice, chosen.target, None)
+    passes = passes_of(None, scheduling or chosen.target)
+    request = Request(function, dict(types), chosen.target, passes, scheduling)
+    from tileir.driver.tuning.tuner import Tuner  # importing tileir must stay cheap
+
+    return Tuner(request, owner, chosen, top, time.monotonic() + time_limit, time_limit, progress).run(resume)

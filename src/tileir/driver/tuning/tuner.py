@@ -1,0 +1,150 @@
+"""The search for the fastest pipeline of a program on a device: the model ranks, the device decides.
+
+The search (:class:`tileir.passes.pipelines.candidates.Search`) makes candidates by changing options of the device's
+pipeline. The best by the model are compiled and timed in turn, each result is compared with that of the usual pipeline,
+and the best few are timed again in rounds, one after the other, so that a busy machine slows all of them alike.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.errors import TileError
+from tileir.core.targets.target_file import hardware_of
+from tileir.driver.tuning.contest import Contest, Entrant
+from tileir.driver.tuning.search import Progress, Tuned
+from tileir.driver.tuning.winners import (
+    TUNING,
+    WINNER,
+    Trial,
+    store_trials,
+    store_winner,
+    stored_trials,
+    winner_key,
+)
+from tileir.passes.cost.machine import machine_of
+from tileir.passes.pipelines.candidates import Search, chosen
+from tileir.passes.pipelines.pipeline import to_json as pipeline_json
+from tileir.stripe.lower.lowering import lower
+from tileir.typed.inference.inference import infer
+from tileir.typed.simplify.preparation import prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tileir.driver.compilation import Request
+    from tileir.passes.base import Pass
+    from tileir.passes.pipelines.candidates import Candidate
+    from tileir.runtime.context import Context
+    from tileir.runtime.interface import DeviceInfo
+
+FINALISTS: Final = 4
+"""How many are timed again, beside the usual pipeline."""
+
+SEARCH_SHARE: Final = 0.3
+"""The part of the time that the search by the model may take."""
+
+LEAST_GAIN: Final = 0.01
+"""A pipeline that is faster by less than this part is not worth an entry: it may be chance."""
+
+
+@attrs.define
+class Tuner:
+    """One search."""
+
+    request: Request
+    context: Context
+    device: DeviceInfo
+    top: int
+    deadline: float
+    time_limit: float
+    progress: Callable[[Progress], None] | None
+    trials: list[Trial] = attrs.field(factory=list)
+    key: str | None = None
+
+    def run(self, resume: bool) -> Tuned:
+        """Search, time, and keep the winner."""
+        disk = self.context.disk_cache
+        if disk is not None:
+            self.key = winner_key(self.request, self.context.compiler(self.device), self.device)
+        before = stored_trials(disk, self.key) if disk is not None and self.key is not None and resume else ()
+        known = {trial.passes: trial for trial in before}
+        contest = Contest.of(self.request, self.context, self.device)
+        ranked = self._search()
+        self._time(contest, ranked, known)
+        seconds = self._finals(contest)
+        usual = contest.usual
+        winner = min(contest.entrants, key=lambda entrant: seconds[entrant.passes])
+        if seconds[winner.passes] > (1 - LEAST_GAIN) * seconds[usual.passes]:
+            winner = usual
+        stored = self._store(winner, seconds[winner.passes], seconds[usual.passes])
+        return Tuned(
+            self.device.id,
+            winner.passes,
+            seconds[winner.passes],
+            seconds[usual.passes],
+            tuple(self.trials),
+            stored,
+        )
+
+    def _tell(self, phase: str, done: int, total: int) -> None:
+        if self.progress is not None:
+            times = [trial.seconds for trial in self.trials if trial.seconds is not None]
+            self.progress(Progress(phase, done, total, min(times, default=None)))
+
+    def _search(self) -> list[Candidate]:
+        stop = time.monotonic() + SEARCH_SHARE * self.time_limit
+        target = self.request.scheduling or self.device.target
+        program = lower(prepared(infer(self.request.function, self.request.types)))
+        search = Search(program, machine_of(hardware_of(target), target), lambda: time.monotonic() > stop)
+        found = search.run(self.request.pipeline, lambda done, total: self._tell("searching", done, total))
+        for failed in search.failed:
+            self.trials.append(Trial(pipeline_json(failed.passes), 0.0, None, str(failed.error)))
+        return chosen(found, self.top)
+
+    def _time(self, contest: Contest, ranked: Sequence[Candidate], known: dict[str, Trial]) -> None:
+        """Compile and time candidates, the best by the model first, until time runs out."""
+        for number, candidate in enumerate(ranked):
+            if time.monotonic() > self.deadline and number:
+                break
+            self._tell("timing", number, len(ranked))
+            text = pipeline_json(candidate.passes)
+            trial = known.get(text)
+            if trial is None or (trial.seconds is None and not trial.fault):
+                trial = self._try(contest, candidate, text)
+            elif trial.seconds is not None:
+                contest.expect(candidate.passes, trial.seconds)
+            self.trials.append(trial)
+            if self.context.disk_cache is not None and self.key is not None:
+                store_trials(self.context.disk_cache, self.key, self.trials, self.device.name)
+        self._tell("timing", len(ranked), len(ranked))
+
+    def _try(self, contest: Contest, candidate: Candidate, text: str) -> Trial:
+        try:
+            return Trial(text, candidate.seconds, contest.enter(candidate.passes))
+        except TileError as error:
+            return Trial(text, candidate.seconds, None, str(error))
+
+    def _finals(self, contest: Contest) -> dict[tuple[Pass, ...], float]:
+        """Return the times of the best few and of the usual pipeline, taken in rounds."""
+        self._tell("deciding", 0, 1)
+        left = max(0.1 * self.time_limit, self.deadline - time.monotonic())
+        seconds = contest.finals(FINALISTS, min(left, 0.3 * self.time_limit))
+        self._tell("deciding", 1, 1)
+        return seconds
+
+    def _store(self, winner: Entrant, seconds: float, usual: float) -> bool:
+        disk = self.context.disk_cache
+        self.context.programs.clear()  # what was compiled with the usual pipeline is compiled anew
+        if disk is None or self.key is None:
+            return False
+        disk.remove(TUNING, self.key)
+        if winner.passes == self.request.pipeline:
+            disk.remove(WINNER, self.key)
+            return False
+        names = ", ".join(output.name for output in self.request.function.outputs)
+        note = f"{names}: {seconds * 1e3:.4g} ms instead of {usual * 1e3:.4g} ms"
+        return store_winner(disk, self.key, winner.passes, f"{self.device.backend}: {self.device.name}", note)

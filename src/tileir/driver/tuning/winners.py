@@ -1,0 +1,107 @@
+"""Pipelines that tuning found to be the fastest for a program on a device, kept in the cache on disk.
+
+An entry ``winner-…`` has the pipeline as JSON. Its key names the function, the dtypes and shapes, all facts of the
+device, and the versions of everything that turns the one into code for the other, so that a winner is found again
+exactly where it was measured. An entry ``tuning-…`` of the same key has the trials of a search that may not be done.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from tileir.core.errors import TileError
+from tileir.runtime.disk_cache import digest_of
+from tileir.runtime.source_digest import source_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.driver.compilation import Request
+    from tileir.passes.base import Pass
+    from tileir.runtime.disk_cache import DiskCache
+    from tileir.runtime.interface import Compiler, DeviceInfo
+
+WINNER: Final = "winner"
+TUNING: Final = "tuning"
+
+
+@attrs.frozen
+class Trial:
+    """A pipeline that was tried.
+
+    Attributes:
+        passes: The pipeline as JSON.
+        predicted: The time that the model expects.
+        seconds: The time that was measured; None where it failed.
+        fault: Why it failed; empty where it did not.
+
+    """
+
+    passes: str
+    predicted: float
+    seconds: float | None = None
+    fault: str = ""
+
+
+def winner_key(request: Request, compiler: Compiler[Any], device: DeviceInfo) -> str | None:
+    """Return what names a program on a device; None where that cannot be told. Passes of ``request`` do not count."""
+    program = (request if request.passes is None else attrs.evolve(request, passes=None)).key
+    kind = type(compiler)
+    theirs = source_digest(kind.__module__.partition(".")[0])
+    if program is None or theirs is None:
+        return None
+    described = (kind.__module__, kind.__qualname__, compiler.identity, device.backend, device.name, *device.features)
+    return digest_of(WINNER, program, theirs, *described)
+
+
+def stored_winner(disk: DiskCache, key: str) -> tuple[Pass, ...] | None:
+    """Return the pipeline that won; None where nothing was tuned, or it is no pipeline any more."""
+    parts = disk.get(WINNER, key) if disk.holds(WINNER, key) else None
+    if parts is None:
+        return None
+    from tileir.passes.pipelines.catalog import load_pipeline  # it loads all passes, and most programs have no winner
+
+    try:
+        return load_pipeline(parts["passes"].decode())
+    except (TileError, KeyError, UnicodeDecodeError) as error:
+        disk.drop(WINNER, key, f"it is no pipeline: {error}")
+        return None
+
+
+def tuned(request: Request, disk: DiskCache, compiler: Compiler[Any], device: DeviceInfo) -> Request:
+    """Return a request with the passes that won for it; itself where nothing was tuned."""
+    key = winner_key(request, compiler, device)
+    passes = None if key is None else stored_winner(disk, key)
+    return request if passes is None else attrs.evolve(request, passes=passes)
+
+
+def store_winner(disk: DiskCache, key: str, passes: Iterable[Pass], device: str, note: str) -> bool:
+    """Keep a pipeline as the winner, and return whether that was possible; ``note`` says for people what was won."""
+    from tileir.passes.pipelines.pipeline import to_json as pipeline_json
+
+    return disk.put(WINNER, key, {"passes": pipeline_json(passes).encode()}, {"device": device, "note": note})
+
+
+def stored_trials(disk: DiskCache, key: str) -> tuple[Trial, ...]:
+    """Return the trials of a search that was not done; none where there is no such search."""
+    parts = disk.get(TUNING, key) if disk.holds(TUNING, key) else None
+    if parts is None:
+        return ()
+    try:
+        rows = json.loads(parts["trials"])
+        return tuple(
+            Trial(str(row[0]), float(row[1]), None if row[2] is None else float(row[2]), row[3]) for row in rows
+        )
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        disk.drop(TUNING, key, f"it cannot be decoded: {error}")
+        return ()
+
+
+def store_trials(disk: DiskCache, key: str, trials: Iterable[Trial], device: str) -> None:
+    """Keep the trials so far, so that a search that is killed can go on."""
+    rows = [[each.passes, each.predicted, each.seconds, each.fault] for each in trials]
+    content = json.dumps(rows).encode()
+    disk.put(TUNING, key, {"trials": content}, {"device": device, "note": f"{len(rows)} trials"})

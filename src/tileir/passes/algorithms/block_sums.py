@@ -1,0 +1,243 @@
+"""Long sums in blocks, so that rounding errors grow with the logarithm of their length instead of the length itself.
+
+An accumulator that takes one term after the other rounds at every step. NumPy adds contiguous elements in pairs
+(Higham, "The accuracy of floating point summation", 1993), and libraries of linear algebra add up a block of a product
+before they add it to the result. Here a loop that adds to accumulators in registers becomes a loop over blocks of
+steps: each block has accumulators of its own, which it adds to those of the loop around when it is done, and the blocks
+of a long loop are summed in blocks again. How long a block is depends on the loop alone, so sums have the same bits
+however many threads there are.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.ops import Aggregation, Op
+from tileir.core.rewrite import rewritten
+from tileir.core.text.names import NameScope
+from tileir.passes.base import at_least, map_kernels, unordered
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.tiling.tile import tiled
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID, SERIAL, THREAD, UNROLL, VECTOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_SCHEDULED = (GRID, THREAD, VECTOR, UNROLL, SERIAL)
+"""Indices with these tags are no loops that could be cut."""
+
+_REGISTER_BYTES = 1024
+"""Accumulators of one loop that take more than this are in a cache, not in registers."""
+
+_MOST_BYTES = 16 * 1024
+"""Accumulators that take more than this get no blocks: both would not stay in the nearest cache."""
+
+
+@attrs.frozen
+class BlockSums:
+    """Cut loops that add many terms of floats to accumulators in registers into blocks with sums of their own.
+
+    Runs after the passes that schedule: it looks at loops, whoever made them.
+
+    Attributes:
+        terms: Most terms that are added to an accumulator one after the other.
+        coarse: The same for contractions, which use a factor for several sums, and for sums that lie in a cache: to add
+            up many accumulators costs more, and NumPy and libraries of linear algebra cut these coarsely or not at all.
+
+    """
+
+    name: ClassVar[str] = "block_sums"
+    terms: int = attrs.field(default=16, validator=at_least(2))
+    coarse: int = attrs.field(default=256, validator=at_least(2))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with long sums in blocks."""
+        return map_kernels(program, lambda kernel: self._below(kernel, frozenset()))
+
+    def _below(self, block: stripe.Block, around: frozenset[str]) -> stripe.Block:
+        """Cut the loops inside ``block``, innermost first, then its own; ``around`` are views of registers there."""
+        local = frozenset(
+            r.name
+            for r in block.refinements
+            if (r.source in around if r.source else _is_register(r)) and r.shape.dtype.is_float
+        )
+        inner = rewritten(block.statements, lambda s: (self._below(s, local) if isinstance(s, stripe.Block) else s,))
+        if inner is not block.statements:
+            block = attrs.evolve(block, statements=unordered(inner))
+        sums = [r for r in block.refinements if r.source in around and _adds(r)]
+        found = [_Sum.of(block, r) for r in sums]
+        known = tuple(each for each in found if each is not None)
+        if not known or len(known) < len(found) or not _is_loop(block):
+            return block
+        most = self.coarse if all(each.is_coarse for each in known) else self.terms
+        while (sizes := _sizes(block, known, most)) is not None:
+            block, known = _blocked(block, known, sizes)
+        return block
+
+
+def _is_register(refinement: stripe.Refinement) -> bool:
+    return refinement.direction is stripe.Direction.NONE and refinement.location == sch.REGISTER
+
+
+def _adds(refinement: stripe.Refinement) -> bool:
+    return (
+        refinement.aggregation is Aggregation.SUM
+        and refinement.direction is stripe.Direction.INOUT
+        and refinement.shape.dtype.is_float
+    )
+
+
+def _is_loop(block: stripe.Block) -> bool:
+    """Return whether all indices of a block are plain loops, or values that its parent hands on."""
+    return not any(tag in index.tags for index in block.indices for tag in _SCHEDULED)
+
+
+@attrs.frozen(repr=False)
+class _Sum:
+    """How a loop adds to accumulators.
+
+    Attributes:
+        view: The loop's view of them.
+        indices: The indices by which the statement that adds tells them apart.
+        place: Which one it adds to, in the view.
+        steps: How many terms one iteration adds to each of them.
+        contracts: Whether the terms are products, and some factor takes part in several sums.
+
+    """
+
+    view: stripe.Refinement
+    indices: tuple[stripe.Index, ...]
+    place: tuple[Affine, ...]
+    steps: int
+    contracts: bool
+
+    @classmethod
+    def of(cls, loop: stripe.Block, view: stripe.Refinement) -> _Sum | None:
+        """Return how ``loop`` adds to ``view``; None where that is not one store, at a place that indices tell."""
+        if any(affine.terms for affine in view.access) or view.shape.elements * view.shape.dtype.itemsize > _MOST_BYTES:
+            return None
+        path, name = [loop], view.name
+        place = tuple(Affine() for _ in view.access)
+        indices: list[stripe.Index] = []
+        while True:
+            users = [s for s in path[-1].statements if _uses(s, name)]
+            if len(users) != 1:
+                return None
+            user = users[0]
+            if not isinstance(user, stripe.Block):
+                break
+            inside = [r for r in user.refinements if r.source == name]
+            if len(inside) != 1 or len(inside[0].access) != len(place) or inside[0].aggregation is not view.aggregation:
+                return None
+            if any(THREAD in i.tags for i in user.indices):
+                return None
+            place = tuple(a + b for a, b in zip(place, inside[0].access, strict=True))
+            indices.extend(i for i in user.indices if i.affine is None)
+            path.append(user)
+            name = inside[0].name
+        if not isinstance(user, stripe.Store) or user.index is not None or user.into != name:
+            return None
+        own = {n for affine in place for n in affine.indices}
+        if len({i.name for i in indices}) < len(indices) or not own.issubset(i.name for i in indices):
+            return None
+        steps = prod(i.range for i in indices if i.name not in own and VECTOR not in i.tags)
+        kept = tuple(i for i in indices if i.name in own)
+        return cls(view, kept, place, steps, _contracts(path, user.source, [i.name for i in kept if i.range > 1]))
+
+    @property
+    def is_coarse(self) -> bool:
+        """Whether blocks should be long: it contracts, or has more accumulators than registers hold."""
+        return self.contracts or self.view.shape.elements * self.view.shape.dtype.itemsize > _REGISTER_BYTES
+
+    @property
+    def shape(self) -> stripe.TensorShape:
+        """An element, in the memory of the accumulators."""
+        return attrs.evolve(self.view.shape, dims=tuple(attrs.evolve(d, size=1) for d in self.view.shape.dims))
+
+
+def _uses(statement: stripe.Statement, name: str) -> bool:
+    return name in stripe.views_read(statement) or name in stripe.views_written(statement)
+
+
+def _contracts(path: Sequence[stripe.Block], scalar: str, indices: Iterable[str]) -> bool:
+    """Return whether a scalar of the last block of ``path`` is a product that shares a factor along some index."""
+    block = path[-1]
+    made = next((s for s in block.statements if stripe.scalar_output(s) == scalar), None)
+    if not isinstance(made, stripe.Intrinsic) or made.op is not Op.MUL:
+        return False
+    loads = {s.into: s.source for s in block.statements if isinstance(s, stripe.Load)}
+    converts = {s.into: s.input for s in block.statements if isinstance(s, stripe.Convert)}
+    factors = {loads.get(converts.get(name, name)) for name in made.inputs}
+    if None in factors or len(factors) < len(made.inputs):
+        return False
+    moving = [_moving(path, name) for name in factors if name is not None]
+    return any(index not in moves for moves in moving for index in indices)
+
+
+def _moving(path: Sequence[stripe.Block], name: str) -> frozenset[str]:
+    """Return the indices of the blocks of ``path`` that move a view of the last one."""
+    found: set[str] = set()
+    for block in reversed(path):
+        view = next((r for r in block.refinements if r.name == name), None)
+        if view is None:
+            break
+        found.update(index for affine in view.access for index in affine.indices)
+        name = view.source
+    return frozenset(found)
+
+
+def _sizes(loop: stripe.Block, sums: Sequence[_Sum], most: int) -> tuple[int, ...] | None:
+    """Return how many values of each index of a loop make up a block; None where it is short enough already."""
+    left = max(1, most // max(each.steps for each in sums))
+    if prod(i.range for i in loop.indices if i.affine is None) <= 2 * left:
+        return None
+    sizes: list[int] = []
+    for index in reversed(loop.indices):
+        if index.affine is not None:
+            sizes.append(1)
+            continue
+        blocks = -(-index.range // left)
+        sizes.append(-(-index.range // blocks))
+        left = max(1, left // sizes[-1])
+    return tuple(reversed(sizes))
+
+
+def _blocked(loop: stripe.Block, sums: Sequence[_Sum], sizes: Sequence[int]) -> tuple[stripe.Block, tuple[_Sum, ...]]:
+    """Return a loop over blocks of ``sizes``, each with accumulators of its own, and how that adds up."""
+    outer = tiled(loop, sizes, (), loop.tags)
+    (inner,) = outer.blocks
+    names = NameScope.of(r.name for r in outer.refinements)
+    before: list[stripe.Statement] = []
+    after: list[stripe.Statement] = []
+    allocations: list[stripe.Refinement] = []
+    blocks: dict[str, str] = {}
+    for each in sums:
+        name = blocks[each.view.name] = names.fresh(f"{each.view.name}_block")
+        zero = tuple(Affine() for _ in each.view.access)
+        allocations.append(
+            stripe.Refinement(name, stripe.Direction.NONE, "", zero, each.view.shape, location=sch.REGISTER)
+        )
+        sum_of_block = stripe.Refinement("block", stripe.Direction.OUT, name, each.place, each.shape)
+        constant = stripe.Constant("zero", each.view.shape.dtype, 0.0)
+        before.append(_over(each.indices, (sum_of_block,), (constant, stripe.Store("zero", "block"))))
+        read = attrs.evolve(sum_of_block, direction=stripe.Direction.IN)
+        total = attrs.evolve(each.view, name="total", source=each.view.name, access=each.place, shape=each.shape)
+        statements = (stripe.Load("block", "value"), stripe.Store("value", "total"))
+        after.append(_over(each.indices, (read, total), statements))
+    views = tuple(attrs.evolve(r, source=blocks.get(r.source, r.source)) for r in inner.refinements)
+    inner = attrs.evolve(inner, refinements=views)
+    outer = attrs.evolve(
+        outer, refinements=(*outer.refinements, *allocations), statements=(*before, inner, *after), comments=()
+    )
+    return outer, tuple(attrs.evolve(each, steps=1) for each in sums)
+
+
+def _over(
+    indices: Iterable[stripe.Index], views: tuple[stripe.Refinement, ...], statements: tuple[stripe.Statement, ...]
+) -> stripe.Block:
+    return stripe.Block(indices=tuple(indices), refinements=views, statements=statements)

@@ -1,0 +1,175 @@
+"""Running sums, products, maxima and minima in linear time, instead of one reduction for each of their elements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.text.names import NameScope
+from tileir.passes.algorithms.scans import Part, ScanKernels
+from tileir.passes.analysis.accesses import address
+from tileir.passes.analysis.running import running
+from tileir.passes.base import at_least, selected_kernel, with_temporaries
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import product
+from tileir.passes.schedules.groups.scan import GroupPlan, GroupScanKernels
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.passes.analysis.running import Running
+
+
+@attrs.frozen
+class Scan:
+    """Turn contractions whose elements are the one before and one more term into scans.
+
+    ``O[i] = +(X[k])`` over ``k <= i``, and all forms of it that :func:`tileir.passes.analysis.running.running` knows,
+    becomes a kernel over the other indices of the output. Each of its points goes through the terms in order, in a
+    block whose index is tagged ``serial``, and keeps an accumulator. Where terms and outputs are contiguous, so many of
+    them as a vector holds are taken at a time, and merged by steps of powers of two (Hillis and Steele 1986); where
+    they are contiguous along another index, that one gets the lanes.
+
+    A long scan that few others run beside is cut into parts, as by Blelloch, "Prefix sums and their applications"
+    (1990): one kernel reduces each part, and the scan of a part begins with what all parts before it gave. Sums are
+    added in another order than one after the other.
+
+    Attributes:
+        reqs: Tags that a kernel must carry.
+        least: Contractions with fewer outputs along the running index stay as they are.
+        vector_bytes: Width of a vector register; 0 leaves all points scalar.
+        max_lanes: Most lanes of a vector; 0 for as many as fit.
+        shuffles: Whether lanes can be moved in registers: terms and outputs that are contiguous stay scalar otherwise.
+        threads: Threads of a group, which take contiguous terms together; 1 for none.
+        each: So many neighbouring terms does a thread take at a time.
+        local_bytes: Memory that the threads of a group share.
+        stretch_bytes: At most so many bytes of accumulators where lanes run across the scan; about a page.
+        parts: How many parts should run at the same time; 1 cuts nothing.
+        part_terms: A part has at least so many terms.
+
+    """
+
+    name: ClassVar[str] = "scan"
+    reqs: tuple[str, ...] = ()
+    least: int = attrs.field(default=16, validator=at_least(2))
+    vector_bytes: int = attrs.field(default=0, validator=at_least(0))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
+    shuffles: bool = True
+    threads: int = attrs.field(default=1, validator=at_least(1))
+    each: int = attrs.field(default=8, validator=at_least(1))
+    local_bytes: int = attrs.field(default=0, validator=at_least(0))
+    stretch_bytes: int = attrs.field(default=4096, validator=at_least(1))
+    parts: int = attrs.field(default=1, validator=at_least(1))
+    part_terms: int = attrs.field(default=64 * 1024, validator=at_least(1))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with scans in place of such contractions."""
+        names = NameScope.of(r.name for r in program.memory)
+        statements: list[stripe.Statement] = []
+        added: list[stripe.Refinement] = []
+        for kernel in program.main.statements:
+            found = running(kernel) if isinstance(kernel, stripe.Block) and selected_kernel(kernel, self.reqs) else None
+            if found is None or found.steps < self.least or not isinstance(kernel, stripe.Block):
+                statements.append(kernel)
+                continue
+            blocks, temporary = self._kernels(kernel, found, names)
+            statements.extend(blocks)
+            added.extend(temporary)
+        if all(a is b for a, b in zip(statements, program.main.statements, strict=False)):
+            return program
+        return with_temporaries(program, statements, added)
+
+    def _kernels(
+        self, kernel: stripe.Block, found: Running, names: NameScope
+    ) -> tuple[list[stripe.Block], list[stripe.Refinement]]:
+        """Return the kernels of one scan, and the temporaries between them."""
+        plan = self._plan(kernel, found)
+        if plan is not None:
+            group = GroupScanKernels(kernel, found, plan)
+            return self._in_parts(group, group.together, self._parts(found, plan.terms, 1), names)
+        builder = ScanKernels(kernel, found)
+        across = self._across(kernel, found)
+        if across is not None:
+            index, lanes, width = across
+            return builder.across(index, lanes, width), []
+        lanes = self._lanes(kernel) if self.shuffles and self._is_contiguous(kernel, found) else 1
+        parts = self._parts(found, lanes, self.threads)
+        return self._in_parts(builder, lambda part: builder.along(part, lanes), parts, names)
+
+    def _in_parts(
+        self,
+        builder: ScanKernels,
+        kernel_of: Callable[[Part], stripe.Block],
+        parts: tuple[int, int],
+        names: NameScope,
+    ) -> tuple[list[stripe.Block], list[stripe.Refinement]]:
+        """Return the kernels of a scan that is cut into so many parts of so many terms, and a rest."""
+        (count, length), found = parts, builder.found
+        if count < 2:
+            return [kernel_of(Part(0, found.steps))], []
+        reduced, temporary = builder.totals(names.fresh(f"{found.output.source}_parts"), count, length)
+        blocks = [reduced, kernel_of(Part(0, length, count, temporary))]
+        if count * length < found.steps:
+            blocks.append(kernel_of(Part(count * length, found.steps - count * length, 1, temporary, count)))
+        return blocks, [temporary]
+
+    def _plan(self, kernel: stripe.Block, found: Running) -> GroupPlan | None:
+        """Return how the threads of a group share a scan; None where its terms are not contiguous, or too few."""
+        if self.threads < 2 * self.each or not self._is_contiguous(kernel, found):
+            return None
+        wanted = sch.power_of_two_below(max(1, found.steps // self.each))
+        threads = min(sch.power_of_two_below(self.threads), max(wanted, _LEAST_THREADS))
+        plan = GroupPlan(threads, sch.power_of_two_below(self.each))
+        fits = plan.local_bytes(found.output.shape.dtype.itemsize) <= self.local_bytes
+        return plan if fits and threads >= 2 * plan.each and found.steps >= threads else None
+
+    def _lanes(self, kernel: stripe.Block) -> int:
+        widest = max(sch.computing_itemsize(r.shape.dtype) for r in kernel.refinements)
+        return sch.vector_lanes(self.vector_bytes, widest, self.max_lanes)
+
+    def _is_contiguous(self, kernel: stripe.Block, found: Running) -> bool:
+        """Return whether outputs, and terms unless they stay, are neighbours in memory from step to step."""
+        moves = [(r, _stride(found, r)) for r in kernel.refinements]
+        return all(abs(move) == 1 or (move == 0 and r is not found.output) for r, move in moves)
+
+    def _across(self, kernel: stripe.Block, found: Running) -> tuple[stripe.Index, int, int] | None:
+        """Return an index for the lanes beside the scan, how many there are, and the width of a stretch of them."""
+        lanes = self._lanes(kernel)
+        if lanes == 1 or self._is_contiguous(kernel, found):
+            return None
+        for index in found.others:
+            moves = [(r, int(address(r).coefficient(index.name))) for r in kernel.refinements]
+            fits = all(move == 1 or (move == 0 and r is not found.output) for r, move in moves)
+            if fits and index.range >= lanes:
+                most = max(lanes, self.stretch_bytes // found.output.shape.dtype.itemsize)
+                # Stretches are short enough for all threads to have some.
+                others = product(i.range for i in found.others) // index.range
+                most = min(most, max(lanes, index.range * others // self.parts))
+                widths = range(lanes, min(most, index.range) + 1, lanes)
+                return index, lanes, max((w for w in widths if index.range % w == 0), default=widths[-1])
+        return None
+
+    def _parts(self, found: Running, unit: int, together: int) -> tuple[int, int]:
+        """Return how many parts to make, and the terms of each, a multiple of ``unit``.
+
+        So many scans as run ``together`` beside each other count as one, and share the terms of a part.
+        """
+        beside = max(1, product(i.range for i in found.others) // together)
+        count = min(-(-self.parts // beside), found.steps * together // self.part_terms)
+        length = found.steps // max(1, count) // unit * unit
+        if beside >= self.parts or found.before or count < 2 or not length:
+            return 1, found.steps
+        return count, length
+
+
+_LEAST_THREADS = 32
+"""Fewer threads than run in lock-step are idle anyway."""
+
+
+def _stride(found: Running, refinement: stripe.Refinement) -> int:
+    """Return by how many elements a view moves from one step to the next."""
+    first, second = (address(refinement).substitute(found.at_step(Affine.constant(step))) for step in (0, 1))
+    return int((second - first).offset)

@@ -1,0 +1,254 @@
+"""The kernels of a scan: accumulators, the steps in order, and what is between parts that run at the same time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.text.names import NameScope
+from tileir.passes.analysis.accesses import address
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import Node, Use, emit
+from tileir.passes.kernels.reindex import with_values
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+from tileir.stripe import tags
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.ops import Aggregation
+    from tileir.passes.analysis.running import Running
+
+SERIAL = stripe.Tags.of(tags.SERIAL)
+_SERIAL_LANES = stripe.Tags.of(tags.SERIAL, tags.VECTOR)
+
+
+@attrs.frozen
+class Part:
+    """Some steps of a scan.
+
+    Attributes:
+        start: The first step.
+        steps: How many there are.
+        repeats: How many parts of as many steps each, one after the other, the kernel runs at the same time.
+        totals: A temporary that holds what each part gives, to begin later parts with.
+        known: How many of these totals, from the first on, a part begins with; 0 for those of the repeats before it.
+
+    """
+
+    start: int
+    steps: int
+    repeats: int = 1
+    totals: stripe.Refinement | None = None
+    known: int = 0
+
+
+@attrs.frozen(repr=False)
+class _Lanes:
+    """Where the lanes of an index beside the scan are: a stretch of neighbours, vectors of it, and lanes of these."""
+
+    stretch: stripe.Index
+    vector: stripe.Index
+    lane: stripe.Index
+
+    @property
+    def inner(self) -> Affine:
+        """The element of a stretch."""
+        return sch.part(self.vector, self.lane.range) + sch.part(self.lane)
+
+    @property
+    def points(self) -> tuple[stripe.Index, ...]:
+        """The indices over a stretch."""
+        return sch.present((self.vector, self.lane))
+
+
+@attrs.define
+class ScanKernels:
+    """Builds the kernels of one scan."""
+
+    kernel: stripe.Block
+    found: Running
+    _names: NameScope = attrs.field(init=False)
+    _accumulator: str = attrs.field(init=False)
+    _now: str = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._names = NameScope.of(i.name for i in self.kernel.indices)
+        for refinement in self.kernel.refinements:
+            self._names.add(refinement.name)
+            self._names.add(refinement.source)
+        self._accumulator = self._names.fresh(f"{self.found.output.name}_acc")
+        self._now = self._names.fresh(f"{self._accumulator}_now")
+
+    def along(self, part: Part, lanes: int) -> stripe.Block:
+        """Return a kernel whose points take the steps of a part in order, ``lanes`` at a time."""
+        number = sch.index(self._names.fresh(f"{self.found.along.name}_part"), part.repeats)
+        first = sch.part(number, part.steps) + part.start
+        merging = self._merging((), ())
+        vectors, left = divmod(part.steps, lanes) if lanes > 1 else (0, part.steps)
+        nodes = [self._begin(merging, ()), *self._terms_before(merging, {}, ())]
+        if part.totals is not None:
+            nodes.extend(self._totals_before(part, part.totals, number, merging))
+        if vectors:
+            step = sch.index(self._names.fresh(f"{self.found.along.name}_vector"), vectors, SERIAL)
+            lane = sch.index(self._names.fresh(f"{self.found.along.name}_lane"), lanes, _SERIAL_LANES)
+            value = first + sch.part(step, lanes) + sch.part(lane)
+            nodes.append(self._steps(value, (*sch.present((step,)), lane), merging, {}))
+        if left:
+            step = sch.index(self._names.fresh(f"{self.found.along.name}_step"), left, SERIAL)
+            nodes.append(self._steps(first + sch.part(step) + vectors * lanes, sch.present((step,)), merging, {}))
+        outer = (*self.found.others, *sch.present((number,)))
+        return self._emitted(Node(outer, (self._allocation(()),), tuple(nodes)), part.totals)
+
+    def across(self, index: stripe.Index, lanes: int, width: int) -> list[stripe.Block]:
+        """Return kernels in which neighbours along ``index`` take the steps together, in stretches of ``width``."""
+        stretches, left = divmod(index.range, width)
+        runs = [(0, stretches, width, lanes), (stretches * width, left, 1, 1)]
+        return [self._across(index, *run) for run in runs if run[1]]
+
+    def _across(self, index: stripe.Index, start: int, stretches: int, width: int, lanes: int) -> stripe.Block:
+        fresh = self._names.fresh
+        where = _Lanes(
+            sch.index(fresh(f"{index.name}_stretch"), stretches),
+            sch.index(fresh(f"{index.name}_vector"), width // lanes),
+            sch.index(fresh(f"{index.name}_lane"), lanes, sch.VECTOR),
+        )
+        moved = {index.name: sch.part(where.stretch, width) + where.inner + start}
+        merging = self._merging((where.inner,), (1,)) if width > 1 else self._merging((), ())
+        step = sch.index(fresh(f"{self.found.along.name}_step"), self.found.steps, SERIAL)
+        inside = self._steps(sch.part(step), where.points, merging, moved)
+        nodes = (
+            self._begin(merging, where.points),
+            *self._terms_before(merging, moved, where.points),
+            Node((step,), children=(inside,)),
+        )
+        others = tuple(i for i in self.found.others if i.name != index.name)
+        sizes = (width,) if width > 1 else ()
+        return self._emitted(Node((*others, *sch.present((where.stretch,))), (self._allocation(sizes),), nodes), None)
+
+    def totals(self, name: str, count: int, length: int) -> tuple[stripe.Block, stripe.Refinement]:
+        """Return a contraction of each of ``count`` parts of ``length`` steps, and the temporary that it writes."""
+        part = sch.index(self._names.fresh(f"{self.found.along.name}_part"), count)
+        term = sch.index(self._names.fresh(f"{self.found.reduced.name}_term"), length)
+        number = sch.part(part, length) + sch.part(term)
+        if any(address(r).substitute(self.found.at_term(number)).coefficient(term.name) < 0 for r in self._terms_read):
+            number = sch.part(part, length) + (length - 1) - sch.part(term)  # any order will do, and this is memory's
+        values = self.found.at_term(number)
+        kept = tuple(i for i in self.found.others if i.range > 1)
+        output = self.found.output
+        shape = stripe.TensorShape.dense(output.shape.dtype, (*(i.range for i in kept), count))
+        element = attrs.evolve(shape, dims=tuple(stripe.Dim(1, dim.stride) for dim in shape.dims))
+        place = tuple(Affine.index(i.name) for i in (*kept, part))
+        total = attrs.evolve(output, source=name, access=place, shape=element)
+        views = (
+            total if r is output else attrs.evolve(r, access=tuple(a.substitute(values) for a in r.access))
+            for r in self.kernel.refinements
+        )
+        block = attrs.evolve(
+            self.kernel,
+            name=f"{self.kernel.name}_parts" if self.kernel.name else "",
+            indices=(*self.found.others, part, term),
+            constraints=(),
+            refinements=tuple(views),
+            statements=tuple(with_values(s, values) for s in self.kernel.statements),
+            deps=(),
+        )
+        zero = tuple(Affine() for _ in shape.dims)
+        return block, stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape)
+
+    @property
+    def _terms_read(self) -> tuple[stripe.Refinement, ...]:
+        return tuple(r for r in self.kernel.refinements if r is not self.found.output)
+
+    def _emitted(self, root: Node, totals: stripe.Refinement | None) -> stripe.Block:
+        refinements = tuple(
+            attrs.evolve(r, aggregation=None) if r is self.found.output else r for r in self.kernel.refinements
+        )
+        if totals is not None:
+            view = attrs.evolve(totals, direction=stripe.Direction.IN, source=totals.name, tags=stripe.Tags())
+            refinements = (*refinements, view)
+        return attrs.evolve(emit(root, attrs.evolve(self.kernel, refinements=refinements)), deps=())
+
+    def _allocation(self, sizes: tuple[int, ...]) -> stripe.Refinement:
+        shape = stripe.TensorShape.dense(self.found.output.shape.dtype, sizes)
+        access = tuple(Affine() for _ in sizes)
+        return stripe.Refinement(self._accumulator, stripe.Direction.NONE, "", access, shape, location=sch.REGISTER)
+
+    def _merging(self, access: tuple[Affine, ...], strides: tuple[int, ...]) -> Use:
+        """Return how terms merge into an accumulator."""
+        output, name = self.found.output, self._accumulator
+        return Use(name, name, access, strides, output.shape.dtype, stripe.Direction.INOUT, output.aggregation)
+
+    def _begin(self, merging: Use, points: tuple[stripe.Index, ...]) -> Node:
+        """Return the block that sets accumulators to the identity."""
+        assert merging.aggregation is not None
+        constant = stripe.Constant("identity", merging.dtype, _typed(merging.aggregation, merging))
+        plain = attrs.evolve(merging, direction=stripe.Direction.OUT, aggregation=None)
+        return Node(points, statements=(constant, stripe.Store("identity", merging.name)), uses=(plain,))
+
+    def _terms_before(
+        self, merging: Use, moved: Mapping[str, Affine], points: tuple[stripe.Index, ...]
+    ) -> tuple[Node, ...]:
+        """Return the block that merges the terms which the first output has beside that of its own step."""
+        if not self.found.before:
+            return ()
+        number = sch.index(self._names.fresh(f"{self.found.reduced.name}_term"), self.found.before)
+        values = {**self.found.at_term(sch.part(number)), **moved}
+        tags = self.kernel.tags.add("reduction")
+        inside = self._terms(values, points, merging)
+        loops = sch.present((number,))
+        return (attrs.evolve(inside, indices=(*loops, *points), tags=tags),)
+
+    def _terms(self, values: Mapping[str, Affine], points: tuple[stripe.Index, ...], merging: Use) -> Node:
+        """Return the block that merges the terms at ``values`` of the kernel's indices."""
+        output = self.found.output
+        uses = [_use(r).substitute(values) for r in self.kernel.refinements if r is not output]
+        statements = (
+            attrs.evolve(s, into=merging.name) if isinstance(s, stripe.Store) else with_values(s, values)
+            for s in self.kernel.statements
+        )
+        return Node(points, statements=tuple(statements), uses=(*uses, merging))
+
+    def _totals_before(
+        self, part: Part, totals: stripe.Refinement, number: stripe.Index, merging: Use
+    ) -> tuple[Node, ...]:
+        """Return the block that merges what the parts before this one gave."""
+        other = sch.index(self._names.fresh(f"{self.found.along.name}_other"), max(part.known, part.repeats))
+        source = self._total(totals, sch.part(other), merging)
+        earlier = () if part.known else (sch.part(number) - sch.part(other) - 1,)
+        statements = (stripe.Load(source.name, "total"), stripe.Store("total", merging.name))
+        tags = self.kernel.tags.add("reduction")
+        return (Node(sch.present((other,)), (), (), statements, (source, merging), earlier, tags=tags),)
+
+    def _total(self, totals: stripe.Refinement, part: Affine, merging: Use) -> Use:
+        """Return what one part gives."""
+        kept = (sch.part(i) for i in self.found.others if i.range > 1)
+        name = totals.name
+        return Use(name, name, (*kept, part), totals.shape.strides, merging.dtype, stripe.Direction.IN)
+
+    def _output_use(self, values: Mapping[str, Affine]) -> Use:
+        return _use(self.found.output).substitute(values)
+
+    def _steps(self, step: Affine, points: tuple[stripe.Index, ...], merging: Use, moved: Mapping[str, Affine]) -> Node:
+        """Return the block that merges the term of a step, and writes what there is then."""
+        values = {**self.found.at_step(step), **moved}
+        terms = self._terms(values, points, merging)
+        output = attrs.evolve(self._output_use(values), aggregation=None)
+        scalars = NameScope.of(name for s in terms.statements if (name := stripe.scalar_output(s)) is not None)
+        running = scalars.fresh("running")
+        now = attrs.evolve(merging, name=self._now, direction=stripe.Direction.IN, aggregation=None)
+        statements = (*terms.statements, stripe.Load(now.name, running), stripe.Store(running, output.name))
+        return attrs.evolve(terms, statements=statements, uses=(*terms.uses, now, output))
+
+
+def _use(refinement: stripe.Refinement) -> Use:
+    shape = refinement.shape
+    name = refinement.name
+    return Use(name, name, refinement.access, shape.strides, shape.dtype, refinement.direction, refinement.aggregation)
+
+
+def _typed(aggregation: Aggregation, use: Use) -> bool | int | float:
+    value = aggregation.identity(use.dtype)
+    return bool(value) if use.dtype.is_bool else float(value) if use.dtype.is_float else value

@@ -1,0 +1,199 @@
+"""Long reductions to few elements in two steps, so that several threads can share the work.
+
+How many parts there are depends on sizes and options, never on how many threads run: results have the same bits anyway.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.ops import Aggregation
+from tileir.core.text.names import NameScope
+from tileir.passes.analysis.accesses import reads_neighbours
+from tileir.passes.base import at_least, with_temporaries
+from tileir.passes.kernels.nest import product
+from tileir.passes.kernels.reindex import with_values
+from tileir.passes.kernels.schedule import divisor_at_least
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tileir.stripe.ir import Program
+
+
+@attrs.frozen
+class SplitReduction:
+    """Cut the outermost reduction index of flat contractions into parts that run at the same time.
+
+    The parts merge into a temporary with one more axis, which a second contraction merges into the output.
+
+    Attributes:
+        parts: About how many parts to make; 1 makes none. Outputs count as parts where ``outputs`` is given.
+        operations: Contractions with fewer points than this stay whole.
+        outputs: Contractions with so many outputs stay whole: these run at the same time anyway. 0: as many as parts.
+        points: Fewest points of a part.
+        columns: So many neighbouring outputs, along which inputs are contiguous, need not be told apart: what runs at
+            the same time is counted by them, and parts are only made for what is missing. 0: parts or none.
+        depth: Contractions of f32 and f64 with more than twice so many products for each element are cut into parts of
+            about so many, whatever runs at the same time: one sum of all of them would be inaccurate. 0: never.
+    """
+
+    name: ClassVar[str] = "split_reduction"
+    parts: int = attrs.field(default=1, validator=at_least(1))
+    operations: int = attrs.field(default=1 << 17, validator=at_least(0))
+    outputs: int = attrs.field(default=0, validator=at_least(0))
+    points: int = attrs.field(default=1, validator=at_least(1))
+    columns: int = attrs.field(default=0, validator=at_least(0))
+    depth: int = attrs.field(default=0, validator=at_least(0))
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with such reductions split."""
+        if self.parts < 2 and not self.depth:
+            return program
+        names = NameScope.of(r.name for r in program.memory)
+        statements: list[stripe.Statement] = []
+        added: list[stripe.Refinement] = []
+        for kernel in program.main.statements:
+            split = self._split(kernel, names) if isinstance(kernel, stripe.Block) else None
+            if split is None:
+                statements.append(kernel)
+            else:
+                statements.extend((split.partial, split.final))
+                added.append(split.temporary)
+        if not added:
+            return program
+        return with_temporaries(program, statements, added)
+
+    def _split(self, kernel: stripe.Block, names: NameScope) -> _Split | None:
+        outputs = [r for r in kernel.refinements if r.direction.writes]
+        if len(outputs) != 1 or kernel.blocks or any(i.affine is not None or i.tags.items for i in kernel.indices):
+            return None
+        output = outputs[0]
+        scoped = output.opens_scope
+        if not scoped or output.shape.elements != 1 or _is_indirect(kernel):
+            return None
+        written = {i for access in output.access for i in access.indices}
+        constrained = {i for constraint in kernel.constraints for i in constraint.indices}
+        wanted = max(self._parts(kernel, written), self._pieces(kernel, output, written))
+        points = product(i.range for i in kernel.indices)
+        free = [i for i in kernel.indices if i.name not in written | constrained]
+        if wanted < 2 or points < self.operations or written & constrained or not free:
+            return None
+        if any(len(access.terms) > 1 for access in output.access):
+            return None
+        index = max(free, key=lambda i: (min(i.range, wanted), _reach(kernel, i.name)))
+        parts = divisor_at_least(index.range, wanted)
+        if self.columns and parts > 4 * wanted:
+            parts = wanted
+        if parts < 2 or parts > 64 * wanted:
+            return None
+        return _build(kernel, output, index, parts, names)
+
+    def _parts(self, kernel: stripe.Block, written: Collection[str]) -> int:
+        """Return how many parts to make."""
+        outer = product(i.range for i in kernel.indices if i.name in written)
+        if not self.columns:
+            most = product(i.range for i in kernel.indices) // self.points
+            wanted = self.parts // max(1, outer) if self.outputs else self.parts
+            return min(wanted, most) if outer < (self.outputs or self.parts) else 1
+        contiguous = (i.range for i in kernel.indices if i.name in written and reads_neighbours(kernel, i.name))
+        together = min(self.columns, max(contiguous, default=1))
+        wanted = -(-self.parts // max(1, outer // together))
+        reduced = product(i.range for i in kernel.indices if i.name not in written)
+        return min(wanted, reduced // _LEAST)
+
+    def _pieces(self, kernel: stripe.Block, output: stripe.Refinement, written: Collection[str]) -> int:
+        """Return how many parts accuracy asks for: 1 unless a contraction of floats is deep."""
+        if not self.depth or "comb_op_mul" not in kernel.tags or not all(map(_is_precise, kernel.refinements)):
+            return 1
+        reduced = product(i.range for i in kernel.indices if i.name not in written)
+        pieces = -(-reduced // self.depth) if reduced > 2 * self.depth else 1
+        outer = product(i.range for i in kernel.indices if i.name in written)
+        return pieces if output.aggregation is Aggregation.SUM and pieces * outer <= _MOST_SUMS else 1
+
+
+_MOST_SUMS = 1 << 28
+"""Sums of parts at most, for accuracy alone: they are written to memory and read again."""
+
+
+def _is_precise(view: stripe.Refinement) -> bool:
+    """Return whether elements are floats whose own rounding does not hide that of a long sum."""
+    return view.shape.dtype.is_float and view.shape.dtype.bits >= 32
+
+
+_LEAST = 64
+"""Points that a part reduces at least where parts are counted: fewer are not worth a second kernel."""
+
+
+@attrs.frozen(repr=False)
+class _Split:
+    """The two contractions, and what is between them."""
+
+    partial: stripe.Block
+    final: stripe.Block
+    temporary: stripe.Refinement
+
+
+def _is_indirect(kernel: stripe.Block) -> bool:
+    return any(isinstance(s, stripe.Load | stripe.Store) and s.index is not None for s in kernel.statements)
+
+
+def _reach(kernel: stripe.Block, index: str) -> int:
+    """Return how far an index moves the inputs: parts should be whole stretches of memory."""
+    return max(
+        (
+            abs(sum(int(a.coefficient(index)) * d.stride for a, d in zip(r.access, r.shape.dims, strict=True)))
+            for r in kernel.refinements
+            if r.direction is stripe.Direction.IN
+        ),
+        default=0,
+    )
+
+
+def _build(
+    kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index, parts: int, names: NameScope
+) -> _Split:
+    indices = NameScope.of(i.name for i in kernel.indices)
+    within = attrs.evolve(index, range=-(-index.range // parts))
+    parts = -(-index.range // within.range)
+    part = stripe.Index(indices.fresh(f"{index.name}_part"), parts)
+    value = Affine.of({part.name: within.range, index.name: 1})
+    name = names.fresh(f"{output.source}_parts")
+    kept = [i for i in kernel.indices if any(i.name in a.indices for a in output.access)]
+    shape = stripe.TensorShape.dense(output.shape.dtype, (parts, *(i.range for i in kept)))
+    element = attrs.evolve(shape, dims=tuple(stripe.Dim(1, dim.stride) for dim in shape.dims))
+    place = (Affine.index(part.name), *(Affine.index(i.name) for i in kept))
+    partial_view = attrs.evolve(output, source=name, access=place, shape=element)
+    moved = tuple(
+        partial_view
+        if r is output
+        else attrs.evolve(r, access=tuple(a.substitute({index.name: value}) for a in r.access))
+        for r in kernel.refinements
+    )
+    statements = tuple(with_values(s, {index.name: value}) for s in kernel.statements)
+    end = () if index.range == parts * within.range else (index.range - 1 - value,)
+    partial = attrs.evolve(
+        kernel,
+        indices=(part, *(within if i is index else i for i in kernel.indices)),
+        constraints=(*kernel.constraints, *end),
+        refinements=moved,
+        statements=statements,
+    )
+    scalars = NameScope.of([output.name])
+    source = stripe.Refinement(scalars.fresh(name), stripe.Direction.IN, name, place, element)
+    final = attrs.evolve(
+        kernel,
+        name=f"{kernel.name}_merge" if kernel.name else "",
+        indices=(*kept, part),
+        constraints=(),
+        refinements=(source, output),
+        statements=(stripe.Load(source.name, "part"), stripe.Store("part", output.name)),
+        deps=(),
+    )
+    zero = tuple(Affine() for _ in shape.dims)
+    temporary = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape)
+    return _Split(attrs.evolve(partial, deps=()), final, temporary)

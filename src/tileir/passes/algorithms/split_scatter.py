@@ -1,0 +1,166 @@
+"""Merges into places that data choose, in parts with a table each, so that several threads can share the work.
+
+How many parts there are depends on sizes and options, never on how many threads run: results have the same bits anyway.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.ops import Aggregation
+from tileir.core.text.names import NameScope
+from tileir.passes.base import at_least, with_temporaries
+from tileir.passes.kernels.nest import product
+from tileir.passes.kernels.reindex import with_values
+from tileir.passes.kernels.schedule import power_of_two_below
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Program
+
+
+@attrs.frozen
+class SplitScatter:
+    """Cut sums into places that data choose into parts that run at the same time.
+
+    Each part adds to a table of its own, a slice of a temporary, and a contraction adds these up. The tables are
+    cleared where the result was, so a kernel that clears it must come right before.
+
+    Attributes:
+        parts: At most so many parts are made, a power of two; 1 makes none.
+        updates: For each element of a table a part adds at least so many.
+    """
+
+    name: ClassVar[str] = "split_scatter"
+    parts: int = attrs.field(default=1, validator=at_least(1))
+    updates: int = attrs.field(default=4, validator=at_least(1))
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with such sums split."""
+        if self.parts < 2:
+            return program
+        names = NameScope.of(r.name for r in program.memory)
+        statements: list[stripe.Statement] = []
+        added: list[stripe.Refinement] = []
+        for kernel in program.main.statements:
+            clear = statements[-1] if statements else None
+            found = self._parts(clear, kernel)
+            if found and isinstance(kernel, stripe.Block) and isinstance(clear, stripe.Block):
+                split = _split(clear, kernel, *found, names)
+                statements[-1:] = split[:3]
+                added.append(split[3])
+            else:
+                statements.append(kernel)
+        if not added:
+            return program
+        return with_temporaries(program, statements, added)
+
+    def _parts(self, clear: stripe.Statement | None, kernel: stripe.Statement) -> tuple[stripe.Index, int] | None:
+        """Return the index to cut, and into how many parts; None where that does not pay."""
+        if not isinstance(kernel, stripe.Block) or not isinstance(clear, stripe.Block) or "scatter" not in kernel.tags:
+            return None
+        outputs = [r for r in kernel.refinements if r.direction.writes]
+        if kernel.blocks or kernel.constraints or len(outputs) != 1 or "fill" not in clear.tags:
+            return None
+        (output,) = outputs
+        plain = all(index.affine is None and not index.tags.items for index in kernel.indices)
+        cleared = [r.source for r in clear.refinements if r.direction.writes] == [output.source]
+        if output.aggregation is not Aggregation.SUM or not plain or not cleared or not output.access:
+            return None
+        written = {name for access in output.access for name in access.indices}
+        beside = product(index.range for index in kernel.indices if index.name in written)
+        free = [index for index in kernel.indices if index.name not in written]
+        if not free or any(len(access.terms) > 1 for access in output.access):
+            return None
+        index = max(free, key=lambda each: each.range)
+        points = product(each.range for each in free)
+        wanted = min(self.parts // max(1, beside), points // (self.updates * output.shape.dims[0].size), index.range)
+        return (index, power_of_two_below(wanted)) if wanted > 1 else None
+
+
+def _split(
+    clear: stripe.Block, kernel: stripe.Block, index: stripe.Index, parts: int, names: NameScope
+) -> tuple[stripe.Block, stripe.Block, stripe.Block, stripe.Refinement]:
+    """Return the kernels that clear the tables, fill them, and add them up, and the tables."""
+    (output,) = (r for r in kernel.refinements if r.direction.writes)
+    (cleared,) = (r for r in clear.refinements if r.direction.writes)
+    part = stripe.Index(NameScope.of(i.name for i in kernel.indices).fresh(f"{index.name}_part"), parts)
+    tables = _Tables.of(names.fresh(f"{output.source}_parts"), output, _sizes(clear, cleared), part)
+    empty = attrs.evolve(
+        clear,
+        indices=(*clear.indices, part),
+        refinements=tuple(tables.view(r) if r is cleared else r for r in clear.refinements),
+        deps=(),
+    )
+    source = attrs.evolve(tables.view(cleared), name=tables.name, direction=stripe.Direction.IN, aggregation=None)
+    total = attrs.evolve(cleared, direction=stripe.Direction.OUT, aggregation=Aggregation.SUM)
+    merge = attrs.evolve(
+        clear,
+        name=f"{kernel.name}_merge" if kernel.name else "",
+        indices=(*clear.indices, part),
+        refinements=(source, total),
+        statements=(stripe.Load(tables.name, "part"), stripe.Store("part", total.name)),
+        comments=kernel.comments,
+        tags=stripe.Tags.of("contraction", "agg_op_add", "comb_op_none"),
+        deps=(),
+    )
+    return empty, _partial(kernel, output, index, tables), merge, tables.allocation
+
+
+def _partial(kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index, tables: _Tables) -> stripe.Block:
+    """Return the kernel that fills the tables: neighbouring parts read neighbouring updates."""
+    part = tables.part
+    within = attrs.evolve(index, range=-(-index.range // part.range))
+    value = Affine.of({part.name: 1, index.name: part.range})
+    moved = {index.name: value}
+    end = () if index.range % part.range == 0 else (index.range - 1 - value,)
+    return attrs.evolve(
+        kernel,
+        indices=(part, *(within if i is index else i for i in kernel.indices)),
+        constraints=end,
+        refinements=tuple(
+            tables.view(r) if r is output else attrs.evolve(r, access=tuple(a.substitute(moved) for a in r.access))
+            for r in kernel.refinements
+        ),
+        statements=tuple(with_values(s, moved) for s in kernel.statements),
+        deps=(),
+    )
+
+
+@attrs.frozen(repr=False)
+class _Tables:
+    """A temporary with a table for each part, of which each has neighbouring elements.
+
+    The axis that data choose comes first, as a store by data asks, and that of the parts last.
+    """
+
+    name: str
+    part: stripe.Index
+    shape: stripe.TensorShape
+
+    @classmethod
+    def of(cls, name: str, output: stripe.Refinement, sizes: tuple[int, ...], part: stripe.Index) -> _Tables:
+        dense = stripe.TensorShape.dense(output.shape.dtype, (part.range, *sizes))
+        return cls(name, part, stripe.TensorShape(output.shape.dtype, (*dense.dims[1:], dense.dims[0])))
+
+    def view(self, of: stripe.Refinement) -> stripe.Refinement:
+        """Return a view of the table of a part, in place of one of the result."""
+        sizes = (*of.shape.sizes, 1)
+        dims = tuple(stripe.Dim(size, dim.stride) for size, dim in zip(sizes, self.shape.dims, strict=True))
+        shape = stripe.TensorShape(of.shape.dtype, dims)
+        return attrs.evolve(of, source=self.name, access=(*of.access, Affine.index(self.part.name)), shape=shape)
+
+    @property
+    def allocation(self) -> stripe.Refinement:
+        """The temporary itself."""
+        zero = tuple(Affine() for _ in self.shape.dims)
+        return stripe.Refinement(self.name, stripe.Direction.NONE, "", zero, self.shape)
+
+
+def _sizes(clear: stripe.Block, cleared: stripe.Refinement) -> tuple[int, ...]:
+    """Return the extents of what a kernel clears, of whose axes each has an index, or one element."""
+    ranges = {index.name: index.range for index in clear.indices}
+    return tuple(product(ranges[name] for name in access.indices) for access in cleared.access)

@@ -1,0 +1,150 @@
+"""Aggregates over windows along rows in two steps: over a few neighbours, and then over every so-manieth of these."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.ops import Aggregation
+from tileir.core.text.names import NameScope
+from tileir.passes.analysis.accesses import address
+from tileir.passes.analysis.running import terms_of
+from tileir.passes.base import at_least, selected_kernel, with_temporaries
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import Block, Dim, Direction, Load, Refinement, Store, TensorShape
+
+if TYPE_CHECKING:
+    from tileir.passes.analysis.running import Terms
+    from tileir.stripe.ir import Index, Program, Statement
+
+
+@attrs.frozen
+class TwoStepWindow:
+    """Turn contractions over windows of constant width into two, over widths whose product is that width.
+
+    ``O[i] = +(X[i + k])`` over ``k < 25`` becomes ``A[i] = +(X[i + k])`` over ``k < 5``, and then
+    ``O[i] = +(A[i + 5k])`` over ``k < 5``, which reads 10 elements instead of 25. Windows of maxima and minima may
+    overlap in the second step, so that all widths have two steps. What is aggregated must be elements as they are, and
+    the window must lie within the rows of what is written: windows over several rows share the aggregates of rows
+    without a tensor between them.
+
+    Attributes:
+        reqs: Tags that a kernel must carry.
+        least: Narrower windows stay as they are.
+        most: So do wider ones, for which the pass window has scans.
+        row: And those in shorter rows.
+
+    """
+
+    name: ClassVar[str] = "two_step_window"
+    reqs: tuple[str, ...] = ()
+    least: int = attrs.field(default=13, validator=at_least(1))
+    most: int = attrs.field(default=63, validator=at_least(1))
+    row: int = attrs.field(default=64, validator=at_least(1))
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with such contractions in two steps."""
+        names = NameScope.of(r.name for r in program.memory)
+        statements: list[Statement] = []
+        added: list[Refinement] = []
+        for kernel in program.main.statements:
+            window = self._window(kernel) if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs) else None
+            if window is None:
+                statements.append(kernel)
+            else:
+                between = window.between(names)
+                statements.extend(window.kernels(between))
+                added.append(between)
+        if not added:
+            return program
+        return with_temporaries(program, statements, added)
+
+    def _window(self, kernel: Block) -> _Window | None:
+        """Return how to compute a kernel in two steps; None where it is no such window, or too narrow."""
+        terms = terms_of(kernel)
+        if terms is None or terms.slant != -1 or kernel.constraints:
+            return None
+        if [type(statement) for statement in kernel.statements] != [Load, Store]:
+            return None
+        width, along = terms.reduced.range, address(terms.output).coefficient(terms.along.name)
+        rows = any(abs(int(address(terms.output).coefficient(i.name))) > abs(int(along)) for i in terms.others)
+        if not rows or not self.least <= width <= self.most or terms.along.range < self.row:
+            return None
+        steps = _steps(width, overlapping=terms.output.aggregation in (Aggregation.MAX, Aggregation.MIN))
+        return None if steps is None else _Window(kernel, terms, *steps)
+
+
+def _steps(width: int, *, overlapping: bool) -> tuple[int, int, int] | None:
+    """Return the widths of both steps, and how far apart the elements of the second are; None where none save much."""
+    ways = [
+        (first, 1 + (width - first) // apart, apart)
+        for first in range(2, width)
+        for apart in range(1 if overlapping else first, first + 1)
+        if (width - first) % apart == 0
+    ]
+    best = min(ways, key=lambda way: way[0] + way[1], default=None)
+    return best if best is not None and 3 * (best[0] + best[1]) <= 2 * width else None
+
+
+@attrs.frozen(repr=False)
+class _Window:
+    """A window in two steps: ``first`` neighbours, then ``second`` of their aggregates, ``apart`` elements apart."""
+
+    kernel: Block
+    terms: Terms
+    first: int
+    second: int
+    apart: int
+
+    def between(self, names: NameScope) -> Refinement:
+        """Return what holds the aggregates of the first step."""
+        shape = TensorShape.dense(self.terms.output.shape.dtype, tuple(i.range for i in self._places()))
+        name = names.fresh(f"{self.terms.output.source}_steps")
+        return Refinement(name, Direction.NONE, "", (Affine(),) * len(shape.dims), shape)
+
+    def kernels(self, between: Refinement) -> tuple[Block, Block]:
+        """Return the kernels of both steps, with ``between`` between them."""
+        kernel, output, along, reduced = self.kernel, self.terms.output, self.terms.along, self.terms.reduced
+        narrow = {reduced: attrs.evolve(reduced, range=self.first), along: self._longer()}
+        stored = attrs.evolve(
+            output,
+            source=between.name,
+            access=tuple(Affine.index(i.name) for i in self._places()),
+            shape=_seen(between),
+        )
+        first = attrs.evolve(
+            kernel,
+            name=f"{kernel.name}_step" if kernel.name else "",
+            indices=tuple(narrow.get(i, i) for i in kernel.indices),
+            refinements=tuple(stored if view is output else view for view in kernel.refinements),
+            deps=(),
+        )
+        steps = attrs.evolve(reduced, range=self.second)
+        place = Affine.of({along.name: 1, reduced.name: self.apart})
+        access = tuple(place if i.name == along.name else Affine.index(i.name) for i in self._places())
+        name = NameScope.of((output.name,)).fresh(between.name)
+        second = attrs.evolve(
+            kernel,
+            indices=tuple(steps if i is reduced else i for i in kernel.indices),
+            refinements=(Refinement(name, Direction.IN, between.name, access, _seen(between)), output),
+            statements=(Load(name, "part"), Store("part", output.name)),
+            deps=(),
+        )
+        return first, second
+
+    def _longer(self) -> Index:
+        """Return the index along which windows move, with as many values as the second step reads."""
+        along = self.terms.along
+        return attrs.evolve(along, range=along.range + self.apart * (self.second - 1))
+
+    def _places(self) -> tuple[Index, ...]:
+        """Return the indices of what the first step writes, in the order of the output's memory."""
+        where = address(self.terms.output)
+        indices = (self._longer(), *self.terms.others)
+        return tuple(sorted(indices, key=lambda i: -abs(int(where.coefficient(i.name)))))
+
+
+def _seen(held: Refinement) -> TensorShape:
+    """Return the shape of one element of a tensor."""
+    return attrs.evolve(held.shape, dims=tuple(Dim(1, dim.stride) for dim in held.shape.dims))

@@ -1,0 +1,254 @@
+"""Small windows written out: a stencil becomes an elementwise kernel that reads its neighbours."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Op
+from tileir.core.rewrite import rewritten
+from tileir.core.text.names import NameScope
+from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.base import at_least, map_kernels, selected_kernel, with_kernels
+from tileir.passes.kernels.equal_scalars import made_once
+from tileir.passes.kernels.jam import MERGES
+from tileir.passes.kernels.reindex import moved, reindexed, renamed
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import Block, Direction, Intrinsic, Special, Store, scalar_inputs, scalar_output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.poly.affine import Rational
+    from tileir.stripe.ir import Index, Program, Refinement, Statement
+
+
+@attrs.frozen
+class UnrollWindow:
+    """Write out the points of small windows that slide over a tensor: their aggregate is a chain of scalar operations.
+
+    A kernel of that form is elementwise: it joins others that meet at the same elements, and neighbouring rows share
+    what they load. A window slides where an index of the reduction and one of the output move along one axis of an
+    input, which all indices of the output move; other inputs, such as weights, share some of these. Contractions in
+    which two inputs are used again for different outputs, as in products of matrices, stay as they are; so do windows
+    that constraints cut. A reduction over the very elements that such a window reads, as the sum of its weights is one,
+    is written out beside it, so that both can run as one kernel.
+
+    Attributes:
+        reqs: Tags that a kernel must carry.
+        most: Most points of a window.
+    """
+
+    name: ClassVar[str] = "unroll_window"
+    reqs: tuple[str, ...] = ()
+    most: int = attrs.field(default=64, validator=at_least(1))
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with small windows written out."""
+        weighed: set[_Walk] = set()
+        for kernel in program.main.blocks:
+            found = self._window(kernel) if selected_kernel(kernel, self.reqs) else None
+            if found is not None and _slides(kernel, *found):
+                weighed.update(_walks(kernel, *found))
+        return self._beside(map_kernels(program, self._kernel, self.reqs), weighed) if weighed else program
+
+    def _window(self, kernel: Block) -> tuple[Refinement, list[Index]] | None:
+        """Return the result of a flat kernel that aggregates few points, and the indices of these."""
+        result = _aggregate(kernel)
+        if result is None:
+            return None
+        output = {name for access in result.access for name in access.indices}
+        window = [i for i in kernel.indices if i.name not in output]
+        return (result, window) if 1 < prod(i.range for i in window) <= self.most else None
+
+    def _kernel(self, kernel: Block) -> Block:
+        found = self._window(kernel)
+        return _written_out(kernel, *found) if found is not None and _slides(kernel, *found) else kernel
+
+    def _beside(self, program: Program, weighed: set[_Walk]) -> Program:
+        """Return the program with those reductions written out that walk through tensors as windows do."""
+
+        def written(statement: Statement) -> tuple[Statement, ...]:
+            if not isinstance(statement, Block) or not selected_kernel(statement, self.reqs):
+                return (statement,)
+            found = self._window(statement)
+            walks = _walks(statement, *found) if found is not None else []
+            alike = found is not None and walks and weighed.issuperset(walks)
+            return (_written_out(statement, *found) if found is not None and alike else statement,)
+
+        return with_kernels(program, rewritten(program.main.statements, written))
+
+
+def _aggregate(kernel: Block) -> Refinement | None:
+    """Return the view through which a flat kernel merges its points; None for other kernels."""
+    if kernel.constraints or any(isinstance(s, Block | Special) for s in kernel.statements):
+        return None
+    if any(i.affine is not None or i.tags.items for i in kernel.indices):
+        return None
+    written = [r for r in kernel.refinements if r.direction is not Direction.IN]
+    stores = [s for s in kernel.statements if isinstance(s, Store)]
+    if len(written) != 1 or len(stores) != 1 or stores[0].index is not None or not is_element(written[0]):
+        return None
+    result = written[0]
+    merges = result.merges
+    return result if merges and result.direction is Direction.OUT else None
+
+
+@attrs.frozen(repr=False)
+class _Walk:
+    """Which elements of a tensor an aggregate takes: steps and ranges of the indices of its window, and of others."""
+
+    tensor: str
+    start: Rational
+    window: frozenset[tuple[Rational, int]]
+    others: frozenset[tuple[Rational, int]]
+
+
+def _walks(kernel: Block, result: Refinement, window: Sequence[Index]) -> list[_Walk]:
+    """Return how an aggregate walks through each of its inputs."""
+    ranges, inner = kernel.ranges, {i.name for i in window}
+    walks = []
+    for view in kernel.refinements:
+        if view is not result:
+            where = address(view)
+            steps = [(name in inner, (step, ranges[name])) for name, step in where.terms]
+            parts = (frozenset(step for inside, step in steps if inside is wanted) for wanted in (True, False))
+            walks.append(_Walk(view.source, where.offset, *parts))
+    return walks
+
+
+def _lines(kernel: Block, result: Refinement) -> list[list[str]]:
+    """Return the indices along which elements of the result are neighbours, and those along which pixels are."""
+    where = address(result)
+    single = [i for i in kernel.indices if where.coefficient(i.name) == 1]
+    lines = [[i.name for i in single]]
+    if len(single) == 1 and single[0].range <= _MOST_CHANNELS:
+        pixels = [i.name for i in kernel.indices if where.coefficient(i.name) == single[0].range > 1]
+        lines.extend([pixels] if pixels else [])
+    return lines
+
+
+_MOST_CHANNELS = 4
+"""Pixels have up to so many channels."""
+
+
+def _slides(kernel: Block, result: Refinement, window: Sequence[Index]) -> bool:
+    """Return whether a window moves over one of the inputs, and nothing else is used again for other outputs."""
+    inner = {i.name for i in window}
+    views = [r for r in kernel.refinements if r is not result]
+    outer = {r.name: {n for a in r.access for n in a.indices} - inner for r in views}
+    lines = _lines(kernel, result)
+    for view in views:
+        slides = any(inner & set(a.indices) and set(a.indices) - inner for a in view.access)
+        whole = all(outer[view.name] >= names for names in outer.values())
+        near = any(all(address(view).coefficient(name) == 1 for name in along) for along in lines)
+        if slides and whole and near and is_element(view):
+            return True
+    return False
+
+
+def _written_out(kernel: Block, result: Refinement, window: Sequence[Index]) -> Block:
+    """Return the kernel with a copy of its statements for each point of the window, merged one after the other."""
+    (store,) = (s for s in kernel.statements if isinstance(s, Store))
+    scalars = NameScope.of(filter(None, map(scalar_output, kernel.statements)))
+    names = NameScope.of(r.name for r in kernel.refinements)
+    views: dict[Refinement, str] = {}
+    chain = _Chain(result, store.source, _factors(kernel, result, store.source), scalars)
+    window = _rows_first(kernel, window)
+    by_rows = result.aggregation in (Aggregation.MAX, Aggregation.MIN) and len(window) > 1
+    for point in product(*(range(i.range) for i in window)):
+        if by_rows and not any(point[1:]):
+            chain.begin_row()
+        place = {i.name: Affine.constant(value) for i, value in zip(window, point, strict=True)}
+        chosen: dict[str, str] = {}
+        for view in kernel.refinements:
+            if view is not result:
+                there = attrs.evolve(moved(view, place), name="")
+                if there not in views:
+                    views[there] = names.fresh(view.name) if view.name in views.values() else view.name
+                chosen[view.name] = views[there]
+        body = reindexed(attrs.evolve(kernel, refinements=()), (), place).statements
+        fresh = {s: scalars.fresh(s) for s in filter(None, map(scalar_output, kernel.statements))}
+        chain.add([renamed(s, fresh, chosen) for s in body if not isinstance(s, Store)], fresh)
+    chain.merge_rows()
+    stored = attrs.evolve(result, aggregation=None)
+    return attrs.evolve(
+        kernel,
+        indices=tuple(i for i in kernel.indices if i not in window),
+        refinements=(*(attrs.evolve(view, name=name) for view, name in views.items()), stored),
+        statements=(*made_once(chain.statements), Store(chain.total, result.name, tags=store.tags)),
+        tags=kernel.tags.add("eltwise", "window"),
+        deps=(),
+    )
+
+
+def _rows_first(kernel: Block, window: Sequence[Index]) -> list[Index]:
+    """Return the indices of a window, that which moves furthest in memory first."""
+    inputs = [address(r) for r in kernel.refinements if r.direction is Direction.IN]
+    return sorted(window, key=lambda i: -max(abs(int(where.coefficient(i.name))) for where in inputs))
+
+
+def _factors(kernel: Block, result: Refinement, value: str) -> tuple[str, str] | None:
+    """Return the factors of a product that is added up and nothing else: such a step is one fused multiply-add."""
+    (merged,) = (s for s in kernel.statements if scalar_output(s) == value)
+    once = sum(value in scalar_inputs(s) for s in kernel.statements) == 1
+    adds = result.aggregation is not None and result.aggregation.op is Op.ADD
+    if not isinstance(merged, Intrinsic) or merged.op is not Op.MUL or not once or not adds:
+        return None
+    return (merged.inputs[0], merged.inputs[1]) if merged.dtype in (DType.F32, DType.F64) else None
+
+
+@attrs.define(repr=False)
+class _Chain:
+    """The aggregate over the points so far, as a chain of scalars; or as a chain for each row, whose ends are merged.
+
+    The aggregate of a row of a window is one that other windows have as well, where these are computed together.
+    """
+
+    result: Refinement
+    value: str
+    factors: tuple[str, str] | None
+    scalars: NameScope
+    statements: list[Statement] = attrs.field(factory=list)
+    total: str = ""
+    rows: list[str] = attrs.field(factory=list)
+
+    def begin_row(self) -> None:
+        """Begin another chain."""
+        if self.total:
+            self.rows.append(self.total)
+        self.total = ""
+
+    def merge_rows(self) -> None:
+        """Merge the chains of all rows."""
+        last, self.rows = [*self.rows, self.total], []
+        self.total = last[0]
+        for row in last[1:]:
+            self._merge(row)
+
+    def add(self, point: Sequence[Statement], fresh: dict[str, str]) -> None:
+        """Add the statements of one point, whose scalars are called as ``fresh`` says."""
+        value = fresh[self.value]
+        if not self.total:
+            self.statements.extend(point)
+            self.total = value
+            return
+        if self.factors is not None:
+            self.statements.extend(s for s in point if scalar_output(s) != value)
+            inputs = (fresh[self.factors[0]], fresh[self.factors[1]], self.total)
+            self.total = self.scalars.fresh(f"{self.result.name}_part")
+            self.statements.append(Intrinsic(Op.FMA, inputs, self.total, self.result.shape.dtype))
+            return
+        self.statements.extend(point)
+        self._merge(value)
+
+    def _merge(self, value: str) -> None:
+        how = self.result.aggregation
+        assert how is not None
+        assert how.op is not None
+        before, self.total = self.total, self.scalars.fresh(f"{self.result.name}_part")
+        self.statements.append(Intrinsic(how.op, (before, value), self.total, self.result.shape.dtype, MERGES))

@@ -1,0 +1,323 @@
+"""Compute the elements that a reduction reads where it reads them, instead of storing them first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import prod
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import attrs
+
+from tileir.core.ops import Op
+from tileir.core.text.names import NameScope
+from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.analysis.dependences import roots
+from tileir.passes.base import selected_kernel, with_kernels
+from tileir.passes.kernels.reindex import reindexed, renamed
+from tileir.stripe.ir import (
+    Block,
+    Convert,
+    Direction,
+    Intrinsic,
+    Load,
+    Special,
+    Store,
+    scalar_output,
+    views_read,
+    views_written,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tileir.poly.affine import Affine
+    from tileir.stripe.ir import Program, Refinement, Statement
+
+CHEAP: Final = frozenset(op for op in Op if max(op.info.weight) <= 1)
+"""Operations that cost less than to load an element from memory."""
+_SMALL: Final = 8
+"""A tensor this many times smaller than a result costs nothing to read beside it."""
+
+
+@attrs.frozen
+class Inline:
+    """Put the statements of an elementwise kernel into flat reductions that read each of its elements about once.
+
+    A kernel that only one reduction uses is computed there and no longer stored; one with other users, too, if it is
+    cheap: it is then computed again. A cheap one that reads nothing, as one of indices does, is computed at every point
+    that asks for it, and so is one that only widens integers. What it reads must be in memory anyway, or be computed in
+    the same way: an epilogue of a contraction stays one, elementwise kernels go on handing on values that they need not
+    store, and what was done with long before is not kept for it. The kernels whose results nobody reads any more are
+    left to dead_code. Runs before accumulate, which takes flat kernels apart.
+
+    Attributes:
+        reqs: Tags that a reduction must carry.
+        max_operations: Most operations of a kernel that is computed again, all of them of :data:`CHEAP`.
+        max_statements: Most statements of a reduction after the pass.
+        far: From how many statements before a reduction on a tensor that was read last there counts as gone.
+
+    """
+
+    name: ClassVar[str] = "inline"
+    reqs: tuple[str, ...] = ()
+    max_operations: int = 4
+    max_statements: int = 128
+    far: int = 8
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with elementwise kernels put into reductions."""
+        scan = _Scan(self, program)
+        return with_kernels(program, scan.kernels())
+
+
+@attrs.frozen(repr=False)
+class _Producer:
+    """An elementwise kernel over the elements of one temporary.
+
+    ``from_nothing`` holds all operations that take indices to an element, where no tensor is read on the way.
+    """
+
+    number: int
+    block: Block
+    result: Refinement
+    scalar: str
+    from_nothing: tuple[Op, ...] | None = None
+
+    @classmethod
+    def of(cls, number: int, block: Block) -> _Producer | None:
+        """Return ``block`` as a producer; None where it is none: a flat kernel with one store to its own element."""
+        stores = [s for s in block.statements if isinstance(s, Store)]
+        flat = not any(isinstance(s, Block | Special) for s in block.statements)
+        written = [r for r in block.refinements if r.direction is not Direction.IN]
+        if not flat or block.constraints or len(stores) != 1 or len(written) != 1 or stores[0].index is not None:
+            return None
+        result = written[0]
+        plain = result.direction is Direction.OUT and not result.merges
+        if not plain or not is_element(result) or not _counts_elements(block, result):
+            return None
+        return cls(number, block, result, stores[0].source)
+
+    def operations(self) -> list[Op]:
+        """Return what the kernel computes for each element, beside casts."""
+        return [s.op for s in self.block.statements if isinstance(s, Intrinsic)]
+
+    def widens_integers(self) -> bool:
+        """Return whether the kernel only widens integers, which loads and dot products do as well."""
+        if not all(isinstance(s, Load | Convert | Store) for s in self.block.statements):
+            return False
+        dtypes = [r.shape.dtype for r in self.block.refinements]
+        narrow = (r.shape.dtype.itemsize for r in self.block.refinements if r.direction is Direction.IN)
+        return all(d.is_integer for d in dtypes) and max(narrow, default=0) < self.result.shape.dtype.itemsize
+
+
+def _counts_elements(block: Block, result: Refinement) -> bool:
+    """Return whether each index of ``block`` runs along one axis of ``result``, and other axes stay at 0."""
+    if any(i.affine is not None or i.tags.items for i in block.indices):
+        return False
+    moving = [access for access in result.access if not access.is_constant]
+    simple = all(a.offset == 0 and [c for _, c in a.terms] in ([], [1]) for a in result.access)
+    return simple and sorted(a.terms[0][0] for a in moving) == sorted(block.ranges)
+
+
+@attrs.define(repr=False)
+class _Scan:
+    """Goes over the kernels in order, and knows which tensors were made by producers that still hold."""
+
+    options: Inline
+    program: Program
+    _roots: Mapping[str, str] = attrs.field(init=False)
+    _producers: dict[str, _Producer] = attrs.field(factory=dict, init=False)
+    _written: dict[str, int] = attrs.field(factory=dict, init=False)
+    _writers: Counter[str] = attrs.field(init=False)
+    _readers: Counter[str] = attrs.field(init=False)
+    _sizes: dict[str, int] = attrs.field(init=False)
+    _kept: frozenset[str] = attrs.field(init=False)
+    _last: dict[str, int] = attrs.field(init=False)
+    _stored: frozenset[str] = attrs.field(init=False)
+    _burdens: dict[str, int] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        program = self.program
+        self._roots = roots(program)
+        self._kept = frozenset({*program.inputs, *program.outputs, *(b.name for b in program.buffers)})
+        self._sizes = {self._roots[r.name]: r.shape.elements for r in program.main.refinements}
+        kernels = program.main.blocks
+        self._writers = Counter(self._roots[name] for kernel in kernels for name in set(views_written(kernel)))
+        self._readers = Counter(self._roots[name] for kernel in kernels for name in _read(kernel))
+        read = [[self._roots[name] for name in views_read(statement)] for statement in program.main.statements]
+        self._last = {root: number for number, seen in enumerate(read) for root in seen}
+        stored = set(self._kept)
+        for number, statement in enumerate(program.main.statements):
+            if not isinstance(statement, Block) or _Producer.of(number, statement) is None:
+                stored.update(read[number])
+        self._stored = frozenset(stored)
+
+    def kernels(self) -> tuple[Statement, ...]:
+        """Return the kernels with producers put into reductions; the very same ones where there was none to put."""
+        old = self.program.main.statements
+        new = tuple(self._kernel(number, kernel) for number, kernel in enumerate(old))
+        return old if all(a is b for a, b in zip(new, old, strict=True)) else new
+
+    def _kernel(self, number: int, kernel: Statement) -> Statement:
+        if not isinstance(kernel, Block):
+            return kernel
+        if selected_kernel(kernel, self.options.reqs) and _is_flat_reduction(kernel):
+            kernel = self._with_producers(number, kernel)
+        for name in views_written(kernel):
+            self._written[self._roots[name]] = number
+        producer = _Producer.of(number, kernel)
+        if producer is not None:
+            root = self._roots[producer.result.source]
+            usable = root not in self._kept and self._writers[root] == 1
+            small = self._sizes[root] // _SMALL
+            if usable and all(self._sizes[self._roots[n]] <= small or self._is_at_hand(n) for n in _read(kernel)):
+                self._producers[root] = attrs.evolve(producer, from_nothing=self._from_nothing(producer))
+                if self._is_cheap(producer.operations()):
+                    burden = self._burden(self._roots[name] for name in _read(kernel))
+                    self._burdens[root] = min(self._sizes[root], burden)
+        return kernel
+
+    def _from_nothing(self, producer: _Producer) -> tuple[Op, ...] | None:
+        """Return what it takes to compute an element from its place alone; None where some tensor must be read."""
+        operations = [*producer.operations()]
+        for name in _read(producer.block):
+            before = self._producers.get(self._roots[name])
+            if before is None or before.from_nothing is None or len(operations) > self.options.max_operations:
+                return None
+            operations.extend(before.from_nothing)
+        return tuple(operations)
+
+    def _is_at_hand(self, name: str) -> bool:
+        """Return whether a tensor is in memory whatever this pass does, or can be computed from such tensors."""
+        root = self._roots[name]
+        return root in self._kept or self._readers[root] > 1 or root in self._producers
+
+    def _with_producers(self, number: int, kernel: Block) -> Block:
+        """Put producers into a reduction, and producers of what these read, as long as there are any."""
+        pending = [r for r in kernel.refinements if r.direction is Direction.IN]
+        while pending:
+            view = pending.pop()
+            producer = self._producers.get(self._roots[view.source])
+            if producer is None or not self._pays(kernel, view, producer) or not self._holds(producer):
+                continue
+            if self._keeps_more(number, producer):
+                continue
+            before = {r.name for r in kernel.refinements}
+            kernel = _inlined(kernel, view, producer)
+            pending.extend(r for r in kernel.refinements if r.name not in before)
+        return kernel
+
+    def _pays(self, kernel: Block, view: Refinement, producer: _Producer) -> bool:
+        """Return whether computing costs less than storing and loading."""
+        if not _is_same_element(view, producer.result) or not _loads_plainly(kernel, view.name):
+            return False
+        if len(kernel.statements) + len(producer.block.statements) > self.options.max_statements:
+            return False
+        if producer.from_nothing is not None and self._is_cheap(producer.from_nothing):
+            return True
+        if prod(kernel.ranges.values()) > prod(producer.block.ranges.values()) and not producer.widens_integers():
+            return False
+        if self._readers[self._roots[view.source]] == 1:
+            return True
+        return self._is_cheap(producer.operations())
+
+    def _keeps_more(self, number: int, producer: _Producer) -> bool:
+        """Return whether more has to be in memory for a reduction that computes the result than for one that reads it.
+
+        Namely what only elementwise kernels read otherwise, which need not store it, and what was last read long ago.
+        """
+        root = self._roots[producer.result.source]
+        saved = self._sizes[root] if self._readers[root] == 1 else self._sizes[root] // _SMALL
+        sources = {self._roots[name] for name in _read(producer.block)}
+        start = number - self.options.far
+        gone = (source for source in (sources & self._stored) - self._kept if self._last[source] < start)
+        return self._burden(sources) + sum(self._sizes[source] for source in gone) > saved
+
+    def _burden(self, sources: Iterable[str]) -> int:
+        """Return how many elements have to be stored so that ``sources`` can be read, or be computed."""
+        return sum(self._burdens.get(source, self._sizes[source]) for source in sources if source not in self._stored)
+
+    def _is_cheap(self, operations: Sequence[Op]) -> bool:
+        return len(operations) <= self.options.max_operations and CHEAP.issuperset(operations)
+
+    def _holds(self, producer: _Producer) -> bool:
+        """Return whether what the producer read has not been overwritten since."""
+        sources = (self._roots[r.source] for r in producer.block.refinements if r.direction is Direction.IN)
+        return all(self._written.get(source, -1) < producer.number for source in sources)
+
+
+def _read(kernel: Block) -> set[str]:
+    return {r.source for r in kernel.refinements if r.direction.reads}
+
+
+def _is_flat_reduction(kernel: Block) -> bool:
+    """Return whether a block without others in it merges several points into one element."""
+    if any(isinstance(s, Block | Special) for s in kernel.statements) or any(i.tags.items for i in kernel.indices):
+        return False
+    scoped = [r for r in kernel.refinements if r.merges]
+    moved = {name for r in scoped for access in r.access for name in access.indices}
+    return len(scoped) == 1 and any(i.range > 1 and i.name not in moved for i in kernel.indices)
+
+
+def _loads_plainly(kernel: Block, view: str) -> bool:
+    return all(s.index is None for s in kernel.statements if isinstance(s, Load) and s.source == view)
+
+
+def _coordinates(view: Refinement, result: Refinement) -> dict[str, Affine]:
+    """Return where ``view`` looks along each index that runs along an axis of ``result``."""
+    axes = zip(result.access, view.access, strict=True)
+    return {own.terms[0][0]: access for own, access in axes if not own.is_constant}
+
+
+def _is_same_element(view: Refinement, result: Refinement) -> bool:
+    """Return whether ``view`` shows the one element that is stored through ``result`` at some point."""
+    if not is_element(view) or len(view.access) != len(result.access) or view.shape.strides != result.shape.strides:
+        return False
+    return address(result).substitute(_coordinates(view, result)) == address(view)
+
+
+def _inlined(kernel: Block, view: Refinement, producer: _Producer) -> Block:
+    """Return ``kernel`` with the producer's statements where it loaded the element ``view``."""
+    values = _coordinates(view, producer.result)
+    body = reindexed(producer.block, (), values)
+    others = [r for r in kernel.refinements if r is not view]
+    known = {_place(r): r.name for r in others if r.direction is Direction.IN}
+    names = NameScope.of(r.name for r in kernel.refinements)
+    views: dict[str, str] = {}
+    for added in body.refinements:
+        if added.direction is Direction.IN:
+            place = _place(added)
+            if place not in known:
+                known[place] = names.fresh(added.name)
+                others.append(attrs.evolve(added, name=known[place]))
+            views[added.name] = known[place]
+    staying = (s for s in kernel.statements if not (isinstance(s, Load) and s.source == view.name))
+    scalars = NameScope.of(filter(None, map(scalar_output, staying)))
+    fresh = {s: scalars.fresh(s) for s in filter(None, map(scalar_output, body.statements))}
+    computed = [renamed(s, fresh, views) for s in body.statements if not isinstance(s, Store)]
+    return attrs.evolve(
+        kernel,
+        refinements=tuple(others),
+        statements=_replaced(kernel.statements, view.name, computed, fresh[producer.scalar]),
+        comments=tuple(dict.fromkeys((*producer.block.comments, *kernel.comments))),
+    )
+
+
+def _place(view: Refinement) -> tuple[object, ...]:
+    return view.source, view.access, view.shape
+
+
+def _replaced(
+    statements: tuple[Statement, ...], view: str, computed: list[Statement], scalar: str
+) -> tuple[Statement, ...]:
+    """Put ``computed`` in the place of the first load of ``view``, and its ``scalar`` in that of what was loaded."""
+    result: list[Statement] = []
+    same: dict[str, str] = {}
+    for statement in statements:
+        if isinstance(statement, Load) and statement.source == view:
+            if not same:
+                result.extend(computed)
+            same[statement.into] = scalar
+        else:
+            result.append(renamed(statement, same, {}))
+    return tuple(result)

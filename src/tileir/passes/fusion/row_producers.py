@@ -1,0 +1,140 @@
+"""Kernels whose results another one reads row by row: computed there again, for a vector of a row at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.kernels.schedule import varying_scalars
+from tileir.stripe.ir import (
+    Block,
+    Constant,
+    Direction,
+    Load,
+    LoadIndex,
+    Special,
+    Store,
+    views_read,
+    views_written,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.passes.schedules.vectors.near_places import NearPlaces
+    from tileir.stripe.ir import Refinement, Statement
+
+_MOST_STATEMENTS: Final = 48
+"""Loads and computations, for each element of a row, that take no longer than storing the element and loading it."""
+
+
+@attrs.frozen(eq=False)
+class RowProducer:
+    """An elementwise kernel that writes rows.
+
+    Attributes:
+        kernel: The kernel.
+        store: What it stores.
+        along: Its index along a row.
+        names: What the reader calls its other indices.
+    """
+
+    kernel: Block
+    store: Store
+    along: str
+    names: Mapping[str, str]
+
+    def steps(self, view: Refinement) -> bool:
+        """Return whether neighbours of a row are neighbours in a view; else all of the row reads one element."""
+        return self.along in address(view).indices
+
+
+def producer_of(
+    statements: Sequence[Statement], reader: int, near: NearPlaces, view: Refinement, kept: frozenset[str]
+) -> RowProducer | None:
+    """Return the kernel that writes what a kernel reads near each other, if that can be computed there instead.
+
+    Args:
+        statements: Those of ``main``.
+        reader: The number of the kernel that reads.
+        near: What it reads.
+        view: By which view.
+        kept: Views of ``main`` that are needed whatever its statements do.
+
+    """
+    writers = [n for n, s in enumerate(statements) if view.source in views_written(s)]
+    readers = [n for n, s in enumerate(statements) if view.source in views_read(s)]
+    if view.source in kept or len(writers) != 1 or readers != [reader] or writers[0] > reader:
+        return None
+    kernel = statements[writers[0]]
+    if not isinstance(kernel, Block) or not _is_plain(kernel):
+        return None
+    between = {name for s in statements[writers[0] + 1 : reader] for name in views_written(s)}
+    if not between.isdisjoint(views_read(kernel)):
+        return None
+    return _matched(kernel, near, view)
+
+
+def _is_plain(kernel: Block) -> bool:
+    """Return whether a kernel computes one element of one tensor at each point."""
+    if kernel.constraints or any(i.affine is not None or i.tags.items for i in kernel.indices):
+        return False
+    if any(isinstance(s, Block | Special | LoadIndex) for s in kernel.statements):
+        return False
+    written = [r for r in kernel.refinements if r.direction is not Direction.IN]
+    stores = [s for s in kernel.statements if isinstance(s, Store)]
+    if len(written) != 1 or len(stores) != 1 or stores[0].index is not None or kernel.statements[-1] is not stores[0]:
+        return False
+    plain = written[0].direction is Direction.OUT and not written[0].merges
+    return plain and is_element(written[0])
+
+
+def _matched(kernel: Block, near: NearPlaces, view: Refinement) -> RowProducer | None:
+    """Return a plain kernel as a producer of the rows that a view shows; None where it writes others."""
+    store = kernel.statements[-1]
+    assert isinstance(store, Store)  # it is plain
+    result, line = kernel.refinement(store.into), {index.name for index in near.line}
+    written, seen = address(result), address(view)
+    along = next((name for name, step in written.terms if step == 1), None)
+    if along is None or written.offset != 0 or seen.offset != 0 or view.shape.dtype is not result.shape.dtype:
+        return None
+    rows = {int(step): name for name, step in written.terms if name != along}
+    theirs = {int(step): name for name, step in seen.terms if name not in line}
+    extent = next(each.extent for each in near.neighbours if each.view is view)
+    ranges, outer = kernel.ranges, near.kernel.ranges
+    if len(kernel.indices) != len(rows) + 1 or rows.keys() != theirs.keys() or ranges[along] != extent:
+        return None
+    if any(ranges[rows[step]] != outer[theirs[step]] for step in rows):
+        return None
+    statements = sum(not isinstance(s, Store | Constant) for s in kernel.statements)
+    vectors = len(near.firsts) * sum(each.view is view for each in near.neighbours)
+    if vectors * near.width * statements > _MOST_STATEMENTS * extent:
+        return None
+    found = RowProducer(kernel, store, along, {rows[step]: theirs[step] for step in rows})
+    return found if _reads_rows(found) else None
+
+
+def _reads_rows(producer: RowProducer) -> bool:
+    """Return whether a producer reads neighbours in rows, which data may choose, or one element for all of a row."""
+    kernel, along = producer.kernel, producer.along
+    steps = {view.name: int(address(view).coefficient(along)) for view in kernel.refinements}
+    varying = varying_scalars(kernel.statements, {name for name, step in steps.items() if step}, along)
+    dtypes = {s.into: kernel.refinement(s.source).shape.dtype for s in kernel.statements if isinstance(s, Load)}
+    for load in kernel.statements:
+        if not isinstance(load, Load):
+            continue
+        view = kernel.refinement(load.source)
+        if steps[view.name] not in (0, 1) or any(dim.size > 1 for dim in view.shape.dims[1:]):
+            return False
+        if load.index is None:
+            if not is_element(view):
+                return False
+            continue
+        first = view.shape.dims[0]
+        fits = first.stride >= 0 and first.size * first.stride + kernel.ranges[along] <= int(DType.I32.maximum)
+        if not fits or load.index in varying or dtypes.get(load.index) is not DType.I32:
+            return False
+    return True

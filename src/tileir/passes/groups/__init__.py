@@ -1,1 +1,0 @@
-"""Kernels whose groups have many threads: what they share, stage and merge."""

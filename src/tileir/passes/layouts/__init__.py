@@ -1,0 +1,1 @@
+"""Layouts of temporaries: transposed, padded, or split by channel."""

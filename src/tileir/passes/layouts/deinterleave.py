@@ -1,0 +1,318 @@
+"""Kernels that mix the few channels of interleaved tensors take whole pixels: one point computes all channels."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import attrs
+
+from tileir.core.ops import Aggregation
+from tileir.core.text.names import NameScope
+from tileir.passes.algorithms.terms import Terms, elements_of
+from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.analysis.dependences import roots
+from tileir.passes.base import at_least, selected_kernel, with_kernels
+from tileir.passes.kernels.reindex import moved
+from tileir.passes.layouts.channels import without_channels
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import (
+    Block,
+    Constant,
+    Convert,
+    Direction,
+    Intrinsic,
+    Load,
+    LoadIndex,
+    Special,
+    Store,
+    views_read,
+    views_written,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.core.arithmetic import Array
+    from tileir.stripe.ir import Buffer, Index, Program, Refinement, Statement
+
+_AGGREGATIONS: Final = (Aggregation.SUM, Aggregation.PROD, Aggregation.MAX, Aggregation.MIN)
+_REDUCES: Final = ("agg_op_", "comb_op_", "contraction")
+"""How tags of reductions begin."""
+
+
+@attrs.frozen
+class Deinterleave:
+    """Write out the channels of kernels that mix them, so that vectors run over pixels.
+
+    The channels of a tensor are its innermost axis where that is short, as in pictures of shape (rows, columns, 3). A
+    flat kernel mixes them where one channel of a pixel depends on others, on what all channels of the pixel share, or
+    on a number that each channel has: then elements are no line along which vectors could run. It becomes an
+    elementwise kernel over pixels, with a store for each channel and no loop over those that it reads; constants are
+    immediate values. So do elementwise kernels that share a temporary with one of these, so that all join. A temporary
+    whose every access knows its channel becomes one temporary for each channel.
+
+    Attributes:
+        reqs: Tags that a kernel must carry.
+        channels: Most channels.
+        terms: Most combinations of channels that a kernel writes and reads.
+        pixels: Fewest pixels along the innermost axis of pixels.
+
+    """
+
+    name: ClassVar[str] = "deinterleave"
+    reqs: tuple[str, ...] = ()
+    channels: int = attrs.field(default=4, validator=at_least(2))
+    terms: int = attrs.field(default=16, validator=at_least(1))
+    pixels: int = attrs.field(default=8, validator=at_least(1))
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with kernels over pixels."""
+        behind = roots(program)
+        candidates = {
+            number: pixels
+            for number, kernel in enumerate(program.main.statements)
+            if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs) and "copies" not in kernel.tags
+            if (pixels := _Pixels.of(kernel, self)) is not None
+        }
+        temporaries = set(behind.values()) - {*program.inputs, *program.outputs, *(b.name for b in program.buffers)}
+        for number in _beside_gathers(program, candidates, behind, temporaries):
+            del candidates[number]
+        for number in _at_odds(program, candidates, behind, temporaries):
+            del candidates[number]
+        chosen = _chosen(candidates, behind, temporaries)
+        if not chosen:
+            return program
+        known = {buffer.name: buffer for buffer in program.buffers}
+        statements: list[Statement] = []
+        for number, kernel in enumerate(program.main.statements):
+            if number in chosen:
+                pixels = candidates[number]
+                read = {r.name: behind[r.source] for r in pixels.kernel.refinements}
+                kernel = pixels.written_out({name: known[root] for name, root in read.items() if root in known})
+            statements.append(kernel)
+        return without_channels(with_kernels(program, tuple(statements)), temporaries)
+
+
+def _beside_gathers(
+    program: Program, candidates: Mapping[int, _Pixels], behind: Mapping[str, str], temporaries: set[str]
+) -> list[int]:
+    """Return the candidates that read pixels at places that data choose, or what becomes of these channel by channel.
+
+    All channels of such a pixel are neighbours in memory; those of one channel of several pixels are anywhere.
+    """
+    gathered: set[str] = set()
+    found = []
+    for number, kernel in enumerate(program.main.statements):
+        if not isinstance(kernel, Block):
+            continue
+        roots_of = {r.name: behind[r.source] for r in kernel.refinements if r.direction is not Direction.NONE}
+        gathers = any(isinstance(s, Load) and s.index is not None for s in kernel.statements)
+        pixels = candidates.get(number)
+        alike = pixels is not None and pixels.channel is not None and not pixels.reduced
+        if gathers or (alike and not gathered.isdisjoint(roots_of.values())):
+            gathered.update(roots_of[r.name] for r in kernel.refinements if r.direction.writes)
+            gathered &= temporaries
+            if pixels is not None:
+                found.append(number)
+    return found
+
+
+def _at_odds(
+    program: Program, candidates: Mapping[int, _Pixels], behind: Mapping[str, str], temporaries: set[str]
+) -> set[int]:
+    """Return the candidates that share a temporary with a kernel to which its pixels have another number of elements.
+
+    To a kernel that writes a term for each channel and each step of a reduction, the steps are the channels, or it goes
+    over all of them alike; its reader has both in a pixel. Written out, the two could not run as one.
+    """
+    users: dict[str, set[int]] = {}
+    counts: dict[str, set[int]] = {}
+    for number, pixels in candidates.items():
+        for view in pixels.kernel.refinements:
+            if behind[view.source] in temporaries and (elements := pixels.elements(view)) > 1:
+                users.setdefault(behind[view.source], set()).add(number)
+                counts.setdefault(behind[view.source], set()).add(elements)
+    flat = {
+        behind[name]
+        for number, kernel in enumerate(program.main.statements)
+        if number not in candidates
+        for name in views_written(kernel)
+    }
+    terms = {
+        behind[view.source]
+        for pixels in candidates.values()
+        for view in pixels.kernel.refinements
+        if pixels.has_terms(view)
+    }
+    return {number for root, some in users.items() if len(counts[root]) > 1 or root in terms & flat for number in some}
+
+
+def _chosen(candidates: Mapping[int, _Pixels], behind: Mapping[str, str], temporaries: set[str]) -> set[int]:
+    """Return which kernels to write out: those that mix channels, and all that share temporaries with these."""
+    touched = {
+        number: {behind[r.source] for r in pixels.kernel.refinements} & temporaries
+        for number, pixels in candidates.items()
+    }
+    users: dict[str, list[int]] = {}
+    for number, pixels in candidates.items():
+        for root in sorted(touched[number]) if pixels.has_channels else ():
+            users.setdefault(root, []).append(number)
+    waiting = [number for number, pixels in candidates.items() if pixels.mixes]
+    chosen = set(waiting)
+    while waiting:
+        for root in sorted(touched[waiting.pop()]):
+            joining = [user for user in users.pop(root, ()) if user not in chosen]
+            chosen.update(joining)
+            waiting.extend(joining)
+    return {number for number in chosen if candidates[number].has_channels}
+
+
+@attrs.frozen(repr=False)
+class _Pixels:
+    """A flat kernel whose points are pixels, and channels of these.
+
+    Attributes:
+        kernel: The kernel.
+        store: Its one store.
+        result: Where that goes.
+        along: The index of the innermost axis of pixels.
+        channel: The index of the channels of the result; None where it has none.
+        reduced: The indices of channels over which it aggregates.
+        most: Most channels.
+
+    """
+
+    kernel: Block
+    store: Store
+    result: Refinement
+    along: str
+    channel: Index | None
+    reduced: tuple[Index, ...]
+    most: int
+
+    @classmethod
+    def of(cls, kernel: Block, options: Deinterleave) -> _Pixels | None:
+        """Return what is known of a kernel over pixels; None of others."""
+        store = kernel.statements[-1] if kernel.statements else None
+        stores = [s for s in kernel.statements if isinstance(s, Store | Block | Special)]
+        if not isinstance(store, Store) or len(stores) != 1 or store.index is not None or kernel.constraints:
+            return None
+        result = kernel.refinement(store.into)
+        others = [r for r in kernel.refinements if r is not result]
+        if (
+            result.direction is not Direction.OUT
+            or any(r.direction is not Direction.IN or r.source == result.source for r in others)
+            or any(index.affine is not None or index.tags.items for index in kernel.indices)
+        ):
+            return None
+        ranges = {index.name: index.range for index in kernel.indices if index.range > 1}
+        channel = _channel(result, ranges, options.channels)
+        moving = {name: abs(int(c)) for name, c in address(result).terms if name in ranges and name != channel}
+        along = min(moving, key=lambda name: moving[name], default=None)
+        reduced = tuple(i for i in kernel.indices if i.name in ranges and i.name not in {*moving, channel})
+        read = {_channel(r, ranges, options.channels) for r in others if along in address(r).indices}
+        combined = prod(i.range for i in reduced) * (1 if channel is None else ranges[channel])
+        if (
+            along is None
+            or ranges[along] < options.pixels
+            or combined > options.terms
+            or any(i.name not in read for i in reduced)
+            or (result.aggregation in _AGGREGATIONS) != bool(reduced)
+        ):
+            return None
+        axis = None if channel is None else kernel.index(channel)
+        return cls(kernel, store, result, along, axis, reduced, options.channels)
+
+    def elements(self, view: Refinement) -> int:
+        """Return how many elements of a view a point reads or writes once it is written out."""
+        indices = address(view).indices
+        return prod(i.range for i in (self.channel, *self.reduced) if i is not None and i.name in indices)
+
+    def has_terms(self, view: Refinement) -> bool:
+        """Return whether a view has both channels of the result and what they are aggregated from."""
+        indices = address(view).indices
+        return (
+            self.channel is not None and self.channel.name in indices and any(i.name in indices for i in self.reduced)
+        )
+
+    @property
+    def has_channels(self) -> bool:
+        """Whether there are channels to write out."""
+        return self.channel is not None or bool(self.reduced)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether elements of the result are no line along which all that is read is one, or stays in place."""
+        views = [address(r) for r in self.kernel.refinements if r is not self.result]
+        views += [s.affine for s in self.kernel.statements if isinstance(s, LoadIndex)]
+        if self.reduced:
+            return True
+        if self.channel is None:  # does it take one channel of several?
+            steps = [(view.coefficient(self.along), {abs(c) for _, c in view.terms}) for view in views]
+            return any(1 < step <= self.most and 1 not in others for step, others in steps)
+        name = self.channel.name
+        return any((name in view.indices) != (self.along in view.indices) for view in views)
+
+    def written_out(self, contents: Mapping[str, Buffer]) -> Block:
+        """Return the kernel over pixels alone."""
+        kernel, names = self.kernel, NameScope()
+        terms = Terms(self.result.aggregation or Aggregation.ASSIGN, names, finite="finite" in kernel.tags)
+        held = [view for view in kernel.refinements if view.name in contents]
+        loaded = {view.name: elements_of(contents[view.name], view.shape.dtype) for view in held}
+        stores: list[tuple[str, Refinement]] = []
+        for place in _points(() if self.channel is None else (self.channel,)):
+            for point in _points(self.reduced):
+                terms.begin()
+                self._add(terms, {**place, **point}, loaded)
+                if self.reduced:
+                    terms.end(self.store.source)
+            total = terms.total(self.result.shape.dtype) if self.reduced else terms.value(self.store.source)
+            view = attrs.evolve(moved(self.result, place), name=names.fresh(self.result.name), aggregation=None)
+            stores.append((total, view))
+        statements = terms.alive(total for total, _ in stores)
+        read = {name for statement in statements for name in views_read(statement)}
+        gone = {index.name for index in (self.channel, *self.reduced) if index is not None}
+        reduces = [name for name, _ in kernel.tags.items if name.startswith(_REDUCES)]
+        return attrs.evolve(
+            kernel,
+            indices=tuple(index for index in kernel.indices if index.name not in gone),
+            refinements=(*(view for view in terms.views if view.name in read), *(view for _, view in stores)),
+            statements=(*statements, *(Store(total, view.name, tags=self.store.tags) for total, view in stores)),
+            tags=kernel.tags.remove(*reduces).add("eltwise"),
+            deps=(),
+        )
+
+    def _add(self, terms: Terms, point: Mapping[str, Affine], loaded: Mapping[str, Array]) -> None:
+        """Add the statements for some channels to a term; elements of constants that are then known are loaded now."""
+        for statement in self.kernel.statements[:-1]:
+            match statement:
+                case Load(source=source, into=into):
+                    view = moved(self.kernel.refinement(source), point)
+                    element = address(view)
+                    if source in loaded and element.is_constant and statement.index is None:
+                        terms.load(into, loaded[source][int(element.offset)])
+                    else:
+                        terms.load_from(statement, view)
+                case LoadIndex(affine=affine):
+                    terms.compute(attrs.evolve(statement, affine=affine.substitute(point)))
+                case Constant() | Convert() | Intrinsic():
+                    terms.compute(statement)
+                case _:
+                    raise TypeError(type(statement).__name__)  # a defect of this pass
+
+
+def _channel(view: Refinement, ranges: Mapping[str, int], most: int) -> str | None:
+    """Return the index that goes over the channels of a tensor: by single elements, and inside of all other steps."""
+    steps = {name: abs(int(c)) for name, c in address(view).terms if name in ranges}
+    inner = [name for name, step in steps.items() if step == 1]
+    if len(inner) != 1 or not is_element(view) or not 2 <= ranges[inner[0]] <= most:
+        return None
+    return inner[0] if all(step >= ranges[inner[0]] for name, step in steps.items() if name != inner[0]) else None
+
+
+def _points(indices: tuple[Index, ...]) -> Iterator[dict[str, Affine]]:
+    """Yield the values of indices at each point, the last index fastest; one point where there are none."""
+    for values in product(*(range(index.range) for index in indices)):
+        yield {i.name: Affine.constant(value) for i, value in zip(indices, values, strict=True)}

@@ -1,0 +1,243 @@
+"""Lay tensors out as the kernels walk through them: neighbours along the fastest index lie next to each other.
+
+A temporary gets other strides, which costs nothing. Another tensor that a kernel reads many times against its grain is
+copied first, to a temporary that has the order of axes which the kernel asks for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.text.names import NameScope
+from tileir.passes.analysis.places import Level
+from tileir.passes.analysis.walks import Walk, asked_axis, walks
+from tileir.passes.base import at_least, selected_kernel, with_kernels, with_temporaries
+from tileir.passes.placement.cache_blocks import refitted
+from tileir.poly.affine import Affine
+from tileir.stripe.check.views import is_dense
+from tileir.stripe.ir import Block, Dim, Direction, Index, Load, Refinement, Store, Tags, TensorShape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.stripe.ir import Program, Statement
+
+
+@attrs.frozen
+class Transpose:
+    """Choose the fastest axis of temporaries by how kernels walk, and copy operands that are read against their grain.
+
+    Attributes:
+        reqs: Tags that a kernel must carry to be asked, and to get copies of operands.
+        temporaries: Whether the layout of temporaries may change.
+        operands: Whether operands may be copied.
+        least_reuse: A copy pays where a kernel reads each element so often at least.
+    """
+
+    name: ClassVar[str] = "transpose"
+    reqs: tuple[str, ...] = ()
+    temporaries: bool = True
+    operands: bool = True
+    least_reuse: int = attrs.field(default=16, validator=at_least(1))
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with other layouts."""
+        if self.temporaries:
+            program = self._with_layouts(program)
+        return self._with_copies(program) if self.operands else program
+
+    def _with_layouts(self, program: Program) -> Program:
+        """Give each temporary the fastest axis that most points ask for."""
+        free = _free_temporaries(program)
+        main = Level(program.main)
+        votes: dict[str, Counter[int]] = {name: Counter() for name in free}
+        for kernel in program.main.blocks:
+            if not free or not selected_kernel(kernel, self.reqs):
+                continue
+            together = walks(kernel, main)
+            for walk in together:
+                if walk.tensor in votes and (axis := asked_axis(walk, together)) is not None:
+                    votes[walk.tensor][axis] += walk.points
+        chosen = {}
+        for name, counter in votes.items():
+            axis = max(counter, key=lambda a: (counter[a], a), default=None)
+            shape = main.view(name).shape
+            if axis is not None and counter[axis] > counter[_fastest(shape)]:
+                chosen[name] = _with_fastest(shape, axis)
+        return _relaid(program, chosen) if chosen else program
+
+    def _with_copies(self, program: Program) -> Program:
+        """Put a copy in front of each kernel that reads a tensor often, and against its grain."""
+        copier = _Copier(program, self.least_reuse)
+        statements: list[Statement] = []
+        for kernel in program.main.statements:
+            if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs):
+                statements.extend(copier.kernels(kernel))
+            else:
+                statements.append(kernel)
+            copier.forget(kernel)
+        return copier.finished(tuple(statements))
+
+
+def _fastest(shape: TensorShape) -> int:
+    """Return the axis whose neighbours are closest, the last of equals."""
+    return min(range(len(shape.dims)), key=lambda axis: (abs(shape.dims[axis].stride), -axis))
+
+
+def _with_fastest(shape: TensorShape, fastest: int) -> TensorShape:
+    """Return the shape without gaps in which ``fastest`` counts fastest, and the others as before."""
+    others = sorted((a for a in range(len(shape.dims)) if a != fastest), key=lambda a: abs(shape.dims[a].stride))
+    dims = list(shape.dims)
+    stride = 1
+    for axis in (fastest, *others):
+        dims[axis] = Dim(shape.dims[axis].size, stride)
+        stride *= shape.dims[axis].size
+    return attrs.evolve(shape, dims=tuple(dims))
+
+
+def _free_temporaries(program: Program) -> frozenset[str]:
+    """Return the views of ``main`` of temporaries whose strides may change: all views below have the same axes."""
+    fixed = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
+    moved = _moved_axes(program.main)
+    return frozenset(
+        own.name
+        for own in program.memory
+        if own.name not in moved
+        and own.name not in fixed
+        and not own.constant
+        and len(own.shape.dims) >= 2
+        and is_dense(own.shape)
+    )
+
+
+def _moved_axes(main: Block) -> frozenset[str]:
+    """Return the views of ``main`` that some view in a kernel shows with other strides."""
+    views = {r.name: r for r in main.refinements}
+    result = set()
+    for kernel in main.blocks:
+        for view in kernel.refinements:
+            if view.direction is not Direction.NONE and view.source in views:
+                same = view.shape.strides == views[view.source].shape.strides
+                if not same or not _same_axes_below(kernel, view):
+                    result.add(view.source)
+    return frozenset(result)
+
+
+def _same_axes_below(block: Block, view: Refinement) -> bool:
+    """Return whether views of ``view`` in blocks inside keep rank and strides, so that these can change."""
+    return all(
+        r.shape.strides == view.shape.strides and r.bank_dim is None and _same_axes_below(inner, r)
+        for inner in block.blocks
+        for r in inner.refinements
+        if r.direction is not Direction.NONE and r.source == view.name
+    )
+
+
+def _relaid(program: Program, shapes: dict[str, TensorShape]) -> Program:
+    """Return the program with other shapes for the views of ``main`` called as in ``shapes``, and all below."""
+    main = program.main
+    views = {r.name: attrs.evolve(r, shape=shapes[r.name]) for r in main.refinements if r.name in shapes}
+    kernels = tuple(refitted(statement, views) for statement in main.statements)
+    memory = (attrs.evolve(r, shape=views[r.name].shape) if r.name in views else r for r in program.memory)
+    return with_kernels(program, kernels, memory)
+
+
+@attrs.define(repr=False)
+class _Copier:
+    """Makes copies in other layouts, and knows which ones still hold what their tensors do."""
+
+    program: Program
+    least_reuse: int
+    _main: Level = attrs.field(init=False)
+    _roots: dict[str, tuple[int, str]] = attrs.field(init=False)
+    _names: NameScope = attrs.field(init=False)
+    _copies: dict[tuple[str, int], Refinement] = attrs.field(factory=dict, init=False)
+    _added: list[Refinement] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._main = Level(self.program.main)
+        self._roots = {r.name: self._main.root(r) for r in self.program.main.refinements}
+        self._names = NameScope.of(r.name for r in self.program.memory)
+
+    def kernels(self, kernel: Block) -> Iterable[Block]:
+        """Yield what copies operands of a kernel, and the kernel that uses the copies."""
+        together = walks(kernel, self._main)
+        for walk in together:
+            axis = asked_axis(walk, together)
+            source = self._main.view(walk.tensor)
+            if axis is None or axis == _fastest(source.shape) or not self._pays(kernel, walk, source):
+                continue  # it asks for nothing, has what it asks for, or reads a copy by now
+            copy = self._copies.get((walk.tensor, axis))
+            if copy is None:
+                name = self._names.fresh(f"{walk.tensor}_laid")
+                corner = tuple(Affine() for _ in source.access)
+                copy = Refinement(name, Direction.OUT, name, corner, _with_fastest(source.shape, axis))
+                self._copies[walk.tensor, axis] = copy
+                self._added.append(copy)
+                yield _copying(source, copy)
+            kernel = _reading(kernel, walk.view, copy)
+        yield kernel
+
+    def _pays(self, kernel: Block, walk: Walk, source: Refinement) -> bool:
+        """Return whether a kernel reads a tensor so often that a copy of it costs less, and can read the copy."""
+        view = kernel.refinement(walk.view)
+        root = self._main.root(source)
+        shown = [r for r in kernel.refinements if r.direction is not Direction.NONE]
+        alone = sum(self._root(r.source) == root for r in shown) == 1
+        whole = is_dense(source.shape) and view.shape.strides == source.shape.strides
+        return (
+            alone
+            and whole
+            and view.direction is Direction.IN
+            and walk.points >= self.least_reuse * source.shape.elements
+            and _same_axes_below(kernel, view)
+        )
+
+    def _root(self, name: str) -> tuple[int, str] | None:
+        """Return what is behind a view of ``main``; None for a copy, which has nothing else behind it."""
+        return self._roots.get(name)
+
+    def forget(self, kernel: Statement) -> None:
+        """Drop copies of what a kernel has written."""
+        if isinstance(kernel, Block):
+            written = {self._root(r.source) for r in kernel.refinements if r.direction.writes}
+            self._copies = {key: copy for key, copy in self._copies.items() if self._root(key[0]) not in written}
+
+    def finished(self, statements: tuple[Statement, ...]) -> Program:
+        """Return the program with these kernels, and memory for the copies."""
+        if not self._added:
+            return self.program
+        own = (attrs.evolve(r, direction=Direction.NONE, source="") for r in self._added)
+        return with_temporaries(self.program, statements, tuple(own))
+
+
+def _copying(source: Refinement, copy: Refinement) -> Block:
+    """Return a kernel that copies a whole tensor."""
+    indices = [Index(f"d{axis}", size) for axis, size in enumerate(source.shape.sizes)]
+    access = tuple(Affine.index(index.name) for index in indices)
+
+    def element(view: Refinement, direction: Direction) -> Refinement:
+        dims = tuple(Dim(1, stride) for stride in view.shape.strides)
+        return Refinement(view.name, direction, view.name, access, TensorShape(view.shape.dtype, dims))
+
+    return Block(
+        f"lay_{source.name}",
+        tuple(indices),
+        (),
+        (element(source, Direction.IN), element(copy, Direction.OUT)),
+        (Load(source.name, "x"), Store("x", copy.name)),
+        tags=Tags.of("transpose"),
+    )
+
+
+def _reading(kernel: Block, name: str, copy: Refinement) -> Block:
+    """Return a kernel whose view ``name`` is of the copy."""
+    view = kernel.refinement(name)
+    dims = tuple(Dim(own.size, of.stride) for own, of in zip(view.shape.dims, copy.shape.dims, strict=True))
+    new = attrs.evolve(view, source=copy.name, shape=attrs.evolve(view.shape, dims=dims))
+    statements = tuple(refitted(s, {name: new}) for s in kernel.statements)
+    refinements = tuple(new if r.name == name else r for r in kernel.refinements)
+    return attrs.evolve(kernel, refinements=refinements, statements=statements, deps=())

@@ -1,1 +1,0 @@
-"""What is where: inner memories, transfers between them, copies, and slots."""

@@ -1,0 +1,1 @@
+"""Pipelines: the catalogue of passes, their options, and their texts."""

@@ -1,0 +1,40 @@
+"""All passes, and the pipelines made of them.
+
+The pipelines that have a name are data, in the files of ``tileir/targets`` (:mod:`tileir.core.targets.target_file`);
+:mod:`tileir.passes.pipelines.resolution` makes passes of them without loading all that stand here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tileir.passes.pipelines import pipeline
+from tileir.passes.pipelines.files import FILES
+from tileir.passes.pipelines.resolution import passes_called
+from tileir.passes.pipelines.resolution import pipeline_for as pipeline_for
+from tileir.passes.pipelines.resolution import resolve_pipeline as resolve_pipeline
+
+if TYPE_CHECKING:
+    from tileir.passes.base import Pass
+
+PASSES: Final[tuple[type[Pass], ...]] = tuple(passes_called(FILES))
+"""The catalogue, by name."""
+
+
+def parse_pipeline(text: str) -> tuple[Pass, ...]:
+    """Return the passes that a text names, such as ``fuse{max_statements=64},localise``.
+
+    Raises:
+        ParseError: The text names no passes of the catalogue, or options that they do not have.
+    """
+    return pipeline.parse(text, PASSES)
+
+
+def load_pipeline(text: str) -> tuple[Pass, ...]:
+    """Return the passes that a JSON list of names and options describes.
+
+    Raises:
+        TileError: The text is not JSON, no such list, or names no passes of the catalogue.
+
+    """
+    return pipeline.from_json(text, PASSES)

@@ -1,0 +1,189 @@
+"""Options of passes: values as they are written, and the values that the annotations of a pass ask for.
+
+What is written is a number, a text, true, false, none, a tuple of such values, or a record of them by name. An
+annotation may ask for one of these, for a member of an enumeration by its value, for an attrs class, whose record
+names its fields, or for tuples and unions of these.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+import types
+import typing
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from tileir.core.text.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+Written: TypeAlias = "bool | int | float | str | tuple[Written, ...] | dict[str, Written] | None"
+"""A value of an option as text and JSON spell it."""
+
+_WORD: Final = re.compile(r"[^\W\d]\w*\Z")
+WORDS: Final[Mapping[str, bool | None]] = types.MappingProxyType({"true": True, "false": False, "none": None})
+"""Words that are values of their own."""
+
+_RESERVED: Final = (*WORDS, "inf", "nan")
+_PLAIN: Final = {bool: "true or false", int: "an integer", float: "a number", str: "a text", type(None): "none"}
+
+
+@attrs.frozen
+class FitError(Exception):
+    """Why a value does not fit, and where inside of it, such as ``[0].idxs[1].size``; empty for all of it."""
+
+    place: str
+    problem: str
+
+
+@cache
+def hints_of(kind: type) -> Mapping[str, object]:
+    """Return the annotation of each field of an attrs class, in order."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in attrs.fields(kind) if field.init}
+
+
+def field_called(name: str, known: Mapping[str, object]) -> str | None:
+    """Return the field that a name means, ``mem_kib`` for ``mem_KiB``; None where there is none."""
+    if name in known:
+        return name
+    folded = name.casefold()
+    return next((field for field in known if field.casefold() == folded), None)
+
+
+def set_fields(value: object) -> Mapping[str, object]:
+    """Return the fields of an attrs value that are not at their defaults."""
+    fields = {field.name: field.default for field in attrs.fields(type(value)) if field.init}  # type: ignore[arg-type]
+    return {name: held for name, usual in fields.items() if (held := getattr(value, name)) != usual}
+
+
+def written(value: object) -> Written:
+    """Return the plain form of an option's value; :func:`fitted` reads it back."""
+    match value:
+        case enum.Enum():
+            return written(value.value)
+        case tuple():
+            return tuple(map(written, value))
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            return {name: written(held) for name, held in set_fields(value).items()}
+
+
+def to_text(value: Written) -> str:
+    """Return how a pipeline's text spells a value."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value if _WORD.match(value) and value not in _RESERVED else json.dumps(value)
+        case tuple():
+            return f"({','.join(map(to_text, value))})"
+        case dict():
+            return record_text(value)
+        case _:
+            return repr(value)
+
+
+def record_text(members: Mapping[str, Written]) -> str:
+    """Return how a pipeline's text spells names with values."""
+    return f"{{{','.join(f'{name}={to_text(value)}' for name, value in members.items())}}}"
+
+
+def fitted(value: Written, hint: object, place: str = "") -> object:
+    """Return the value that an annotation asks for.
+
+    A single value stands for a tuple of one, an integer for a number, and a text for a record whose
+    other fields need not be given.
+
+    Raises:
+        FitError: The value does not fit.
+    """
+    if isinstance(hint, types.UnionType):
+        return _any_of(value, hint, place)
+    if typing.get_origin(hint) is tuple:
+        return tuple(_items(value, hint, place))
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        member = next((member for member in hint if member.value == value and type(member.value) is type(value)), None)
+        if member is None:
+            raise FitError(place, f"takes {described(hint)}")
+        return member
+    if isinstance(hint, type) and attrs.has(hint):
+        return _record(value, hint, place)
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is not hint:
+        raise FitError(place, f"takes {described(hint)}")
+    return value
+
+
+def described(hint: object) -> str:
+    """Return in words what an annotation asks for."""
+    if isinstance(hint, types.UnionType):
+        return " or ".join(described(case) for case in typing.get_args(hint))
+    if typing.get_origin(hint) is tuple:
+        return f"a tuple, each item {described(typing.get_args(hint)[0])}"
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return f"one of {', '.join(str(member.value) for member in hint)}"
+    if isinstance(hint, type) and attrs.has(hint):
+        return f"a record of {', '.join(hints_of(hint))}"
+    return _PLAIN[hint] if isinstance(hint, type) and hint in _PLAIN else str(hint)
+
+
+def _any_of(value: Written, hint: types.UnionType, place: str) -> object:
+    inner: list[FitError] = []
+    for case in typing.get_args(hint):
+        try:
+            return fitted(value, case, place)
+        except FitError as error:
+            inner += [error] if error.place != place else []
+    raise inner[0] if len(inner) == 1 else FitError(place, f"takes {described(hint)}")
+
+
+def _items(value: Written, hint: object, place: str) -> Iterator[object]:
+    items = value if isinstance(value, tuple) else (value,)
+    cases = typing.get_args(hint)
+    if cases[-1] is Ellipsis:
+        cases = cases[:1] * len(items)
+    if len(cases) != len(items):
+        raise FitError(place, f"takes {len(cases)} items, not {len(items)}")
+    for number, (item, case) in enumerate(zip(items, cases, strict=True)):
+        yield fitted(item, case, f"{place}[{number}]" if isinstance(value, tuple) else place)
+
+
+def _record(value: Written, kind: type, place: str) -> object:
+    known = hints_of(kind)
+    if isinstance(value, str):
+        value = {_main_field(kind): value}
+    if not isinstance(value, dict):
+        raise FitError(place, f"takes {described(kind)}")
+    members: dict[str, object] = {}
+    for name, item in value.items():
+        field = field_called(name, known)
+        if field is None:
+            raise FitError(place, f"has no field {name[:64]}{nearest(name, known)}")
+        if field in members:
+            raise FitError(place, f"has field {field} twice; drop one")
+        members[field] = fitted(item, known[field], f"{place}.{field}")
+    for needed in attrs.fields(kind):
+        if needed.init and needed.default is attrs.NOTHING and needed.name not in members:
+            raise FitError(place, f"needs the field {needed.name}")
+    try:
+        result: object = kind(**members)
+    except ValueError as refusal:
+        raise FitError(place, f"is refused: {refusal}") from None
+    return result
+
+
+def _main_field(kind: type) -> str:
+    """Return the field that a text alone stands for."""
+    names = list(hints_of(kind))
+    needed = (field.name for field in attrs.fields(kind) if field.init and field.default is attrs.NOTHING)
+    return next(needed, names[0])

@@ -1,0 +1,214 @@
+"""Pipelines as text and as JSON: ``fuse{max_statements=64},localise,tile{sizes=(8,32)}``.
+
+What an option takes follows from the annotations of a pass's fields (:mod:`tileir.passes.pipelines.options`): numbers,
+texts, ``true``, ``false``, ``none``, tuples ``(1, 2)`` and records ``{name=SRAM, size=4}``. Options at their defaults
+are not written. A step may have a name of its own, ``fuse_add: fusion{…}``.
+
+In JSON a step is ``{"name": pass, "options": {…}}``, or as on Stripe's slides ``{"name": step, pass: {…}}``, or
+``{pass: {…}}``; comments from ``//`` to the end of a line are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, TypeAlias
+
+from tileir.core.errors import Diagnostic, ParseError, TileError, fail
+from tileir.core.json.plain import places_of, read_json
+from tileir.core.text.names import nearest
+from tileir.core.text.span import Source, Span
+from tileir.passes.base import Named, aliases_of, unnamed
+from tileir.passes.pipelines.options import FitError, field_called, fitted, hints_of, record_text, set_fields, written
+from tileir.passes.pipelines.parser import Request, Setting, parse_requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tileir.core.json.plain import Path
+    from tileir.passes.base import Pass
+    from tileir.passes.pipelines.options import Written
+
+Catalogue: TypeAlias = "Sequence[type[Pass]] | Callable[[Iterable[str]], Sequence[type[Pass]]]"
+"""The passes that there are; or what finds those of some names, or returns all where it does not know one."""
+
+Places: TypeAlias = "Callable[[], Mapping[Path, Span]]"
+"""Finds where the values of a JSON list were written, by the way to them."""
+
+_OPTIONS = "options"
+
+
+def to_text(passes: Iterable[Pass]) -> str:
+    """Return the text of a pipeline; :func:`parse` reads it back."""
+    return ",".join(map(_pass_text, passes))
+
+
+def parse(text: str, catalogue: Catalogue, name: str = "<pipeline>") -> tuple[Pass, ...]:
+    """Return the passes that ``text`` names.
+
+    Raises:
+        ParseError: TIL102 and TIL103 where the text does not follow the grammar; TIL541, TIL542, TIL543 for unknown
+            passes and options and for values that do not fit, all of them at once.
+
+    """
+    return _built(parse_requests(text, name), catalogue, ParseError)
+
+
+def to_json(passes: Iterable[Pass]) -> str:
+    """Return a JSON list of steps; :func:`from_json` reads it back."""
+    return json.dumps(to_value(passes), indent=2)
+
+
+def to_value(passes: Iterable[Pass]) -> list[object]:
+    """Return the steps as plain JSON values; those without a name of their own as ``{"name": …, "options": {…}}``."""
+    steps: list[object] = []
+    for step in passes:
+        inner = unnamed(step)
+        options = {name: written(value) for name, value in set_fields(inner).items()}
+        if isinstance(step, Named):
+            steps.append({"name": step.label, inner.name: options})
+        else:
+            steps.append({"name": inner.name, _OPTIONS: options})
+    return steps
+
+
+def from_json(text: str, catalogue: Catalogue, name: str = "<pipeline>") -> tuple[Pass, ...]:
+    """Return the passes that a JSON list names.
+
+    Raises:
+        TileError: TIL601 for what is not JSON, TIL602 for JSON of another shape, TIL541 to TIL543 as :func:`parse`.
+
+    """
+    source = Source(text, name)
+    value = read_json(text, name)
+    return from_value(value, catalogue, lambda: {p: Span(source, *place) for p, place in places_of(text).items()})
+
+
+def from_value(items: object, catalogue: Catalogue, places: Places | None = None) -> tuple[Pass, ...]:
+    """Return the passes that JSON, read already, names.
+
+    Args:
+        items: A list of steps.
+        catalogue: The passes that there are.
+        places: Finds, for messages, where the values in ``items`` were written (:func:`places_of`).
+
+    Raises:
+        TileError: As :func:`from_json`, but for TIL601.
+    """
+    try:
+        return _built(_requests(items, {}), catalogue, TileError)
+    except TileError:
+        if places is None:
+            raise
+    return _built(_requests(items, places()), catalogue, TileError)
+
+
+def _requests(items: object, places: Mapping[Path, Span]) -> list[Request]:
+    if not isinstance(items, list):
+        raise fail("TIL602", "a pipeline in JSON is a list of passes", places.get(()))
+    requests, faults = [], []
+    for number, item in enumerate(items):
+        request = _request_of(item, number, places)
+        if request is None:
+            message = (
+                f'entry {number} of the pipeline must be {{"name": pass, "options": {{name: value}}}} or '
+                '{"name": step, pass: {name: value}}'
+            )
+            faults.append(Diagnostic("TIL602", message, places.get((number,))))
+        else:
+            requests.append(request)
+    if faults:
+        raise TileError(faults)
+    return requests
+
+
+def _pass_text(step: Pass) -> str:
+    inner = unnamed(step)
+    label = f"{step.label}:" if isinstance(step, Named) else ""
+    options = {name: written(value) for name, value in set_fields(inner).items()}
+    return f"{label}{inner.name}{record_text(options) if options else ''}"
+
+
+def _built(
+    requests: Sequence[Request],
+    catalogue: Catalogue,
+    error: Callable[[list[Diagnostic]], TileError],
+) -> tuple[Pass, ...]:
+    passes_known = catalogue([request.name for request in requests]) if callable(catalogue) else catalogue
+    kinds = {alias: kind for kind in passes_known for alias in aliases_of(kind)}
+    kinds |= {kind.name: kind for kind in passes_known}
+    faults: list[Diagnostic] = []
+    passes: list[Pass] = []
+    for request in requests:
+        if (kind := kinds.get(request.name)) is None:
+            message = f"there is no pass {_shown(request.name)}{nearest(request.name, kinds)}"
+            faults.append(Diagnostic("TIL541", message, request.span))
+            continue
+        before = len(faults)
+        arguments = _arguments(request, hints_of(kind), faults)
+        if len(faults) == before:
+            try:
+                step = kind(**arguments)
+                passes.append(Named(request.label, step) if request.label else step)
+            except ValueError as refusal:
+                faults.append(Diagnostic("TIL543", f"pass {kind.name}: {refusal}", request.span))
+    if faults:
+        raise error(faults)
+    return tuple(passes)
+
+
+def _arguments(request: Request, options: Mapping[str, object], faults: list[Diagnostic]) -> dict[str, object]:
+    arguments: dict[str, object] = {}
+    for setting in request.settings:
+        name = field_called(setting.name, options)
+        if name is None:
+            message = f"pass {request.name} has no option {_shown(setting.name)}{nearest(setting.name, options)}"
+            faults.append(Diagnostic("TIL542", message, setting.name_span))
+        elif name in arguments:
+            message = f"option {setting.name} of pass {request.name} is given twice; drop one"
+            faults.append(Diagnostic("TIL542", message, setting.name_span))
+        else:
+            arguments[name] = None
+            try:
+                arguments[name] = fitted(setting.value, options[name])
+            except FitError as refusal:
+                message = f"option {setting.name}{refusal.place} of pass {request.name} {refusal.problem}"
+                faults.append(Diagnostic("TIL543", message, setting.value_span))
+    return arguments
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= 64 else f"{name[:64]}…"
+
+
+def _request_of(item: object, number: int, places: Mapping[Path, Span]) -> Request | None:
+    """Return the pass that a JSON value describes; None where it has another shape."""
+    if not isinstance(item, dict):
+        return None
+    label = item.get("name", "")
+    others = [key for key in item if key != "name"]
+    if not isinstance(label, str) or len(others) > 1:
+        return None
+    key = others[0] if others else _OPTIONS
+    options = item.get(key, {})
+    if not isinstance(options, dict) or (key == _OPTIONS and not label):
+        return None
+    settings = tuple(
+        Setting(name, _plain(value), places.get((number, key, name, ":")), places.get((number, key, name)))
+        for name, value in options.items()
+    )
+    if key == _OPTIONS:
+        return Request(label, settings, places.get((number, "name")))
+    return Request(key, settings, places.get((number, key, ":")), label)
+
+
+def _plain(value: object) -> Written:
+    """Return a value of JSON with tuples for lists."""
+    match value:
+        case list():
+            return tuple(map(_plain, value))
+        case dict():
+            return {name: _plain(item) for name, item in value.items()}
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            raise AssertionError("no value of JSON")

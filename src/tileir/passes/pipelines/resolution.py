@@ -1,0 +1,115 @@
+"""Pipelines for a device, made of the passes that they name: no other pass is loaded."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.errors import TileError, fail
+from tileir.core.targets.target_file import file_of, passes_places, passes_value, target_called
+from tileir.passes.pipelines import pipeline
+from tileir.passes.pipelines.files import FILES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tileir.core.json.plain import Path as Way
+    from tileir.core.targets.target import Target
+    from tileir.core.targets.target_file import TargetFile
+    from tileir.core.text.span import Span
+    from tileir.passes.base import Pass
+
+_MOST_DEPTH: Final = 8
+"""Targets that include one another."""
+
+
+@lru_cache(maxsize=64)
+def pipeline_for(target: Target) -> tuple[Pass, ...]:
+    """Return the passes that a target gets when nobody asks for others.
+
+    Raises:
+        TileError: ``target.pipeline`` is no pipeline, as :func:`resolve_pipeline` says.
+    """
+    return resolve_pipeline(target.pipeline, target)
+
+
+def resolve_pipeline(text: str, target: Target) -> tuple[Pass, ...]:
+    """Return the passes that a text means for a device.
+
+    Args:
+        text: The name of a target that comes with tileir, a pipeline as text or JSON, or a whole target file.
+        target: The facts that templates may use.
+
+    Raises:
+        TileError: As :func:`tileir.passes.pipelines.pipeline.parse`, :func:`tileir.passes.pipelines.pipeline.from_json`
+        and
+            :mod:`tileir.core.targets.target_file`.
+    """
+    if (file := file_of(text)) is not None:
+        entries = _entries(file, target, 0)
+        values = [entry.value for entry in entries]
+        return pipeline.from_value(values, passes_called, lambda: _places(entries, target))
+    if text.lstrip().startswith(("[", "//")):
+        return pipeline.from_json(text, passes_called)
+    return pipeline.parse(text, passes_called)
+
+
+def passes_called(names: Iterable[str]) -> Sequence[type[Pass]]:
+    """Return the passes of the catalogue that have these names; all of it where one has another name.
+
+    Only the modules of these passes are loaded: the catalogue has half a hundred classes.
+    """
+    wanted = list(dict.fromkeys(names))
+    return [_loaded(name) for name in (wanted if FILES.keys() >= set(wanted) else FILES)]
+
+
+def _loaded(name: str) -> type[Pass]:
+    members = vars(import_module(f"tileir.passes.{FILES[name]}")).values()
+    return next(kind for kind in members if isinstance(kind, type) and vars(kind).get("name") == name)
+
+
+@attrs.frozen(repr=False)
+class _Entry:
+    """An entry of a pipeline, and the file in which it stands at that position."""
+
+    value: object
+    file: TargetFile
+    number: int
+
+
+def _entries(file: TargetFile, target: Target, depth: int) -> list[_Entry]:
+    """Return the entries of a pipeline with those of other targets in the place of ``{"include": target}``."""
+    if depth > _MOST_DEPTH:
+        raise fail("TIL547", "these targets include one another without end")
+    value = passes_value(file, target)
+    if not isinstance(value, list):
+        raise fail("TIL602", "a pipeline in JSON is a list of passes", passes_places(file, target).get(()))
+    entries: list[_Entry] = []
+    for number, entry in enumerate(value):
+        if isinstance(entry, dict) and entry.keys() == {"include"}:
+            entries += _entries(_included(str(entry["include"]), number, file, target), target, depth + 1)
+        else:
+            entries.append(_Entry(entry, file, number))
+    return entries
+
+
+def _included(name: str, number: int, file: TargetFile, target: Target) -> TargetFile:
+    try:
+        return target_called(name)
+    except TileError as error:
+        place = passes_places(file, target).get((number, "include"))
+        raise TileError(attrs.evolve(fault, span=place) for fault in error.diagnostics) from None
+
+
+def _places(entries: Sequence[_Entry], target: Target) -> dict[Way, Span]:
+    """Return where the entries and what is in them were written."""
+    places: dict[Way, Span] = {}
+    for file in dict.fromkeys(entry.file for entry in entries):
+        written = passes_places(file, target)
+        for number, entry in enumerate(entries):
+            if entry.file == file:
+                places |= {(number, *path[1:]): span for path, span in written.items() if path[:1] == (entry.number,)}
+    return places

@@ -1,0 +1,206 @@
+"""Say where blocks run and where memory is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.rewrite import rewritten
+from tileir.passes.kernels.walk import choice, rewrite_blocks, rewrite_chosen
+from tileir.passes.placement.locations import Place, is_at, location
+from tileir.stripe.ir import Block, Direction
+from tileir.stripe.tags import KERNEL, PROGRAM
+
+if TYPE_CHECKING:
+    from tileir.stripe.check.scope import Scope
+    from tileir.stripe.ir import Device, Location, Program, Refinement, Statement
+
+
+@attrs.frozen
+class LocateBlock:
+    """Name the device that runs the selected blocks.
+
+    Attributes:
+        reqs: Tags that a block must carry; with none, all kernels and what is in them.
+        loc: The device, or a path of them from the outside in; none: do nothing.
+        append_devs: Put it behind the location that a block has, instead of replacing that.
+        skip_tags: Blocks with one of these tags stay where they are.
+    """
+
+    name: ClassVar[str] = "locate_block"
+    sees_loops: ClassVar[bool] = True
+    reqs: tuple[str, ...] = (KERNEL,)
+    loc: tuple[Place, ...] = ()
+    append_devs: bool = False
+    skip_tags: tuple[str, ...] = ()
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with the selected blocks located.
+
+        Raises:
+            TileError: TIL505, a unit names a tag that not exactly one index of the block carries.
+        """
+        if not self.loc:
+            return program
+        return rewrite_blocks(program, self._located, self.reqs, skip_tags=self.skip_tags)
+
+    def _located(self, scope: Scope) -> Block:
+        block = scope.block
+        where = location(self.loc, block)
+        new = (*block.location, *where) if self.append_devs else where
+        return block if new == block.location else attrs.evolve(block, location=new)
+
+
+@attrs.frozen
+class LocateInnerBlock:
+    """Name the device that runs blocks directly inside the selected ones.
+
+    Attributes:
+        reqs: Tags that the block around must carry.
+        inner_reqs: Tags that an inner block must carry.
+        loc: The device, or a path of them; none: do nothing.
+        append_devs: Put it behind the location that an inner block has, instead of replacing that.
+        skip_tags: Inner blocks with one of these tags stay where they are.
+    """
+
+    name: ClassVar[str] = "locate_inner_block"
+    sees_loops: ClassVar[bool] = True
+    reqs: tuple[str, ...] = (KERNEL,)
+    inner_reqs: tuple[str, ...] = ()
+    loc: tuple[Place, ...] = ()
+    append_devs: bool = False
+    skip_tags: tuple[str, ...] = ()
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with the inner blocks located; raises as :meth:`LocateBlock.__call__`."""
+        if not self.loc:
+            return program
+        around, chosen = choice(program, self.reqs), choice(program, self.inner_reqs, self.skip_tags)
+
+        def wanted(block: Block, parent: Block | None) -> bool:
+            return parent is not None and parent is not program.entry and around(parent) and chosen(block)
+
+        return rewrite_chosen(program, self._located, wanted)
+
+    def _located(self, scope: Scope) -> Block:
+        block = scope.block
+        where = location(self.loc, block)
+        new = (*block.location, *where) if self.append_devs else where
+        return block if new == block.location else attrs.evolve(block, location=new)
+
+
+@attrs.frozen
+class LocateMemory:
+    """Name the memory in which allocations of the selected blocks are; views of them, at any depth, follow.
+
+    Attributes:
+        reqs: Tags that a block must carry; ``program`` for parameters, results and temporaries of the program.
+        ref_reqs: Tags that an allocation must carry.
+        loc: The memory, or a path of devices to it; none: do nothing.
+        append_devs: Put it behind the location that an allocation has, instead of replacing that.
+        skip_tags: Allocations with one of these tags stay where they are.
+        located: Whether to move allocations that have a location already.
+    """
+
+    name: ClassVar[str] = "locate_memory"
+    sees_loops: ClassVar[bool] = True
+    reqs: tuple[str, ...] = (PROGRAM,)
+    ref_reqs: tuple[str, ...] = ()
+    loc: tuple[Place, ...] = ()
+    append_devs: bool = False
+    skip_tags: tuple[str, ...] = ()
+    located: bool = False
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with memory located; raises as :meth:`LocateBlock.__call__`."""
+        return rewrite_blocks(program, self._with_memory, self.reqs, entry=True) if self.loc else program
+
+    def _with_memory(self, scope: Scope) -> Block:
+        block = scope.block
+        where = location(self.loc, block)
+        moved: dict[str, Location] = {}
+        refinements = []
+        for refinement in block.refinements:
+            new = self._place(refinement, where)
+            if new != refinement.location:
+                moved[refinement.name] = new
+                refinement = attrs.evolve(refinement, location=new)
+            refinements.append(refinement)
+        if not moved:
+            return block
+        statements = rewritten(block.statements, lambda s: (with_views_at(s, moved),))
+        return attrs.evolve(block, refinements=tuple(refinements), statements=statements)
+
+    def _place(self, refinement: Refinement, where: Location) -> Location:
+        tags = refinement.tags
+        skipped = refinement.direction is not Direction.NONE or not tags.has_all(self.ref_reqs)
+        if skipped or any(tag in tags for tag in self.skip_tags):
+            return refinement.location
+        if refinement.location and not (self.located or self.append_devs):
+            return refinement.location
+        return (*refinement.location, *where) if self.append_devs else where
+
+
+def with_views_at(statement: Statement, moved: dict[str, Location]) -> Statement:
+    """Return a statement whose views of the refinements ``moved``, and views of these, have the new locations.
+
+    Units that indices choose are named where the memory is allocated only.
+    """
+    if not isinstance(statement, Block):
+        return statement
+    inner = {r.name: fixed(moved[r.source]) for r in statement.refinements if r.source in moved}
+    if not inner:
+        return statement
+    refinements = tuple(
+        attrs.evolve(r, location=inner[r.name]) if r.name in inner else r for r in statement.refinements
+    )
+    statements = rewritten(statement.statements, lambda s: (with_views_at(s, inner),))
+    return attrs.evolve(statement, refinements=refinements, statements=statements)
+
+
+def fixed(where: Location) -> Location:
+    """Return a location without the units that indices choose."""
+    return tuple(_fixed_device(device) for device in where)
+
+
+def _fixed_device(device: Device) -> Device:
+    return device if all(unit.is_constant for unit in device.units) else attrs.evolve(device, units=())
+
+
+@attrs.frozen
+class RewriteLocations:
+    """Replace the beginning of locations, of blocks and of memory.
+
+    Attributes:
+        reqs: Tags that a block must carry; with none, all blocks.
+        prefix: What a location must begin with.
+        target: What stands there instead; numbered units go with the prefix.
+    """
+
+    name: ClassVar[str] = "rewrite_locations"
+    sees_loops: ClassVar[bool] = True
+    reqs: tuple[str, ...] = ()
+    prefix: tuple[Place, ...] = ()
+    target: tuple[Place, ...] = ()
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with other locations; raises as :meth:`LocateBlock.__call__`."""
+        return rewrite_blocks(program, self._rewritten, self.reqs, entry=True) if self.prefix else program
+
+    def _rewritten(self, scope: Scope) -> Block:
+        block = scope.block
+        refinements = tuple(self._refinement(r, block) for r in block.refinements)
+        where = self._moved(block.location, block)
+        if where == block.location and refinements == block.refinements:
+            return block
+        return attrs.evolve(block, location=where, refinements=refinements)
+
+    def _refinement(self, refinement: Refinement, block: Block) -> Refinement:
+        where = self._moved(refinement.location, block)
+        return refinement if where == refinement.location else attrs.evolve(refinement, location=where)
+
+    def _moved(self, where: Location, block: Block) -> Location:
+        if not is_at(where, self.prefix):
+            return where
+        return (*location(self.target, block), *where[len(self.prefix) :])

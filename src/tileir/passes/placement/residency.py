@@ -1,0 +1,295 @@
+"""When data are in an inner memory, and where: a reverse linear scan over statements.
+
+The scan goes from the last statement to the first. What a statement needs gets a slot there if it has none, and keeps
+it up to the statement that makes it, or up to where it is brought in. Where memory is short, what is needed again
+farthest back gives way and is brought in later. Slots that have become free are used again. This is linear-scan
+register allocation (Poletto and Sarkar, 1999) with Belady's choice of victims, in the direction in which PlaidML's
+SchedulePass goes: uses are met before definitions, so that only what is needed holds memory.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tileir.passes.placement.slots import Memory, Slot
+
+
+@attrs.frozen
+class Use:
+    """How one statement uses an item.
+
+    Attributes:
+        reads: Whether content from before matters; also where only some elements are written.
+        writes: Whether it is changed.
+        inside: Whether the statement uses it in the inner memory; else where it comes from.
+
+    """
+
+    reads: bool
+    writes: bool
+    inside: bool = True
+
+
+@attrs.frozen(eq=False)
+class Item:
+    """Something that statements use in the inner memory.
+
+    Attributes:
+        name: What it is called.
+        size: Bytes that it takes, in each bank where it is spread.
+        uses: How each statement that touches it does so, by number, rising.
+        given: Whether it has content before the first statement.
+        escapes: Whether its content is needed after the last one.
+        merges: Whether it is brought out by merging: then each statement makes a part of its own.
+        spread: Whether it lies in all banks.
+
+    """
+
+    name: str
+    size: int
+    uses: Mapping[int, Use]
+    given: bool
+    escapes: bool
+    merges: bool = False
+    spread: bool = False
+    _numbers: tuple[int, ...] = attrs.field(init=False)
+    _made: int | None = attrs.field(init=False)
+    _shared: tuple[int, ...] = attrs.field(init=False)
+
+    @_numbers.default
+    def _sorted_numbers(self) -> tuple[int, ...]:
+        return tuple(sorted(self.uses))
+
+    @_made.default
+    def _first_write(self) -> int | None:
+        return next((number for number in self._numbers if self.uses[number].writes), None)
+
+    @_shared.default
+    def _uses_that_matter(self) -> tuple[int, ...]:
+        return tuple(number for number in self._numbers if self.uses[number].inside or self.splits(number))
+
+    def splits(self, number: int) -> bool:
+        """Return whether no stay lasts over a statement that changes the item outside, or reads changes there.
+
+        Where it reads outside what nothing has changed yet, a stay lasts.
+        """
+        use = self.uses.get(number)
+        return use is not None and not use.inside and self._made is not None and self._made <= number
+
+    def exists_before(self, number: int) -> bool:
+        """Return whether there is content before statement ``number``."""
+        return self.given or (self._made is not None and self._made < number)
+
+    def used_before(self, number: int) -> int:
+        """Return the last statement before ``number`` that uses the item inside, or splits its stays; -1 for none."""
+        place = bisect_left(self._shared, number)
+        return self._shared[place - 1] if place else -1
+
+    def between(self, first: int, end: int | None) -> tuple[int, ...]:
+        """Return the statements after ``first`` and, unless that is None, before ``end`` that use the item."""
+        stop = len(self._numbers) if end is None else bisect_left(self._numbers, end)
+        return self._numbers[bisect_left(self._numbers, first + 1) : stop]
+
+
+@attrs.define(eq=False)
+class Stay:
+    """A stretch of statements over which an item is in one slot.
+
+    Attributes:
+        item: What is there.
+        slot: Where.
+        uses: The statements that use it there, falling while the scan runs.
+        load_before: The statement before which it is brought in; None where the first use makes it.
+        store_after: The statement after which it is brought out; None where nobody needs it outside.
+
+    """
+
+    item: Item
+    slot: Slot
+    uses: list[int] = attrs.field(factory=list)
+    load_before: int | None = None
+    store_after: int | None = None
+
+    @property
+    def first(self) -> int:
+        """The first statement during which the slot is taken."""
+        return self.uses[-1] if self.load_before is None else self.load_before
+
+
+@attrs.frozen
+class Shortage:
+    """A statement whose data do not fit: how many bytes it needs, and what the largest item is."""
+
+    statement: int
+    needed: int
+    largest: Item
+
+
+def plan(
+    items: Sequence[Item], count: int, memory: Memory, window: int, reserved: Mapping[int, Sequence[Slot]]
+) -> tuple[Stay, ...] | tuple[Shortage, ...]:
+    """Return when and where items are in the inner memory, in the order in which they come there.
+
+    Args:
+        items: What the statements use.
+        count: How many statements there are.
+        memory: The inner memory.
+        window: By how many statements items are brought in before their first use, if memory allows; slots of what is
+            brought out stay unused as long, if there are others.
+        reserved: Slots that statements use for themselves.
+
+    Returns:
+        The stays; or, where statements need more than there is, all of these.
+
+    """
+    shortages = tuple(_shortages(items, count, memory))
+    if shortages:
+        return shortages
+    scan = _Scan(items, memory, window, reserved)
+    for number in reversed(range(count)):
+        shortage = scan.visit(number)
+        if shortage is not None:
+            return (shortage,)
+    stays = sorted(scan.done, key=lambda stay: (stay.first, stay.item.name))
+    for stay in stays:
+        stay.uses.sort()
+    _store(stays)
+    return tuple(stays)
+
+
+def _shortages(items: Sequence[Item], count: int, memory: Memory) -> Iterable[Shortage]:
+    """Yield the statements that need more memory than there is, or an item that no bank can hold."""
+    needed: list[list[Item]] = [[] for _ in range(count)]
+    for item in items:
+        for number, use in item.uses.items():
+            if use.inside:
+                needed[number].append(item)
+    for number, own in enumerate(needed):
+        total = sum(memory.aligned(item.size) * (memory.banks if item.spread else 1) for item in own)
+        largest = max(own, key=lambda item: item.size, default=None)
+        if largest is None:
+            continue
+        if (memory.bank_bytes and total > memory.total_bytes) or not memory.fits(largest.size):
+            yield Shortage(number, total, largest)
+
+
+@attrs.define(eq=False, repr=False)
+class _Scan:
+    """The state of the scan: what is live at the statement that it has reached."""
+
+    items: Sequence[Item]
+    memory: Memory
+    window: int
+    reserved: Mapping[int, Sequence[Slot]]
+    done: list[Stay] = attrs.field(factory=list, init=False)
+    _live: dict[str, Stay] = attrs.field(factory=dict, init=False)
+    _by_statement: dict[int, list[Item]] = attrs.field(factory=dict, init=False)
+    _bank: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for item in self.items:
+            for number in item.uses:
+                self._by_statement.setdefault(number, []).append(item)
+
+    def visit(self, number: int) -> Shortage | None:
+        """Go back over one statement; return how its data do not fit, if they do not."""
+        used = self._by_statement.get(number, [])
+        wanted = [item for item in used if item.uses[number].inside]
+        held = self.reserved.get(number, ())
+        for stay in tuple(self._live.values()):
+            if stay.item.splits(number) or any(stay.slot.meets(slot) for slot in held):
+                self._close(stay, number + 1)
+        if not self._admit(wanted, number):
+            total = sum(item.size for item in wanted)
+            return Shortage(number, total, max(wanted, key=lambda item: item.size))
+        for item in wanted:
+            stay = self._live[item.name]
+            stay.uses.append(number)
+            if item.merges or not item.uses[number].reads or not item.exists_before(number):
+                self._close(stay, None)
+        self._bring_in(number)
+        return None
+
+    def _bring_in(self, number: int) -> None:
+        """End, going back, the stays that no earlier statement shares and that have begun early enough."""
+        for stay in tuple(self._live.values()):
+            before = stay.item.used_before(number)
+            shared = before >= 0 and stay.item.uses[before].inside
+            if number == 0 or (not shared and (stay.uses[-1] - number >= self.window or before == number - 1)):
+                self._close(stay, number)
+
+    def _close(self, stay: Stay, load_before: int | None) -> None:
+        del self._live[stay.item.name]
+        stay.load_before = load_before
+        self.done.append(stay)
+
+    def _admit(self, wanted: Sequence[Item], number: int) -> bool:
+        """Give a slot to all items that a statement wants; False where that is not possible."""
+        missing = sorted((item for item in wanted if item.name not in self._live), key=lambda i: (-i.size, i.name))
+        kept = {item.name for item in wanted}
+        for item in missing:
+            while not self._open(item, number):
+                victim = self._victim(number, kept)
+                if victim is None:
+                    return self._admit_anew(wanted, number)
+                self._close(victim, number + 1)
+        return True
+
+    def _admit_anew(self, wanted: Sequence[Item], number: int) -> bool:
+        """Give slots in an empty memory: what later statements share has its place by chance in the way."""
+        for stay in tuple(self._live.values()):
+            if stay.uses:
+                self._close(stay, number + 1)
+            else:
+                del self._live[stay.item.name]
+        ordered = sorted(wanted, key=lambda item: (-item.size, item.name))
+        return all(self._open(item, number) for item in ordered)
+
+    def _open(self, item: Item, number: int) -> bool:
+        """Begin a stay, if there is room, preferably where nothing has just been or is about to be."""
+        taken = [stay.slot for stay in self._live.values()]
+        taken.extend(self.reserved.get(number, ()))
+        latest = takewhile(lambda stay: stay.first <= number + self.window + 1, reversed(self.done))
+        recent = [stay.slot for stay in latest if stay.first <= number + self.window]
+        for before in range(max(0, number - self.window), number):
+            recent.extend(self.reserved.get(before, ()))
+        slot = None
+        for avoided in ([*taken, *recent], taken):
+            slot = slot or self.memory.place(item.size, avoided, spread=item.spread, first_bank=self._bank)
+        if slot is None:
+            return False
+        self._bank = (slot.bank + 1) % self.memory.banks
+        self._live[item.name] = Stay(item, slot)
+        return True
+
+    def _victim(self, number: int, kept: set[str]) -> Stay | None:
+        """Return the stay that costs least to end: one that is brought in anyway, or is used farthest back."""
+        others = [stay for stay in self._live.values() if stay.item.name not in kept]
+        return min(others, key=lambda stay: (stay.item.used_before(number), stay.item.name), default=None)
+
+
+def _store(stays: Iterable[Stay]) -> None:
+    """Decide after which statement each stay is brought out: where what it made is needed outside."""
+    by_item: dict[str, list[Stay]] = {}
+    for stay in stays:
+        by_item.setdefault(stay.item.name, []).append(stay)
+    for own in by_item.values():
+        for stay, following in zip(own, [*own[1:], None], strict=True):
+            written = [number for number in stay.uses if stay.item.uses[number].writes]
+            if written and (stay.item.merges or _is_needed(stay, written[-1], following)):
+                stay.store_after = written[-1]
+
+
+def _is_needed(stay: Stay, written: int, following: Stay | None) -> bool:
+    """Return whether what a stay made is needed where it comes from."""
+    end = following.uses[0] if following is not None else None
+    if any(not stay.item.uses[number].inside for number in stay.item.between(written, end)):
+        return True
+    return stay.item.escapes if following is None else following.load_before is not None

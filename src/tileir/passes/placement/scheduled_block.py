@@ -1,0 +1,234 @@
+"""One block with its data in an inner memory: the statements, transfers between them, and the slots."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.errors import Diagnostic
+from tileir.core.rewrite import rewritten
+from tileir.core.text.names import NameScope
+from tileir.passes.analysis.compute_deps import with_dependences
+from tileir.passes.placement.locate import with_views_at
+from tileir.passes.placement.locations import is_at, location
+from tileir.passes.placement.residency import Item, Shortage, Stay, Use, plan
+from tileir.passes.placement.resident_views import identity, locals_of, residents
+from tileir.passes.placement.slots import ALL_BANKS, Memory, Slot
+from tileir.passes.placement.transfers import Transfers, redirected, slot_for
+from tileir.poly.affine import Affine
+from tileir.stripe.aliases import allocations, byte_size
+from tileir.stripe.check.scope import enter
+from tileir.stripe.ir import Block, Direction, Refinement, Special, Tags, views_read, views_written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.passes.placement.resident_views import Resident
+    from tileir.passes.placement.schedule_memory import Schedule
+    from tileir.stripe.aliases import Aliases
+    from tileir.stripe.ir import Location, Statement
+
+
+@attrs.define(eq=False, slots=False)
+class ScheduledBlock:
+    """Builds one block.
+
+    Attributes:
+        options: The pass.
+        aliases: The block as it was.
+        lasting: The parameters and results of the program.
+        faults: Where to note statements whose data do not fit.
+
+    """
+
+    options: Schedule
+    aliases: Aliases
+    lasting: frozenset[str]
+    faults: list[Diagnostic]
+    _slots: dict[int, Refinement] = attrs.field(factory=dict, init=False)  # by identity of the stay
+    _places: dict[str, tuple[Location, int]] = attrs.field(factory=dict, init=False)  # of what statements allocate
+
+    def build(self) -> Block:
+        """Return the block with transfers and slots; itself where there is nothing to bring in, or it does not fit."""
+        options, block = self.options, self.aliases.scope.block
+        if any(is_at(r.location, options.mem_loc) for r in block.refinements if r.direction is Direction.NONE):
+            return block
+        if options.only_larger and self._fits_around():
+            return block
+        found = residents(self.aliases, self.lasting, options.mem_loc, options.num_banks, options.skip_tags)
+        if not found:
+            return block
+        views = {resident.item.name: resident for resident in found}
+        items = [*(resident.item for resident in found), *self._items_of_locals()]
+        stays = plan(items, len(block.statements), self._memory, options.window, self._reserved())
+        kept = [stay for stay in stays if isinstance(stay, Stay)]
+        if len(kept) < len(stays) or not kept:
+            self.faults.extend(self._fault(stay) for stay in stays if isinstance(stay, Shortage))
+            return block
+        names = NameScope.of(r.name for r in block.refinements)
+        for stay in kept:
+            if stay.item.name in views:
+                self._slots[id(stay)] = self._slot(views[stay.item.name], stay.slot, names)
+        self._places = {stay.item.name: self._placed(stay.slot) for stay in kept if stay.item.name not in views}
+        statements = self._statements([stay for stay in kept if stay.item.name in views], views)
+        used = {name for s in statements for name in (*views_read(s), *views_written(s))}
+        homes = tuple(r for r in block.refinements if r.name in used or r.name not in views)
+        new = attrs.evolve(block, refinements=(*homes, *self._slots.values()), statements=statements)
+        return with_dependences(enter(new, self.aliases.scope.parent, self.aliases.scope.number))
+
+    @cached_property
+    def _memory(self) -> Memory:
+        return Memory(int(self.options.mem_kib * 1024), self.options.num_banks, self.options.alignment)
+
+    @cached_property
+    def _place(self) -> Location:
+        return location(self.options.mem_loc, self.aliases.scope.block)
+
+    @cached_property
+    def _transfers(self) -> Transfers:
+        options, block = self.options, self.aliases.scope.block
+        return Transfers(
+            self.aliases,
+            location(options.xfer_loc, block),
+            Tags.of(*options.swap_in_set),
+            Tags.of(*options.swap_out_set),
+            options.allow_out_of_range_accesses,
+        )
+
+    def _fits_around(self) -> bool:
+        """Return whether all that the views of the block around show fits into the memory, with what is inside."""
+        parent, memory = self.aliases.scope.parent, self._memory
+        if parent is None:
+            return True
+        sources = {r.source for r in self.aliases.scope.block.refinements if r.direction is not Direction.NONE}
+        views = [slot_for(r, 1) for r in parent.block.refinements if r.name in sources]
+        sizes = [byte_size(r) for r in (*views, *allocations(self.aliases.scope.block))]
+        total = sum(map(memory.aligned, sizes))
+        return memory.bank_bytes == 0 or (max(sizes, default=0) <= memory.bank_bytes and total <= memory.total_bytes)
+
+    def _items_of_locals(self) -> Iterator[Item]:
+        """Yield what statements allocate inside, each in use while its statement runs."""
+        for number, statement in enumerate(self.aliases.scope.block.statements):
+            for order, allocation in enumerate(locals_of(statement, self.options.mem_loc)):
+                uses = {number: Use(reads=False, writes=True)}
+                yield Item(_local_name(number, order), byte_size(allocation), uses, given=False, escapes=False)
+
+    def _placed(self, slot: Slot) -> tuple[Location, int]:
+        """Return where a slot is."""
+        *path, device = self._place
+        if slot.bank != ALL_BANKS and (self.options.num_banks > 1 or not device.units):
+            device = attrs.evolve(device, units=(*device.units, Affine.constant(slot.bank)))
+        return (*path, device), slot.offset
+
+    def _reserved(self) -> dict[int, tuple[Slot, ...]]:
+        """Return what statements that bring their data on their own have placed in the memory."""
+        found: dict[int, tuple[Slot, ...]] = {}
+        for number, statement in enumerate(self.aliases.scope.block.statements):
+            if isinstance(statement, Block):
+                own = (a for a in allocations(statement) if is_at(a.location, self.options.mem_loc))
+                slots = tuple(Slot(self._bank(a), a.offset, byte_size(a)) for a in own if a.offset is not None)
+                if slots:
+                    found[number] = slots
+        return found
+
+    def _bank(self, allocation: Refinement) -> int:
+        """Return the bank of an allocation, as its last unit says."""
+        if self.options.num_banks == 1:
+            return 0
+        units = allocation.location[len(self.options.mem_loc) - 1].units
+        return int(units[-1].offset) if units and units[-1].is_constant else ALL_BANKS
+
+    def _slot(self, resident: Resident, slot: Slot, names: NameScope) -> Refinement:
+        """Return the allocation of a slot."""
+        where, offset = self._placed(slot)
+        name = names.fresh(f"{resident.view.name}_{where[-1].name.lower()}")
+        return attrs.evolve(resident.slot, name=name, location=where, offset=offset)
+
+    def _statements(self, stays: list[Stay], views: dict[str, Resident]) -> tuple[Statement, ...]:
+        """Return the statements in their order, with transfers before and behind them."""
+        block = self.aliases.scope.block
+        before: dict[int, list[Statement]] = {}
+        behind: dict[int, list[Statement]] = {}
+        slots: dict[int, dict[str, Stay]] = {}
+        for stay in stays:
+            view, slot = views[stay.item.name].view, self._slots[id(stay)]
+            if stay.load_before is not None:
+                before.setdefault(stay.load_before, []).append(self._transfers.swap_in(view, slot))
+            if stay.store_after is not None:
+                behind.setdefault(stay.store_after, []).append(self._transfers.swap_out(view, slot))
+            for number in stay.uses:
+                slots.setdefault(number, {})[view.name] = stay
+                if views[stay.item.name].filled:
+                    fill = Special("fill", (), (slot.name,), (("value", identity(view)),))
+                    before.setdefault(number, []).append(fill)
+        result: list[Statement] = []
+        for number, statement in enumerate(block.statements):
+            result.extend(before.get(number, ()))
+            result.append(self._statement(self._with_locals(number, statement), slots.get(number, {}), views))
+            result.extend(behind.get(number, ()))
+        return tuple(result)
+
+    def _with_locals(self, number: int, statement: Statement) -> Statement:
+        """Return a statement whose own allocations are in the inner memory."""
+        found = enumerate(locals_of(statement, self.options.mem_loc))
+        places = {id(allocation): self._places.get(_local_name(number, order)) for order, allocation in found}
+        return _with_places(statement, places) if places else statement
+
+    def _statement(self, statement: Statement, stays: dict[str, Stay], views: dict[str, Resident]) -> Statement:
+        if not isinstance(statement, Block) or not stays:
+            return statement if not statement.deps else attrs.evolve(statement, deps=())
+        filled = {self._slots[id(stay)].name for name, stay in stays.items() if views[name].filled}
+        moved = {name: (views[name].view, self._slots[id(stay)]) for name, stay in stays.items()}
+        new = redirected(statement, moved)
+        return _merging(new, filled)
+
+    def _fault(self, shortage: Shortage) -> Diagnostic:
+        statement = self.aliases.scope.block.statements[shortage.statement]
+        name = statement.name if isinstance(statement, Block) else f"statement {shortage.statement}"
+        banks, size = self.options.num_banks, f"{self.options.mem_kib:.4g} KiB"
+        has = f"{banks} banks of {size}" if banks > 1 else size
+        where = "/".join(place.name for place in self.options.mem_loc)
+        largest = shortage.largest
+        message = (
+            f"pass schedule: {name!r} of block {self.aliases.scope.block.name!r} needs {shortage.needed / 1024:.4g} KiB"
+            f" in {where}, {largest.size / 1024:.4g} of it for {largest.name!r}, but that has {has}: split the block"
+            " into tiles first, by autotile or tile, and schedule these"
+        )
+        return Diagnostic("TIL548", message)
+
+
+def _local_name(number: int, order: int) -> str:
+    """Return what to call an allocation inside statement ``number``; no refinement has such a name."""
+    return f"{number}/{order}"
+
+
+def _with_places(statement: Statement, places: Mapping[int, tuple[Location, int] | None]) -> Statement:
+    """Return a statement with allocations, by identity, in their places, and views of them there; at any depth."""
+    if not isinstance(statement, Block):
+        return statement
+    refinements = []
+    moved: dict[str, Location] = {}
+    for refinement in statement.refinements:
+        place = places.get(id(refinement)) if refinement.direction is Direction.NONE else None
+        if place is not None:
+            moved[refinement.name] = place[0]
+            refinement = attrs.evolve(refinement, location=place[0], offset=place[1])
+        refinements.append(refinement)
+    statements = rewritten(statement.statements, lambda s: (_with_places(with_views_at(s, moved), places),))
+    return attrs.evolve(statement, refinements=tuple(refinements), statements=statements)
+
+
+def _merging(statement: Statement, names: set[str]) -> Statement:
+    """Let a statement merge into what refinements of the block around it hold, instead of overwriting that first."""
+    if not isinstance(statement, Block) or not names:
+        return statement
+    own = {r.name for r in statement.refinements if r.source in names and r.merges}
+    if not own:
+        return statement
+    refinements = tuple(
+        attrs.evolve(r, direction=Direction.INOUT) if r.name in own else r for r in statement.refinements
+    )
+    statements = rewritten(statement.statements, lambda s: (_merging(s, own),))
+    return attrs.evolve(statement, refinements=refinements, statements=statements)

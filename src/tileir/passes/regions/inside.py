@@ -1,0 +1,87 @@
+"""Where along an index no constraint ever fails, and kernels and loops cut there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.text.names import NameScope
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import Nest, Segment, leaf
+from tileir.passes.kernels.reindex import reindexed
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+def inside(index: stripe.Index, tests: Sequence[Affine], ranges: Mapping[str, int]) -> tuple[int, int]:
+    """Return the values of an index, from the first to beyond the last, for which no test on it fails, ever.
+
+    ``ranges`` holds the number of values of all other indices of the tests.
+    """
+    low, high = 0, index.range
+    for test in tests:
+        step = int(test.coefficient(index.name))
+        if step == 0:
+            continue
+        least = int(test.offset)
+        for name, coefficient in test.terms:
+            if name != index.name:
+                least += min(0, int(coefficient) * (ranges[name] - 1))
+        # step * value + least >= 0
+        if step > 0:
+            low = max(low, -(least // step))
+        else:
+            high = min(high, least // -step + 1)
+    return (low, high) if low < high else (0, 0)
+
+
+def inside_evenly(index: stripe.Index, tests: Sequence[Affine], ranges: Mapping[str, int]) -> tuple[int, int]:
+    """Return what :func:`inside` does, less some values so that as many are outside at each end, or none."""
+    low, high = inside(index, tests, ranges)
+    ends = max(low, index.range - high)
+    low, high = (ends if low else 0), (index.range - ends if high < index.range else high)
+    return (low, high) if low < high else (0, 0)
+
+
+def divided(kernel: stripe.Block, index: stripe.Index, low: int, high: int) -> tuple[stripe.Block, stripe.Block]:
+    """Return a kernel for the values of an index from ``low`` to before ``high``, and one for the others.
+
+    That has an index for the side, and one for the place there; where there are fewer values at one end than at the
+    other, it also takes as many inside as both ends have alike.
+    """
+    name, size = index.name, index.range
+    names = NameScope.of(i.name for i in kernel.indices)
+    ends = max(low, size - high)
+    side = stripe.Index(names.fresh(f"{name}_side"), 2 if low and high < size else 1)
+    place = stripe.Index(names.fresh(f"{name}_edge"), ends)
+    outside = Affine.of({side.name: size - ends, place.name: 1}, 0 if low else high)
+    within = attrs.evolve(index, range=high - low)
+    return _over(kernel, index, (within,), Affine.index(name) + low), _over(kernel, index, (side, place), outside)
+
+
+def _over(kernel: stripe.Block, index: stripe.Index, new: tuple[stripe.Index, ...], value: Affine) -> stripe.Block:
+    indices = tuple(i for old in kernel.indices for i in (new if old is index else (old,)))
+    return reindexed(kernel, indices, {index.name: value})
+
+
+def span_inside(nest: Nest, segment: Segment, loop: stripe.Index) -> tuple[int, int]:
+    """Return the values of a loop of a segment for which no constraint on it ever fails."""
+    ranges = {i.name: i.range for i in (*nest.indices, *segment.loops)}
+    return inside(loop, segment.constraints, ranges)
+
+
+def cut(nest: Nest, segment: Segment, loop: stripe.Index, names: NameScope) -> Iterator[Segment]:
+    """Yield a segment for the values of a loop inside, without tests on it, and one for those at either end."""
+    low, high = span_inside(nest, segment, loop)
+    for start, end in ((low, high), (0, low), (high, loop.range)):
+        if start < end:
+            part = attrs.evolve(loop, name=names.fresh(loop.name), range=end - start)
+            node = leaf(segment, {loop.name: sch.part(part) + start}, ())
+            tests = tuple(c for c in segment.constraints if not c.coefficient(loop.name))
+            tests = tests if (start, end) == (low, high) else node.constraints
+            loops = sch.present(part if i is loop else i for i in segment.loops)
+            yield Segment(loops, tests, node.uses, node.statements, segment.tags)

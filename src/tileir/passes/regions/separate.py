@@ -1,0 +1,131 @@
+"""Full and partial tiles apart: a kernel is split where its constraints begin to hold for all of a reduction.
+
+Loops over an image that test for its edge at every step can neither keep rows of results in registers nor use vectors
+along the tested index. Inside the image no test ever fails: this pass gives the inside a kernel of its own, without
+tests, and leaves them to the kernels for the boundary. It is the separation of full from partial tiles of Kim et al.,
+"Multi-level tiling: M for the price of one" (SC 2007), for boxes that constraints cut.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.passes.analysis.accesses import reads_neighbours
+from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.kernels.schedule import is_scheduled
+from tileir.passes.regions.inside import divided, inside_evenly
+from tileir.passes.rewrites.canonicalise import simplified
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@attrs.frozen
+class Separate:
+    """Split kernels in two along an index: values for which no constraint on it ever fails, and all others.
+
+    The others, at both ends, are one kernel again, which is split further along other indices: for an image that means
+    its inside, the middles of its sides, and its corners. Kernels that open aggregation scopes or have a schedule stay
+    as they are, and so do those without constraints inside of blocks: where whole points do not run, there is nothing
+    to gain.
+
+    Attributes:
+        reqs: Tags of the kernels to split.
+        least: Fewest values of an index for which a kernel of their own pays.
+        share: Least share of the index, in percent, that must be inside.
+        operations: Kernels that estimate fewer operations stay as they are.
+        most: Along how many indices a kernel is split, each beginning with the boundary that the one before left.
+    """
+
+    name: ClassVar[str] = "separate"
+    reqs: tuple[str, ...] = ()
+    least: int = attrs.field(default=4, validator=at_least(1))
+    share: int = attrs.field(default=50, validator=at_least(0))
+    operations: int = attrs.field(default=1 << 16, validator=at_least(0))
+    most: int = attrs.field(default=2, validator=at_least(0))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with kernels for what lies inside."""
+        return expand_kernels(program, self._kernel, self.reqs)
+
+    def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
+        if is_scheduled(kernel) or any(r.opens_scope for r in kernel.refinements):
+            return (kernel,)
+        if _operations(kernel) < self.operations:
+            return (kernel,)
+        parts: list[stripe.Block] = []
+        left = kernel
+        for _ in range(self.most):
+            cut = self._cut(left, kernel.ranges)
+            if cut is None:
+                break
+            within, left = divided(left, cut.index, cut.low, cut.high)
+            parts.append(within)
+        return (kernel,) if not parts else tuple(s for part in (*parts, left) if (s := simplified(part)) is not None)
+
+    def _cut(self, kernel: stripe.Block, known: Mapping[str, int]) -> _Cut | None:
+        """Return where to cut: along contiguous memory, as vectors may need it, and with as much inside as possible.
+
+        Of several such indices the last, innermost one is taken. Indices that are not ``known`` count the ends of a cut
+        that was made before.
+        """
+        ranges: dict[str, int] = {}
+        tests = _tests(kernel, {i.name: Affine.index(i.name) for i in kernel.indices}, ranges)
+        best: _Cut | None = None
+        for index in kernel.indices:
+            if index.affine is not None or index.name not in known:
+                continue
+            low, high = inside_evenly(index, tests, {**kernel.ranges, **ranges})
+            if low == 0 and high == index.range:
+                continue
+            if high - low < self.least or 100 * (high - low) < self.share * index.range:
+                continue
+            cut = _Cut(index, low, high, contiguous=reads_neighbours(kernel, index.name))
+            if best is None or cut.rank >= best.rank:
+                best = cut
+        return best
+
+
+@attrs.frozen
+class _Cut:
+    """The values ``low`` to ``high``, exclusive, of an index are inside; as many are outside at each end, or none."""
+
+    index: stripe.Index
+    low: int
+    high: int
+    contiguous: bool
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """What to prefer."""
+        return self.contiguous, self.high - self.low
+
+
+def _operations(block: stripe.Block) -> int:
+    """Estimate statements times points, constraints ignored."""
+    count = sum(_operations(s) if isinstance(s, stripe.Block) else 1 for s in block.statements)
+    for index in block.indices:
+        count *= index.range
+    return count
+
+
+def _tests(block: stripe.Block, values: Mapping[str, Affine], ranges: dict[str, int]) -> list[Affine]:
+    """Return the constraints below a kernel over its own indices and those of blocks inside, whose ranges are added.
+
+    ``values`` holds the indices of ``block``.
+    """
+    tests: list[Affine] = []
+    for inner in block.blocks:
+        below: dict[str, Affine] = {}
+        for index in inner.indices:
+            name = f"{len(ranges)}.{index.name}"  # no index of a kernel has a dot
+            ranges[name] = index.range
+            start = Affine() if index.affine is None else index.affine.substitute(values)
+            below[index.name] = start + Affine.index(name)
+        tests.extend(constraint.substitute(below) for constraint in inner.constraints)
+        tests.extend(_tests(inner, below, ranges))
+    return tests

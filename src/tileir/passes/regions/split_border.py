@@ -1,0 +1,81 @@
+"""Interior and border apart: a kernel that computes places is split where these begin to be affine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import attrs
+
+from tileir.passes.analysis.accesses import address
+from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.regions.inside import divided, inside
+from tileir.passes.rewrites.canonicalise import simplified
+from tileir.passes.rewrites.decided import computed_tests, decided
+from tileir.stripe.ir import Block, Special
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Index, Program, Statement
+
+
+_MANY: Final = 16
+"""With so many times as many rows as are computed together, a few more at the border take no time beside them."""
+_ROW: Final = 16
+"""Places that are fewer elements apart are in one row."""
+
+
+@attrs.frozen
+class SplitBorder:
+    """Split elementwise kernels that compute places from coordinates, such as those of clamped or mirrored elements.
+
+    Inside, where the comparisons always give what they give at the centre, places are affine and vectors contiguous.
+    The rest, tagged ``border``, is one kernel for each index that was cut, of the innermost one first: along the first
+    rows of an image places still are affine within the rows. The pass join_border makes one kernel of them.
+
+    Attributes:
+        reqs: Tags that a kernel must carry.
+        points: Kernels with fewer points stay as they are.
+        share: Least share of an index, in percent, that must be inside for it to be cut.
+        rows: Inside there is a multiple of this many rows, where that leaves out few: as many as the pass vectorise
+            computes together.
+    """
+
+    name: ClassVar[str] = "split_border"
+    reqs: tuple[str, ...] = ()
+    points: int = attrs.field(default=1024, validator=at_least(0))
+    share: int = attrs.field(default=50, validator=at_least(0))
+    rows: int = attrs.field(default=4, validator=at_least(1))
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with kernels for interiors and borders."""
+        return expand_kernels(program, self._kernel, self.reqs)
+
+    def _kernel(self, kernel: Block) -> tuple[Statement, ...]:
+        if any(isinstance(s, Block | Special) for s in kernel.statements) or kernel.constraints:
+            return (kernel,)
+        if any(i.affine is not None or i.tags.items for i in kernel.indices):
+            return (kernel,)
+        if any(r.merges for r in kernel.refinements):
+            return (kernel,)
+        tests = computed_tests(kernel)
+        points = 1
+        for index in kernel.indices:
+            points *= index.range
+        if not tests or points < self.points:
+            return (kernel,)
+        interior, parts = kernel, list[Block]()
+        for index in reversed(kernel.indices):
+            low, high = inside(index, tests, kernel.ranges)
+            if _MANY * self.rows < high - low < index.range and _is_row(kernel, index):
+                high -= (high - low) % self.rows
+            if high - low < index.range and 100 * (high - low) >= max(1, self.share * index.range):
+                interior, outside = divided(interior, index, low, high)
+                parts.append(attrs.evolve(outside, tags=outside.tags.add("border")))
+        if not parts:
+            return (kernel,)
+        return tuple(s for part in (interior, *parts) if (s := simplified(decided(part))) is not None)
+
+
+def _is_row(kernel: Block, index: Index) -> bool:
+    """Return whether values of an index lead to different rows of what a kernel writes."""
+    written = (address(r) for r in kernel.refinements if r.direction.writes)
+    return all(abs(int(where.coefficient(index.name))) >= _ROW for where in written)

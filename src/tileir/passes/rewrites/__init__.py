@@ -1,0 +1,1 @@
+"""Rewrites of values and memory that keep the loops of kernels."""

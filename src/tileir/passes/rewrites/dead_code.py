@@ -1,0 +1,162 @@
+"""Drop what no result depends on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.passes.analysis.accesses import is_element
+from tileir.passes.base import with_kernels
+from tileir.passes.regions.narrowing import narrowed
+from tileir.stripe.ir import (
+    Block,
+    Direction,
+    Special,
+    Store,
+    scalar_inputs,
+    scalar_output,
+    views_read,
+    views_written,
+)
+from tileir.stripe.works import launches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.stripe.ir import Program, Refinement, Statement
+
+
+@attrs.frozen
+class DeadCode:
+    """Drop kernels, blocks, stores, scalars, refinements and temporaries that have no effect on the results.
+
+    What stays gets the narrowest direction: an INOUT view whose old content is not read becomes OUT, one that is no
+    longer written becomes IN. Where the last constraint goes, views become as small as what is left of their use.
+    """
+
+    name: ClassVar[str] = "dead_code"
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program without what no result depends on."""
+        main = _pruned(program.main, set(program.outputs), _Kernels().pruned)
+        return _without_temporaries(with_kernels(program, main.statements))
+
+
+def pruned(block: Block, live: set[str]) -> Block:
+    """Return a kernel, or a block of one, without what does not reach its views ``live``; itself when all does."""
+    return narrowed(_pruned(block, live), block)
+
+
+@attrs.define(repr=False)
+class _Kernels:
+    """Prunes the blocks of kernels: launches of one kernel, most of which lose nothing, share its statements."""
+
+    _whole: set[object] = attrs.field(factory=set, init=False)
+
+    def pruned(self, block: Block, live: set[str]) -> Block:
+        """Return what :func:`pruned` does."""
+        views = tuple([(view.name, view.direction) for view in block.refinements])
+        case = id(block.statements), views, frozenset(live), tuple(_aliases(block).items()), block.is_serial
+        if case in self._whole:
+            return block
+        result = pruned(block, live)
+        if result is block:
+            self._whole.add(case)
+        return result
+
+
+def _pruned(block: Block, live: set[str], prune: Callable[[Block, set[str]], Block] = pruned) -> Block:
+    statements = _needed(block, live, prune)
+    same = len(statements) == len(block.statements) and all(
+        new is old for new, old in zip(statements, block.statements, strict=True)
+    )
+    refinements = _narrowed(block, statements)
+    if same and refinements == block.refinements:
+        return block
+    kept = block.statements if same else tuple(attrs.evolve(s, deps=()) if s.deps else s for s in statements)
+    return attrs.evolve(block, statements=kept, refinements=refinements)
+
+
+def _needed(block: Block, live: set[str], prune: Callable[[Block, set[str]], Block]) -> tuple[Statement, ...]:
+    """Return the statements that reach the views ``live``; ``prune`` does the same to blocks inside."""
+    views = set(live)
+    scalars: set[str] = set()
+    kept: list[Statement] = []
+    aliases = _aliases(block)
+    if block.is_serial:  # the next point reads what this one has written
+        reading = (r.name for r in block.refinements if r.direction.reads)
+        views.update(name for view in reading for name in aliases.get(view, (view,)))
+    for statement in reversed(block.statements):
+        output = scalar_output(statement)
+        if output is not None:
+            if output not in scalars:
+                continue
+        elif isinstance(statement, Block):
+            written = {r.name for r in statement.refinements if r.direction.writes and r.source in views}
+            if not written:
+                continue
+            statement = prune(statement, written)
+            if not statement.statements:
+                continue
+        elif isinstance(statement, Store | Special) and _is_dead(statement, views):
+            continue
+        kept.append(statement)
+        scalars.update(scalar_inputs(statement))
+        for name in views_read(statement):
+            views.update(aliases.get(name, (name,)))
+    return tuple(reversed(kept))
+
+
+def _is_dead(statement: Store | Special, live: set[str]) -> bool:
+    """Return whether nothing reads what ``statement`` writes; one that writes no view is for a back end to judge."""
+    written = views_written(statement)
+    return bool(written) and live.isdisjoint(written)
+
+
+def _aliases(block: Block) -> dict[str, tuple[str, ...]]:
+    """Return for each view with others of the same source the names of all of them."""
+    by_source: dict[str, list[str]] = {}
+    for refinement in block.refinements:
+        if refinement.direction is not Direction.NONE:
+            by_source.setdefault(refinement.source, []).append(refinement.name)
+    return {name: tuple(names) for names in by_source.values() if len(names) > 1 for name in names}
+
+
+def _narrowed(block: Block, statements: tuple[Statement, ...]) -> tuple[Refinement, ...]:
+    """Return the refinements that ``statements`` use, each with the narrowest direction."""
+    elements = {r.name for r in block.refinements if is_element(r)}
+    defined: set[str] = set()
+    old_read: set[str] = set()
+    written: set[str] = set()
+    used: set[str] = set()
+    for statement in statements:
+        reads, writes = views_read(statement), views_written(statement)
+        old_read.update(name for name in reads if name not in defined)
+        used.update(reads, writes)
+        written.update(writes)
+        if isinstance(statement, Store) and statement.into in elements:
+            defined.add(statement.into)
+    return tuple(_directed(r, r.name in old_read, r.name in written) for r in block.refinements if r.name in used)
+
+
+def _directed(refinement: Refinement, reads: bool, writes: bool) -> Refinement:
+    if refinement.direction is not Direction.INOUT:
+        return refinement
+    if not writes:
+        return attrs.evolve(refinement, direction=Direction.IN, aggregation=None)
+    merges = refinement.merges
+    if merges or reads:
+        return refinement
+    return attrs.evolve(refinement, direction=Direction.OUT)
+
+
+def _without_temporaries(program: Program) -> Program:
+    """Drop memory that nothing uses any more, with its content if it is constant."""
+    used = {name for launch in launches(program.works) for name in launch.arguments}
+    used.update(program.inputs, program.outputs)
+    memory = tuple(each for each in program.memory if each.name in used)
+    if len(memory) == len(program.memory):
+        return program
+    buffers = tuple(buffer for buffer in program.buffers if buffer.name in used)
+    return attrs.evolve(program, memory=memory, buffers=buffers)

@@ -1,0 +1,166 @@
+"""Read through copies: what reads a tensor that is made of pieces of another one reads the other one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.passes.analysis.accesses import is_element
+from tileir.passes.analysis.dependences import roots
+from tileir.passes.analysis.pieces import Pieces, is_copy, pieces
+from tileir.passes.base import at_least, with_kernels
+from tileir.passes.rewrites.through import axes_seen, reading_through
+from tileir.stripe.ir import Block, Direction, Load, Special, TensorShape, views_read, views_written
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.stripe.ir import Program, Refinement, Statement
+
+
+@attrs.frozen
+class Forward:
+    """Let elementwise kernels read a tensor's pieces where these come from, so that copies need not be made.
+
+    A padded tensor is one whose borders repeat its middle: what reads it with a window computes the place of each
+    element, by comparisons of coordinates, and reads the tensor that was padded. Places that are affine all over a
+    kernel's box need no comparisons. A tensor is read through where all of its readers are elementwise kernels, or
+    copies to others that are read through; else it stays as it is.
+
+    Attributes:
+        mark: Whether to tag the copies with ``copies`` only, by which the passes that fuse leave them alone: what they
+            hand on is going to be read elsewhere.
+        most_runs: Of how many runs of equal steps an axis may be made, as a reader sees it.
+        most_apart: Through how many views a kernel may read neighbours of a tensor that are not neighbours where they
+            come from: so many vectors cost as much to gather as the copy that brings them together.
+    """
+
+    name: ClassVar[str] = "forward"
+    mark: bool = False
+    most_runs: int = attrs.field(default=8, validator=at_least(1))
+    most_apart: int = attrs.field(default=8, validator=at_least(0))
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with tensors read through; copies that nobody reads any more are gone."""
+        scan = _Scan(self, program)
+        through = scan.read_through()
+        if not through:
+            return program
+        statements: list[Statement] = []
+        for statement in program.main.statements:
+            copies = isinstance(statement, Block) and not through.keys().isdisjoint(views_written(statement))
+            if copies and self.mark and isinstance(statement, Block):
+                statements.append(attrs.evolve(statement, tags=statement.tags.add("copies")))
+            elif self.mark or not isinstance(statement, Block):
+                statements.append(statement)
+            elif not copies:
+                statements.append(reading_through(statement, through, program.main, self.most_runs))
+        return with_kernels(program, tuple(statements))
+
+
+@attrs.define(repr=False)
+class _Scan:
+    """Which tensors of a program are made of pieces, and who reads them."""
+
+    options: Forward
+    program: Program
+    _roots: Mapping[str, str] = attrs.field(init=False)
+    _writers: dict[str, list[int]] = attrs.field(factory=dict, init=False)
+    _readers: dict[str, list[int]] = attrs.field(factory=dict, init=False)
+    _loads: dict[int, frozenset[str] | None] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._roots = roots(self.program)
+        for number, statement in enumerate(self.program.main.statements):
+            for name in set(views_written(statement)):
+                self._writers.setdefault(self._roots[name], []).append(number)
+            for name in set(views_read(statement)):
+                self._readers.setdefault(self._roots[name], []).append(number)
+
+    def read_through(self) -> dict[str, Pieces]:
+        """Return the tensors to read through, by their names in ``main``."""
+        program = self.program
+        kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
+        found: dict[str, Pieces] = {}
+        for view in program.main.refinements:
+            if view.name == self._roots[view.name] and view.name not in kept:
+                made = self._pieces(view, found)
+                if made is not None:
+                    found[view.name] = made
+        for name in reversed(tuple(found)):
+            if not all(self._reads_through(number, name, found) for number in self._readers[name]):
+                del found[name]
+        return found
+
+    def _pieces(self, view: Refinement, found: Mapping[str, Pieces]) -> Pieces | None:
+        """Return of which pieces a tensor is made, and does not change while it is read; None for others."""
+        name, statements = view.name, self.program.main.statements
+        writers, readers = self._writers.get(name, ()), self._readers.get(name, ())
+        if not writers or not readers or max(writers) >= min(readers):
+            return None
+        kernels = [s for number in writers if isinstance(s := statements[number], Block) and is_copy(s, name)]
+        if len(kernels) < len(writers):
+            return None
+        if any(r.shape.strides != view.shape.strides for k in kernels for r in k.refinements if r.source == name):
+            return None
+        made = pieces(kernels, view.shape.sizes, found)
+        if made is None or not self._is_plain(made.source):
+            return None
+        return made if max(self._writers.get(made.source, ()), default=-1) < min(writers) else None
+
+    def _is_plain(self, source: str) -> bool:
+        """Return whether places in a tensor can be counted in elements."""
+        shape = self.program.main.refinement(source).shape
+        dense = shape.strides == TensorShape.dense(shape.dtype, shape.sizes).strides
+        return self._roots[source] == source and dense
+
+    def _reads_through(self, number: int, name: str, found: Mapping[str, Pieces]) -> bool:
+        """Return whether a kernel that reads a tensor can read what it is made of."""
+        kernel = self.program.main.statements[number]
+        if not isinstance(kernel, Block):
+            return False
+        if any(is_copy(kernel, target) for target in views_written(kernel) if target in found):
+            return True
+        if number not in self._loads:
+            self._loads[number] = _loads(kernel) if _is_elementwise(kernel) else None
+        loaded = self._loads[number]
+        if loaded is None:
+            return False
+        views = [r for r in kernel.refinements if r.source == name]
+        strides = self.program.main.refinement(name).shape.strides
+        if len(views) > self.options.most_apart and not _stays_near(found[name]):
+            return False
+        return all(
+            r.direction is Direction.IN
+            and is_element(r)
+            and r.name in loaded
+            and r.shape.strides == strides
+            and axes_seen(r, found[name], kernel.ranges, self.options.most_runs) is not None
+            for r in views
+        )
+
+
+def _stays_near(made: Pieces) -> bool:
+    """Return whether most neighbours along the last axis are neighbours where they come from, or the same element."""
+    last = made.table[-1]
+    pairs = [(a, b) for a, b in pairwise(last) if a is not None and b is not None]
+    return 2 * sum(abs(b - a) <= 1 for a, b in pairs) >= len(pairs)
+
+
+def _loads(kernel: Block) -> frozenset[str]:
+    """Return the views of which a kernel loads the element that its indices say."""
+    return frozenset(s.source for s in kernel.statements if isinstance(s, Load) and s.index is None)
+
+
+def _is_elementwise(kernel: Block) -> bool:
+    """Return whether a kernel has neither a schedule nor blocks inside, and merges nothing."""
+    if any(isinstance(s, Block | Special) for s in kernel.statements):
+        return False
+    if kernel.constraints or any(i.affine is not None or i.tags.items for i in kernel.indices):
+        return False
+    indirect = {s.source for s in kernel.statements if isinstance(s, Load) and s.index is not None}
+    if any(r.name in indirect and is_element(r) for r in kernel.refinements):
+        return False
+    return all(not r.merges for r in kernel.refinements)

@@ -1,0 +1,203 @@
+"""Small windows of constant weights written out: one term for each weight, which is an immediate value."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import attrs
+
+from tileir.core import arithmetic
+from tileir.core.ops import Aggregation
+from tileir.core.text.names import NameScope
+from tileir.passes.algorithms.terms import Terms, elements_of
+from tileir.passes.analysis.dependences import roots
+from tileir.passes.base import at_least, selected_kernel, with_kernels
+from tileir.passes.kernels.reindex import moved
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import (
+    Block,
+    Constant,
+    Convert,
+    Direction,
+    Intrinsic,
+    Load,
+    LoadIndex,
+    Special,
+    Store,
+    scalar_output,
+    views_read,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.stripe.ir import Buffer, Index, Program, Refinement, Statement
+
+_AGGREGATIONS: Final = (Aggregation.SUM, Aggregation.PROD, Aggregation.MAX, Aggregation.MIN)
+_REDUCES: Final = ("agg_op_", "comb_op_", "contraction")
+"""How tags of reductions begin."""
+
+REMARK: Final = "written out: "
+"""What the comment begins with that a kernel gets for each window that was written out."""
+
+
+@attrs.frozen
+class Immediates:
+    """Write out reductions over windows whose weights are known when compiling.
+
+    A flat reduction qualifies if its terms hold constants of the program, or numbers made of indices, which depend on
+    no index of the result and together on all others, and no constraint does on any of those. It becomes an elementwise
+    kernel: what is known of each term when compiling is computed then, equal loads are one, and terms that are 0 are
+    left out. That is so where an integer or what was one is multiplied by 0; where a float is, only if it is known to
+    be finite, since infinity times 0 is NaN. Longer windows are faster as loops that look their weights up, and what
+    was written out takes longer to compile.
+
+    Attributes:
+        reqs: Tags that a reduction must carry.
+        terms: Most terms that are left.
+        sparse: Most terms that are left of windows at least half of whose points have none.
+        weights: Most points of a window that are looked at.
+        finite: Whether all that is multiplied by a weight is taken to be finite, as it is under the tag ``finite``.
+
+    """
+
+    name: ClassVar[str] = "immediates"
+    reqs: tuple[str, ...] = ()
+    terms: int = attrs.field(default=36, validator=at_least(0))
+    sparse: int = attrs.field(default=128, validator=at_least(0))
+    weights: int = attrs.field(default=1024, validator=at_least(0))
+    finite: bool = False
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with small windows written out."""
+        known = {buffer.name: buffer for buffer in program.buffers}
+        behind = roots(program)
+        statements: list[Statement] = []
+        for kernel in program.main.statements:
+            if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs):
+                read = {r.name: behind[r.source] for r in kernel.refinements if r.source in behind}
+                kernel = self._written_out(kernel, {n: known[b] for n, b in read.items() if b in known}) or kernel
+            statements.append(kernel)
+        same = all(new is old for new, old in zip(statements, program.main.statements, strict=True))
+        return program if same else with_kernels(program, tuple(statements))
+
+    def _written_out(self, kernel: Block, contents: Mapping[str, Buffer]) -> Block | None:
+        """Return the kernel without its window; None where it has none that qualifies."""
+        window = _Window.of(kernel, contents)
+        points = 0 if window is None else prod(index.range for index in window.indices)
+        if window is None or points > self.weights:
+            return None
+        most = max(self.terms, min(self.sparse, points // 2))
+        names = NameScope.of((window.result.name,))
+        terms = Terms(window.aggregation, names, finite=self.finite or "finite" in kernel.tags)
+        for point in window.points():
+            terms.begin()
+            window.add(terms, point)
+            terms.end(window.store.source)
+            if len(terms.values) > most:
+                return None
+        return window.written_out(terms)
+
+
+@attrs.frozen(repr=False)
+class _Window:
+    """A flat reduction over what is known when compiling.
+
+    Attributes:
+        kernel: The kernel.
+        store: Its one store.
+        result: Where that goes.
+        indices: What it is reduced over, in the order in which the first constant is laid out.
+        loaded: Elements of constants that depend on no index of the result, by the names of their views.
+
+    """
+
+    kernel: Block
+    store: Store
+    result: Refinement
+    indices: tuple[Index, ...]
+    loaded: Mapping[str, arithmetic.Array]
+
+    @classmethod
+    def of(cls, kernel: Block, contents: Mapping[str, Buffer]) -> _Window | None:
+        """Return what is known of a kernel that has a window; None of others."""
+        store = kernel.statements[-1] if kernel.statements else None
+        stores = [s for s in kernel.statements if isinstance(s, Store | Block | Special)]
+        if not isinstance(store, Store) or len(stores) != 1 or store.index is not None:
+            return None
+        result = kernel.refinement(store.into)
+        if result.aggregation not in _AGGREGATIONS or result.direction is not Direction.OUT:
+            return None
+        kept = [affine.indices for affine in result.access if affine.indices]
+        outside = {name for names in kept for name in names}
+        ranges = {index.name: index for index in kernel.indices if index.range > 1}
+        indexed = {s.source for s in kernel.statements if isinstance(s, Load) and s.index is not None}
+        weights = [r for r in kernel.refinements if r.name in contents and r.name not in indexed]
+        weights = [r for r in weights if outside.isdisjoint(name for affine in r.access for name in affine.indices)]
+        affines = [affine for view in weights for affine in view.access]
+        affines += [s.affine for s in kernel.statements if isinstance(s, LoadIndex)]
+        moving = dict.fromkeys(name for affine in affines for name in affine.indices)
+        inside = {name: ranges[name] for name in moving if name in ranges and name not in outside}
+        limited = {name for constraint in kernel.constraints for name in constraint.indices}
+        if (
+            not inside
+            or any(index.affine is not None or index.tags.items for index in kernel.indices)
+            or any(len(names) != 1 for names in kept)
+            or len(outside) != len(kept)  # each point of the result is another element
+            or ranges.keys() - outside != inside.keys()
+            or not limited.isdisjoint(inside)
+            or any(r.direction is not Direction.IN for r in kernel.refinements if r is not result)
+        ):
+            return None
+        loaded = {view.name: elements_of(contents[view.name], view.shape.dtype) for view in weights}
+        return cls(kernel, store, result, tuple(inside.values()), loaded)
+
+    def points(self) -> Iterator[dict[str, Affine]]:
+        """Yield the values of the indices at each point, the last index fastest."""
+        for values in product(*(range(index.range) for index in self.indices)):
+            yield {i.name: Affine.constant(value) for i, value in zip(self.indices, values, strict=True)}
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """What merges the terms."""
+        assert self.result.aggregation is not None  # by choice
+        return self.result.aggregation
+
+    def add(self, terms: Terms, point: Mapping[str, Affine]) -> None:
+        """Add the statements at one point to a term; constants are loaded now."""
+        for statement in self.kernel.statements[:-1]:
+            match statement:
+                case Load(source=source, into=into) if source in self.loaded:
+                    view = moved(self.kernel.refinement(source), point)
+                    axes = zip(view.access, view.shape.dims, strict=True)
+                    terms.load(into, self.loaded[source][sum(int(a.offset) * dim.stride for a, dim in axes)])
+                case Load(source=source):
+                    terms.load_from(statement, moved(self.kernel.refinement(source), point))
+                case LoadIndex(affine=affine):
+                    terms.compute(attrs.evolve(statement, affine=affine.substitute(point)))
+                case Constant() | Convert() | Intrinsic():
+                    terms.compute(statement)
+                case _:
+                    raise TypeError(type(statement).__name__)  # a defect of this pass
+
+    def written_out(self, terms: Terms) -> Block:
+        """Return the kernel with its terms in place of the window."""
+        kernel, gone = self.kernel, {index.name for index in self.indices}
+        count, points = len(terms.values), prod(index.range for index in self.indices)
+        statements = terms.merged(self.result.shape.dtype)
+        total = scalar_output(statements[-1])
+        assert total is not None  # it is the last thing that is computed
+        read = {name for statement in statements for name in views_read(statement)}
+        result = attrs.evolve(self.result, aggregation=None)
+        reduces = [name for name, _ in kernel.tags.items if name.startswith(_REDUCES)]
+        return attrs.evolve(
+            kernel,
+            indices=tuple(index for index in kernel.indices if index.name not in gone),
+            refinements=(*(view for view in terms.views if view.name in read), result),
+            statements=(*statements, Store(total, result.name, tags=self.store.tags)),
+            comments=(*kernel.comments, f"{REMARK}{count} of {points} terms, with constants as immediate values"),
+            tags=kernel.tags.remove(*reduces).add("eltwise"),
+            deps=(),
+        )

@@ -1,0 +1,150 @@
+"""Keep inside a kernel what it writes for others and reads back itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.rewrite import rewritten
+from tileir.core.text.names import NameScope
+from tileir.passes.analysis.accesses import is_element
+from tileir.passes.base import map_kernels
+from tileir.passes.kernels.schedule import REGISTER
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import (
+    Block,
+    Dim,
+    Direction,
+    Load,
+    Refinement,
+    Special,
+    Store,
+    TensorShape,
+    views_read,
+    views_written,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.stripe.ir import Program, Statement
+
+
+@attrs.frozen
+class Shadow:
+    """Give results that a kernel reads back an allocation beside them, which it reads instead.
+
+    What a kernel writes is then never an input of it, so that blocks of it can be scheduled apart from each other. The
+    kernel must write the result through one view, by stores in its body and in blocks without blocks.
+    """
+
+    name: ClassVar[str] = "shadow"
+    reqs: tuple[str, ...] = ()
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with such allocations in the kernels that carry all tags of ``reqs``."""
+        return map_kernels(program, _shadowed, self.reqs)
+
+
+def _shadowed(kernel: Block) -> Block:
+    views = Counter(r.source for r in kernel.refinements)
+    names = NameScope.of(r.name for r in kernel.refinements)
+    kept: dict[str, Refinement] = {}
+    readers, users = _touching(kernel)
+    for view in kernel.refinements:
+        plain = view.direction is Direction.OUT and not view.merges
+        if plain and views[view.source] == 1 and view.name in readers and _is_stored_plainly(users[view.name], view):
+            kept[view.name] = _allocation(view, names.fresh(f"{view.name}_kept"))
+    if not kept:
+        return kernel
+    statements = tuple(new for old in kernel.statements for new in _statement(old, kept))
+    return attrs.evolve(kernel, refinements=(*kernel.refinements, *kept.values()), statements=statements)
+
+
+def _touching(kernel: Block) -> tuple[frozenset[str], Mapping[str, Sequence[Statement]]]:
+    """Return the views that statements read, and which statements touch each view."""
+    readers: set[str] = set()
+    users: dict[str, list[Statement]] = {}
+    for statement in kernel.statements:
+        read = views_read(statement)
+        readers.update(read)
+        for name in dict.fromkeys((*read, *views_written(statement))):
+            users.setdefault(name, []).append(statement)
+    return frozenset(readers), users
+
+
+def _is_stored_plainly(users: Sequence[Statement], view: Refinement) -> bool:
+    """Return whether only stores to places that are known write a view, and views inside have its axes.
+
+    ``users`` are the statements that touch it.
+    """
+    for statement in users:
+        match statement:
+            case Load(index=index) | Store(index=index):
+                if index is not None:
+                    return False
+            case Block():
+                if not _is_plain_block(statement, view):
+                    return False
+            case _:
+                return False
+    return True
+
+
+def _is_plain_block(block: Block, view: Refinement) -> bool:
+    if block.blocks or any(isinstance(s, Special) for s in block.statements):
+        return False
+    mine = {r.name: r for r in block.refinements if r.source == view.name and r.direction is not Direction.NONE}
+    if any(len(r.access) != len(view.access) for r in mine.values()):
+        return False
+    if any(r.merges for r in mine.values()):
+        return False
+    touching = (s for s in block.statements if isinstance(s, Load | Store) and s.index is not None)
+    return not any((s.source if isinstance(s, Load) else s.into) in mine for s in touching)
+
+
+def _allocation(view: Refinement, name: str) -> Refinement:
+    shape = TensorShape.dense(view.shape.dtype, view.shape.sizes)
+    location = REGISTER if is_element(view) else ()
+    return Refinement(name, Direction.NONE, "", (Affine(),) * len(shape.dims), shape, location=location)
+
+
+def _statement(statement: Statement, kept: Mapping[str, Refinement]) -> tuple[Statement, ...]:
+    match statement:
+        case Load(source=source) if source in kept:
+            return (attrs.evolve(statement, source=kept[source].name),)
+        case Store(into=into) if into in kept:
+            return (attrs.evolve(statement, into=kept[into].name), statement)
+        case Block():
+            return (_block(statement, kept),)
+        case _:
+            return (statement,)
+
+
+def _block(block: Block, kept: Mapping[str, Refinement]) -> Block:
+    """Return a block inside that reads and writes the allocations, and writes the results too."""
+    names = NameScope.of(r.name for r in block.refinements)
+    both: dict[str, str] = {}
+    views: list[Refinement] = []
+    for view in block.refinements:
+        local = kept.get(view.source) if view.direction is not Direction.NONE else None
+        if local is None:
+            views.append(view)
+            continue
+        dims = zip(view.shape.dims, local.shape.dims, strict=True)
+        shape = attrs.evolve(view.shape, dims=tuple(Dim(own.size, of.stride) for own, of in dims))
+        views.append(attrs.evolve(view, source=local.name, shape=shape))
+        if view.direction.writes:
+            both[view.name] = names.fresh(view.name)
+            views.append(attrs.evolve(view, name=both[view.name], direction=Direction.OUT))
+    if len(views) == len(block.refinements) and all(a is b for a, b in zip(views, block.refinements, strict=True)):
+        return block
+
+    def store(statement: Statement) -> tuple[Statement, ...]:
+        if isinstance(statement, Store) and statement.into in both:
+            return (statement, attrs.evolve(statement, into=both[statement.into]))
+        return (statement,)
+
+    return attrs.evolve(block, refinements=tuple(views), statements=rewritten(block.statements, store), deps=())

@@ -1,0 +1,1 @@
+"""Schedules of kernels: for groups of threads, for register tiles, and for vectors."""

@@ -1,0 +1,1 @@
+"""Schedules for devices whose groups of threads share local memory."""

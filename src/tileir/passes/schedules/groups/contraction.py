@@ -1,0 +1,251 @@
+"""The blocks of a contraction that the threads of a group share: staging, tiles in registers, and what follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf, product
+from tileir.passes.schedules.groups.reduction import identity_block, memory, merge_block
+from tileir.passes.schedules.groups.staging import Staging
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID, PIPELINE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tileir.core.text.names import NameScope
+    from tileir.passes.schedules.groups.tiles import Tiles
+
+
+def build(nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> Node:
+    """Return the tree of a kernel; ``elements`` holds the size of the tensor behind each root."""
+    return _Builder.of(nest, tiles, elements).kernel()
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Builder:
+    """Builds one kernel."""
+
+    nest: Nest
+    tiles: Tiles
+    elements: Mapping[str, int]
+    names: NameScope
+    segment: Segment
+    grid: tuple[stripe.Index, ...]
+    team: tuple[stripe.Index, stripe.Index, stripe.Index]  # part of the reduction, row, column
+    own: tuple[stripe.Index, stripe.Index, stripe.Index]  # row, vector, lane of a thread
+    starts: dict[str, Affine]  # of the tile along the output indices
+    step: stripe.Index  # number of the staged part of the reduction
+    inner: stripe.Index  # step of a thread within it
+
+    @classmethod
+    def of(cls, nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> _Builder:
+        """Choose names and the grid of a kernel."""
+        names = nest.taken_names()
+        row = "row" if tiles.row is None else tiles.row.name
+        column = "column" if tiles.column is None else tiles.column.name
+        extents = tiles.shape.extents
+        grid, starts = [], {}
+        for index in nest.indices:
+            extent = extents.get(index.name, 1)
+            group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add(GRID))
+            grid.append(group)
+            starts[index.name] = sch.part(group, extent)
+        team = (
+            sch.index(names.fresh(f"{tiles.loop.name}_thread"), tiles.parts, sch.THREAD),
+            sch.index(names.fresh(f"{row}_thread"), tiles.down, sch.THREAD),
+            sch.index(names.fresh(f"{column}_thread"), tiles.across, sch.THREAD),
+        )
+        own = (
+            sch.index(names.fresh(f"{row}_own"), tiles.rows, sch.UNROLL),
+            sch.index(names.fresh(f"{column}_own"), tiles.vectors, sch.UNROLL),
+            sch.index(names.fresh(f"{column}_lane"), tiles.lanes, sch.VECTOR),
+        )
+        step = sch.index(names.fresh(f"{tiles.loop.name}_tile"), -(-tiles.loop.range // tiles.depth))
+        inner = sch.index(names.fresh(f"{tiles.loop.name}_step"), -(-tiles.depth // tiles.parts))
+        segment = sch.the_reduction(nest)
+        return cls(nest, tiles, elements, names, segment, sch.present(grid), team, own, starts, step, inner)
+
+    def kernel(self) -> Node:
+        """Return the tree."""
+        threads = product(i.range for i in self.team)
+        writes = [use for use in self.segment.uses if use.direction.writes]
+        sums = {
+            use: memory(
+                self.names.fresh(f"{use.root}_tile"),
+                use.dtype,
+                (threads, self.tiles.rows, self.tiles.vectors * self.tiles.lanes),
+                sch.REGISTER,
+            )
+            for use in writes
+        }
+        views = {use: self._sum(use, found) for use, found in sums.items()}
+        start = self._threads([identity_block(view, self.own) for view in views.values()])
+        children = [start, self._steps(views)]
+        results = views
+        shared: tuple[stripe.Refinement, ...] = ()
+        if self.tiles.parts > 1:
+            shared = tuple(self._shared_memory(use) for use in writes)
+            places = {use: self._shared(use, found) for use, found in zip(writes, shared, strict=True)}
+            own = sch.part(self.team[0])
+            children.append(self._threads([self._copied(views[use], places[use](own)) for use in writes]))
+            half = self.tiles.parts // 2
+            while half:
+                part = sch.index(self.names.fresh(self.team[0].name), half, sch.THREAD)
+                place = sch.part(part)
+                merges = [merge_block(at(place + half), at(place), self.own) for at in places.values()]
+                children.append(self._threads(merges, part))
+                half //= 2
+            results = {use: at(Affine()) for use, at in places.items()}
+        children.append(self._finish(results))
+        return Node(self.grid, (*sums.values(), *shared), tuple(children))
+
+    def _threads(self, children: Iterable[Node], part: stripe.Index | None = None) -> Node:
+        """Return what all threads do, or those of the first parts of the reduction."""
+        return Node(sch.present((part or self.team[0], *self.team[1:])), children=tuple(children))
+
+    @property
+    def _row(self) -> Affine:
+        """The row in its tile."""
+        return sch.part(self.team[1], self.tiles.rows) + sch.part(self.own[0])
+
+    @property
+    def _column(self) -> Affine:
+        """The column in its tile: neighbouring threads have neighbouring vectors."""
+        lanes = self.tiles.lanes
+        vector = sch.part(self.own[1], self.tiles.across * lanes) + sch.part(self.team[2], lanes)
+        return vector + sch.part(self.own[2])
+
+    def _places(self) -> dict[str, Affine]:
+        """Return where in its tile a thread is along each index."""
+        places = {self.tiles.loop.name: sch.part(self.inner, self.tiles.parts) + sch.part(self.team[0])}
+        if self.tiles.row is not None:
+            places[self.tiles.row.name] = self._row
+        if self.tiles.column is not None:
+            places[self.tiles.column.name] = self._column
+        return places
+
+    @property
+    def _outputs(self) -> dict[str, Affine]:
+        """The values of the output indices."""
+        values = dict(self.starts)
+        if self.tiles.row is not None:
+            values[self.tiles.row.name] = values[self.tiles.row.name] + self._row
+        if self.tiles.column is not None:
+            values[self.tiles.column.name] = values[self.tiles.column.name] + self._column
+        return values
+
+    @property
+    def _ends(self) -> tuple[Affine, ...]:
+        """Tests for rows and columns behind the end; lanes take no part, since vectors are whole."""
+        values = self._outputs
+        tests = []
+        for index in (self.tiles.row, self.tiles.column):
+            if index is not None and index.range % self.tiles.shape.extents[index.name]:
+                tests.append(index.range - 1 - values[index.name].substitute({self.own[2].name: Affine()}))
+        return tuple(tests)
+
+    def _sum(self, use: Use, found: stripe.Refinement) -> Use:
+        """Return a thread's accumulators as the reduction sees them."""
+        part, row, column = self.team
+        number = sch.part(part, row.range * column.range) + sch.part(row, column.range) + sch.part(column)
+        place = sch.part(self.own[1], self.tiles.lanes) + sch.part(self.own[2])
+        access = (number, sch.part(self.own[0]), place)
+        return attrs.evolve(use, root=found.name, access=access, strides=found.shape.strides, sizes=())
+
+    def _shared_memory(self, use: Use) -> stripe.Refinement:
+        extents = (self.tiles.parts, self.tiles.height, self.tiles.width)
+        return memory(self.names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL)
+
+    def _shared(self, use: Use, found: stripe.Refinement) -> _Place:
+        return _Place(use, found, self._row, self._column)
+
+    def _copied(self, source: Use, target: Use) -> Node:
+        return merge_block(source, attrs.evolve(target, aggregation=None, direction=stripe.Direction.OUT), self.own)
+
+    def _steps(self, sums: Mapping[Use, Use]) -> Node:
+        """Return the loop over the staged parts of the reduction."""
+        others = tuple(i for i in self.segment.loops if i.name != self.tiles.loop.name)
+        staging = Staging(
+            self.tiles.shape,
+            (*self.nest.indices, *self.segment.loops),
+            frozenset(name for constraint in self.segment.constraints for name in constraint.indices),
+            product(i.range for i in self.team),
+            self.tiles.load_bytes,
+            self.tiles.max_lanes,
+            self.elements,
+            self.names,
+        )
+        reads = sch.reads_of(self.nest, self.segment)
+        stages = {u: staging.memory(u) for u in reads if self.tiles.staged and staging.shape.axes(u)}
+        first = sch.part(self.step, self.tiles.depth)
+        starts = {**self.starts, self.tiles.loop.name: first}
+        fills = [staging.fill(use, stage, starts) for use, stage in stages.items()]
+        places = self._places()
+        staged = {use: staging.staged(use, stage, places) for use, stage in stages.items()}
+        fills.append(self._multiply(sums, staged, first))
+        tags = stripe.Tags.of(**{PIPELINE: self.tiles.stages}) if staging.shape.ahead else stripe.Tags()
+        return Node((*others, *sch.present((self.step,))), tuple(stages.values()), tuple(fills), tags=tags)
+
+    def _multiply(self, sums: Mapping[Use, Use], staged: Mapping[Use, Use], first: Affine) -> Node:
+        """Return what a thread adds to its tile for one staged part of the reduction."""
+        loop, depth, parts = self.tiles.loop, self.tiles.depth, self.tiles.parts
+        place = self._places()[loop.name]
+        values = {**self._outputs, loop.name: first + place}
+        uses = tuple(sums.get(use) or staged.get(use) or use.substitute(values) for use in self.segment.uses)
+        inside = leaf(self.segment, values, sch.present(self.own))
+        tests = list(inside.constraints)
+        if depth % parts:
+            tests.append(depth - 1 - place)
+        if loop.range % depth:
+            tests.append(loop.range - 1 - first - place)
+        direct = [u for u in sch.reads_of(self.nest, self.segment) if u not in staged]
+        outputs = [i.name for i in (self.tiles.row, self.tiles.column) if i is not None]
+        if any(u.stride(name) for u in direct for name in outputs):
+            tests.extend(self._ends)
+        *unrolled, lane = self.own
+        body = attrs.evolve(inside, indices=sch.present((lane,)), uses=uses, constraints=())
+        around = Node(
+            sch.present((self.inner, *unrolled)), children=(body,), constraints=tuple(tests), tags=self.segment.tags
+        )
+        return self._threads([around])
+
+    def _finish(self, results: Mapping[Use, Use]) -> Node:
+        """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""
+        *unrolled, lane = self.own
+        lanes = sch.present((lane,))
+        own = {r.name: memory(r.name, r.shape.dtype, (self.tiles.lanes,), sch.REGISTER) for r in self.nest.allocations}
+        children: list[Node] = []
+        for segment in self.nest.segments:
+            if segment.loops:
+                children.extend(merge_block(result, self._in_registers(use), lanes) for use, result in results.items())
+                continue
+            moved = attrs.evolve(
+                segment, uses=tuple(self._in_registers(u) if u.root in own else u for u in segment.uses)
+            )
+            inside = leaf(moved, self._outputs, lanes)
+            children.append(Node(children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints))
+        point = Node(sch.present(unrolled), tuple(own.values()), tuple(children), constraints=self._ends)
+        return Node(sch.present(self.team[1:]), children=(point,))
+
+    def _in_registers(self, use: Use) -> Use:
+        return attrs.evolve(use, access=(sch.part(self.own[2]),), strides=(1,), sizes=())
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Place:
+    """The elements of local memory in which threads merge one result."""
+
+    use: Use
+    memory: stripe.Refinement
+    row: Affine
+    column: Affine
+
+    def __call__(self, part: Affine) -> Use:
+        name, shape = self.memory.name, self.memory.shape
+        access = (part, self.row, self.column)
+        return attrs.evolve(self.use, name=name, root=name, access=access, strides=shape.strides, sizes=())

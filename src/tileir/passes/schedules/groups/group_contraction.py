@@ -1,0 +1,136 @@
+"""Contractions over groups of threads: tiles of the inputs in local memory, a tile of the output in registers.
+
+Each step stages a tile of every input by loads that neighbouring threads do side by side. Loads past the end of a
+tensor are moved to its last element, and what they brought is merged into nothing that is kept. Threads that outputs
+leave idle share the reduction, as in PlaidML's first code generator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.passes.base import at_least, map_kernels
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import emit, product
+from tileir.passes.schedules.groups.contraction import build
+from tileir.passes.schedules.groups.group_reduction import is_plain, is_product_of_panels, power_of_two_from
+from tileir.passes.schedules.groups.tiles import Tiles, local_bytes
+
+if TYPE_CHECKING:
+    from tileir.passes.kernels.nest import Nest
+    from tileir.stripe import ir as stripe
+
+
+@attrs.frozen
+class GroupContraction:
+    """Schedule contractions that use elements of two or more inputs for many outputs each.
+
+    Attributes:
+        threads: Threads of a group.
+        vector_bytes: Width of a vector of one thread.
+        max_lanes: Most lanes of a vector; 0 for as many as fit.
+        local_bytes: Memory that the threads of a group share; inputs that do not fit are not staged.
+        groups: So many groups keep the device busy: tiles are smaller where there are not so many.
+        rows: Rows of the tile of outputs, about; 0 chooses.
+        columns: Columns of the tile of outputs, about; 0 chooses.
+        depth: Steps of the reduction that are staged at a time, even if there are not so many; 0 chooses.
+        stages: How many steps are in local memory at a time, so that copies run ahead; fewer where they do not fit.
+        always: Whether to schedule reductions that use nothing twice as well.
+
+    """
+
+    name: ClassVar[str] = "group_contraction"
+    threads: int = attrs.field(default=256, validator=at_least(1))
+    vector_bytes: int = attrs.field(default=16, validator=at_least(1))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
+    local_bytes: int = attrs.field(default=32 * 1024, validator=at_least(0))
+    groups: int = attrs.field(default=1, validator=at_least(1))
+    rows: int = attrs.field(default=0, validator=at_least(0))
+    columns: int = attrs.field(default=0, validator=at_least(0))
+    depth: int = attrs.field(default=0, validator=at_least(0))
+    stages: int = attrs.field(default=1, validator=at_least(1))
+    always: bool = False
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with its contractions scheduled."""
+        sizes = {r.name: r.shape.elements for r in program.main.refinements}
+        return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
+
+    def _kernel(self, kernel: stripe.Block, sizes: dict[str, int]) -> stripe.Block:
+        nest = None if sch.is_scheduled(kernel) else reduction_nest(kernel)
+        if nest is None or not is_plain(nest) or not (self.always or is_product_of_panels(nest)):
+            return kernel
+        elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}
+        return emit(build(nest, self._tiles(nest), elements), kernel)
+
+    def _tiles(self, nest: Nest) -> Tiles:
+        """Choose the indices of a tile, and how large it is."""
+        written = sch.written_uses(nest)
+        reads = sch.reads_of(nest, sch.the_reduction(nest))
+        contiguous = [i for i in nest.indices if all(u.stride(i.name) == 1 for u in written)]
+        column = max(contiguous or nest.indices, key=lambda i: i.range, default=None)
+        moved = [] if column is None else [u for u in reads if u.stride(column.name)]
+        rows = [i for i in nest.indices if i is not column and i.range > 1]
+        row = max(rows, key=lambda i: (not any(u.stride(i.name) for u in moved), i.range), default=None)
+        free = sch.constrained_indices(nest)
+        loop = max(sch.the_reduction(nest).loops, key=lambda i: (i.name not in free, i.range))
+        lanes = 1 if column is None else self._lanes(nest, column)
+        start = Tiles(row, column, loop, lanes=lanes, load_bytes=self.vector_bytes, max_lanes=self.max_lanes)
+        tiles = self._sized(nest, start)
+        while tiles.depth > 1 and local_bytes(nest, tiles, staged=True) > self.local_bytes:
+            tiles = attrs.evolve(tiles, depth=-(-tiles.depth // 2))
+        tiles = attrs.evolve(tiles, staged=local_bytes(nest, tiles, staged=True) <= self.local_bytes)
+        if tiles.staged and tiles.parts == 1:
+            others = product(i.range for i in sch.the_reduction(nest).loops if i is not tiles.loop)
+            tiles = attrs.evolve(tiles, stages=min(self.stages, others * -(-tiles.loop.range // tiles.depth)))
+            while tiles.stages > 1 and tiles.stages * local_bytes(nest, tiles, staged=True) > self.local_bytes:
+                tiles = attrs.evolve(tiles, stages=tiles.stages - 1)
+        while tiles.parts > 1 and local_bytes(nest, tiles, staged=tiles.staged) > self.local_bytes:
+            tiles = attrs.evolve(tiles, parts=tiles.parts // 2)
+        return tiles
+
+    def _lanes(self, nest: Nest, column: stripe.Index) -> int:
+        if column.name in sch.constrained_indices(nest):
+            return 1
+        lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
+        outside = [u for s in nest.segments if not s.loops for u in sch.reads_of(nest, s)]
+        lanes = min(lanes, 4, sch.power_of_two_below(self.columns or lanes))
+        lanes = sch.aligned_lanes((*outside, *sch.written_uses(nest)), column.name, lanes)
+        while column.range % lanes:
+            lanes //= 2
+        return lanes
+
+    def _sized(self, nest: Nest, tiles: Tiles) -> Tiles:
+        """Return the largest tile of which there are enough to keep the device busy, else the one with most threads."""
+        height = min(self.rows or 1 << 30, tiles.row.range if tiles.row else 1)
+        width = min(self.columns or 1 << 30, tiles.column.range if tiles.column else 1)
+        outputs = product(i.range for i in nest.indices)
+        threads = sch.power_of_two_below(self.threads)
+        best: tuple[tuple[int, int, int], Tiles] | None = None
+        for rows, columns in _TILES:
+            if columns % tiles.lanes or (columns > 1 and columns >= 2 * width) or (rows > 1 and rows >= 2 * height):
+                continue
+            tall, wide = power_of_two_from(-(-height // rows)), power_of_two_from(-(-width // columns))
+            across = min(wide, max(1 << threads.bit_length() // 2, threads // tall))
+            down = min(tall, threads // across)
+            tile = attrs.evolve(tiles, across=across, down=down, rows=rows, vectors=columns // tiles.lanes)
+            many = outputs // (tile.height * tile.width) >= self.groups
+            score = (int(many), across * down, rows * columns if many else -rows * columns)
+            if best is None or score > best[0]:
+                best = (score, tile)
+        tile = best[1] if best is not None else tiles
+        left = threads // (tile.across * tile.down)
+        few = outputs // (tile.height * tile.width) < self.groups or self.always
+        parts = min(left, power_of_two_from(tile.loop.range)) if few else 1
+        depth = self.depth or min(tile.loop.range, max(_DEPTH, 2 * parts))
+        return attrs.evolve(tile, parts=parts, depth=depth)
+
+
+_TILES = ((8, 8), (8, 4), (4, 4), (2, 4), (1, 4), (4, 2), (2, 2), (1, 2), (4, 1), (2, 1), (1, 1))
+"""Outputs of one thread: rows and columns."""
+
+_DEPTH = 16
+"""Steps that are staged at a time: long enough to be worth two barriers."""

@@ -1,0 +1,168 @@
+"""Reductions over groups of threads, which share the work on an output, or on a few of them.
+
+Each thread reduces its part with accumulators of its own; a tree in local memory merges those of a group (Harris,
+"Optimizing parallel reduction in CUDA", 2007), and the first threads do what follows, elementwise tails included.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.passes.base import at_least, map_kernels
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import emit, product
+from tileir.passes.schedules.groups.reduction import Plan, build
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from tileir.passes.kernels.nest import Nest, Use
+
+
+@attrs.frozen
+class GroupReduction:
+    """Schedule reductions that use no element of their inputs for many outputs.
+
+    Where inputs are contiguous along a reduction index, neighbouring threads go along it, and several outputs share a
+    group where that index is short. Where they are contiguous along an output, neighbouring threads take neighbouring
+    outputs, and rows of threads parts of the reduction where outputs are few.
+
+    Attributes:
+        threads: Threads of a group.
+        width: How many neighbouring threads have their accesses to memory joined.
+        vector_bytes: Width of the accesses to memory of one thread.
+        max_lanes: Most lanes of a vector; 0 for as many as fit.
+        local_bytes: Memory that the threads of a group share.
+        vectors: How many vectors a thread loads at a time.
+        groups: So many groups keep the device busy.
+
+    """
+
+    name: ClassVar[str] = "group_reduction"
+    threads: int = attrs.field(default=256, validator=at_least(1))
+    width: int = attrs.field(default=32, validator=at_least(1))
+    vector_bytes: int = attrs.field(default=16, validator=at_least(1))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
+    local_bytes: int = attrs.field(default=32 * 1024, validator=at_least(0))
+    vectors: int = attrs.field(default=4, validator=at_least(1))
+    groups: int = attrs.field(default=1, validator=at_least(1))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with such reductions scheduled."""
+        return map_kernels(program, self._kernel)
+
+    def _kernel(self, kernel: stripe.Block) -> stripe.Block:
+        nest = None if sch.is_scheduled(kernel) else reduction_nest(kernel)
+        if nest is None or not is_plain(nest) or is_product_of_panels(nest):
+            return kernel
+        plan = self._along_reduction(nest) or self._along_outputs(nest)
+        return kernel if plan is None else emit(build(nest, plan), kernel)
+
+    def _along_reduction(self, nest: Nest) -> Plan | None:
+        """Plan for inputs that are contiguous along a reduction index; None where they are not."""
+        segment = sch.the_reduction(nest)
+        reads = sch.reads_of(nest, segment)
+        loops = [i for i in segment.loops if i.range > 1 and any(u.stride(i.name) == 1 for u in reads)]
+        if not loops:
+            return None
+        loop = max(loops, key=lambda i: (sum(u.stride(i.name) in (0, 1) for u in reads), i.range))
+        lanes = self._lanes(nest, loop, reads)
+        vectors = loop.range // lanes
+        outputs = product(i.range for i in nest.indices)
+        threads = self._beside(nest, vectors, outputs)
+        if threads < min(4, self.width):
+            return None
+        column = max(nest.indices, key=lambda i: i.range, default=None)
+        many = min(self.threads // threads, max(1, outputs // self.groups), column.range if column else 1)
+        beside = self._within_local_memory(nest, threads, sch.power_of_two_below(max(1, many)))
+        unroll = max(1, min(self.vectors, vectors // threads))
+        return Plan(loop, column, threads, beside, lanes, unroll, along_outputs=False)
+
+    def _beside(self, nest: Nest, vectors: int, outputs: int) -> int:
+        """Return how many threads share one output, a power of two."""
+        most = self._within_local_memory(nest, 1, sch.power_of_two_below(self.threads))
+        wanted = -(-vectors // (self.vectors if outputs >= self.groups else 1))
+        threads = max(power_of_two_from(wanted), min(self.width, power_of_two_from(vectors)))
+        return min(most, sch.power_of_two_below(threads))
+
+    def _along_outputs(self, nest: Nest) -> Plan | None:
+        """Plan for inputs that are contiguous along an output index; None where they are not."""
+        segment = sch.the_reduction(nest)
+        reads = sch.reads_of(nest, segment)
+        uses = (*reads, *sch.written_uses(nest))
+        columns = [
+            i
+            for i in nest.indices
+            if i.range > 1
+            and any(u.stride(i.name) == 1 for u in reads)
+            and all(u.stride(i.name) in (0, 1) for u in uses)
+        ]
+        if not columns or not segment.loops:
+            return None
+        column = max(columns, key=lambda i: i.range)
+        lanes = self._lanes(nest, column, (*reads, *sch.written_uses(nest), *sch.read_uses(nest)))
+        while column.range % lanes:
+            lanes //= 2
+        loop = max(segment.loops, key=lambda i: i.range)
+        vectors = column.range // lanes
+        beside = min(self.width, self.threads, power_of_two_from(vectors))
+        beside = sch.power_of_two_below(beside)
+        rows = sch.power_of_two_below(self.threads // beside)
+        outputs = product(i.range for i in nest.indices)
+        while rows > 1 and (rows * 4 > loop.range or outputs // lanes >= self.groups * self.threads):
+            rows //= 2
+        rows = self._within_local_memory(nest, beside * lanes, rows)
+        if rows == 1:
+            beside = sch.power_of_two_below(min(self.threads, power_of_two_from(vectors)))
+        unroll = max(1, min(self.vectors, loop.range // rows))
+        return Plan(loop, column, rows, beside, lanes, unroll, along_outputs=True)
+
+    def _lanes(self, nest: Nest, index: stripe.Index, uses: tuple[Use, ...]) -> int:
+        if index.name in sch.constrained_indices(nest):
+            return 1
+        lanes = sch.vector_lanes(self.vector_bytes, sch.widest_access(nest), self.max_lanes)
+        return sch.aligned_lanes(uses, index.name, min(lanes, sch.power_of_two_below(index.range)))
+
+    def _within_local_memory(self, nest: Nest, elements: int, threads: int) -> int:
+        """Return at most ``threads`` rows of ``elements`` elements of each accumulator that local memory can hold."""
+        size = sum(u.dtype.itemsize for u in sch.the_reduction(nest).uses if u.direction.writes) * elements
+        while threads > 1 and threads * size > self.local_bytes:
+            threads //= 2
+        return threads
+
+
+def is_plain(nest: Nest) -> bool:
+    """Return whether a nest has one reduction, into scalar accumulators, whose points are independent otherwise."""
+    reductions = [segment for segment in nest.segments if segment.loops]
+    if len(reductions) != 1 or len(sch.parallel_indices(nest)) < len(nest.indices):
+        return False
+    if any(s.has_indirect_store or sch.indirect_names(s) for s in nest.segments):
+        return False
+    if any(r.shape.elements != 1 for r in nest.allocations):
+        return False
+    local = {allocation.name for allocation in nest.allocations}
+    writes = [use for use in reductions[0].uses if use.direction.writes]
+    merging = all(use.root in local and use.merges and use.direction.reads for use in writes)
+    loaded = {s.source for s in reductions[0].statements if isinstance(s, stripe.Load)}
+    read = {use.root for use in reductions[0].uses if use.name in loaded}
+    written = {use.root for use in nest.uses if use.direction.writes}
+    return bool(writes) and merging and not read & written
+
+
+def is_product_of_panels(nest: Nest) -> bool:
+    """Return whether a nest reads two tensors, each of them again for many outputs: tiles of both should be reused."""
+    reads = sch.reads_of(nest, sch.the_reduction(nest))
+    still = [use for use in reads if any(i.range >= _REUSE and not use.stride(i.name) for i in nest.indices)]
+    moving = {use for use in still if any(use.stride(i.name) for i in nest.indices)}
+    return len(moving) >= 2
+
+
+_REUSE = 8
+"""An input that so many outputs read is worth keeping near."""
+
+
+def power_of_two_from(value: int) -> int:
+    """Return the least power of two that is at least ``value`` >= 1."""
+    return 1 << (value - 1).bit_length()

@@ -1,0 +1,138 @@
+"""Elementwise kernels with transposed inputs: tiles go through local memory, so that all accesses are along rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.passes.base import at_least, map_kernels
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import merged
+from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf
+from tileir.passes.schedules.groups.staging import Staging, TileShape
+from tileir.stripe.tags import GRID
+
+if TYPE_CHECKING:
+    from tileir.core.text.names import NameScope
+    from tileir.passes.kernels.nest import Use
+    from tileir.poly.affine import Affine
+    from tileir.stripe import ir as stripe
+
+
+@attrs.frozen
+class GroupTranspose:
+    """Schedule elementwise kernels some of whose inputs are contiguous along another index than their results.
+
+    Groups take square tiles. The inputs that cross are staged in local memory by loads along their rows, and read from
+    there by columns.
+
+    Attributes:
+        threads: Threads of a group.
+        vector_bytes: Width of the loads of one thread.
+        max_lanes: Most lanes of a load; 0 for as many as fit.
+        local_bytes: Memory that the threads of a group share.
+        tile: Rows and columns of a tile; kernels that are smaller than one are left alone.
+
+    """
+
+    name: ClassVar[str] = "group_transpose"
+    threads: int = attrs.field(default=256, validator=at_least(1))
+    vector_bytes: int = attrs.field(default=16, validator=at_least(1))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
+    local_bytes: int = attrs.field(default=32 * 1024, validator=at_least(0))
+    tile: int = attrs.field(default=32, validator=at_least(2))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with such kernels scheduled."""
+        sizes = {r.name: r.shape.elements for r in program.main.refinements}
+        return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
+
+    def _kernel(self, kernel: stripe.Block, sizes: dict[str, int]) -> stripe.Block:
+        nest = None if sch.is_scheduled(kernel) else analyse(kernel)
+        if nest is None or nest.allocations or len(nest.segments) != 1 or nest.segments[0].loops:
+            return kernel
+        if sch.indirect_names(nest.segments[0]) or len(sch.parallel_indices(nest)) < len(nest.indices):
+            return kernel
+        nest = merged(nest)
+        found = _crossing(nest, self.tile)
+        if found is None:
+            return kernel
+        row, column = found
+        shape = TileShape({row.name: self.tile, column.name: self.tile})
+        crossing = tuple(use for use in sch.read_uses(nest) if use.crosses(row.name, column.name))
+        if sum(shape.local_bytes(use) for use in crossing) > self.local_bytes:
+            return kernel
+        elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}
+        return emit(self._node(nest, row, column, shape, crossing, elements), kernel)
+
+    def _node(
+        self,
+        nest: Nest,
+        row: stripe.Index,
+        column: stripe.Index,
+        shape: TileShape,
+        crossing: tuple[Use, ...],
+        elements: dict[str, int],
+    ) -> Node:
+        """Return the tree of a kernel."""
+        names = nest.taken_names()
+        across = sch.power_of_two_below(min(self.tile, self.threads))
+        down = sch.power_of_two_below(min(self.tile, self.threads // across))
+        starts, grid = {}, []
+        for index in nest.indices:
+            extent = shape.extents.get(index.name, 1)
+            group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add(GRID))
+            starts[index.name] = sch.part(group, extent)
+            grid.append(group)
+        tested = sch.constrained_indices(nest)
+        lanes = self.vector_bytes, self.max_lanes
+        staging = Staging(shape, nest.indices, tested, across * down, *lanes, elements, names)
+        stages = {use: staging.memory(use) for use in crossing}
+        fills = [staging.fill(use, stage, starts) for use, stage in stages.items()]
+        points = [self._points(index, size, names) for index, size in ((row, down), (column, across))]
+        places = {row.name: points[0].place, column.name: points[1].place}
+        values = {**starts, **{name: starts[name] + place for name, place in places.items()}}
+        ends = [index.range - 1 - values[index.name] for index in (row, column) if index.range % self.tile]
+        ends += [self.tile - 1 - point.place for point in points if self.tile % point.thread.range]
+        (segment,) = nest.segments
+        inside = leaf(segment, values, sch.present(point.more for point in points))
+        staged = {use: staging.staged(use, stage, places) for use, stage in stages.items()}
+        uses = tuple(staged.get(use) or use.substitute(values) for use in segment.uses)
+        elements_of_tile = attrs.evolve(inside, uses=uses, constraints=(*ends, *inside.constraints))
+        store = Node(sch.present(point.thread for point in points), children=(elements_of_tile,))
+        return Node(sch.present(grid), tuple(stages.values()), (*fills, store))
+
+    def _points(self, index: stripe.Index, threads: int, names: NameScope) -> _Points:
+        """Share one axis of a tile out to threads."""
+        thread = sch.index(names.fresh(f"{index.name}_thread"), threads, sch.THREAD)
+        more = sch.index(names.fresh(f"{index.name}_more"), -(-self.tile // threads), sch.UNROLL)
+        return _Points(thread, more)
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Points:
+    """The points of one axis of a tile: those of a thread lie as far apart as there are threads."""
+
+    thread: stripe.Index
+    more: stripe.Index
+
+    @property
+    def place(self) -> Affine:
+        """The point, counted from the start of the tile."""
+        return sch.part(self.more, self.thread.range) + sch.part(self.thread)
+
+
+def _crossing(nest: Nest, least: int) -> tuple[stripe.Index, stripe.Index] | None:
+    """Return the index along which some input is contiguous, and the one along which all results are.
+
+    None where there are none, or where they have fewer than ``least`` values.
+    """
+    written = sch.written_uses(nest)
+    long = [index for index in nest.indices if index.range >= least]
+    for column in long:
+        if written and all(use.stride(column.name) == 1 for use in written):
+            for row in long:
+                if row is not column and any(use.crosses(row.name, column.name) for use in sch.read_uses(nest)):
+                    return row, column
+    return None

@@ -1,0 +1,348 @@
+"""The blocks of a contraction by matrix instructions: copies, products, and what follows on what threads hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import Nest, Node, Use, leaf
+from tileir.passes.schedules.groups.reduction import identity_block, memory, merge_block
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+from tileir.stripe.tags import (
+    COPY,
+    DEPTH,
+    GRID,
+    HALF,
+    LANE_COLUMN,
+    LANE_ROW,
+    MULTIPLY,
+    PADDED,
+    PAIR,
+    PIPELINE,
+    SWIZZLE_MASK,
+    SWIZZLE_SHIFT,
+    TILE_COLUMN,
+    TILE_HIGH,
+    TILE_ROW,
+    UNROLL,
+    VECTOR,
+)
+
+if TYPE_CHECKING:
+    from tileir.core.text.names import NameScope
+
+STEPS: Final = {DType.F16: 16, DType.BF16: 16, DType.F32: 8}
+"""Depth of an instruction for each dtype of inputs, which multiplies 16 rows by 8 columns."""
+
+_ROWS: Final = 16
+_COLUMNS: Final = 8
+_HALVES: Final = 2
+_PAIR: Final = 2
+_LANE_ROWS: Final = 8
+_LANE_COLUMNS: Final = 4
+_SWATH: Final = 8
+"""So many rows of groups run side by side, column by column: what they read stays in the cache that all share."""
+_LINE: Final = 128
+"""Bytes of all banks of local memory."""
+_PIECE: Final = 16
+"""Bytes that an instruction loads from one row."""
+
+
+@attrs.frozen(eq=False)
+class Panel:
+    """One input of the product.
+
+    Attributes:
+        use: How the reduction sees it.
+        index: The output index along it.
+        along_loop: Whether neighbours in memory are neighbours along the reduction, not along ``index``.
+        lanes: Neighbours that are copied together.
+
+    """
+
+    use: Use
+    index: stripe.Index
+    along_loop: bool = True
+    lanes: int = 1
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """How a group multiplies: ``rows`` by ``columns`` outputs, 32 threads ``tall`` by ``wide`` of them.
+
+    ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other
+    reduction indices have ``repeats`` points. Where one row index is shorter than a tile, ``high`` neighbours along
+    another one, ``above``, share the tile.
+    """
+
+    left: Panel
+    right: Panel
+    loop: stripe.Index
+    repeats: int = 1
+    above: stripe.Index | None = None
+    high: int = 1
+    rows: int = 0
+    columns: int = 0
+    tall: int = 0
+    wide: int = 0
+    depth: int = 0
+    stages: int = 1
+
+    @property
+    def threads(self) -> int:
+        """Threads of a group."""
+        return self.rows // self.tall * (self.columns // self.wide) * _LANE_ROWS * _LANE_COLUMNS
+
+    @property
+    def across(self) -> int:
+        """Rows of a tile along its row index."""
+        return self.rows // self.high
+
+    @property
+    def steps(self) -> int:
+        """How often tiles are copied."""
+        return self.repeats * (self.loop.range // self.depth)
+
+    @property
+    def stage_bytes(self) -> int:
+        """Local memory of one stage."""
+        return (self.rows + self.columns) * self.depth * self.left.use.dtype.itemsize
+
+
+def build(nest: Nest, plan: Plan) -> Node:
+    """Return the tree of a kernel."""
+    return _Builder.of(nest, plan).kernel()
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Builder:
+    """Builds one kernel.
+
+    ``team`` numbers threads by rows above, rows, columns, and the same of a lane; ``own`` the elements of a thread by
+    tiles above, tiles of rows and of columns, halves of a tile, and pairs of columns.
+    """
+
+    nest: Nest
+    plan: Plan
+    names: NameScope
+    grid: tuple[stripe.Index, ...]
+    starts: dict[str, Affine]
+    team: tuple[stripe.Index, stripe.Index, stripe.Index, stripe.Index, stripe.Index]
+    own: tuple[stripe.Index, stripe.Index, stripe.Index, stripe.Index, stripe.Index]
+    step: stripe.Index
+
+    @classmethod
+    def of(cls, nest: Nest, plan: Plan) -> _Builder:
+        """Choose names and the grid of a kernel."""
+        names = nest.taken_names()
+        row, column = plan.left.index.name, plan.right.index.name
+        top = row if plan.above is None else plan.above.name
+        extents = {top: plan.high, row: plan.across, column: plan.columns}
+        grid, starts = [], {}
+        for index in nest.indices:
+            extent = extents.get(index.name, 1)
+            group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add(GRID))
+            grid.append(group)
+            starts[index.name] = sch.part(group, extent)
+        down = next(g for g in grid if g.name == top)
+        high = next(n for n in range(min(_SWATH, down.range), 0, -1) if down.range % n == 0)
+        inner = sch.index(names.fresh(f"{top}_swath"), high, sch.GRID)
+        outer = attrs.evolve(down, range=down.range // high)
+        starts[top] = sch.part(outer, high * extents[top]) + sch.part(inner, extents[top])
+        grid = [*(outer if g is down else g for g in grid), inner]
+        thread, along = sch.THREAD, min(plan.tall, plan.across)
+        team = (
+            sch.index(names.fresh(f"{top}_team"), plan.rows // plan.tall // (plan.across // along), thread),
+            sch.index(names.fresh(f"{row}_team"), plan.across // along, thread),
+            sch.index(names.fresh(f"{column}_team"), plan.columns // plan.wide, thread),
+            sch.index(names.fresh(f"{row}_thread"), _LANE_ROWS, thread.add(LANE_ROW)),
+            sch.index(names.fresh(f"{column}_thread"), _LANE_COLUMNS, thread.add(LANE_COLUMN)),
+        )
+        paired = stripe.Tags.of(PAIR, VECTOR if _pairs(nest, plan) else UNROLL)
+        own = (
+            sch.index(names.fresh(f"{top}_tile"), plan.tall // along, sch.UNROLL.add(TILE_HIGH)),
+            sch.index(names.fresh(f"{row}_tile"), along // _ROWS, sch.UNROLL.add(TILE_ROW)),
+            sch.index(names.fresh(f"{column}_tile"), plan.wide // _COLUMNS, sch.UNROLL.add(TILE_COLUMN)),
+            sch.index(names.fresh(f"{row}_half"), _HALVES, sch.UNROLL.add(HALF)),
+            sch.index(names.fresh(f"{column}_pair"), _PAIR, paired),
+        )
+        step = sch.index(names.fresh(f"{plan.loop.name}_tile"), plan.loop.range // plan.depth)
+        return cls(nest, plan, names, sch.present(grid), starts, team, own, step)
+
+    def kernel(self) -> Node:
+        """Return the tree."""
+        (use,) = (use for use in sch.the_reduction(self.nest).uses if use.direction.writes)
+        extents = (self.plan.threads, *(i.range for i in self.own))
+        held = memory(self.names.fresh(f"{use.root}_tile"), use.dtype, extents, sch.REGISTER)
+        sums = self._sum(use, held)
+        start = Node(sch.present(self.team), children=(identity_block(sums, self.own),))
+        return Node(self.grid, (held,), (start, self._steps(use, sums), self._finish(use, sums)))
+
+    @property
+    def _above(self) -> Affine:
+        """The place along the index above in the tile of the group."""
+        return sch.part(self.team[0], self.own[0].range) + sch.part(self.own[0])
+
+    @property
+    def _row(self) -> Affine:
+        """The place along the row index in the tile of the group."""
+        team, lane = sch.part(self.team[1], self.own[1].range * _ROWS), sch.part(self.team[3])
+        return team + sch.part(self.own[1], _ROWS) + sch.part(self.own[3], _LANE_ROWS) + lane
+
+    @property
+    def _column(self) -> Affine:
+        """The column in the tile of the group."""
+        team, lane = sch.part(self.team[2], self.plan.wide), sch.part(self.team[4], _PAIR)
+        return team + sch.part(self.own[2], _COLUMNS) + lane + sch.part(self.own[4])
+
+    @property
+    def _outputs(self) -> dict[str, Affine]:
+        """The values of the output indices."""
+        places = {self.plan.left.index.name: self._row, self.plan.right.index.name: self._column}
+        if self.plan.above is not None:
+            places[self.plan.above.name] = self._above
+        return {**self.starts, **{name: self.starts[name] + place for name, place in places.items()}}
+
+    def _inside(self, index: stripe.Index, extent: int, place: Affine) -> tuple[Affine, ...]:
+        """Return the test for a place in a tile that may be behind the end, if there is such a tile."""
+        return (index.range - 1 - self.starts[index.name] - place,) if index.range % extent else ()
+
+    @property
+    def _ends(self) -> tuple[Affine, ...]:
+        """Tests for rows and columns behind the end; pairs that are vectors are whole."""
+        plan = self.plan
+        pair = {self.own[4].name: Affine()} if VECTOR in self.own[4].tags else {}
+        rows = self._inside(plan.left.index, plan.across, self._row)
+        above = () if plan.above is None else self._inside(plan.above, plan.high, self._above)
+        return (*above, *rows, *self._inside(plan.right.index, plan.columns, self._column.substitute(pair)))
+
+    def _sum(self, use: Use, held: stripe.Refinement) -> Use:
+        """Return a thread's sums as the reduction sees them."""
+        number, stride = Affine(), 1
+        for index in reversed(self.team):
+            number, stride = number + sch.part(index, stride), stride * index.range
+        access = (number, *(sch.part(index) for index in self.own))
+        return attrs.evolve(use, root=held.name, access=access, strides=held.shape.strides, sizes=())
+
+    def _steps(self, use: Use, sums: Use) -> Node:
+        """Return the loop over the reduction; copies may run ahead of the products."""
+        plan, segment = self.plan, sch.the_reduction(self.nest)
+        others = tuple(i for i in segment.loops if i is not plan.loop)
+        depth = sch.index(self.names.fresh(f"{plan.loop.name}_step"), plan.depth, stripe.Tags.of(DEPTH))
+        row = self._above * plan.across + self._row
+        panels = ((plan.left, plan.rows, row), (plan.right, plan.columns, self._column))
+        stages, copies, uses = [], [], {use: sums}
+        for panel, extent, place in panels:
+            stage = self._stage(panel, extent)
+            stages.append(stage)
+            copies.append(self._copy(panel, stage))
+            axes = (place, sch.part(depth)) if panel.along_loop else (sch.part(depth), place)
+            uses[panel.use] = _staged(panel.use, stage, axes, stripe.Direction.IN)
+        *tiles, pair = self.own
+        multiply = Node(
+            sch.present((*self.team, depth, *(attrs.evolve(i, tags=i.tags.remove(UNROLL)) for i in tiles), pair)),
+            statements=segment.statements,
+            uses=tuple(uses[use] for use in segment.uses),
+            constraints=self._ends,
+            tags=segment.tags.add(MULTIPLY),
+        )
+        tags = stripe.Tags.of(**{PIPELINE: plan.stages}) if plan.stages > 1 else stripe.Tags()
+        return Node(sch.present((*others, self.step)), tuple(stages), (*copies, multiply), tags=tags)
+
+    def _stage(self, panel: Panel, extent: int) -> stripe.Refinement:
+        """Return the allocation of a tile of an input: swizzled, so that what is read together has its own banks."""
+        extents = (extent, self.plan.depth) if panel.along_loop else (self.plan.depth, extent)
+        dtype = panel.use.dtype
+        stage = memory(self.names.fresh(f"{panel.use.root}_stage"), dtype, extents, sch.LOCAL)
+        shift, mask = _swizzle(extents[1], dtype, by_rows=dtype is not DType.F32 or panel.along_loop)
+        return attrs.evolve(stage, tags=stripe.Tags.of(**{SWIZZLE_SHIFT: shift, SWIZZLE_MASK: mask})) if mask else stage
+
+    def _copy(self, panel: Panel, stage: stripe.Refinement) -> Node:
+        """Return the block that copies a tile of an input; neighbouring threads copy neighbours."""
+        plan, index = self.plan, panel.index
+        own = [(index, plan.columns if panel is plan.right else plan.across)]
+        if panel is plan.left and plan.above is not None:
+            own.append((plan.above, plan.high))
+        reduction = [(plan.loop, plan.depth)]
+        axes = [*reduction, *own] if panel.along_loop else [*own, *reduction]
+        lane = sch.index(self.names.fresh("lane"), panel.lanes, sch.VECTOR)
+        left = plan.threads
+        team: list[stripe.Index] = []
+        loops: list[stripe.Index] = []
+        places: dict[str, Affine] = {}
+        tests: list[Affine] = []
+        for axis, extent in axes:
+            lanes = panel.lanes if axis is axes[0][0] else 1
+            size = min(left, extent // lanes)
+            left //= size
+            thread = sch.index(self.names.fresh(f"{axis.name}_copy"), size, sch.THREAD)
+            more = sch.index(self.names.fresh(f"{axis.name}_more"), extent // lanes // size, sch.UNROLL)
+            places[axis.name] = sch.part(more, size * lanes) + sch.part(thread, lanes)
+            if axis is not plan.loop:
+                tests.extend(self._inside(axis, extent, places[axis.name]))
+            team.insert(0, thread)
+            loops.insert(0, more)
+        places[axes[0][0].name] = places[axes[0][0].name] + sch.part(lane)
+        first = {**self.starts, plan.loop.name: sch.part(self.step, plan.depth)}
+        source = panel.use.substitute({**first, **{name: first[name] + place for name, place in places.items()}})
+        row = places[index.name]
+        if panel is plan.left and plan.above is not None:
+            row = row + places[plan.above.name] * plan.across
+        access = (row, places[plan.loop.name]) if panel.along_loop else (places[plan.loop.name], row)
+        target = _staged(panel.use, stage, access, stripe.Direction.OUT)
+        statements = (stripe.Load(source.name, "value"), stripe.Store("value", target.name))
+        load = Node(sch.present((lane,)), statements=statements, uses=(source, target))
+        if tests:
+            load = Node(children=(load,), constraints=tuple(tests), tags=stripe.Tags.of(PADDED))
+        around = Node(sch.present(loops), children=(load,))
+        return Node(sch.present(team), children=(around,), tags=stripe.Tags.of(COPY))
+
+    def _finish(self, use: Use, sums: Use) -> Node:
+        """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""
+        whole = VECTOR in self.own[4].tags
+        unrolled, pairs = (self.own[:4], self.own[4:]) if whole else (self.own, ())
+        own = {r.name: memory(r.name, r.shape.dtype, (_PAIR,), sch.REGISTER) for r in self.nest.allocations}
+        children: list[Node] = []
+        for segment in self.nest.segments:
+            if segment.loops:
+                children.append(merge_block(sums, self._in_registers(use), pairs))
+                continue
+            uses = tuple(self._in_registers(u) if u.root in own else u for u in segment.uses)
+            children.append(leaf(attrs.evolve(segment, uses=uses), self._outputs, pairs))
+        point = Node(sch.present(unrolled), tuple(own.values()), tuple(children), constraints=self._ends)
+        return Node(sch.present(self.team), children=(point,))
+
+    def _in_registers(self, use: Use) -> Use:
+        return attrs.evolve(use, access=(sch.part(self.own[4]),), strides=(1,), sizes=())
+
+
+def _staged(use: Use, stage: stripe.Refinement, access: tuple[Affine, Affine], direction: stripe.Direction) -> Use:
+    """Return a use of a tile in local memory; what is written has another name than the input."""
+    name = use.name if direction is stripe.Direction.IN else stage.name
+    return Use(name, stage.name, access, stage.shape.strides, use.dtype, direction)
+
+
+def _pairs(nest: Nest, plan: Plan) -> bool:
+    """Return whether what follows the reduction can be done for two neighbours at a time."""
+    column = plan.right.index
+    uses = (*sch.written_uses(nest), *(u for s in nest.segments if not s.loops for u in sch.reads_of(nest, s)))
+    return column.range % _PAIR == 0 and sch.aligned_lanes(uses, column.name, _PAIR) == _PAIR
+
+
+def _swizzle(width: int, dtype: DType, *, by_rows: bool) -> tuple[int, int]:
+    """Return shift and mask for rows of ``width`` elements, a power of two.
+
+    ``by_rows``, an instruction reads a piece of each of eight rows, else four rows of eight elements of four bytes.
+    """
+    size = dtype.itemsize
+    if not by_rows:
+        return width.bit_length() - 1 - (_COLUMNS.bit_length() - 1), (_LANE_COLUMNS - 1) * _COLUMNS
+    piece = _PIECE // size
+    pieces = min(width // piece, _LINE // _PIECE)
+    apart = max(1, _LINE // (width * size))
+    shift = (width * apart // piece).bit_length() - 1
+    return shift, (pieces - 1) * piece

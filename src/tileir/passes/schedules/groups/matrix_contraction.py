@@ -1,0 +1,203 @@
+"""Contractions by instructions that multiply matrices, in groups of threads.
+
+A group computes a tile of the output, and 32 threads at a time a part of that, whose elements they hold in registers
+all along. Tiles of both inputs are copied to local memory some steps ahead of their use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Op
+from tileir.passes.base import at_least, map_kernels
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import emit, product
+from tileir.passes.schedules.groups.group_reduction import is_plain, power_of_two_from
+from tileir.passes.schedules.groups.matrix import STEPS, Panel, Plan, build
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.passes.kernels.nest import Nest, Segment, Use
+
+
+@attrs.frozen
+class MatrixContraction:
+    """Schedule products of matrices of dtypes for which a device has instructions.
+
+    Attributes:
+        dtypes: The dtypes of inputs; f32 inputs are rounded to TF32.
+        threads: Most threads of a group.
+        local_bytes: Memory that the threads of a group share.
+        vector_bytes: Width of a copy of one thread.
+        groups: So many groups keep the device busy: tiles are smaller where there are not so many.
+        stages: How many steps of the reduction are in local memory at a time; fewer where they do not fit.
+        rows: Rows of the tile of outputs; 0 chooses.
+        columns: Columns of the tile of outputs; 0 chooses.
+
+    """
+
+    name: ClassVar[str] = "matrix_contraction"
+    dtypes: tuple[str, ...] = ()
+    threads: int = attrs.field(default=256, validator=at_least(1))
+    local_bytes: int = attrs.field(default=48 * 1024, validator=at_least(0))
+    vector_bytes: int = attrs.field(default=16, validator=at_least(1))
+    groups: int = attrs.field(default=1, validator=at_least(1))
+    stages: int = attrs.field(default=3, validator=at_least(1))
+    rows: int = attrs.field(default=0, validator=at_least(0))
+    columns: int = attrs.field(default=0, validator=at_least(0))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with such contractions scheduled."""
+        return map_kernels(program, self._kernel) if self.dtypes else program
+
+    def _kernel(self, kernel: stripe.Block) -> stripe.Block:
+        nest = None if sch.is_scheduled(kernel) else reduction_nest(kernel)
+        if nest is None or not is_plain(nest):
+            return kernel
+        plan = self._plan(nest)
+        return kernel if plan is None else emit(build(nest, plan), kernel)
+
+    def _plan(self, nest: Nest) -> Plan | None:
+        """Choose the indices and the sizes of tiles; None where instructions do not fit the kernel."""
+        segment = sch.the_reduction(nest)
+        reads = sch.reads_of(nest, segment)
+        if not multiplies(nest, segment) or len(reads) != 2 or reads[0].dtype is not reads[1].dtype:
+            return None
+        dtype = reads[0].dtype
+        panels = _panels(nest, reads)
+        loops = [i for i in segment.loops if all(use.stride(i.name) for use in reads)]
+        if dtype.value not in self.dtypes or panels is None or not loops:
+            return None
+        loop = max(loops, key=lambda i: i.range)
+        left, right = (self._with_axes(panel, loop) for panel in panels)
+        if right.index.range < _LEAST or left.index.range <= _LEAST // 2 or loop.range % STEPS[dtype]:
+            return None
+        if min(left.lanes, right.lanes) * dtype.itemsize < _WORD:
+            return None
+        repeats = product(i.range for i in segment.loops if i is not loop)
+        others = [i for i in _rows_of(nest, left.use, right.use) if i is not left.index]
+        plan = Plan(left, right, loop, repeats, others[-1] if others else None)
+        return None if _tallest(plan) < _LEAST else self._sized(nest, plan)
+
+    def _with_axes(self, panel: Panel, loop: stripe.Index) -> Panel:
+        """Return a panel whose neighbours in memory are copied together."""
+        use, most = panel.use, self.vector_bytes // panel.use.dtype.itemsize
+        lanes = {name: sch.aligned_lanes((use,), name, most) for name in (panel.index.name, loop.name)}
+        along = max((loop, panel.index), key=lambda i: lanes[i.name] if use.stride(i.name) == 1 else 0)
+        wide = lanes[along.name] if use.stride(along.name) == 1 else 1
+        while along.range % wide:
+            wide //= 2
+        return attrs.evolve(panel, along_loop=along is loop, lanes=wide)
+
+    def _sized(self, nest: Nest, plan: Plan) -> Plan | None:
+        """Return the plan with the largest tile of which there are enough, else with the smallest one."""
+        found = None
+        for rows, columns, tall, wide in _TILES[plan.left.use.dtype.itemsize]:
+            if self.rows not in (0, rows) or self.columns not in (0, columns):
+                continue
+            if rows >= 2 * max(_tallest(plan), _LEAST) or columns >= 2 * max(plan.right.index.range, _LEAST):
+                continue
+            high = max(1, rows // max(_LEAST, power_of_two_from(plan.left.index.range)))
+            sized = attrs.evolve(plan, rows=rows, columns=columns, tall=tall, wide=wide, high=high)
+            tile = self._deep(sized if high > 1 else attrs.evolve(sized, above=None))
+            if tile is None or tile.threads > self.threads:
+                continue
+            found = tile
+            if _groups(nest, tile) >= self.groups:
+                return tile
+        return found
+
+    def _deep(self, plan: Plan) -> Plan | None:
+        """Return the plan with the deepest steps of which enough fit local memory; None where none do."""
+        found = None
+        for size in _DEPTH_BYTES:
+            depth = size // plan.left.use.dtype.itemsize
+            while plan.loop.range % depth:
+                depth //= 2
+            plan = attrs.evolve(plan, depth=depth)
+            plan = attrs.evolve(plan, stages=min(self.stages, plan.steps))
+            while plan.stages > 1 and plan.stages * plan.stage_bytes > self.local_bytes:
+                plan = attrs.evolve(plan, stages=plan.stages - 1)
+            if plan.stages * plan.stage_bytes <= self.local_bytes:
+                found = plan
+            if found is plan and plan.stages == self.stages:
+                break
+        return found
+
+
+_SMALL: Final = (
+    (128, 64, 64, 32),
+    (64, 128, 32, 64),
+    (64, 64, 32, 32),
+    (32, 64, 16, 32),
+    (64, 32, 32, 16),
+    (32, 32, 16, 16),
+    (16, 32, 16, 16),
+)
+_TILES: Final = {2: ((128, 128, 64, 64), *_SMALL), 4: ((128, 128, 64, 32), *_SMALL)}
+"""Rows and columns of a group, then those of 32 threads, by the bytes of an element."""
+
+_LEAST: Final = 16
+"""Fewer rows or columns than so many leave most of an instruction unused."""
+
+_WORD: Final = 4
+"""The least bytes of an asynchronous copy."""
+
+_DEPTH_BYTES: Final = (128, 64)
+"""Bytes of a row that are staged at a time: the deepest that leaves room for all stages, else the last."""
+
+
+def multiplies(nest: Nest, segment: Segment) -> bool:
+    """Return whether a reduction adds products of two loads in f32, and does nothing else."""
+    writes = [use for use in segment.uses if use.direction.writes]
+    loads = [s for s in segment.statements if isinstance(s, stripe.Load)]
+    stores = [s for s in segment.statements if isinstance(s, stripe.Store)]
+    products = [s for s in segment.statements if isinstance(s, stripe.Intrinsic)]
+    converts = {s.into: s for s in segment.statements if isinstance(s, stripe.Convert)}
+    if segment.constraints or len(loads) != 2 or len(stores) != 1 or len(products) != 1 or len(writes) != 1:
+        return False
+    if len(segment.statements) != 4 + len(converts) or products[0].op is not Op.MUL:
+        return False
+    wide = all(s.dtype is DType.F32 for s in converts.values()) and products[0].dtype is DType.F32
+    sources = {converts[name].input if name in converts else name for name in products[0].inputs}
+    sums = writes[0].aggregation is Aggregation.SUM and writes[0].dtype is DType.F32
+    straight = sources == {load.into for load in loads} and stores[0].source == products[0].into
+    return wide and sums and straight and not sch.constrained_indices(nest)
+
+
+def _panels(nest: Nest, reads: Sequence[Use]) -> tuple[Panel, Panel] | None:
+    """Return the left and the right input, each with the output index that moves it and not the other one."""
+    written = sch.written_uses(nest)
+    contiguous = [i for i in nest.indices if all(u.stride(i.name) == 1 for u in written)]
+    column = max(contiguous or nest.indices, key=lambda i: i.range, default=None)
+    if column is None:
+        return None
+    left, right = sorted(reads, key=lambda use: use.stride(column.name) != 0)
+    rows = _rows_of(nest, left, right)
+    if left.stride(column.name) or not right.stride(column.name) or not rows:
+        return None
+    return Panel(left, max(reversed(rows), key=lambda i: i.range)), Panel(right, column)
+
+
+def _rows_of(nest: Nest, left: Use, right: Use) -> list[stripe.Index]:
+    """Return the indices that only the left input moves along."""
+    return [i for i in nest.indices if i.range > 1 and left.stride(i.name) and not right.stride(i.name)]
+
+
+def _tallest(plan: Plan) -> int:
+    """Return how many rows a tile can use."""
+    return plan.left.index.range * (1 if plan.above is None else plan.above.range)
+
+
+def _groups(nest: Nest, plan: Plan) -> int:
+    """Return how many groups there are."""
+    extents = {plan.left.index.name: plan.across, plan.right.index.name: plan.columns}
+    if plan.above is not None:
+        extents[plan.above.name] = plan.high
+    return product(-(-i.range // extents.get(i.name, 1)) for i in nest.indices)

@@ -1,0 +1,299 @@
+"""The blocks of a reduction that the threads of a group share: parts, tree, and what follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.core.dtype import DType
+    from tileir.core.text.names import NameScope
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """How the threads of a group share a reduction.
+
+    Attributes:
+        loop: The reduction index that threads share.
+        column: The output index of which a group takes several values; None where there is none.
+        threads: Threads along ``loop``, a power of two.
+        beside: Values of ``column`` that a group takes at a time, in vectors of ``lanes`` where lanes run along it.
+        lanes: Lanes of a vector.
+        unroll: Vectors that a thread loads at a time, into accumulators of their own.
+        along_outputs: Whether lanes and neighbouring threads run along ``column``, not along ``loop``.
+
+    """
+
+    loop: stripe.Index
+    column: stripe.Index | None
+    threads: int
+    beside: int
+    lanes: int
+    unroll: int
+    along_outputs: bool
+
+
+def build(nest: Nest, plan: Plan) -> Node:
+    """Return the tree of a kernel."""
+    return _Builder.of(nest, plan).kernel()
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Accumulator:
+    """Where one result of the reduction is kept.
+
+    ``use`` is how the reduction sees it. ``wide`` holds the vectors of a thread, ``narrow`` what it merges them into,
+    and ``shared`` that of all threads.
+    """
+
+    use: Use
+    wide: stripe.Refinement
+    narrow: stripe.Refinement
+    shared: stripe.Refinement
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Builder:
+    """Builds one kernel."""
+
+    nest: Nest
+    plan: Plan
+    names: NameScope
+    part: stripe.Index  # the thread along the loop
+    place: stripe.Index  # the thread along the column
+    lane: stripe.Index
+    grid: tuple[stripe.Index, ...]
+    values: dict[str, Affine]
+    ends: tuple[Affine, ...]
+    accumulators: tuple[_Accumulator, ...]
+
+    @classmethod
+    def of(cls, nest: Nest, plan: Plan) -> _Builder:
+        """Choose names, the grid and the memory of a kernel."""
+        names = nest.taken_names()
+        stem = "output" if plan.column is None else plan.column.name
+        part = sch.index(names.fresh(f"{plan.loop.name}_thread"), plan.threads, sch.THREAD)
+        place = sch.index(names.fresh(f"{stem}_thread"), plan.beside, sch.THREAD)
+        lane = sch.index(names.fresh("lane"), plan.lanes, sch.VECTOR)
+        grid = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in nest.indices]
+        values: dict[str, Affine] = {}
+        ends: list[Affine] = []
+        if plan.column is not None:
+            width = plan.beside * (plan.lanes if plan.along_outputs else 1)
+            groups = -(-plan.column.range // width)
+            group = sch.index(names.fresh(f"{stem}_group"), groups, sch.GRID)
+            grid = [group if i.name == plan.column.name else i for i in grid]
+            first = sch.part(group, width) + sch.part(place, plan.lanes if plan.along_outputs else 1)
+            values[plan.column.name] = first + sch.part(lane) if plan.along_outputs else first
+            if groups * width > plan.column.range:
+                ends.append(plan.column.range - 1 - first)
+        segment = sch.the_reduction(nest)
+        writes = [use for use in segment.uses if use.direction.writes]
+        kept = plan.lanes if plan.along_outputs else 1
+        extents = (plan.threads, plan.beside * kept) if plan.along_outputs else (plan.beside, plan.threads)
+        accumulators = tuple(
+            _Accumulator(
+                use,
+                memory(names.fresh(f"{use.root}_lanes"), use.dtype, (plan.unroll, plan.lanes), sch.REGISTER),
+                memory(names.fresh(f"{use.root}_part"), use.dtype, (kept,), sch.REGISTER),
+                memory(names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL),
+            )
+            for use in writes
+        )
+        return cls(nest, plan, names, part, place, lane, sch.present(grid), values, tuple(ends), accumulators)
+
+    def kernel(self) -> Node:
+        """Return the tree."""
+        cut = next(n for n, s in enumerate(self.nest.segments) if s.loops)
+        before, reduction, after = self.nest.segments[:cut], self.nest.segments[cut], self.nest.segments[cut + 1 :]
+        own = tuple(memory(r.name, r.shape.dtype, (self._kept,), sch.REGISTER) for r in self.nest.allocations)
+        start, end = [self._output(s) for s in before], [self._output(s) for s in after]
+        private = tuple(m for a in self.accumulators for m in (a.wide, a.narrow))
+        parts = self._parts(reduction)
+        if self.plan.threads == 1:
+            merge = [self._merge(a, self._narrow(a, a.narrow.name)) for a in self.accumulators]
+            children = (*parts, *start, *merge, *end)
+            return Node(self.grid, children=(self._team(None, children, (*own, *private)),))
+        shared = tuple(a.shared for a in self.accumulators)
+        share = [
+            self._copied(self._narrow(a, a.narrow.name), self._shared(a, sch.part(self.part)))
+            for a in self.accumulators
+        ]
+        steps = [self._team(self.part, (*parts, *share), private)]
+        half = self.plan.threads // 2
+        while half:
+            steps.append(self._halve(half))
+            half //= 2
+        merge = [self._merge(a, self._shared(a, Affine())) for a in self.accumulators]
+        steps.append(self._team(None, (*start, *merge, *end), own))
+        return Node(self.grid, shared, tuple(steps))
+
+    @property
+    def _kept(self) -> int:
+        return self.plan.lanes if self.plan.along_outputs else 1
+
+    @property
+    def _outputs(self) -> tuple[stripe.Index, ...]:
+        """The lanes that are outputs of their own."""
+        return sch.present((self.lane,)) if self.plan.along_outputs else ()
+
+    def _team(
+        self, parts: stripe.Index | None, children: Iterable[Node], memory: tuple[stripe.Refinement, ...] = ()
+    ) -> Node:
+        """Return what the threads ``parts`` of each output do, or the first one only."""
+        part = () if parts is None else (parts,)
+        indices = (*part, self.place) if self.plan.along_outputs else (self.place, *part)
+        return Node(sch.present(indices), memory, tuple(children), constraints=self.ends)
+
+    def _output(self, segment: Segment) -> Node:
+        """Return a segment that runs once for each output."""
+        moved = attrs.evolve(segment, uses=tuple(self._in_registers(use) for use in segment.uses))
+        return self._node(moved, self.values, self._outputs)
+
+    def _in_registers(self, use: Use) -> Use:
+        if all(use.root != r.name for r in self.nest.allocations):
+            return use
+        return attrs.evolve(use, access=(self._lane_place,), strides=(1,), sizes=())
+
+    @property
+    def _lane_place(self) -> Affine:
+        return sch.part(self.lane) if self.plan.along_outputs else Affine()
+
+    def _node(self, segment: Segment, values: dict[str, Affine], indices: tuple[stripe.Index, ...]) -> Node:
+        """Return a leaf below whatever its constraints test, which cannot be lanes."""
+        inside = leaf(segment, values, indices)
+        if not inside.constraints:
+            return inside
+        return Node(children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints, tags=segment.tags)
+
+    def _parts(self, segment: Segment) -> list[Node]:
+        """Return the part of a reduction that one thread does."""
+        plan = self.plan
+        each = 1 if plan.along_outputs else plan.lanes
+        vectors, left = divmod(plan.loop.range, each)
+        stride = plan.threads * plan.unroll
+        steps = vectors // stride
+        names = self.names
+        others = tuple(i for i in segment.loops if i.name != plan.loop.name)
+        unrolled = sch.index(names.fresh(f"{plan.loop.name}_vector"), plan.unroll, sch.UNROLL)
+        nodes = [identity_block(self._wide(a, unrolled), (unrolled, self.lane)) for a in self.accumulators]
+        nodes += [identity_block(self._narrow(a, a.narrow.name), self._outputs) for a in self.accumulators]
+        lanes = Affine() if plan.along_outputs else sch.part(self.lane)
+        step = sch.index(names.fresh(f"{plan.loop.name}_step"), steps)
+        if steps:
+            number = sch.part(step, stride) + sch.part(unrolled, plan.threads) + sch.part(self.part)
+            body = self._step(segment, number * each + lanes, unrolled)
+            nodes.append(Node((*others, *sch.present((step,))), children=(body,)))
+        rest = vectors - steps * stride
+        if rest:
+            more = sch.index(names.fresh(f"{plan.loop.name}_rest"), -(-rest // plan.threads))
+            number = sch.part(more, plan.threads) + sch.part(self.part) + steps * stride
+            body = self._step(segment, number * each + lanes, attrs.evolve(unrolled, range=1))
+            tests = (vectors - 1 - number,) if rest % plan.threads else ()
+            nodes.append(Node((*others, *sch.present((more,))), children=(body,), constraints=tests))
+        if left:
+            nodes.append(self._tail(segment, others, vectors * each, left))
+        nodes += [self._merge_lanes(a, unrolled) for a in self.accumulators]
+        return nodes
+
+    def _step(self, segment: Segment, value: Affine, unrolled: stripe.Index) -> Node:
+        """Return the reduction of the vectors that a thread loads at a time."""
+        wide = {a.use: self._wide(a, unrolled) for a in self.accumulators}
+        moved = attrs.evolve(segment, uses=tuple(wide.get(use, use) for use in segment.uses))
+        values = {**self.values, self.plan.loop.name: value}
+        inside = leaf(moved, values, sch.present((self.lane,)))
+        each = (attrs.evolve(inside, constraints=()),)
+        return Node(sch.present((unrolled,)), children=each, constraints=inside.constraints, tags=segment.tags)
+
+    def _tail(self, segment: Segment, others: tuple[stripe.Index, ...], start: int, count: int) -> Node:
+        """Return the reduction of the elements that fill no vector: one for each thread, if there are enough."""
+        narrow = {
+            a.use: attrs.evolve(self._narrow(a, a.use.name), direction=a.use.direction) for a in self.accumulators
+        }
+        moved = attrs.evolve(segment, uses=tuple(narrow.get(use, use) for use in segment.uses))
+        place = sch.part(self.part)
+        if count <= self.plan.threads:
+            tests = (count - 1 - place,) if count < self.plan.threads else ()
+            inside = self._node(moved, {**self.values, self.plan.loop.name: place + start}, ())
+            return Node(others, children=(inside,), constraints=tests)
+        tail = sch.index(self.names.fresh(f"{self.plan.loop.name}_tail"), count)
+        inside = self._node(moved, {**self.values, self.plan.loop.name: sch.part(tail) + start}, ())
+        return Node((*others, tail), children=(inside,), constraints=(-place,) if place.terms else ())
+
+    def _wide(self, accumulator: _Accumulator, unrolled: stripe.Index) -> Use:
+        place = (sch.part(unrolled), sch.part(self.lane))
+        memory = accumulator.wide
+        return attrs.evolve(accumulator.use, root=memory.name, access=place, strides=memory.shape.strides, sizes=())
+
+    def _narrow(self, accumulator: _Accumulator, name: str) -> Use:
+        root = accumulator.narrow.name
+        return attrs.evolve(accumulator.use, name=name, root=root, access=(self._lane_place,), strides=(1,), sizes=())
+
+    def _shared(self, accumulator: _Accumulator, part: Affine) -> Use:
+        """Return the element of local memory of thread ``part`` of an output."""
+        memory = accumulator.shared
+        place = sch.part(self.place, self._kept) + self._lane_place
+        access = (part, place) if self.plan.along_outputs else (place, part)
+        return attrs.evolve(
+            accumulator.use, name=memory.name, root=memory.name, access=access, strides=memory.shape.strides, sizes=()
+        )
+
+    def _merge_lanes(self, accumulator: _Accumulator, unrolled: stripe.Index) -> Node:
+        """Return the merge of a thread's vectors."""
+        return merge_block(
+            self._wide(accumulator, unrolled),
+            self._narrow(accumulator, accumulator.narrow.name),
+            sch.present((unrolled, self.lane)),
+        )
+
+    def _merge(self, accumulator: _Accumulator, source: Use) -> Node:
+        """Return the merge of what the threads have found into the accumulator that the segments know."""
+        return merge_block(source, self._in_registers(accumulator.use), self._outputs)
+
+    def _copied(self, source: Use, target: Use) -> Node:
+        return merge_block(
+            source, attrs.evolve(target, aggregation=None, direction=stripe.Direction.OUT), self._outputs
+        )
+
+    def _halve(self, half: int) -> Node:
+        """Return one level of the tree."""
+        part = sch.index(self.names.fresh(self.part.name), half, sch.THREAD)
+        place = sch.part(part)
+        merges = [
+            merge_block(self._shared(a, place + half), self._shared(a, place), self._outputs) for a in self.accumulators
+        ]
+        return self._team(part, merges)
+
+
+def memory(name: str, dtype: DType, extents: tuple[int, ...], location: stripe.Location) -> stripe.Refinement:
+    """Return an allocation."""
+    zero = (Affine(),) * len(extents)
+    shape = stripe.TensorShape.dense(dtype, extents)
+    return stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=location)
+
+
+def identity_block(use: Use, indices: Iterable[stripe.Index]) -> Node:
+    """Return a block that sets accumulators to what changes no value that is merged into them."""
+    assert use.aggregation is not None
+    value = use.aggregation.identity(use.dtype)
+    typed = bool(value) if use.dtype.is_bool else float(value) if use.dtype.is_float else int(value)
+    statements = (stripe.Constant("identity", use.dtype, typed), stripe.Store("identity", use.name))
+    plain = attrs.evolve(use, aggregation=None, direction=stripe.Direction.OUT)
+    return Node(sch.present(indices), statements=statements, uses=(plain,))
+
+
+def merge_block(source: Use, target: Use, indices: Iterable[stripe.Index]) -> Node:
+    """Return a block that stores one element through the view of another."""
+    read = attrs.evolve(source, name=f"{source.name}_from", direction=stripe.Direction.IN, aggregation=None)
+    statements = (stripe.Load(read.name, "value"), stripe.Store("value", target.name))
+    return Node(sch.present(indices), statements=statements, uses=(read, target))

@@ -1,0 +1,317 @@
+"""The blocks of a kernel over rows that the threads of a group share: loops over a row, and exchanges between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf
+from tileir.passes.schedules.groups.reduction import identity_block, memory, merge_block
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from tileir.core.dtype import DType
+    from tileir.core.text.names import NameScope
+
+ELEMENT: Final = "%element"
+"""Stands for the number of an element of a row in :attr:`Row.access`; no index can have this name."""
+
+_VECTOR: Final = "%vector"
+"""Stands for the number of a vector of a thread."""
+
+_ALONE: Final = 16
+"""So many partial results every thread merges itself; more are first merged by fewer threads."""
+
+
+@attrs.frozen
+class Row:
+    """What threads keep in registers: the elements of ``root`` at ``access``, one for each of ``range`` elements."""
+
+    root: str
+    access: tuple[Affine, ...]
+    range: int
+    dtype: DType
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """How the threads of a group share rows.
+
+    Attributes:
+        column: The output index of which a group takes several values; None where there is none.
+        threads: Threads along a row, a power of two.
+        beside: Rows that a group takes at a time.
+        lanes: Lanes of a vector.
+        loops: By the number of a segment, the loop that threads share.
+        rows: What is kept in registers.
+
+    """
+
+    column: stripe.Index | None
+    threads: int
+    beside: int
+    lanes: int
+    loops: Mapping[int, stripe.Index]
+    rows: tuple[Row, ...]
+
+
+def row_of(use: Use, loop: stripe.Index) -> Row:
+    """Return the row that a use in a loop goes over."""
+    element = {loop.name: Affine.index(ELEMENT)}
+    return Row(use.root, tuple(a.substitute(element) for a in use.access), loop.range, use.dtype)
+
+
+def build(nest: Nest, plan: Plan) -> Node:
+    """Return the tree of a kernel."""
+    return _Builder.of(nest, plan).kernel()
+
+
+@attrs.define(eq=False, repr=False)
+class _Builder:
+    """Builds one kernel, phase by phase."""
+
+    nest: Nest
+    plan: Plan
+    names: NameScope
+    part: stripe.Index  # the thread along a row
+    place: stripe.Index  # the row in its group
+    lane: stripe.Index
+    grid: tuple[stripe.Index, ...]
+    values: dict[str, Affine]
+    ends: tuple[Affine, ...]
+    owned: dict[str, stripe.Refinement]  # the allocations of the kernel that threads have in registers, by name there
+    kept: dict[Row, stripe.Refinement]
+    local: frozenset[str]
+    filled: set[Row] = attrs.field(factory=set)
+    phases: list[Node] = attrs.field(factory=list)
+    shared: list[stripe.Refinement] = attrs.field(factory=list)
+    pending: list[Node] = attrs.field(factory=list)
+    private: list[stripe.Refinement] = attrs.field(factory=list)
+
+    @classmethod
+    def of(cls, nest: Nest, plan: Plan) -> _Builder:
+        """Choose names, the grid and the memory of a kernel."""
+        names = nest.taken_names()
+        stem = "row" if plan.column is None else plan.column.name
+        part = sch.index(names.fresh("part_thread"), plan.threads, sch.THREAD)
+        place = sch.index(names.fresh(f"{stem}_thread"), plan.beside, sch.THREAD)
+        lane = sch.index(names.fresh("lane"), plan.lanes, sch.VECTOR)
+        grid = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in nest.indices]
+        values: dict[str, Affine] = {}
+        ends: tuple[Affine, ...] = ()
+        if plan.column is not None:
+            groups = -(-plan.column.range // plan.beside)
+            group = sch.index(names.fresh(f"{stem}_group"), groups, sch.GRID)
+            grid = [group if i.name == plan.column.name else i for i in grid]
+            values[plan.column.name] = sch.part(group, plan.beside) + sch.part(place)
+            if groups * plan.beside > plan.column.range:
+                ends = (plan.column.range - 1 - values[plan.column.name],)
+        team = plan.beside * plan.threads
+        kept = {}
+        for row in plan.rows:
+            vectors = -(-row.range // (plan.threads * plan.lanes))
+            kept[row] = memory(names.fresh(f"{row.root}_row"), row.dtype, (team, vectors, plan.lanes), sch.REGISTER)
+        held = {row.root for row in plan.rows}
+        owned, shared = {}, []
+        for r in nest.allocations:
+            if r.shape.elements == 1:
+                owned[r.name] = memory(r.name, r.shape.dtype, (team,), sch.REGISTER)
+            elif r.name not in held:
+                shared.append(memory(r.name, r.shape.dtype, (plan.beside, *r.shape.sizes), sch.LOCAL))
+        local = frozenset(r.name for r in nest.allocations)
+        builder = cls(nest, plan, names, part, place, lane, sch.present(grid), values, ends, owned, kept, local)
+        builder.shared.extend(shared)
+        return builder
+
+    def kernel(self) -> Node:
+        """Return the tree."""
+        for number, segment in enumerate(self.nest.segments):
+            handed_on = any(use.root == r.name for use in segment.uses for r in self.shared)
+            if handed_on:
+                self._flush()
+            if segment.loops:
+                self._loop(segment, self.plan.loops[number])
+            else:
+                self._once(segment)
+            if handed_on:
+                self._flush()
+        self._flush()
+        memories = (*self.owned.values(), *self.kept.values(), *self.shared)
+        return Node(self.grid, memories, tuple(self.phases))
+
+    def _flush(self, part: stripe.Index | None = None) -> None:
+        """Make a phase of what is pending, for all threads or for those of ``part``."""
+        if self.pending:
+            indices = sch.present((self.place, part or self.part))
+            team = Node(indices, tuple(self.private), tuple(self.pending), constraints=self.ends)
+            self.phases.append(team)
+        self.pending, self.private = [], []
+
+    @property
+    def _number(self) -> Affine:
+        """The number of a thread in its group."""
+        return sch.part(self.place, self.plan.threads) + sch.part(self.part)
+
+    def _in_memory(self, use: Use) -> Use:
+        """Return a use with allocations of the kernel where this one has them."""
+        if use.root in self.owned:
+            return attrs.evolve(use, access=(self._number,), strides=(1,), sizes=())
+        shared = next((r for r in self.shared if r.name == use.root), None)
+        if shared is None:
+            return use
+        access = (sch.part(self.place), *use.access)
+        return attrs.evolve(use, access=access, strides=shared.shape.strides, sizes=())
+
+    def _once(self, segment: Segment) -> None:
+        """Add statements that each thread runs for itself, but for stores to memory of the caller."""
+        mine = {*self.owned, *(r.name for r in self.shared)}
+        moved = attrs.evolve(segment, uses=tuple(self._in_memory(use) for use in segment.uses))
+        for outside in (False, True):
+            chosen = _storing(moved, mine, outside=outside)
+            if chosen is not None:
+                inside = leaf(chosen, self.values, ())
+                first = (-sch.part(self.part),) if outside and self.plan.threads > 1 else ()
+                tests = (*inside.constraints, *first)
+                self.pending.append(Node(children=(attrs.evolve(inside, constraints=()),), constraints=tests))
+
+    def _loop(self, segment: Segment, loop: stripe.Index) -> None:
+        """Add a loop over a row, and the exchange of what it merges."""
+        results = [use for use in segment.uses if use.merges]
+        wide = {}
+        for use in results:
+            array = memory(self.names.fresh(f"{use.root}_lanes"), use.dtype, (self.plan.lanes,), sch.REGISTER)
+            self.private.append(array)
+            wide[use] = attrs.evolve(use, root=array.name, access=(sch.part(self.lane),), strides=(1,), sizes=())
+        self.pending += [identity_block(use, (self.lane,)) for use in wide.values()]
+        filling = self._filling(segment, loop)
+        moved = self._with_rows(segment, loop, filling)
+        moved = attrs.evolve(moved, uses=tuple(wide.get(use) or self._in_memory(use) for use in moved.uses))
+        self.pending += self._passes(moved, loop)
+        self.filled |= filling
+        if results:
+            self._exchange(results, wide)
+
+    def _filling(self, segment: Segment, loop: stripe.Index) -> frozenset[Row]:
+        """Return the rows of the caller that a loop is the first to read."""
+        if segment.constraints or len(segment.loops) > 1:
+            return frozenset()
+        read = {row_of(use, loop) for use in segment.uses if use.root not in self.local}
+        return frozenset(row for row in read if row in self.kept and row not in self.filled)
+
+    def _with_rows(self, segment: Segment, loop: stripe.Index, filling: Collection[Row]) -> Segment:
+        """Return a segment that finds rows in registers, and puts those there that it reads first."""
+        uses: list[Use] = []
+        loaded: dict[str, Use] = {}
+        for use in segment.uses:
+            row = row_of(use, loop)
+            array = self.kept.get(row)
+            if array is None or not (use.root in self.local or row in self.filled or row in filling):
+                uses.append(use)
+                continue
+            place = (self._number, Affine.index(_VECTOR), sch.part(self.lane))
+            inside = attrs.evolve(use, root=array.name, access=place, strides=array.shape.strides, sizes=())
+            uses.append(use if row in filling else inside)
+            if row in filling:
+                name = self.names.fresh(f"{use.name}_row")
+                loaded[use.name] = attrs.evolve(inside, name=name, direction=stripe.Direction.OUT)
+        statements: list[stripe.Statement] = []
+        for statement in segment.statements:
+            statements.append(statement)
+            if isinstance(statement, stripe.Load) and statement.source in loaded:
+                statements.append(stripe.Store(statement.into, loaded[statement.source].name))
+        return attrs.evolve(segment, uses=(*uses, *loaded.values()), statements=tuple(statements))
+
+    def _passes(self, segment: Segment, loop: stripe.Index) -> list[Node]:
+        """Return what a thread does for a row: its vectors one by one, the last of which may be behind the end."""
+        plan = self.plan
+        others = tuple(i for i in segment.loops if i.name != loop.name)
+        vectors = loop.range // plan.lanes
+        steps, rest = divmod(vectors, plan.threads)
+        nodes = []
+        vector = sch.index(self.names.fresh(f"{loop.name}_vector"), steps, sch.UNROLL)
+        if steps:
+            nodes.append(self._vectors(segment, loop, sch.part(vector), (*others, *sch.present((vector,))), ()))
+        if rest:
+            last = (rest - 1 - sch.part(self.part),)
+            nodes.append(self._vectors(segment, loop, Affine.constant(steps), others, last))
+        return nodes
+
+    def _vectors(
+        self,
+        segment: Segment,
+        loop: stripe.Index,
+        vector: Affine,
+        indices: tuple[stripe.Index, ...],
+        tests: tuple[Affine, ...],
+    ) -> Node:
+        number = vector * self.plan.threads + sch.part(self.part)
+        values = {**self.values, loop.name: number * self.plan.lanes + sch.part(self.lane), _VECTOR: vector}
+        inside = leaf(segment, values, sch.present((self.lane,)))
+        body = attrs.evolve(inside, constraints=())
+        return Node(indices, children=(body,), constraints=(*inside.constraints, *tests), tags=segment.tags)
+
+    def _exchange(self, results: Iterable[Use], wide: Mapping[Use, Use]) -> None:
+        """Merge what the threads of a row have found, so that each of them has the result."""
+        if self.plan.threads == 1:
+            self.pending += [merge_block(wide[use], self._in_memory(use), (self.lane,)) for use in results]
+            return
+        found = {use: self._alone(use, wide[use], sch.part(self.part), self.plan.threads) for use in results}
+        self._flush()
+        count = self.plan.threads
+        if count > _ALONE:
+            fewer = sch.power_of_two_below(_ALONE)
+            some = sch.index(self.names.fresh(self.part.name), fewer, sch.THREAD)
+            more = sch.index(self.names.fresh("share"), count // fewer, sch.UNROLL)
+            for use, array in found.items():
+                source = self._shared(use, array, sch.part(more, fewer) + sch.part(some))
+                found[use] = self._alone(use, source, sch.part(some), fewer, more)
+            self._flush(some)
+            count = fewer
+        share = sch.index(self.names.fresh("share"), count, sch.UNROLL)
+        for use, array in found.items():
+            self.pending.append(merge_block(self._shared(use, array, sch.part(share)), self._in_memory(use), (share,)))
+
+    def _alone(
+        self, use: Use, source: Use, part: Affine, count: int, more: stripe.Index | None = None
+    ) -> stripe.Refinement:
+        """Merge elements in a register, put that into local memory at ``part`` of ``count``, and return the memory."""
+        register = memory(self.names.fresh(f"{use.root}_part"), use.dtype, (), sch.REGISTER)
+        array = memory(self.names.fresh(f"{use.root}_shared"), use.dtype, (self.plan.beside, count), sch.LOCAL)
+        self.private.append(register)
+        self.shared.append(array)
+        own = attrs.evolve(use, name=register.name, root=register.name, access=(), strides=(), sizes=())
+        target = attrs.evolve(self._shared(use, array, part), aggregation=None, direction=stripe.Direction.OUT)
+        self.pending += [
+            identity_block(own, ()),
+            merge_block(source, own, (more or self.lane,)),
+            merge_block(own, target, ()),
+        ]
+        return array
+
+    def _shared(self, use: Use, array: stripe.Refinement, part: Affine) -> Use:
+        access = (sch.part(self.place), part)
+        return attrs.evolve(use, name=array.name, root=array.name, access=access, strides=array.shape.strides, sizes=())
+
+
+def _storing(segment: Segment, local: Collection[str], *, outside: bool) -> Segment | None:
+    """Return the part of a segment that stores to memory of the caller, or that which does not; None for nothing."""
+    roots = {use.name: use.root for use in segment.uses}
+    needed: set[str] = set()
+    kept: list[stripe.Statement] = []
+    for statement in reversed(segment.statements):
+        if isinstance(statement, stripe.Store):
+            wanted = (roots[statement.into] not in local) == outside
+        else:
+            wanted = stripe.scalar_output(statement) in needed
+        if wanted:
+            needed.update(stripe.scalar_inputs(statement))
+            kept.append(statement)
+    touched = {name for s in kept for name in (*stripe.views_read(s), *stripe.views_written(s))}
+    uses = tuple(use for use in segment.uses if use.name in touched)
+    return attrs.evolve(segment, uses=uses, statements=tuple(reversed(kept))) if kept else None

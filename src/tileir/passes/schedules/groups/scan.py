@@ -1,0 +1,202 @@
+"""Scans by the threads of a group, which take tiles of neighbouring terms together.
+
+Threads load and store side by side, and each scans a few neighbouring terms in local memory in between. What these
+give is scanned by steps of powers of two (Hillis and Steele, "Data parallel algorithms", 1986), all threads in each
+step; the last of them begins the next tile. This is the scheme of Sengupta et al., "Scan primitives for GPU computing"
+(2007), with more than one term for a thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.passes.algorithms.scans import SERIAL, ScanKernels
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import Node, Use
+from tileir.passes.schedules.groups.reduction import identity_block, memory, merge_block
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from tileir.core.ops import Aggregation
+    from tileir.passes.algorithms.scans import Part
+
+
+@attrs.frozen
+class GroupPlan:
+    """So many threads take so many terms each."""
+
+    threads: int
+    each: int
+
+    @property
+    def terms(self) -> int:
+        """Terms of a tile."""
+        return self.threads * self.each
+
+    def local_bytes(self, itemsize: int) -> int:
+        """Return the local memory that a group needs; rows are padded so that threads meet in no bank."""
+        return (self.threads * (self.each + 1) + 2 * (self.threads + 1)) * itemsize
+
+
+@attrs.define
+class GroupScanKernels(ScanKernels):
+    """Builds kernels whose groups have several threads."""
+
+    plan: GroupPlan
+    _tile: stripe.Refinement = attrs.field(init=False)
+    _sums: tuple[stripe.Refinement, stripe.Refinement] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        dtype, output = self.found.output.shape.dtype, self.found.output.name
+        extents = (self.plan.threads, self.plan.each + 1)
+        self._tile = memory(self._names.fresh(f"{output}_tile"), dtype, extents, sch.LOCAL)
+        names = (self._names.fresh(f"{output}_sums"), self._names.fresh(f"{output}_sums"))
+        first, second = (memory(name, dtype, (self.plan.threads + 1,), sch.LOCAL) for name in names)
+        self._sums = first, second
+
+    def together(self, part: Part) -> stripe.Block:
+        """Return a kernel each group of which takes the steps of a part."""
+        number = sch.index(self._names.fresh(f"{self.found.along.name}_part"), part.repeats, sch.GRID)
+        tile = sch.index(self._names.fresh(f"{self.found.along.name}_tile"), -(-part.steps // self.plan.terms), SERIAL)
+        begin = [identity_block(self._sum(buffer, Affine()), ()) for buffer in (0, 1)]
+        begin.extend(self._terms_before(self._sum(0, Affine()), {}, ()))
+        if part.totals is not None:
+            begin.extend(self._earlier(part, part.totals, number))
+        start = sch.part(tile, self.plan.terms)
+        first = sch.part(number, part.steps) + part.start
+        body = (
+            self._load(start, first, part.steps),
+            self._own_terms(),
+            *self._steps_of_powers(),
+            self._store(start, first, part.steps),
+            self._copy(Affine.constant(self.plan.threads), Affine(), merges=False),
+        )
+        outer = tuple(attrs.evolve(i, tags=sch.GRID) for i in (*self.found.others, *sch.present((number,))))
+        root = Node(outer, (self._tile, *self._sums), (*begin, Node((tile,), children=body)))
+        return self._emitted(root, part.totals)
+
+    def _thread(self) -> stripe.Index:
+        return sch.index(self._names.fresh("thread"), self.plan.threads, sch.THREAD)
+
+    def _sum(self, buffer: int, place: Affine) -> Use:
+        """Return an element of one of the two arrays of sums, to merge into.
+
+        Element 0 holds what came before a tile, element t + 1 what thread t has found. Steps of powers of two go from
+        one array to the other, and end in the first.
+        """
+        return self._local(self._sums[buffer], (place,), self.found.output.aggregation)
+
+    def _local(self, array: stripe.Refinement, access: tuple[Affine, ...], aggregation: Aggregation | None) -> Use:
+        direction = stripe.Direction.INOUT if aggregation is not None else stripe.Direction.OUT
+        name = array.name
+        return Use(name, name, access, array.shape.strides, array.shape.dtype, direction, aggregation)
+
+    def _copy(self, source: Affine, target: Affine, *, merges: bool) -> Node:
+        """Return the block of the first thread that moves one sum."""
+        return merge_block(self._sum(0, source), _as(self._sum(0, target), merges=merges), ())
+
+    def _element(self, start: Affine) -> tuple[tuple[stripe.Index, ...], stripe.Index, Affine, tuple[Affine, Affine]]:
+        """Return indices by which neighbouring threads take neighbouring terms.
+
+        These are two thread indices, a loop, the number of the term in the part, and its place in the tile: the thread
+        that scans it, and its number there.
+        """
+        each, rows = self.plan.each, self.plan.threads // self.plan.each
+        high = sch.index(self._names.fresh("thread_row"), rows, sch.THREAD)
+        low = sch.index(self._names.fresh("thread_column"), each, sch.THREAD)
+        more = sch.index(self._names.fresh("more"), each, sch.UNROLL)
+        term = start + sch.part(more, self.plan.threads) + sch.part(high, each) + sch.part(low)
+        return (high, low), more, term, (sch.part(more, rows) + sch.part(high), sch.part(low))
+
+    def _load(self, start: Affine, first: Affine, count: int) -> Node:
+        threads, more, term, place = self._element(start)
+        inside = self._terms(self.found.at_step(first + term), (more,), self._local(self._tile, place, None))
+        return Node(sch.present(threads), children=(attrs.evolve(inside, constraints=(count - 1 - term,)),))
+
+    def _own_terms(self) -> Node:
+        """Return what each thread does with its own terms."""
+        thread, number = self._thread(), sch.index(self._names.fresh("own"), self.plan.each, SERIAL)
+        total = self._allocation(())
+        merging = self._merging((), ())
+        place = (sch.part(thread), sch.part(number))
+        read = attrs.evolve(_as(self._local(self._tile, place, None), merges=False), direction=stripe.Direction.IN)
+        read = attrs.evolve(read, name=f"{self._tile.name}_term")
+        now = attrs.evolve(merging, name=self._now, direction=stripe.Direction.IN, aggregation=None)
+        statements = (
+            stripe.Load(read.name, "term"),
+            stripe.Store("term", merging.name),
+            stripe.Load(now.name, "running"),
+            stripe.Store("running", self._tile.name),
+        )
+        scan = Node((number,), statements=statements, uses=(read, merging, now, self._local(self._tile, place, None)))
+        mine = self._sum(self._first_buffer, sch.part(thread) + 1)
+        ends = merge_block(merging, _as(mine, merges=False), ())
+        carry = attrs.evolve(merge_block(self._sum(0, Affine()), mine, ()), constraints=(-sch.part(thread),))
+        return Node((thread,), (total,), (identity_block(merging, ()), scan, ends, carry))
+
+    @property
+    def _first_buffer(self) -> int:
+        """The array from which an even or odd number of steps leads to the first one."""
+        return (self.plan.threads.bit_length() - 1) % 2
+
+    def _steps_of_powers(self) -> list[Node]:
+        """Return the scan of what all threads have found."""
+        nodes = []
+        buffer, distance = self._first_buffer, 1
+        while distance < self.plan.threads:
+            for near in (True, False):
+                thread = self._thread()
+                place = sch.part(thread) + 1
+                source = self._sum(buffer, place if near else place - distance)
+                moved = merge_block(source, _as(self._sum(1 - buffer, place), merges=not near), ())
+                tests = () if near else (sch.part(thread) - distance,)
+                nodes.append(Node((thread,), children=(moved,), constraints=tests))
+            buffer, distance = 1 - buffer, 2 * distance
+        return nodes
+
+    def _store(self, start: Affine, first: Affine, count: int) -> Node:
+        threads, more, term, place = self._element(start)
+        values = self.found.at_step(first + term)
+        own = attrs.evolve(self._local(self._tile, place, None), direction=stripe.Direction.IN)
+        before = attrs.evolve(self._sum(0, place[0]), direction=stripe.Direction.IN, aggregation=None)
+        output = attrs.evolve(self._output_use(values), aggregation=None)
+        aggregation = self.found.output.aggregation
+        assert aggregation is not None
+        assert aggregation.op is not None
+        statements = (
+            stripe.Load(before.name, "before"),
+            stripe.Load(own.name, "own"),
+            stripe.Intrinsic(aggregation.op, ("before", "own"), "running", output.dtype),
+            stripe.Store("running", output.name),
+        )
+        inside = Node((more,), (), (), statements, (before, own, output), (count - 1 - term,))
+        return Node(sch.present(threads), children=(inside,))
+
+    def _earlier(self, part: Part, totals: stripe.Refinement, number: stripe.Index) -> list[Node]:
+        """Return the blocks that merge what the parts before this one gave, all threads together."""
+        thread = self._thread()
+        count = max(part.known, part.repeats)
+        more = sch.index(self._names.fresh("more"), -(-count // self.plan.threads))
+        other = sch.part(more, self.plan.threads) + sch.part(thread)
+        last = Affine.constant(part.known) if part.known else sch.part(number)
+        merging = self._merging((), ())
+        source = self._total(totals, other, merging)
+        statements = (stripe.Load(source.name, "total"), stripe.Store("total", merging.name))
+        found = Node(sch.present((more,)), (), (), statements, (source, merging), (last - other - 1,))
+        mine = _as(self._sum(self._first_buffer, sch.part(thread) + 1), merges=False)
+        ends = merge_block(merging, mine, ())
+        children = (identity_block(merging, ()), found, ends)
+        return [
+            Node((thread,), (self._allocation(()),), children),
+            *self._steps_of_powers(),
+            self._copy(Affine.constant(self.plan.threads), Affine(), merges=True),
+        ]
+
+
+def _as(use: Use, *, merges: bool) -> Use:
+    """Return a use to merge into, or to write."""
+    return use if merges else attrs.evolve(use, aggregation=None, direction=stripe.Direction.OUT)

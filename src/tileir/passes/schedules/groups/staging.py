@@ -1,0 +1,174 @@
+"""Tiles of inputs in local memory: their layout, and the loads by which the threads of a group fill them.
+
+Neighbouring threads load neighbours. Loads that may pass the end of a tensor are moved into it instead of being tested
+for: what they bring must take part in nothing that is kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import Node, Use, product
+from tileir.passes.schedules.groups.reduction import memory
+from tileir.poly.affine import Affine, total
+from tileir.stripe import ir as stripe
+from tileir.stripe.tags import COPY, PADDED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.text.names import NameScope
+
+
+@attrs.frozen(eq=False)
+class TileShape:
+    """How far a tile reaches along its indices, slowest first in local memory.
+
+    It is read in vectors of ``lanes`` along the index ``vector``. With ``ahead`` it is filled by asynchronous copies.
+    """
+
+    extents: Mapping[str, int]
+    vector: str | None = None
+    lanes: int = 1
+    ahead: bool = False
+
+    def axes(self, use: Use) -> tuple[str, ...]:
+        """Return the indices of the tile that move a use."""
+        return tuple(name for name, extent in self.extents.items() if extent > 1 and use.stride(name))
+
+    def layout(self, use: Use) -> tuple[int, ...]:
+        """Return the extents of a tile of an input in local memory, padding included; none where it has no axes.
+
+        Where the loads of neighbouring threads go down a column, the distance of rows is odd, so that these are in
+        different banks; but for vectors, which want to be aligned, and for copies of single elements, beside which the
+        loads of neighbours along a row count more.
+        """
+        axes = self.axes(use)
+        if not axes:
+            return ()
+        *rows, width = (self.extents[name] for name in axes)
+        if rows and min(axes, key=lambda name: abs(use.stride(name))) != axes[-1]:
+            aligned = self.ahead or (axes[-1] == self.vector and self.lanes > 1)
+            width += self.lanes if aligned else 1 - width % 2
+        return (*rows, width)
+
+    def local_bytes(self, use: Use) -> int:
+        """Return how much local memory a tile of an input takes; 0 where it has no axes."""
+        layout = self.layout(use)
+        return product(layout) * use.dtype.itemsize if layout else 0
+
+
+@attrs.frozen(eq=False)
+class Staging:
+    """Fills tiles of one kernel.
+
+    Attributes:
+        shape: The tiles.
+        indices: All indices of the kernel.
+        tested: Those that take part in constraints.
+        threads: Threads of a group.
+        load_bytes: Width of a load that stages neighbouring elements.
+        max_lanes: Most lanes of it; 0 for as many as fit.
+        elements: The size of the tensor behind each root.
+        names: The names that the kernel has taken.
+    """
+
+    shape: TileShape
+    indices: tuple[stripe.Index, ...]
+    tested: frozenset[str]
+    threads: int
+    load_bytes: int
+    max_lanes: int
+    elements: Mapping[str, int]
+    names: NameScope
+
+    def memory(self, use: Use) -> stripe.Refinement:
+        """Return the allocation of a tile of an input."""
+        return memory(self.names.fresh(f"{use.root}_stage"), use.dtype, self.shape.layout(use), sch.LOCAL)
+
+    def staged(self, use: Use, stage: stripe.Refinement, places: Mapping[str, Affine]) -> Use:
+        """Return a use of the tile in place of the input; ``places`` are where in the tile each index is."""
+        access = tuple(places[name] for name in self.shape.axes(use))
+        return Use(use.name, stage.name, access, stage.shape.strides, use.dtype, stripe.Direction.IN)
+
+    def fill(self, use: Use, stage: stripe.Refinement, starts: Mapping[str, Affine]) -> Node:
+        """Return the block that loads a tile of an input, which begins at ``starts``."""
+        left = self.threads
+        team: list[stripe.Index] = []
+        loops: list[stripe.Index] = []
+        places: dict[str, Affine] = {}
+        tests: list[Affine] = []
+        ends: list[Affine] = []
+        fastest, *others = sorted(self.shape.axes(use), key=lambda axis: abs(use.stride(axis)))
+        lane = sch.index(self.names.fresh("lane"), self._lanes(use, fastest), sch.VECTOR)
+        for name in (fastest, *others):
+            lanes = lane.range if name == fastest else 1
+            vectors = self.shape.extents[name] // lanes
+            size = min(left, 1 << (vectors - 1).bit_length())
+            left //= size
+            thread = sch.index(self.names.fresh(f"{name}_thread"), size, sch.THREAD)
+            more = sch.index(self.names.fresh(f"{name}_more"), -(-vectors // size), sch.UNROLL)
+            places[name] = sch.part(more, size * lanes) + sch.part(thread, lanes)
+            if vectors % size:
+                tests.append(self.shape.extents[name] - 1 - places[name])
+            if self._is_tested_for(use):
+                ends.extend(self._inside(name, starts[name] + places[name]))
+            team.insert(0, thread)
+            loops.insert(0, more)
+        places[fastest] = places[fastest] + sch.part(lane)
+        values = {**starts, **{name: starts[name] + place for name, place in places.items()}}
+        target = attrs.evolve(self.staged(use, stage, places), name=stage.name, direction=stripe.Direction.OUT)
+        load = self._load(use, target, values, sch.present((lane,)))
+        if ends:
+            load = Node(children=(load,), constraints=tuple(ends), tags=stripe.Tags.of(PADDED))
+        around = Node(sch.present(loops), children=(load,), constraints=tuple(tests))
+        tags = stripe.Tags.of(COPY) if self.shape.ahead else stripe.Tags()
+        return Node(sch.present(team), children=(around,), tags=tags)
+
+    def _lanes(self, use: Use, axis: str) -> int:
+        """Return how many neighbours along an axis one load can stage: whole vectors that are aligned."""
+        tested = self._is_tested_for(use)
+        if (self._may_miss(use) and not tested) or (self.shape.ahead and axis != self.shape.axes(use)[-1]):
+            return 1
+        lanes = sch.vector_lanes(self.load_bytes, use.dtype.itemsize, self.max_lanes)
+        lanes = sch.aligned_lanes((use,), axis, sch.power_of_two_below(lanes))
+        ranges = [i.range for i in self.indices if i.name == axis] if tested else []
+        while any(size % lanes for size in (self.shape.extents[axis], *ranges)):
+            lanes //= 2
+        return lanes
+
+    def _load(self, use: Use, target: Use, values: Mapping[str, Affine], lanes: tuple[stripe.Index, ...]) -> Node:
+        """Return the load of an element; its place is moved into the tensor where it may be outside."""
+        moved = use.substitute(values)
+        if not self._may_miss(use) or self._is_tested_for(use):
+            plain = (stripe.Load(use.name, "value"), stripe.Store("value", target.name))
+            return Node(lanes, statements=plain, uses=(moved, target))
+        size = self.elements[use.root]
+        dtype = DType.I32 if size < 1 << 30 else DType.I64
+        address = total(affine * stride for affine, stride in zip(moved.access, moved.strides, strict=True))
+        whole = attrs.evolve(use, access=(Affine(),), strides=(1,), sizes=(size,))
+        statements = (
+            stripe.LoadIndex(address, "place", dtype),
+            stripe.Load(use.name, "value", "place"),
+            stripe.Store("value", target.name),
+        )
+        return Node(statements=statements, uses=(whole, target))
+
+    def _is_tested_for(self, use: Use) -> bool:
+        """Return whether copies of an input that are behind its end are left out, not moved: a test is enough."""
+        moving = [i for i in self.indices if use.stride(i.name)]
+        return self.shape.ahead and not any(i.name in self.tested for i in moving)
+
+    def _inside(self, name: str, place: Affine) -> tuple[Affine, ...]:
+        """Return the test for a value of an index that may be behind the end, if there is such a tile."""
+        ends = (i.range for i in self.indices if i.name == name and i.range % self.shape.extents[name])
+        return tuple(end - 1 - place for end in ends)
+
+    def _may_miss(self, use: Use) -> bool:
+        """Return whether a tile of an input may reach beyond the tensor."""
+        moving = [i for i in self.indices if use.stride(i.name)]
+        return any(i.range % self.shape.extents.get(i.name, 1) or i.name in self.tested for i in moving)

@@ -1,0 +1,81 @@
+"""Which part of a contraction a group of threads does at a time, and how much local memory that takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.groups.staging import TileShape
+
+if TYPE_CHECKING:
+    from tileir.passes.kernels.nest import Nest
+    from tileir.stripe import ir as stripe
+
+
+@attrs.frozen(eq=False)
+class Tiles:
+    """Which part of a contraction a group does at a time, and which thread which part of that.
+
+    Attributes:
+        row: The output index along the rows of a tile; None for one row.
+        column: The output index along its columns, and the lanes.
+        loop: The reduction index that is staged in steps of ``depth``.
+        lanes: Lanes of a vector.
+        across: Threads along a row.
+        down: Threads along a column.
+        parts: Threads that share the reduction.
+        rows: Rows of each thread.
+        vectors: Vectors of each thread in each row.
+        depth: See ``loop``.
+        staged: Whether there is local memory for the inputs.
+        load_bytes: Width of a load that stages neighbouring elements.
+        max_lanes: Most lanes of it; 0 for as many as fit.
+        stages: How many steps of the reduction are in local memory at a time; copies run ahead where it is not 1.
+
+    """
+
+    row: stripe.Index | None
+    column: stripe.Index | None
+    loop: stripe.Index
+    lanes: int = 1
+    across: int = 1
+    down: int = 1
+    parts: int = 1
+    rows: int = 1
+    vectors: int = 1
+    depth: int = 1
+    staged: bool = True
+    load_bytes: int = 1
+    max_lanes: int = 0
+    stages: int = 1
+
+    @property
+    def height(self) -> int:
+        """Rows of the tile."""
+        return self.down * self.rows
+
+    @property
+    def width(self) -> int:
+        """Columns of the tile."""
+        return self.across * self.vectors * self.lanes
+
+    @property
+    def shape(self) -> TileShape:
+        """How far the tile reaches along each of its indices: the reduction first, then rows and columns."""
+        extents = {self.loop.name: self.depth}
+        if self.row is not None:
+            extents[self.row.name] = self.height
+        if self.column is not None:
+            extents[self.column.name] = self.width
+        column = None if self.column is None else self.column.name
+        return TileShape(extents, column, self.lanes, self.stages > 1)
+
+
+def local_bytes(nest: Nest, tiles: Tiles, *, staged: bool) -> int:
+    """Return how much local memory a tile takes."""
+    segment, shape = sch.the_reduction(nest), tiles.shape
+    inputs = sum(shape.local_bytes(use) for use in sch.reads_of(nest, segment)) if staged else 0
+    results = sum(use.dtype.itemsize for use in segment.uses if use.direction.writes)
+    return inputs + (tiles.parts * tiles.height * tiles.width * results if tiles.parts > 1 else 0)

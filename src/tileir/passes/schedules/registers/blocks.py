@@ -1,0 +1,388 @@
+"""The blocks of a contraction over registers: packed panels, tiles of sums, and loops around them.
+
+:func:`kernels` makes whole kernels with a launch grid; :func:`nested` the same without one, for a reduction that is
+part of a larger kernel.
+"""
+
+from __future__ import annotations
+
+from itertools import product as combinations
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.text.names import NameScope
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf, product
+from tileir.passes.schedules.registers.edges import Edges
+from tileir.passes.schedules.registers.panels import Columns, Panel, ordered_loops, panel
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID, UNROLL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tileir.passes.schedules.registers.cost import Plan
+
+_GROUPS: Final = 4
+"""Groups for each thread, so that one which starts late leaves others more to do."""
+
+_PACKED_ROWS: Final = 32
+"""Fewest rows of a group that packs a panel for itself."""
+
+_UNROLLED: Final = 48
+"""Most multiply-adds of vectors that one iteration of a reduction is unrolled to."""
+
+
+def kernels(nest: Nest, plan: Plan, threads: int) -> Iterator[Node]:
+    """Yield a kernel for the full panels, and one for each width of the columns that are left over.
+
+    Where panels alone would not keep ``threads`` threads busy, rows are shared out as well.
+    """
+    builder = _Builder(nest, plan, nest.taken_names())
+    for piece in _column_pieces(plan):
+        yield builder.kernel(piece, threads)
+
+
+def nested(nest: Nest, plan: Plan, names: NameScope) -> tuple[Node, ...]:
+    """Return blocks that run all points of a nest in serial loops, for a kernel that has loops around it.
+
+    Accesses may depend on indices of that kernel; ``names`` holds all its names.
+    """
+    builder = _Builder(nest, plan, names)
+    return tuple(builder.serial(piece) for piece in _column_pieces(plan))
+
+
+@attrs.frozen
+class _Piece:
+    """A run of columns: ``count`` panels of ``columns`` vectors of ``lanes`` elements from ``start`` on."""
+
+    start: int
+    count: int
+    columns: int
+    lanes: int
+
+
+def _column_pieces(plan: Plan) -> Iterator[_Piece]:
+    width = plan.columns * plan.lanes
+    count, left = divmod(plan.vector.range, width)
+    start = count * width
+    if count:
+        yield _Piece(0, count, plan.columns, plan.lanes)
+    if left >= plan.lanes:
+        columns = left // plan.lanes
+        yield _Piece(start, 1, columns, plan.lanes)
+        start, left = start + columns * plan.lanes, left % plan.lanes
+    while left:
+        lanes = sch.power_of_two_below(left)
+        yield _Piece(start, 1, 1, lanes)
+        start, left = start + lanes, left - lanes
+
+
+@attrs.frozen
+class _Split:
+    """One index as loops: ``around`` outside of all tiles, ``rows`` inside of them, ``value`` in terms of these.
+
+    Points at which some of ``tests`` is negative do not exist. Over the ranges in ``blocks`` of the loops around,
+    ``place`` has exactly the values of the index.
+    """
+
+    around: tuple[stripe.Index, ...]
+    rows: tuple[stripe.Index, ...]
+    value: Affine
+    row: Affine
+    height: int
+    place: Affine
+    blocks: tuple[tuple[str, int], ...] = ()
+    tests: tuple[Affine, ...] = ()
+
+
+@attrs.frozen
+class _Chunk:
+    """How an index is shared out to groups: ``grid`` counts them, each takes ``size`` blocks of ``height`` values."""
+
+    grid: stripe.Index
+    size: int
+    blocks: int
+
+
+@attrs.frozen
+class _Builder:
+    """Builds the blocks of one plan."""
+
+    nest: Nest
+    plan: Plan
+    names: NameScope
+
+    def kernel(self, piece: _Piece, threads: int) -> Node:
+        """Return the kernel for some columns."""
+        panels, columns, start = self._columns(piece, sch.GRID)
+        own = {i.name for i in self._outside()}
+        outside = [i for i in self.nest.indices if i.name in own]
+        within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
+        groups = product(i.range for i in outside) * piece.count
+        chunks = self._chunks(within, groups, threads)
+        marked = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in outside]
+        grid = (*marked, *panels, *(chunk.grid for chunk in chunks.values()))
+        return self._panel(grid, within, {self.plan.vector.name: start + columns.inner}, columns, chunks)
+
+    def serial(self, piece: _Piece) -> Node:
+        """Return the same without a grid."""
+        panels, columns, start = self._columns(piece, stripe.Tags())
+        own = {i.name for i in self._outside()}
+        within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
+        indices = (*self._outside(), *panels)
+        return self._panel(indices, within, {self.plan.vector.name: start + columns.inner}, columns, {})
+
+    def _columns(self, piece: _Piece, tags: stripe.Tags) -> tuple[tuple[stripe.Index, ...], Columns, Affine]:
+        """Return the loop over panels, the columns of a tile, and where a panel starts."""
+        vector = self.plan.vector.name
+        panel = sch.index(self.names.fresh(f"{vector}_panel"), piece.count, tags)
+        column = sch.index(self.names.fresh(f"{vector}_vector"), piece.columns, sch.UNROLL)
+        lane = sch.index(self.names.fresh(f"{vector}_lane"), piece.lanes, sch.VECTOR)
+        width = piece.columns * piece.lanes
+        inner = sch.part(column, piece.lanes) + sch.part(lane)
+        columns = Columns(sch.present((column,)), sch.present((lane,)), inner, width)
+        return sch.present((panel,)), columns, sch.part(panel, width) + piece.start
+
+    def _outside(self) -> tuple[stripe.Index, ...]:
+        """Return the indices of which every value has panels of its own, or, without any, those that share nothing."""
+        rows = {r.index.name for r in self.plan.rows}
+        others = [i for i in self.nest.indices if i is not self.plan.vector and i.name not in rows]
+        if self.plan.packed:
+            return tuple(i for i in others if any(use.stride(i.name) for use in self.plan.packed))
+        reads = [use for s in self.nest.segments if s.loops for use in s.uses if use in sch.read_uses(self.nest)]
+        along = [use for use in reads if use.stride(self.plan.vector.name)]
+        return tuple(i for i in others if along and all(use.stride(i.name) for use in along))
+
+    def _chunks(self, within: Sequence[stripe.Index], groups: int, threads: int) -> dict[str, _Chunk]:
+        """Share the outermost loops of a group out to several, where there are fewer groups than threads want."""
+        wanted = -(-_GROUPS * threads // groups)
+        if threads == 1 or wanted < 2:
+            return {}
+        heights = {r.index.name: r.height for r in self.plan.rows}
+        if self.plan.packed:
+            wanted = min(wanted, max(1, product(i.range for i in within) // _PACKED_ROWS))
+        chunks: dict[str, _Chunk] = {}
+        for index in sorted(within, key=lambda i: i.name in heights):
+            blocks = index.range // heights.get(index.name, 1)
+            size = -(-blocks // max(1, min(wanted, blocks)))
+            count = -(-blocks // size)
+            if count > 1:
+                grid = sch.index(self.names.fresh(f"{index.name}_chunk"), count, sch.GRID)
+                chunks[index.name] = _Chunk(grid, size, blocks)
+                wanted = -(-wanted // count)
+            if wanted < 2:
+                break
+        return chunks
+
+    def _panel(
+        self,
+        indices: tuple[stripe.Index, ...],
+        within: Sequence[stripe.Index],
+        mapping: Mapping[str, Affine],
+        columns: Columns,
+        chunks: Mapping[str, _Chunk],
+    ) -> Node:
+        """Return a block over ``indices`` that packs its panels and runs all tiles along them."""
+        packs = [self._pack(use, mapping, columns) for use in self.plan.packed]
+        replaced = {use: pack.use for use, pack in zip(self.plan.packed, packs, strict=True)}
+        choices = [tuple(self._splits(index, chunks.get(index.name))) for index in within]
+        tiles = [self._tile(splits, within, mapping, columns, replaced) for splits in combinations(*choices)]
+        allocations = tuple(pack.allocation for pack in packs)
+        return Node(indices, allocations, children=(*(node for pack in packs for node in pack.nodes), *tiles))
+
+    def _pack(self, use: Use, mapping: Mapping[str, Affine], columns: Columns) -> Panel:
+        loops = tuple(i for s in self.nest.segments for i in s.loops if use in s.uses and use.stride(i.name))
+        return panel(
+            use, ordered_loops(loops, (use,)), self.plan.vector.name, mapping, columns, self._terms(), self.names
+        )
+
+    def _splits(self, index: stripe.Index, chunk: _Chunk | None) -> Iterator[_Split]:
+        """Yield how an index is run through: whole tiles, and the rows that are left."""
+        height = next((r.height for r in self.plan.rows if r.index.name == index.name), 1)
+        blocks, left = divmod(index.range, height)
+        if blocks:
+            yield self._split(index, blocks, height, chunk)
+        if left:
+            row = sch.index(self.names.fresh(f"{index.name}_row"), left, sch.UNROLL)
+            last = () if chunk is None else (sch.part(chunk.grid) - (chunk.grid.range - 1),)
+            inner = sch.part(row)
+            value = inner + blocks * height
+            yield _Split((), sch.present((row,)), value, inner, left, value, tests=last)
+
+    def _split(self, index: stripe.Index, blocks: int, height: int, chunk: _Chunk | None) -> _Split:
+        """Return the loop over whole tiles along an index, or over those of one chunk."""
+        start = Affine()
+        tests: tuple[Affine, ...] = ()
+        name = self.names.fresh(f"{index.name}_block") if height > 1 else index.name
+        if chunk is not None:
+            name = self.names.fresh(name) if name == index.name else name
+            start, count = sch.part(chunk.grid, chunk.size), chunk.size
+        else:
+            count = blocks
+        block = sch.index(name, count)
+        number = start + sch.part(block)
+        if chunk is not None and chunk.size * chunk.grid.range > blocks:
+            tests = (blocks - 1 - number,)
+        row = sch.index(self.names.fresh(f"{index.name}_row"), height, sch.UNROLL)
+        inner = sch.part(row)
+        place = Affine.of({name: height}) + inner
+        around, rows = sch.present((block,)), sch.present((row,))
+        return _Split(around, rows, number * height + inner, inner, height, place, ((name, blocks),), tests)
+
+    def _tile(
+        self,
+        splits: Sequence[_Split],
+        within: Sequence[stripe.Index],
+        mapping: Mapping[str, Affine],
+        columns: Columns,
+        replaced: Mapping[Use, Use],
+    ) -> Node:
+        """Return the loops over tiles; each sets its sums, reduces, and stores."""
+        values = {**mapping, **{i.name: split.value for i, split in zip(within, splits, strict=True)}}
+        height, row = 1, Affine()
+        for split in splits:
+            row = row * split.height + split.row
+            height *= split.height
+        allocations = []
+        for allocation in self.nest.allocations:
+            shape = stripe.TensorShape.dense(allocation.shape.dtype, (height, columns.width))
+            zero = (Affine(), Affine())
+            allocations.append(attrs.evolve(allocation, access=zero, shape=shape, location=sch.REGISTER))
+        registers = {a.name: a for a in allocations}
+        rows = tuple(i for split in splits for i in split.rows)
+        indices = (*rows, *columns.vectors, *columns.lanes)
+        children: list[Node] = []
+        for segment in self.nest.segments:
+            moved = _replaced(segment, replaced, registers, (row, columns.inner))
+            if self._is_spread(segment):
+                spilled, nodes = self._spread(moved, registers, values, rows, columns)
+                allocations.extend(spilled)
+                children.extend(nodes)
+                continue
+            if segment.loops:
+                node = self._reduction(moved, values, splits, within, columns)
+            else:
+                node = leaf(moved, values, indices)
+            children.append(node)
+        around = tuple(i for split in splits for i in split.around)
+        tests = tuple(test for split in splits for test in split.tests)
+        return Node(around, tuple(allocations), tuple(children), constraints=tests)
+
+    def _reduction(
+        self,
+        segment: Segment,
+        values: Mapping[str, Affine],
+        splits: Sequence[_Split],
+        within: Sequence[stripe.Index],
+        columns: Columns,
+    ) -> Node:
+        """Return the loops of a reduction over one tile.
+
+        Rows of it, and unrolled steps, that constraints may leave out have tests of their own.
+        """
+        rows = tuple(i for split in splits for i in split.rows)
+        size = product(i.range for i in (*rows, *columns.vectors))
+        spare = self._spare_registers(product(i.range for i in rows), size)
+        loops = _unrolled(ordered_loops(segment.loops, segment.uses), size, spare)
+        tested = {name for constraint in segment.constraints for name in constraint.indices}
+        steps = tuple(i for i in loops if UNROLL in i.tags and i.name in tested)
+        vectors = (*columns.vectors, *columns.lanes, *self._terms())
+        places = {index.name: split.place for index, split in zip(within, splits, strict=True)}
+        ranges = {i.name: i.range for i in (*self.nest.indices, *segment.loops, *rows)}
+        ranges |= {block: count for split in splits for block, count in split.blocks}
+        edges = Edges.of(segment, places, (*steps, *rows), ranges)
+        around = tuple(c.substitute(values) for c in segment.constraints if c not in edges.tests)
+        children = tuple(edges.blocks(segment, values, vectors, self.names))
+        return Node(tuple(i for i in loops if i not in steps), (), children, constraints=around, tags=segment.tags)
+
+    def _spare_registers(self, height: int, size: int) -> int:
+        """Return how many registers a step leaves that has ``size`` sums, and loads a column and ``height`` elements.
+
+        A single row has nothing to share.
+        """
+        return self.plan.registers - size - size // height - height if height > 1 else _UNROLLED
+
+    def _is_spread(self, segment: Segment) -> bool:
+        """Return whether a segment reads finished sums, and touches memory in which neighbouring lanes are apart.
+
+        Each of its vectors then takes an instruction for each lane: unrolled for all rows they would be most of the
+        code of a convolution whose channels are not innermost, and most of the time that compiling it takes.
+        """
+        roots = {allocation.name for allocation in self.nest.allocations}
+        sums = [use for use in segment.uses if use.root in roots]
+        if segment.loops or not sums or any(use.direction is not stripe.Direction.IN for use in sums):
+            return False
+        vector = self.plan.vector.name
+        return any(use.stride(vector) not in (0, 1) for use in segment.uses if use.root not in roots)
+
+    def _spread(
+        self,
+        segment: Segment,
+        registers: Mapping[str, stripe.Refinement],
+        values: Mapping[str, Affine],
+        rows: tuple[stripe.Index, ...],
+        columns: Columns,
+    ) -> tuple[tuple[stripe.Refinement, ...], tuple[Node, ...]]:
+        """Return a segment as a loop over the rows of a tile, or over the vectors of its only row, and memory for it.
+
+        Its sums are copied there before: a loop cannot choose a register, and sums that it chose would be in memory
+        during the reduction, too.
+        """
+        spilled: dict[str, stripe.Refinement] = {}
+        uses, nodes = [], []
+        unrolled = (*rows, *columns.vectors, *columns.lanes)
+        for use in segment.uses:
+            if use.root not in registers:
+                uses.append(use)
+                continue
+            memory = attrs.evolve(registers[use.root], name=self.names.fresh(f"{use.root}_tile"))
+            into = attrs.evolve(use, name=memory.name, root=memory.name, direction=stripe.Direction.OUT)
+            copy = (stripe.Load(use.name, "sum"), stripe.Store("sum", into.name))
+            nodes.append(Node(unrolled, statements=copy, uses=(use.substitute(values), into.substitute(values))))
+            spilled[use.root] = memory
+            uses.append(attrs.evolve(use, root=memory.name))
+        loops = tuple(attrs.evolve(index, tags=stripe.Tags()) for index in rows or columns.vectors)
+        inner = columns.vectors if rows else ()
+        last = leaf(attrs.evolve(segment, uses=tuple(uses)), values, (*loops, *inner, *columns.lanes))
+        return tuple(spilled.values()), (*nodes, last)
+
+    def _terms(self) -> tuple[stripe.Index, ...]:
+        return () if self.plan.term is None else (self.plan.term,)
+
+
+def _replaced(
+    segment: Segment,
+    packed: Mapping[Use, Use],
+    registers: Mapping[str, stripe.Refinement],
+    place: tuple[Affine, Affine],
+) -> Segment:
+    """Let a segment read packed panels, and keep its sums in the tile."""
+    uses = []
+    for use in segment.uses:
+        if use.root in registers:
+            uses.append(attrs.evolve(use, access=place, strides=registers[use.root].shape.strides, sizes=()))
+        else:
+            uses.append(packed.get(use, use) if segment.loops else use)
+    return attrs.evolve(segment, uses=tuple(uses))
+
+
+def _unrolled(loops: tuple[stripe.Index, ...], size: int, spare: int) -> tuple[stripe.Index, ...]:
+    """Mark the innermost loops of which all iterations are few, so that what they share is loaded once.
+
+    Args:
+        loops: The loops of a reduction.
+        size: Multiply-adds of vectors in one iteration.
+        spare: Registers for what further iterations share with the first: one element each, which stays in a register.
+
+    """
+    result = list(loops)
+    iterations = 1
+    for place in reversed(range(len(loops))):
+        iterations *= loops[place].range
+        if size * iterations > _UNROLLED or iterations - 1 > spare:
+            break
+        result[place] = attrs.evolve(loops[place], tags=loops[place].tags.add(UNROLL))
+    return tuple(result)

@@ -1,0 +1,330 @@
+"""Which register tile a contraction gets: the vector index, the rows, and how much of both, by what a step costs.
+
+Tiles that do not divide the output pay for their remainders, and each tile once for setting and storing its sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.nest import Nest, Use, product
+from tileir.passes.schedules.registers.packing import whole_uses
+from tileir.passes.schedules.registers.steps import LATENCY, Step
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Index
+
+_PIECE: Final = 0.04
+"""What a further kernel for the columns that are left over costs beside its work, as a share of all."""
+
+_SETTING: Final = 3.0
+"""What it costs to set and to store a sum."""
+
+_TURNED: Final = 1.5
+"""What it costs to pack an element where the lanes run across memory."""
+
+_APART: Final = 6.0
+"""What it costs to store or load a lane after a reduction, where lanes are apart: a cache line for each."""
+
+_MOST_ROWS: Final = 14
+_MOST_MEETING_ROWS: Final = 8
+_PAGE: Final = 4096
+"""Rows whose distance in bytes is a multiple of this meet in one set of a first-level cache, of eight ways mostly."""
+
+_MOST_COLUMNS: Final = 8
+_MOST_COLUMNS_OF_ONE_ROW: Final = 16
+_LEAST_POINTS: Final = 8
+"""Points that a panel which is turned must serve: fewer are better off with lanes along the reduction."""
+
+_LEAST_BOUNDED: Final = 2
+"""The same where indices bound the reduction, as at the corners of a convolution: there lanes cannot run along it."""
+
+_FAR_READS: Final = 32
+"""How many times as dear reading a panel is that no cache near the processor holds."""
+
+
+@attrs.frozen
+class Limits:
+    """What a processor offers; the fields are options of the pass ``register_tile``."""
+
+    vector_bytes: int
+    max_lanes: int
+    registers: int
+    cache_bytes: int
+    panel_bytes: int
+    reads: int
+    rows: int
+    columns: int
+
+
+@attrs.frozen
+class Rows:
+    """An outer index of which a tile has ``height`` values."""
+
+    index: Index
+    height: int
+
+
+@attrs.frozen
+class Plan:
+    """How to tile one kernel.
+
+    Attributes:
+        vector: The index that the lanes run along.
+        lanes: Lanes of a vector, a power of two.
+        columns: Vectors of a tile.
+        rows: Rows of a tile: the product of their heights; none where the tile has a single row.
+        packed: What is copied to contiguous memory before it is read.
+        registers: Number of vector registers.
+        cost: What all tiles cost together, in multiply-adds of vectors.
+        term: The index that numbers the terms of dot products, where steps are these.
+    """
+
+    vector: Index
+    lanes: int
+    columns: int
+    rows: tuple[Rows, ...]
+    packed: tuple[Use, ...]
+    registers: int
+    cost: float
+    term: Index | None = None
+
+
+def choose(nest: Nest, limits: Limits, shapes: Mapping[str, stripe.TensorShape]) -> Plan | None:
+    """Return the cheapest plan; None where no index can have a vector's lanes.
+
+    ``shapes`` holds those of the tensor behind each root, as far as they are known.
+    """
+    constrained = sch.constrained_indices(nest)
+    lanes = sch.vector_lanes(limits.vector_bytes, sch.widest_itemsize(nest), limits.max_lanes)
+    best: Plan | None = None
+    for index in nest.indices:
+        used = min(lanes, sch.power_of_two_below(index.range))
+        if index.range < 2 or index.name in constrained or used < min(lanes, 4):
+            continue
+        if not can_be_vector(nest, index.name):
+            continue
+        candidate = _Candidate.of(nest, limits, index, used, constrained, shapes)
+        found = None if candidate is None else candidate.best()
+        if found is not None and (best is None or found.cost < best.cost):
+            best = found
+    return best
+
+
+def panel_uses(nest: Nest, vector: str) -> tuple[Use, ...]:
+    """Return what the reductions read along the vector index."""
+    reads = sch.read_uses(nest)
+    uses = (u for s in nest.segments if s.loops for u in s.uses if u in reads)
+    return tuple(dict.fromkeys(u for u in uses if u.stride(vector)))
+
+
+def can_be_vector(nest: Nest, index: str) -> bool:
+    """Return whether lanes may run along an index: it moves what is written, and the rest can follow.
+
+    Where reductions run, accesses are contiguous or packed; before and after them, lanes may be far apart.
+    """
+    if any(use.stride(index) == 0 for use in sch.written_uses(nest)):
+        return False
+    panels = panel_uses(nest, index)
+    for segment in nest.segments:
+        indirect = sch.indirect_names(segment)
+        if any(sch.scatters(segment, i.name) for i in nest.indices):
+            return False
+        for use in segment.uses:
+            movable = (not segment.loops and not use.merges) or (segment.loops and use in panels)
+            if use.stride(index) not in (0, 1) and (use.name in indirect or not movable):
+                return False
+    return True
+
+
+def _apart(nest: Nest, index: str) -> int:
+    """Return how many accesses before and after the reductions have lanes that are no neighbours in memory."""
+    uses = (use for segment in nest.segments if not segment.loops for use in segment.uses)
+    return sum(use.stride(index) not in (0, 1) for use in uses)
+
+
+def _reach(nest: Nest, index: Index) -> int:
+    """Return how far apart in memory rows along an index are: of equally fast tiles, that with near ones is best."""
+    return max((abs(use.stride(index.name)) for s in nest.segments if s.loops for use in s.uses), default=0)
+
+
+@attrs.frozen
+class _Candidate:
+    """A vector index, and what depends on it."""
+
+    nest: Nest
+    limits: Limits
+    vector: Index
+    lanes: int
+    rows: tuple[Index, ...]
+    strided: tuple[Use, ...]
+    steps: tuple[Step, ...]
+    constrained: frozenset[str]
+
+    @classmethod
+    def of(
+        cls,
+        nest: Nest,
+        limits: Limits,
+        vector: Index,
+        lanes: int,
+        constrained: frozenset[str],
+        shapes: Mapping[str, stripe.TensorShape],
+    ) -> _Candidate | None:
+        """Return the candidate; None where what it reads across memory is not worth packing."""
+        strided = tuple(use for use in panel_uses(nest, vector.name) if use.stride(vector.name) != 1)
+        still = [i for i in nest.indices if i.name != vector.name and not any(use.stride(i.name) for use in strided)]
+        if strided and product(i.range for i in still) < (_LEAST_BOUNDED if constrained else _LEAST_POINTS):
+            return None
+        whole = whole_uses(nest, shapes) if constrained else frozenset(strided)
+        if not whole.issuperset(strided):
+            return None
+        rows = tuple(sorted((i for i in still if i.range > 1), key=lambda i: _reach(nest, i)))
+        steps = tuple(
+            Step.of(nest, segment, vector, lanes, limits.cache_bytes) for segment in nest.segments if segment.loops
+        )
+        return cls(nest, limits, vector, lanes, rows, strided, steps, constrained)
+
+    def best(self) -> Plan | None:
+        """Return the cheapest tile."""
+        found: tuple[float, int, tuple[Rows, ...]] | None = None
+        for rows in self._row_choices():
+            for columns, cost in self._costs(rows):
+                if found is None or cost < found[0]:
+                    found = cost, columns, rows
+        if found is None:
+            return None
+        cost, columns, rows = found
+        packed = tuple(use for use in panel_uses(self.nest, self.vector.name) if self._packs(use, rows, columns))
+        apart = _APART * _apart(self.nest, self.vector.name) * product(i.range for i in self.nest.indices)
+        cost += apart + self._packing(packed)
+        return Plan(self.vector, self.lanes, columns, rows, packed, self.limits.registers, cost)
+
+    def _row_choices(self) -> Iterator[tuple[Rows, ...]]:
+        """Yield one row, some rows of one index, and all rows of a short index with some of another."""
+        if not self.limits.rows:
+            yield ()
+        for index in self.rows:
+            most = min(_MOST_MEETING_ROWS if self._meet(index) else _MOST_ROWS, self.limits.registers)
+            heights = [min(self.limits.rows, index.range)] if self.limits.rows else range(2, min(most, index.range) + 1)
+            for height in heights:
+                yield (Rows(index, height),)
+            if self.limits.rows or index.range > most // 2:
+                continue
+            for other in self.rows:
+                if other is not index:
+                    for height in range(2, min(most // index.range, other.range) + 1):
+                        yield Rows(other, height), Rows(index, index.range)
+        if self.limits.rows and not self.rows:
+            yield ()
+
+    def _meet(self, rows: Index) -> bool:
+        """Return whether rows of an input are in one set of the first-level cache."""
+        read = (use for s in self.nest.segments if s.loops for use in s.uses)
+        strides = (use.stride(rows.name) * use.dtype.itemsize for use in read)
+        return any(stride and stride % _PAGE == 0 for stride in strides)
+
+    def _most_columns(self, rows: Sequence[Rows]) -> int:
+        """Return how many columns of sums, and of what a step loads, are within the registers; 0 for none."""
+        registers, height = self.limits.registers, product(r.height for r in rows)
+        sums = max(1, len(self.nest.allocations)) * height
+        names = {r.index.name for r in rows}
+        again = any(names.isdisjoint(moved) for step in self.steps for moved in step.vectors)
+        if self.limits.rows or self.limits.columns:
+            most = registers // sums if again else self.limits.columns or _MOST_COLUMNS_OF_ONE_ROW
+        elif rows and any(not names.isdisjoint(moved) for step in self.steps for moved in step.vectors):
+            most = registers // (2 * sums)  # rows share what they load, while it is in registers
+        else:
+            most = (registers - 2) // (sums + (1 if again and rows else 0))
+        return max(most, 0 if rows else 1)
+
+    def _costs(self, rows: Sequence[Rows]) -> Iterator[tuple[int, float]]:
+        """Yield how many columns a tile may have, and what all tiles cost together then.
+
+        The cost is that of all points of the other indices and all steps of the reduction.
+        """
+        widest = _MOST_COLUMNS if product(r.height for r in rows) > 1 else _MOST_COLUMNS_OF_ONE_ROW
+        most = min(self._most_columns(rows), self.vector.range // self.lanes)
+        if self.limits.columns:
+            least = min(self.limits.columns, self.vector.range // self.lanes)
+            widths = range(least, min(least, most) + 1)
+        else:
+            widths = range(1, min(widest, most) + 1)
+        if not widths:
+            return
+        tiles = [
+            (count, _SETTING * product(heights.values()), [step.over(heights) for step in self.steps])
+            for count, heights in row_pieces(rows)
+        ]
+        points = product(r.index.range for r in rows)
+        share = product(i.range for i in self.nest.indices if i is not self.vector) / points
+        for columns in widths:
+            pieces = tuple(self._column_pieces(columns))
+            cost = 0.0
+            for count, setting, rates in tiles:
+                for repeats, width in pieces:
+                    steps = sum(rate.cost(width) for rate in rates)
+                    cost += count * repeats * (steps + setting * width + LATENCY)
+            yield columns, cost * share * (1 + _PIECE * (len(pieces) - 1))
+
+    def _column_pieces(self, columns: int) -> Iterator[tuple[int, int]]:
+        """Yield how often a tile of how many vectors is needed; vectors of fewer lanes count as whole ones."""
+        panels, left = divmod(self.vector.range, columns * self.lanes)
+        if panels:
+            yield panels, columns
+        if left >= self.lanes:
+            yield 1, left // self.lanes
+        if left % self.lanes:
+            yield (left % self.lanes).bit_count(), 1
+
+    def _packs(self, use: Use, rows: Sequence[Rows], columns: int) -> bool:
+        """Return whether to copy a panel: it is strided, or read again and again from beyond the first-level cache."""
+        if use in self.strided:
+            return True
+        if any(i in self.constrained for a in use.access for i in a.indices):
+            return False
+        if any(use.stride(r.index.name) for r in rows):
+            return False
+        loops = {i.name: i for s in self.nest.segments for i in s.loops if use.stride(i.name)}
+        depth = product(i.range for i in loops.values())
+        reads = product(i.range for i in self.nest.indices if not use.stride(i.name))
+        if _is_dense(use, tuple(loops.values()), columns * self.lanes):
+            return False
+        nbytes = depth * self.vector.range * use.dtype.itemsize
+        far = depth * columns * self.lanes * use.dtype.itemsize > self.limits.panel_bytes
+        worth = reads * (_FAR_READS if far else 1) >= self.limits.reads
+        return depth > 1 and nbytes > self.limits.cache_bytes and worth
+
+    def _packing(self, packed: Sequence[Use]) -> float:
+        """Return what copying costs, element by element where the lanes run across memory."""
+        cost = 0.0
+        for use in packed:
+            loops = {i.name: i.range for s in self.nest.segments for i in s.loops if use.stride(i.name)}
+            moving = product(i.range for i in self.nest.indices if use.stride(i.name))
+            cost += product(loops.values()) * moving * (_TURNED if use in self.strided else 2.0 / self.lanes)
+        return cost
+
+
+def _is_dense(use: Use, loops: Sequence[Index], width: int) -> bool:
+    """Return whether a panel of ``width`` elements is contiguous in memory, as it would be if it were packed."""
+    expected = width
+    for index in sorted(loops, key=lambda i: abs(use.stride(i.name))):
+        if use.stride(index.name) != expected:
+            return False
+        expected *= index.range
+    return True
+
+
+def row_pieces(rows: Sequence[Rows]) -> Iterator[tuple[int, dict[str, int]]]:
+    """Yield how often a tile of which heights is needed: whole tiles, and what is left along each index."""
+    pieces: list[tuple[int, dict[str, int]]] = [(1, {})]
+    for row in rows:
+        count, left = divmod(row.index.range, row.height)
+        parts = [(n, height) for n, height in ((count, row.height), (1, left)) if n and height]
+        pieces = [(c * n, {**heights, row.index.name: h}) for c, heights in pieces for n, h in parts]
+    yield from pieces

@@ -1,0 +1,100 @@
+"""Register tiles whose steps are dot products: each lane adds the products of a few neighbours by one instruction.
+
+Processors have such instructions for narrow factors and wide sums, as VNNI has for bytes. The reduction index along
+which one factor is contiguous is split, its inner part gets the tag ``dot``, and the panel of the other factor is
+packed so that the terms of each lane are neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.ops import Aggregation, Op
+from tileir.passes.kernels import schedule as sch
+from tileir.stripe import ir as stripe
+from tileir.stripe.tags import DOT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tileir.core.dtype import DType
+    from tileir.passes.kernels.nest import Nest, Segment, Use
+    from tileir.passes.schedules.registers.cost import Plan
+
+TERM = stripe.Tags.of(DOT)
+
+
+def with_dots(nest: Nest, plan: Plan, kinds: Collection[str]) -> tuple[Nest, Plan]:
+    """Return a nest and its plan with dot products of one of ``kinds``; both as they are where none fits."""
+    reducing = [segment for segment in nest.segments if segment.loops]
+    if len(reducing) != 1:
+        return nest, plan
+    segment = reducing[0]
+    factors = _factors(nest, segment, plan.vector.name)
+    product = _product(segment)
+    if factors is None or product is None:
+        return nest, plan
+    still, moved = factors
+    dtypes = (still.dtype, moved.dtype)
+    if not any(_kind(*pair, product) in kinds for pair in (dtypes, dtypes[::-1])):
+        return nest, plan
+    terms = product.itemsize // still.dtype.itemsize
+    index = _split_index(nest, segment, plan, factors, terms)
+    if index is None:
+        return nest, plan
+    term = sch.index(nest.taken_names().fresh(f"{index.name}_term"), terms, TERM)
+    outer = attrs.evolve(index, range=index.range // terms)
+    mapping = {index.name: sch.part(outer, terms) + sch.part(term)}
+    loops = tuple(outer if loop is index else loop for loop in segment.loops)
+    uses = tuple(use.substitute(mapping) for use in segment.uses)
+    split = attrs.evolve(segment, loops=loops, uses=uses)
+    after = attrs.evolve(nest, segments=tuple(split if s is segment else s for s in nest.segments))
+    return after, attrs.evolve(plan, packed=(moved.substitute(mapping),), term=term)
+
+
+def _kind(left: DType, right: DType, total: DType) -> str:
+    return f"{left.value}_{right.value}_{total.value}"
+
+
+def _product(segment: Segment) -> DType | None:
+    """Return the dtype in which a segment multiplies and adds two elements, if it does just that."""
+    stores = [s for s in segment.statements if isinstance(s, stripe.Store)]
+    products = [s for s in segment.statements if isinstance(s, stripe.Intrinsic)]
+    others = (stripe.Store, stripe.Intrinsic, stripe.Load, stripe.Convert)
+    if len(stores) != 1 or len(products) != 1 or not all(isinstance(s, others) for s in segment.statements):
+        return None
+    (store,), (found,) = stores, products
+    sums = segment.use(store.into)
+    adds = sums.aggregation is Aggregation.SUM and sums.direction is stripe.Direction.INOUT
+    whole = found.op is Op.MUL and store.source == found.into and sums.dtype is found.dtype
+    converted = all(s.dtype is found.dtype for s in segment.statements if isinstance(s, stripe.Convert))
+    indirect = any(s.index is not None for s in segment.statements if isinstance(s, stripe.Load | stripe.Store))
+    return found.dtype if adds and whole and converted and not indirect else None
+
+
+def _factors(nest: Nest, segment: Segment, vector: str) -> tuple[Use, Use] | None:
+    """Return what a segment reads: the factor that stays along the lanes, and the one that moves; each once."""
+    reads = sch.reads_of(nest, segment)
+    loads = [s for s in segment.statements if isinstance(s, stripe.Load)]
+    if len(reads) != 2 or len(loads) != 2 or len({load.source for load in loads}) != 2:
+        return None
+    still, moved = sorted(reads, key=lambda use: use.stride(vector) != 0)
+    if still.stride(vector) or not moved.stride(vector) or still.dtype.itemsize != moved.dtype.itemsize:
+        return None
+    return still, moved
+
+
+def _split_index(nest: Nest, segment: Segment, plan: Plan, factors: tuple[Use, Use], terms: int) -> stripe.Index | None:
+    """Return the loop whose neighbours become the terms of dot products."""
+    still, moved = factors
+    constrained = sch.constrained_indices(nest)
+    stays = not any(moved.stride(r.index.name) for r in plan.rows)
+    if terms < 2 or not stays or any(i in constrained for a in moved.access for i in a.indices):
+        return None
+    for index in segment.loops:
+        whole = index.range % terms == 0 and index.range > terms and index.name not in constrained
+        if whole and still.stride(index.name) == 1 and moved.stride(index.name):
+            return index
+    return None

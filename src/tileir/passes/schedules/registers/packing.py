@@ -1,0 +1,75 @@
+"""Which panels of a contraction may be copied as a whole, though some points of their indices do not exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.poly.affine import Affine, total
+from tileir.poly.box import feasible
+from tileir.poly.constraint import system
+from tileir.stripe.check.views import is_compact
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.passes.kernels.nest import Nest, Segment, Use
+    from tileir.poly.constraint import Span
+    from tileir.stripe.ir import TensorShape
+
+
+def whole_uses(nest: Nest, shapes: Mapping[str, TensorShape]) -> frozenset[Use]:
+    """Return the uses that stay inside of their memory over the whole box of their indices, constraints aside.
+
+    ``shapes`` holds those of the tensor behind each root, as far as they are known: bounds decide then. Where they do
+    not, an axis stays inside where points exist at both of its ends: the kernel itself reads there, and what lies
+    between is inside, too. Axes that are not those of the tensor count as one, the distance from its start: along
+    diagonals, a place between the ends of each axis may still be behind the last element.
+    """
+    boxes = (_Box.of(nest, segment) for segment in nest.segments)
+    return frozenset(use for box in boxes for use in box.segment.uses if box.is_inside(use, shapes.get(use.root)))
+
+
+@attrs.frozen(eq=False)
+class _Box:
+    """All points of a segment, also those that its constraints leave out."""
+
+    segment: Segment
+    ranges: Mapping[str, int]
+    tested: frozenset[str]
+    _existing: dict[frozenset[tuple[str, int]], bool] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def of(cls, nest: Nest, segment: Segment) -> _Box:
+        """Return the box of a segment of a nest."""
+        ranges = {index.name: index.range for index in (*nest.indices, *segment.loops)}
+        return cls(segment, ranges, frozenset(name for c in segment.constraints for name in c.indices))
+
+    def is_inside(self, use: Use, shape: TensorShape | None) -> bool:
+        """Return whether a use stays inside of its memory at all points."""
+        places, sizes = use.access, () if shape is None else shape.sizes
+        if shape is None or use.strides != shape.strides:
+            places = (total(affine * stride for affine, stride in zip(use.access, use.strides, strict=True)),)
+            sizes = () if shape is None or not is_compact(shape) else (shape.elements,)
+        if sizes and all(map(self._is_within, places, sizes)):
+            return True
+        return all(self._is_reached(place) and self._is_reached(-place) for place in places)
+
+    def _is_within(self, place: Affine, size: int) -> bool:
+        low, high = place.bounds(self.ranges)
+        return low >= 0 and high < size
+
+    def _is_reached(self, place: Affine) -> bool:
+        """Return whether there is a point at which an affine is as large as anywhere in the box."""
+        terms = ((name, coefficient) for name, coefficient in place.terms if name in self.tested)
+        corner = frozenset((name, self.ranges[name] - 1 if coefficient > 0 else 0) for name, coefficient in terms)
+        if corner not in self._existing:
+            self._existing[corner] = self._exists(dict(corner))
+        return self._existing[corner]
+
+    def _exists(self, fixed: Mapping[str, int]) -> bool:
+        ends = {name: (fixed.get(name, 0), fixed.get(name, count - 1)) for name, count in self.ranges.items()}
+        box: Mapping[str, Span] = dict(ends)
+        points = system(box, [(constraint, None) for constraint in self.segment.constraints], box)
+        return points is not None and feasible(points) is True

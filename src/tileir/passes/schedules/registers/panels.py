@@ -1,0 +1,170 @@
+"""Panels: what a tile reads along its lanes, copied to contiguous memory before it is read again and again.
+
+Where neighbouring lanes are far apart, and neighbours in memory are steps of the reduction, square tiles are turned in
+vector registers; what fills no tile is copied element by element, in the order of memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import joined
+from tileir.passes.kernels.nest import Node, Use, product
+from tileir.passes.schedules.vectors.turning import turned_tile
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.core.text.names import NameScope
+
+_LEAST_TILE: Final = 4
+_MOST_TILE: Final = 8
+"""Rows of the tiles that are turned: as many registers hold one. Tiles of 16 rows are no faster, and to select shuffles
+for them takes LLVM a fifth of the time to compile a convolution."""
+
+
+@attrs.frozen
+class Columns:
+    """The columns of a tile: unrolled vectors, lanes, the column as an affine of both, and how many there are."""
+
+    vectors: tuple[stripe.Index, ...]
+    lanes: tuple[stripe.Index, ...]
+    inner: Affine
+    width: int
+
+
+@attrs.frozen
+class Panel:
+    """A packed panel: the use of it by reductions, its memory, and what fills it."""
+
+    use: Use
+    allocation: stripe.Refinement
+    nodes: tuple[Node, ...]
+
+
+def ordered_loops(loops: tuple[stripe.Index, ...], uses: tuple[Use, ...]) -> tuple[stripe.Index, ...]:
+    """Order reduction loops by how far they move the accesses, farthest outermost."""
+    return tuple(sorted(loops, key=lambda i: -max((abs(u.stride(i.name)) for u in uses), default=0)))
+
+
+def panel(
+    use: Use,
+    loops: tuple[stripe.Index, ...],
+    vector: str,
+    mapping: Mapping[str, Affine],
+    columns: Columns,
+    terms: tuple[stripe.Index, ...],
+    names: NameScope,
+) -> Panel:
+    """Return the panel of a use along the index ``vector``: a row of columns for each point of ``loops``.
+
+    ``mapping`` holds the values of the indices around it, with the columns that a tile's indices number; ``terms`` are
+    neighbours that dot products add.
+    """
+    shape = stripe.TensorShape.dense(
+        use.dtype, (product(i.range for i in loops), columns.width, *(i.range for i in terms))
+    )
+    name = names.fresh(f"{use.root}_panel")
+    zero = tuple(Affine() for _ in shape.dims)
+    allocation = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=sch.SCRATCH)
+    access = (_number(loops), columns.inner, *(Affine.index(i.name) for i in terms))
+    packed = Use(use.name, name, access, shape.strides, use.dtype, stripe.Direction.IN)
+    target = attrs.evolve(packed, name=names.fresh("panel"), direction=stripe.Direction.OUT)
+    lanes = (*columns.vectors, *columns.lanes)
+    plain = tuple(attrs.evolve(i, tags=sch.UNROLL) for i in terms)
+    nodes: tuple[Node, ...]
+    if use.stride(vector) == 1:
+        nodes = (_copy((*loops, *plain, *lanes), use.substitute(mapping), target),)
+    elif terms:
+        across = tuple(attrs.evolve(i, tags=stripe.Tags()) for i in lanes)
+        nodes = (_copy((*across, *loops, *plain), use.substitute(mapping), target),)
+    else:
+        column = sch.index(names.fresh(f"{vector}_column"), columns.width)
+        start = mapping[vector] - columns.inner + sch.part(column)
+        source = use.substitute({**mapping, vector: start})
+        target = attrs.evolve(target, access=(access[0], sch.part(column)))
+        nodes = tuple(_across(source, target, loops, column, product(i.range for i in columns.lanes), names))
+    return Panel(packed, allocation, tuple(attrs.evolve(node, name=f"pack_{use.root}") for node in nodes))
+
+
+def _number(loops: tuple[stripe.Index, ...]) -> Affine:
+    """Return the number of a point of ``loops`` in their order."""
+    number = Affine()
+    for loop in loops:
+        number = number * loop.range + sch.part(loop)
+    return number
+
+
+def _copy(indices: tuple[stripe.Index, ...], source: Use, target: Use) -> Node:
+    statements = (stripe.Load(source.name, "x"), stripe.Store("x", target.name))
+    return Node(indices, statements=statements, uses=(source, target))
+
+
+def _across(
+    source: Use, target: Use, loops: tuple[stripe.Index, ...], column: stripe.Index, lanes: int, names: NameScope
+) -> Iterator[Node]:
+    """Yield nodes that copy ``source``, of which neighbouring columns are far apart, to ``target``."""
+    both, (source,) = joined(loops, (source,))
+    fresh = {i.name: attrs.evolve(i, name=names.fresh(i.name)) for i in both}  # an index has one range in a kernel
+    loops = tuple(fresh.values())
+    source = source.substitute({name: Affine.index(i.name) for name, i in fresh.items()})
+    target = attrs.evolve(target, access=(_number(loops), sch.part(column)))
+    row = next((i for i in loops if source.stride(i.name) == 1 and not source.dtype.is_bool), None)
+    start = 0
+    if row is not None:
+        for tiles, size in _tiles(row.range, min(lanes, _MOST_TILE)):
+            yield _turned(source, target, loops, _Rows(row, start, tiles, size), column, names)
+            start += tiles * size
+    if row is not None and start < row.range:
+        left = attrs.evolve(row, name=names.fresh(row.name), range=row.range - start)
+        moved = {row.name: sch.part(left) + start}
+        loops = tuple(left if i is row else i for i in loops)
+        source, target = source.substitute(moved), target.substitute(moved)
+    if row is None or start < row.range:
+        yield _copy(ordered_loops((column, *loops), (source,)), source, target)
+
+
+def _tiles(count: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield how many tiles of which size to take of ``count`` rows, until what is left is not worth turning."""
+    size = min(most, sch.power_of_two_below(count))
+    while size >= _LEAST_TILE:
+        yield count // size, size
+        count %= size
+        size = min(size, sch.power_of_two_below(max(1, count)))
+
+
+@attrs.frozen
+class _Rows:
+    """Some tiles of ``size`` values each of an index, from ``start`` on."""
+
+    index: stripe.Index
+    start: int
+    tiles: int
+    size: int
+
+
+def _turned(
+    source: Use, target: Use, loops: tuple[stripe.Index, ...], rows: _Rows, column: stripe.Index, names: NameScope
+) -> Node:
+    """Return the copy of whole tiles, whose rows are contiguous in memory, and whose columns are so in the panel."""
+    across, down = (
+        (
+            sch.index(names.fresh(f"{index.name}_tile"), count),
+            sch.index(names.fresh(f"{index.name}_in"), rows.size),
+        )
+        for index, count in ((column, column.range // rows.size), (rows.index, rows.tiles))
+    )
+    values = {
+        column.name: sch.part(across[0], rows.size) + sch.part(across[1]),
+        rows.index.name: sch.part(down[0], rows.size) + sch.part(down[1]) + rows.start,
+    }
+    allocations, nodes, tile = turned_tile(source.substitute(values), down[1], across[1], names)
+    points = (attrs.evolve(down[1], tags=sch.UNROLL), attrs.evolve(across[1], tags=sch.VECTOR))
+    store = _copy(points, tile, target.substitute(values))
+    around = (*(i for i in loops if i is not rows.index), *sch.present((down[0], across[0])))
+    return Node(around, allocations, (*nodes, store))

@@ -1,0 +1,95 @@
+"""Contractions over registers: a tile of output elements is kept in vector registers during the reduction.
+
+The scheme is the one of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS
+34(3), 2008), said in Stripe blocks: a panel of the operand that runs along the vector index is packed into
+contiguous scratch memory, then rows x lanes of accumulators pass over the reduction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import emit
+from tileir.passes.schedules.registers.blocks import kernels
+from tileir.passes.schedules.registers.cost import Limits, choose
+from tileir.passes.schedules.registers.dots import with_dots
+from tileir.passes.schedules.registers.edges import bears_edges, has_edges
+from tileir.poly.affine import Affine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.stripe import ir as stripe
+
+
+@attrs.frozen
+class RegisterTile:
+    """Schedule kernels that reduce along indices which do not carry the vector lanes.
+
+    Attributes:
+        reqs: Tags of the kernels to schedule.
+        vector_bytes: Width of a vector register.
+        max_lanes: Most lanes of a vector; 0 for as many as fit.
+        registers: Number of vector registers.
+        cache_bytes: Data cache that a panel read again and again should fit, else it is packed.
+        panel_bytes: Cache that the panel of a tile should fit, packed or not.
+        reads: How often a panel must be read in turn for packing to pay.
+        threads: How many groups run at the same time; the grid gets a few times as many where the work allows.
+        operations: Kernels that estimate fewer operations do not share rows out to several groups.
+        dots: Kinds of dot products that there are instructions for, such as ``u8_i8_i32``: dtypes of factors and sum.
+        rows: Rows of the register tile; 0 chooses.
+        columns: Vectors of the register tile; 0 chooses.
+        edges: Where this is not 0, only kernels are scheduled of which constraints cut outer indices, as they do at the
+            edges of an image, and only where they cost at most so many percent more than kernels for the inside and the
+            edges would. It is for a step before :class:`tileir.passes.regions.separate.Separate`, which makes such
+            kernels.
+    """
+
+    name: ClassVar[str] = "register_tile"
+    reqs: tuple[str, ...] = ()
+    vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
+    registers: int = attrs.field(default=16, validator=at_least(1))
+    cache_bytes: int = attrs.field(default=32 * 1024, validator=at_least(0))
+    panel_bytes: int = attrs.field(default=256 * 1024, validator=at_least(0))
+    reads: int = attrs.field(default=512, validator=at_least(1))
+    threads: int = attrs.field(default=1, validator=at_least(1))
+    operations: int = attrs.field(default=1 << 21, validator=at_least(0))
+    dots: tuple[str, ...] = ()
+    rows: int = attrs.field(default=0, validator=at_least(0))
+    columns: int = attrs.field(default=0, validator=at_least(0))
+    edges: int = attrs.field(default=0, validator=at_least(0))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with its contractions scheduled."""
+        whole = {view.name: view.shape for view in program.main.refinements if _is_whole(view)}
+
+        def scheduled(kernel: stripe.Block) -> tuple[stripe.Block, ...]:
+            return self._kernel(kernel, {r.name: whole[r.source] for r in kernel.refinements if r.source in whole})
+
+        return expand_kernels(program, scheduled, self.reqs)
+
+    def _kernel(self, kernel: stripe.Block, shapes: Mapping[str, stripe.TensorShape]) -> tuple[stripe.Block, ...]:
+        nest = reduction_nest(kernel)
+        if nest is None or sch.reads_back(nest):
+            return (kernel,)
+        if any(r.shape.elements != 1 for r in nest.allocations) or len(sch.parallel_indices(nest)) < len(nest.indices):
+            return (kernel,)
+        if self.edges and not has_edges(nest):
+            return (kernel,)
+        limits = Limits(**{field.name: getattr(self, field.name) for field in attrs.fields(Limits)})
+        plan = choose(nest, limits, shapes)
+        if plan is None or (self.edges and not bears_edges(nest, plan, limits, self.edges)):
+            return (kernel,)
+        nest, plan = with_dots(nest, plan, self.dots)
+        threads = self.threads if sch.total_operations(nest) >= self.operations else 1
+        return tuple(emit(node, kernel) for node in kernels(nest, plan, threads))
+
+
+def _is_whole(view: stripe.Refinement) -> bool:
+    return all(start == Affine() for start in view.access)

@@ -1,0 +1,1 @@
+"""Vector lanes, and grids for kernels that have none."""

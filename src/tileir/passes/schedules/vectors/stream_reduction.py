@@ -1,0 +1,125 @@
+"""Reductions over rows of memory: a stretch of sums stays in the first-level cache while rows stream past it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from tileir.core.text.names import NameScope
+from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import Nest, Node, Segment, Use, emit, leaf
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID
+
+
+@attrs.frozen
+class StreamReduction:
+    """Schedule reductions that use nothing twice, and whose steps are far apart in memory.
+
+    A register tile of such a reduction would read a short piece of each row, from another page each time. Here each
+    group takes a stretch of a page or so, adds a few rows to it at a time, and leaves the sums in an array.
+
+    Attributes:
+        vector_bytes: Width of a vector register.
+        max_lanes: Most lanes of a vector; 0 for as many as fit.
+        stretch_bytes: At most so many bytes of sums; about a page.
+        unroll: How many rows are added between reading and writing a sum.
+        threads: How many groups run at a time; stretches are shorter, by a factor of four at most, to be as many.
+    """
+
+    name: ClassVar[str] = "stream_reduction"
+    vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
+    stretch_bytes: int = attrs.field(default=4096, validator=at_least(1))
+    unroll: int = attrs.field(default=8, validator=at_least(1))
+    threads: int = attrs.field(default=1, validator=at_least(1))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with such reductions scheduled."""
+        return expand_kernels(program, self._kernel)
+
+    def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
+        nest = reduction_nest(kernel)
+        if nest is None or sch.reads_back(nest):
+            return (kernel,)
+        lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
+        vector = self._vector(nest)
+        if vector is None or len(sch.parallel_indices(nest)) < len(nest.indices):
+            return (kernel,)
+        most = self.stretch_bytes // sch.widest_itemsize(nest)
+        least = -(-most // 4)
+        widths = [w for w in range(lanes, most + 1, lanes) if vector.range % w == 0 and w >= least]
+        if not widths:
+            return (kernel,)
+        shared = [w for w in widths if vector.range // w >= self.threads]
+        return (emit(self._node(nest, vector, lanes, (shared or widths)[-1]), kernel),)
+
+    def _vector(self, nest: Nest) -> stripe.Index | None:
+        """Return the index along which rows run; None where the reduction is of another kind."""
+        if sch.constrained_indices(nest) or any(r.shape.elements != 1 for r in nest.allocations):
+            return None
+        if any(s.has_indirect_store or sch.indirect_names(s) for s in nest.segments):
+            return None
+        rows = [u for s in nest.segments if s.loops for u in sch.read_uses(nest) if u in s.uses]
+        loops = [i.name for s in nest.segments for i in s.loops]
+        for index in nest.indices:
+            along = [u for u in rows if u.stride(index.name)]
+            contiguous = all(u.stride(index.name) == 1 for u in (*sch.written_uses(nest), *along))
+            plain = all(u.stride(index.name) in (0, 1) for u in sch.read_uses(nest))
+            if not contiguous or not plain or not along:
+                continue
+            # Rows that some other index does not move are read again for each of its values: a register tile is better.
+            reused = any(i is not index and not any(u.stride(i.name) for u in along) for i in nest.indices)
+            far = all(abs(u.stride(name)) * u.dtype.itemsize >= self.stretch_bytes for u in along for name in loops)
+            if far and not reused:
+                return index
+        return None
+
+    def _node(self, nest: Nest, vector: stripe.Index, lanes: int, width: int) -> Node:
+        names = nest.taken_names()
+        panel = sch.index(names.fresh(f"{vector.name}_panel"), vector.range // width, sch.GRID)
+        step = sch.index(names.fresh(f"{vector.name}_vector"), width // lanes)
+        lane = sch.index(names.fresh(f"{vector.name}_lane"), lanes, sch.VECTOR)
+        inner = sch.part(step, lanes) + sch.part(lane)
+        mapping = {vector.name: sch.part(panel, width) + inner}
+        sums = {r.name: _stretched(r, width) for r in nest.allocations}
+        children = []
+        for segment in nest.segments:
+            moved = attrs.evolve(segment, uses=tuple(_in_stretch(u, sums, inner) for u in segment.uses))
+            children.append(self._segment(moved, mapping, step, lane, names))
+        others = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in nest.indices if i.name != vector.name]
+        kept = others[-2:]
+        loops = [attrs.evolve(i, tags=i.tags.remove(GRID)) for i in others[:-2]]
+        return Node((*loops, *kept, *sch.present((panel,))), tuple(sums.values()), tuple(children))
+
+    def _segment(
+        self,
+        segment: Segment,
+        mapping: dict[str, Affine],
+        step: stripe.Index,
+        lane: stripe.Index,
+        names: NameScope,
+    ) -> Node:
+        vectors = sch.present((step,))
+        if not segment.loops:
+            return leaf(segment, mapping, (*vectors, *sch.present((lane,))))
+        *outer, last = segment.loops
+        count = next(n for n in range(min(self.unroll, last.range), 0, -1) if last.range % n == 0)
+        block = sch.index(names.fresh(f"{last.name}_block"), last.range // count)
+        row = sch.index(names.fresh(f"{last.name}_row"), count, sch.UNROLL)
+        value = sch.part(block, count) + sch.part(row)
+        inside = leaf(segment, {**mapping, last.name: value}, (*vectors, *sch.present((row, lane))))
+        return Node((*outer, *sch.present((block,))), children=(inside,), tags=segment.tags)
+
+
+def _stretched(allocation: stripe.Refinement, width: int) -> stripe.Refinement:
+    shape = stripe.TensorShape.dense(allocation.shape.dtype, (width,))
+    return attrs.evolve(allocation, access=(Affine(),), shape=shape, location=sch.REGISTER)
+
+
+def _in_stretch(use: Use, sums: dict[str, stripe.Refinement], inner: Affine) -> Use:
+    return attrs.evolve(use, access=(inner,), strides=(1,), sizes=()) if use.root in sums else use

@@ -1,0 +1,210 @@
+"""Loops inside kernels, such as those over a row, along vector lanes, which keep accumulators of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.text.names import NameScope
+from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.nest import Nest, Node, Segment, Use, emit, leaf
+from tileir.passes.kernels.stagger import staggered
+from tileir.passes.regions.inside import cut, span_inside
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@attrs.frozen
+class VectoriseReduction:
+    """Vectorise along loops inside a kernel, with several vectors in flight to hide the latency of adding.
+
+    A loop may add up, store elements, or both.
+
+    Attributes:
+        vector_bytes: Width of a vector register.
+        max_lanes: Most lanes of a vector; 0 for as many as fit.
+        unroll: How many accumulator vectors a reduction keeps.
+        rows: How many rows run side by side, each a loop behind the one before, in kernels with several loops.
+    """
+
+    name: ClassVar[str] = "vectorise_reduction"
+    vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
+    unroll: int = attrs.field(default=4, validator=at_least(1))
+    rows: int = attrs.field(default=1, validator=at_least(1))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with such reductions vectorised."""
+        return expand_kernels(program, self._kernel)
+
+    def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
+        nest = reduction_nest(kernel)
+        if nest is None:
+            return (kernel,)
+        nest = self._cut(staggered(nest, self.rows))
+        chosen = {n: i for n, s in enumerate(nest.segments) if (i := self._index(nest, s)) is not None}
+        if not chosen:
+            return (kernel,)
+        return (emit(_Builder(self, nest).kernel(chosen), kernel),)
+
+    def _cut(self, nest: Nest) -> Nest:
+        """Return a nest whose reductions are cut where constraints on the loop to vectorise begin to hold always."""
+        lanes = self._lanes(nest)
+        names = nest.taken_names()
+        segments: list[Segment] = []
+        for segment in nest.segments:
+            index = None if self._index(nest, segment) else self._index(nest, attrs.evolve(segment, constraints=()))
+            low, high = (0, 0) if index is None else span_inside(nest, segment, index)
+            merges = all(use.merges for use in segment.uses if use.direction.writes)
+            if index is not None and merges and high - low >= max(lanes, index.range // 2):
+                segments.extend(cut(nest, segment, index, names))
+            else:
+                segments.append(segment)
+        return attrs.evolve(nest, segments=tuple(segments))
+
+    def _lanes(self, nest: Nest) -> int:
+        return sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
+
+    def _index(self, nest: Nest, segment: Segment) -> stripe.Index | None:
+        """Return the index of a loop to vectorise along, if any."""
+        constrained = {i for c in segment.constraints for i in c.indices}
+        local = {r.name for r in nest.allocations if r.shape.elements == 1}
+        writes = [u for u in segment.uses if u.direction.writes]
+        plain = [u for u in writes if not u.merges]
+        if segment.has_indirect_store or not all(u.root in local for u in writes if u.merges):
+            return None
+        if any(isinstance(s, stripe.Load) and segment.use(s.source).direction.writes for s in segment.statements):
+            return None
+        reads = [u for u in segment.uses if not u.direction.writes]
+        lanes = self._lanes(nest)
+        candidates = [
+            i
+            for i in segment.loops
+            if i.range >= lanes
+            and i.name not in constrained
+            and any(u.stride(i.name) == 1 for u in (*reads, *plain))
+            and all(u.stride(i.name) in (0, 1) for u in reads)
+            and all(u.stride(i.name) == 1 for u in plain)
+            and not sch.gathers(segment, i.name)
+        ]
+        return max(candidates, key=lambda i: i.range, default=None)
+
+
+@attrs.define(repr=False)
+class _Builder:
+    """Builds one kernel."""
+
+    options: VectoriseReduction
+    nest: Nest
+    names: NameScope = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.names = self.nest.taken_names()
+
+    def kernel(self, chosen: dict[int, stripe.Index]) -> Node:
+        """Return the tree of the kernel, with segment number n vectorised along ``chosen[n]``."""
+        children: list[Node] = []
+        allocations = list(self.nest.allocations)
+        for number, segment in enumerate(self.nest.segments):
+            if number in chosen:
+                added, nodes = self._vectors(segment, chosen[number])
+                allocations.extend(added)
+                children.extend(nodes)
+            else:
+                children.append(leaf(segment, {}, segment.loops))
+        return Node(self.nest.indices, tuple(allocations), tuple(children))
+
+    def _vectors(self, segment: Segment, index: stripe.Index) -> tuple[list[stripe.Refinement], list[Node]]:
+        """Return the lanes' accumulators, and nodes that set, fill and merge them, and take what fills no vector."""
+        lanes = sch.vector_lanes(self.options.vector_bytes, sch.widest_itemsize(self.nest), self.options.max_lanes)
+        unroll = min(self.options.unroll, max(1, index.range // lanes))
+        width = lanes * unroll
+        steps, left = divmod(index.range, width)
+        step = sch.index(self.names.fresh(f"{index.name}_step"), steps)
+        vector = sch.index(self.names.fresh(f"{index.name}_vector"), unroll, sch.UNROLL)
+        lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, sch.VECTOR)
+        others = tuple(i for i in segment.loops if i.name != index.name)
+        inner = sch.part(vector, lanes) + sch.part(lane)
+        accumulators = {u: self._lanes_of(u, width, inner) for u in segment.uses if u.merges}
+        wide = {u: use for u, (_, use) in accumulators.items()}
+        moved = attrs.evolve(segment, uses=tuple(wide.get(u, u) for u in segment.uses))
+        nodes = [self._set(use, sch.present((vector, lane))) for use in wide.values()]
+        nodes.append(_run(moved, {index.name: sch.part(step, width) + inner}, (*others, step), (vector, lane)))
+        if left >= lanes:
+            more = attrs.evolve(vector, name=self.names.fresh(vector.name), range=left // lanes)
+            value = sch.part(more, lanes) + sch.part(lane) + steps * width
+            fewer = tuple(_at_vector(u, more, lane) if u in wide.values() else u for u in moved.uses)
+            nodes.append(_run(attrs.evolve(moved, uses=fewer), {index.name: value}, others, (more, lane)))
+        nodes.extend(self._rest(segment, index, others, left % lanes))
+        for narrow, use in wide.items():
+            nodes.extend(self._merge(narrow, use, vector, lane))
+        return [allocation for allocation, _ in accumulators.values()], nodes
+
+    def _rest(
+        self, segment: Segment, index: stripe.Index, others: tuple[stripe.Index, ...], left: int
+    ) -> Iterator[Node]:
+        """Yield nodes for the last ``left`` elements, by ever shorter vectors, whose lanes merge at once."""
+        while left:
+            lanes = sch.power_of_two_below(left)
+            lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, sch.VECTOR)
+            yield _run(segment, {index.name: sch.part(lane) + (index.range - left)}, others, (lane,))
+            left -= lanes
+
+    def _lanes_of(self, use: Use, width: int, inner: Affine) -> tuple[stripe.Refinement, Use]:
+        shape = stripe.TensorShape.dense(use.dtype, (width,))
+        name = self.names.fresh(f"{use.root}_lanes")
+        allocation = stripe.Refinement(name, stripe.Direction.NONE, "", (Affine(),), shape, location=sch.REGISTER)
+        return allocation, attrs.evolve(use, root=name, access=(inner,), strides=(1,), sizes=())
+
+    def _set(self, use: Use, tile: tuple[stripe.Index, ...]) -> Node:
+        """Set every lane to the identity."""
+        assert use.aggregation is not None
+        value = use.aggregation.identity(use.dtype)
+        constant = stripe.Constant("identity", use.dtype, _typed(value, use))
+        plain = attrs.evolve(use, aggregation=None, direction=stripe.Direction.OUT)
+        return Node(tile, statements=(constant, stripe.Store("identity", use.name)), uses=(plain,))
+
+    def _merge(self, narrow: Use, use: Use, vector: stripe.Index, lane: stripe.Index) -> Iterator[Node]:
+        """Yield the merge of all vectors into the first, and of its lanes into the accumulator that the kernel had."""
+        name = self.names.fresh("lanes")
+        source = attrs.evolve(use, name=name, direction=stripe.Direction.IN, aggregation=None)
+        if vector.range > 1:
+            others = attrs.evolve(vector, name=self.names.fresh(vector.name), range=vector.range - 1)
+            place = (sch.part(others, lane.range) + sch.part(lane) + lane.range,)
+            first = attrs.evolve(use, access=(sch.part(lane),))
+            yield _handing_on(attrs.evolve(source, access=place), first, (others, lane))
+        yield _handing_on(attrs.evolve(source, access=(sch.part(lane),)), narrow, (lane,))
+
+
+def _handing_on(source: Use, target: Use, indices: tuple[stripe.Index, ...]) -> Node:
+    """Return a block that stores each element of ``source`` through ``target``."""
+    statements = (stripe.Load(source.name, "lane"), stripe.Store("lane", target.name))
+    return Node(sch.present(indices), statements=statements, uses=(source, target))
+
+
+def _run(
+    segment: Segment, values: dict[str, Affine], loops: tuple[stripe.Index, ...], tile: tuple[stripe.Index, ...]
+) -> Node:
+    """Return ``loops`` around the points of ``tile``, with the constraints between them."""
+    body = leaf(segment, values, sch.present(tile))
+    if not sch.present(loops) and not body.constraints:
+        return body
+    inside = attrs.evolve(body, constraints=())
+    return Node(sch.present(loops), children=(inside,), constraints=body.constraints, tags=segment.tags)
+
+
+def _at_vector(use: Use, vector: stripe.Index, lane: stripe.Index) -> Use:
+    """Return the use of an accumulator at another number of vectors."""
+    return attrs.evolve(use, access=(sch.part(vector, lane.range) + sch.part(lane),))
+
+
+def _typed(value: int | float, use: Use) -> bool | int | float:
+    if use.dtype.is_bool:
+        return bool(value)
+    return float(value) if use.dtype.is_float else value

@@ -1,0 +1,1 @@
+"""Loops tiled, unrolled and ordered by a cost model."""

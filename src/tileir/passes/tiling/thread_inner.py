@@ -1,0 +1,139 @@
+"""Groups of threads for kernels that have been cut into pieces: the threads share out the points of each piece."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.text.names import NameScope
+from tileir.passes.analysis.accesses import address
+from tileir.passes.base import at_least, map_kernels
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.reindex import reindexed
+from tileir.passes.schedules.vectors.thread import independent_indices
+from tileir.stripe.ir import Block, Direction
+from tileir.stripe.tags import GRID
+
+if TYPE_CHECKING:
+    from tileir.poly.affine import Affine
+    from tileir.stripe.ir import Index, Program, Refinement
+
+
+@attrs.frozen
+class ThreadInner:
+    """Give kernels that hold nothing but blocks a grid, and each of these blocks the threads of a group.
+
+    The memory between the blocks becomes local memory of the group; a kernel whose memory does not fit stays as it is,
+    as do kernels without blocks, which are ``distribute``'s. A block with copies of its own is run by all threads
+    alike, and they share out what is in it. Neighbouring threads take neighbouring elements of what a block stores.
+
+    Attributes:
+        reqs: Tags that a kernel must carry.
+        threads: Threads of a group.
+        local_bytes: Memory that the threads of a group share.
+    """
+
+    name: ClassVar[str] = "thread_inner"
+    reqs: tuple[str, ...] = ()
+    threads: int = attrs.field(default=256, validator=at_least(1))
+    local_bytes: int = attrs.field(default=32 * 1024, validator=at_least(0))
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with grids and threads for kernels in pieces."""
+        return map_kernels(program, self._kernel, self.reqs)
+
+    def _kernel(self, kernel: Block) -> Block:
+        if sch.is_scheduled(kernel) or not _holds_pieces(kernel) or _local_bytes(kernel) > self.local_bytes:
+            return kernel
+        inside = self._pieces(kernel)
+        if inside is kernel:
+            return kernel
+        allowed = independent_indices(kernel)
+        grid = [i for i in kernel.indices if i.name in allowed and i.range > 1 and i.affine is None]
+        marked = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in grid]
+        return attrs.evolve(inside, indices=(*marked, *(i for i in kernel.indices if i not in grid)))
+
+    def _pieces(self, block: Block) -> Block:
+        """Return a block that all threads run alike, with its pieces shared out; itself where there is nothing to."""
+        pieces = tuple(self._pieces(piece) if _has_copies(piece) else self._shared_out(piece) for piece in block.blocks)
+        if all(piece is old for piece, old in zip(pieces, block.blocks, strict=True)):
+            return block
+        own = {r.name: attrs.evolve(r, location=sch.LOCAL) for r in block.refinements if r.direction is Direction.NONE}
+        return attrs.evolve(
+            block,
+            refinements=tuple(own.get(r.name, r) for r in block.refinements),
+            statements=tuple(_seeing(piece, own) for piece in pieces),
+            deps=(),
+        )
+
+    def _shared_out(self, block: Block) -> Block:
+        """Return a block whose points the threads share."""
+        allowed = independent_indices(block)
+        parallel = [i for i in block.indices if i.name in allowed and i.range > 1 and i.affine is None]
+        names = NameScope.of(i.name for i in block.indices)
+        team: list[Index] = []
+        values: dict[str, Affine] = {}
+        ends: list[Affine] = []
+        left = self.threads
+        for index in sorted(parallel, key=lambda i: _distance(block, i.name)):
+            size = min(index.range, left)
+            if size == 1:
+                break
+            left //= size
+            thread = sch.index(names.fresh(f"{index.name}_thread"), size, sch.THREAD)
+            more = attrs.evolve(index, range=-(-index.range // size))
+            values[index.name] = sch.part(more, size) + sch.part(thread)
+            if more.range * size > index.range:
+                ends.append(index.range - 1 - values[index.name])
+            team.insert(0, thread)
+        if not team:
+            return block
+        rest = tuple(_rest(i, team, values) for i in block.indices)
+        inside = reindexed(block, (*team, *(i for i in rest if i is not None)), values)
+        return attrs.evolve(inside, constraints=(*inside.constraints, *ends), deps=())
+
+
+def _holds_pieces(block: Block) -> bool:
+    """Return whether a block holds blocks, and nothing else."""
+    return bool(block.statements) and len(block.blocks) == len(block.statements)
+
+
+def _has_copies(block: Block) -> bool:
+    """Return whether a block holds nothing but blocks, and some of them copy to memory of its own."""
+    return _holds_pieces(block) and any("cache" in inner.tags for inner in block.blocks)
+
+
+def _local_bytes(block: Block) -> int:
+    """Return how much memory blocks that all threads run alike have for themselves."""
+    own = [r.shape for r in block.refinements if r.direction is Direction.NONE]
+    inside = sum(_local_bytes(inner) for inner in block.blocks if _has_copies(inner))
+    return sum(shape.span * shape.dtype.itemsize for shape in own) + inside
+
+
+def _rest(index: Index, team: list[Index], values: dict[str, Affine]) -> Index | None:
+    """Return what is left of an index for each thread; None for nothing."""
+    if index.name not in values:
+        return index
+    sizes = {thread.name: thread.range for thread in team}
+    size = next(sizes[name] for name in values[index.name].indices if name in sizes)
+    more = -(-index.range // size)
+    return attrs.evolve(index, range=more) if more > 1 else None
+
+
+def _distance(block: Block, index: str) -> tuple[int, int]:
+    """Return how far neighbouring values of ``index`` are apart in what a block writes, then in what it reads."""
+    steps = [(r.direction.writes, abs(int(address(r).coefficient(index)))) for r in block.refinements]
+    written = min((step for writes, step in steps if writes and step), default=1 << 62)
+    return written, min((step for writes, step in steps if not writes and step), default=1 << 62)
+
+
+def _seeing(block: Block, memories: dict[str, Refinement]) -> Block:
+    """Return a block whose views say where the memories around it are."""
+    views = tuple(
+        attrs.evolve(r, location=memories[r.source].location)
+        if r.direction is not Direction.NONE and r.source in memories
+        else r
+        for r in block.refinements
+    )
+    return attrs.evolve(block, refinements=views)

@@ -1,0 +1,1 @@
+"""Facts about kernels: effects, integer ranges, uniformity, order of elements."""

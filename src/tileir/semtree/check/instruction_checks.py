@@ -1,0 +1,112 @@
+"""Rules of asynchronous copies and of products of matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tileir.core.dtype import DType
+from tileir.core.errors import Diagnostic
+from tileir.semtree.ir import (
+    AsyncCopy,
+    AsyncWait,
+    Const,
+    DeclareArray,
+    MatrixMultiply,
+    Param,
+    ParamAccess,
+    Prefetch,
+    Region,
+    Type,
+)
+from tileir.semtree.matrices import COPIED_BYTES, SHAPES, WIDTH, held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.semtree.check.scopes import Scoped, Survey
+    from tileir.semtree.ir import MatrixOperand
+
+
+def check_copies(survey: Survey) -> Iterator[Diagnostic]:
+    """Asynchronous copies move whole words from a parameter to a local array."""
+    for place in _of_kinds(survey, AsyncCopy, AsyncWait):
+        stmt = place.stmt
+        if isinstance(stmt, AsyncWait) and stmt.pending < 0:
+            yield Diagnostic("TIL551", f"so many groups of copies cannot be pending: {stmt.pending}")
+        if not isinstance(stmt, AsyncCopy):
+            continue
+        target, source = stmt.target, stmt.source
+        if target.type != source.type or target.offset.type.lanes != 1 or source.offset.type.lanes != 1:
+            yield Diagnostic("TIL552", f"an asynchronous copy cannot turn {source.type} into {target.type}")
+        elif target.type.lanes * target.type.dtype.itemsize not in COPIED_BYTES:
+            sizes = ", ".join(map(str, COPIED_BYTES))
+            yield Diagnostic("TIL551", f"an asynchronous copy has one of {sizes} bytes, and not those of {target.type}")
+        array = place.meaning(target)
+        if not isinstance(array, DeclareArray) or array.region is not Region.LOCAL:
+            yield Diagnostic("TIL554", f"asynchronous copies go to local arrays, and {target.array!r} is none")
+        if not isinstance(place.meaning(source), Param):
+            yield Diagnostic("TIL554", f"asynchronous copies take from parameters, and {source.array!r} is none")
+
+
+def check_prefetches(survey: Survey) -> Iterator[Diagnostic]:
+    """Only parameters are far enough away for a prefetch, and only single places have an address."""
+    for place in _of_kinds(survey, Prefetch):
+        stmt = place.stmt
+        assert isinstance(stmt, Prefetch)
+        if not isinstance(place.meaning(stmt.target), Param):
+            yield Diagnostic("TIL554", f"prefetches are for parameters, and {stmt.target.array!r} is none")
+        if stmt.target.offset.type.lanes != 1:
+            yield Diagnostic("TIL552", f"a prefetch has one address, and {stmt.target.array!r} is given several")
+
+
+def check_products(survey: Survey) -> Iterator[Diagnostic]:
+    """Products of matrices have the shape of an instruction, and operands that all threads of one see alike."""
+    threads = math.prod(survey.kernel.group)
+    if MatrixMultiply in survey.kinds and threads % WIDTH:
+        yield Diagnostic("TIL551", f"{WIDTH} threads multiply matrices: {threads} is no multiple")
+    for place in _of_kinds(survey, MatrixMultiply):
+        assert isinstance(place.stmt, MatrixMultiply)
+        yield from _product_faults(place.stmt, place)
+
+
+def _of_kinds(survey: Survey, *kinds: type) -> Iterator[Scoped]:
+    """Yield the statements of some classes; most kernels have none."""
+    if not survey.kinds.isdisjoint(kinds):
+        yield from (place for place in survey.scoped if isinstance(place.stmt, kinds))
+
+
+def _product_faults(stmt: MatrixMultiply, place: Scoped) -> Iterator[Diagnostic]:
+    left, right, sums = stmt.left.start, stmt.right.start, stmt.accumulators
+    if left.type != right.type or SHAPES.get(left.type.dtype) != stmt.shape or sums.type != Type(DType.F32):
+        what = f"{left.type} by {right.type} into {sums.type}"
+        yield Diagnostic("TIL552", f"there is no product of shape {stmt.shape} of {what}")
+        return
+    if any(extent < 1 or extent % unit for extent, unit in zip(stmt.tile, stmt.shape, strict=True)):
+        yield Diagnostic("TIL551", f"the tile {stmt.tile} is no multiple of the shape {stmt.shape}")
+        return
+    array = place.meaning(sums)
+    size = held(stmt.shape) * (stmt.tile[0] // stmt.shape[0]) * (stmt.tile[1] // stmt.shape[1])
+    if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
+        yield Diagnostic("TIL554", f"sums are held in private arrays, and {sums.array!r} is none")
+    elif isinstance(sums.offset, Const) and not 0 <= int(sums.offset.value) <= array.size - size:
+        yield Diagnostic("TIL553", f"a thread holds {size} sums, and {sums.array!r} has {array.size} elements")
+    for operand in (stmt.left, stmt.right):
+        yield from _operand_faults(operand, place)
+
+
+def _operand_faults(operand: MatrixOperand, place: Scoped) -> Iterator[Diagnostic]:
+    name, array = operand.start.array, place.meaning(operand.start)
+    if isinstance(array, DeclareArray) and array.region is Region.PRIVATE:
+        yield Diagnostic("TIL554", f"threads share operands of products, and {name!r} is private")
+    if isinstance(array, Param) and array.access is not ParamAccess.READ:
+        yield Diagnostic("TIL554", f"operands of products are only read, and {name!r} is written")
+    moved = operand.mask << operand.shift if operand.shift >= 0 else operand.mask
+    if operand.mask < 0 or operand.shift < 0 or operand.mask & moved or moved.bit_length() > _MOST_BITS:
+        yield Diagnostic(
+            "TIL551", f"the swizzle ({operand.shift}, {operand.mask}) of {name!r} moves bits to themselves"
+        )
+
+
+_MOST_BITS = 24
+"""Swizzles stay inside local memory."""

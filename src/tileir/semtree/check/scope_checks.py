@@ -1,0 +1,173 @@
+"""Rules of a kernel about names and types, and those that can be trusted only once names are right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, assert_never
+
+from tileir.core.errors import Diagnostic
+from tileir.core.schema import introduced, named
+from tileir.semtree.analysis.effects import targets
+from tileir.semtree.analysis.uniformity import divergent_barriers
+from tileir.semtree.check.type_rules import expression_faults
+from tileir.semtree.ir import (
+    Assign,
+    Const,
+    Declare,
+    DeclareArray,
+    For,
+    If,
+    LoopKind,
+    Param,
+    ParamAccess,
+    Ramp,
+    Subscript,
+    Type,
+    Var,
+)
+from tileir.semtree.rewrite import trip_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tileir.semtree.check.scopes import Declared, Survey
+    from tileir.semtree.ir import Expr, KernelFunction
+
+_EXCERPT: Final = 80
+
+
+def excerpt(expr: Expr, kernel: KernelFunction) -> str:
+    """Return the text of an expression, cut where it is long."""
+    from tileir.semtree.text.printer import expr_text  # for faults only, which are rare
+
+    text = expr_text(expr, kernel.index)
+    return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "…"
+
+
+def check_unique_names(survey: Survey) -> Iterator[Diagnostic]:
+    """No name is declared where it is still visible."""
+    params: set[str] = set()
+    for param in survey.kernel.params:
+        if param.name in params:
+            yield Diagnostic("TIL202", f"parameter {param.name!r} is declared twice")
+        params.add(param.name)
+    for place in survey.scoped:
+        if place.hidden is not None:
+            (name,) = introduced(place.stmt)
+            yield Diagnostic("TIL202", f"{name!r} is declared again where it is still visible")
+
+
+def check_declared(survey: Survey) -> Iterator[Diagnostic]:
+    """Variables and arrays are declared before their use, with the type of the use."""
+    for place in survey.scoped:
+        for node, known in place.uses:
+            if known is None:
+                name = node.name if isinstance(node, Var) else node.array
+                yield Diagnostic("TIL201", f"{name!r} is used where it is not declared")
+            else:
+                yield from _use_faults(node, known)
+
+
+def _use_faults(node: Var | Subscript, known: Declared) -> Iterable[Diagnostic]:
+    match known:
+        case Param() | DeclareArray():
+            if isinstance(node, Var):
+                return (Diagnostic("TIL552", f"{known.name!r} is an array: subscript it"),)
+            if node.type.dtype is not known.dtype:
+                used = node.type.dtype.value
+                message = f"array {known.name!r} of {known.dtype.value} is read or written as {used}"
+                return (Diagnostic("TIL552", message),)
+        case Declare(variable=variable) | For(counter=variable):
+            if isinstance(node, Subscript):
+                return (Diagnostic("TIL552", f"{variable.name!r} is a variable, and has no subscripts"),)
+            if node.type is not variable.type and node.type != variable.type:
+                message = f"{node.name!r} is declared as {variable.type} and used as {node.type}"
+                return (Diagnostic("TIL552", message),)
+        case _:
+            assert_never(known)
+    return ()
+
+
+def check_types(survey: Survey) -> Iterator[Diagnostic]:
+    """Every expression has operands of the types that it takes."""
+    kernel = survey.kernel
+    for node in survey.nodes:
+        for message in expression_faults(node, kernel):
+            yield Diagnostic("TIL552", f"in {excerpt(node, kernel)}: {message}")
+
+
+def check_statement_types(survey: Survey) -> Iterator[Diagnostic]:
+    """Values have the type of what they are stored to, and conditions are scalar bool."""
+    for stmt in survey.statements:
+        match stmt:
+            case Declare(variable=Var(name=name, type=kind), value=value) if value.type != kind:
+                yield Diagnostic("TIL552", f"{name!r} of type {kind} cannot start as {value.type}")
+            case Assign(target=target, value=value) if value.type != target.type:
+                place = excerpt(target, survey.kernel)
+                yield Diagnostic("TIL552", f"{place} of type {target.type} cannot hold a value of type {value.type}")
+            case If(condition=condition) if not condition.type.dtype.is_bool or condition.type.lanes != 1:
+                yield Diagnostic("TIL552", f"the condition of an if is a scalar bool, not {condition.type}")
+            case _:
+                pass
+
+
+def check_loops(survey: Survey) -> Iterator[Diagnostic]:
+    """Loops count scalar integers forwards, and those to be unrolled have constant bounds."""
+    for stmt in survey.statements:
+        if not isinstance(stmt, For):
+            continue
+        name, kind = stmt.counter.name, stmt.counter.type
+        if kind.lanes != 1 or not kind.dtype.is_integer:
+            yield Diagnostic("TIL552", f"the counter {name!r} is a scalar integer, not {kind}")
+        for bound in (stmt.begin, stmt.end):
+            if bound.type != kind:
+                yield Diagnostic("TIL552", f"a bound of the counter {name!r} is {kind}, not {bound.type}")
+        if stmt.step < 1:
+            yield Diagnostic("TIL551", f"the step of loop {name!r} is at least 1, not {stmt.step}")
+        elif stmt.kind is LoopKind.UNROLL and trip_values(stmt) is None:
+            yield Diagnostic("TIL551", f"the bounds of the unrolled loop {name!r} are constants")
+
+
+def check_stores(survey: Survey) -> Iterator[Diagnostic]:
+    """Neither loop counters nor parameters that are only read are written."""
+    for place in survey.scoped:
+        for target in targets(place.stmt):
+            match place.meaning(target):
+                case For(counter=counter):
+                    yield Diagnostic("TIL554", f"the loop counter {counter.name!r} cannot be assigned")
+                case Param(name=name, access=ParamAccess.READ):
+                    message = f"{name!r} is only read by the kernel: make it out or inout to store there"
+                    yield Diagnostic("TIL554", message)
+                case _:
+                    pass
+
+
+def check_bounds(survey: Survey) -> Iterator[Diagnostic]:
+    """Constant offsets of what is read or written lie inside their array."""
+    for place in survey.scoped:
+        skipped = tuple(map(id, named(place.stmt)))
+        for node, known in place.uses:
+            if not isinstance(node, Subscript) or not isinstance(known, Param | DeclareArray) or id(node) in skipped:
+                continue
+            touched = _touched(node)
+            if touched is not None and (min(touched) < 0 or max(touched) >= known.size):
+                what = excerpt(node, survey.kernel)
+                yield Diagnostic("TIL553", f"{what} is outside {known.name!r}, which has {known.size} elements")
+
+
+def _touched(node: Subscript) -> tuple[int, int] | None:
+    """Return the first and last element that a subscript with a constant offset touches, else None."""
+    match node.offset:
+        case Const(value=value, type=Type(lanes=1)):
+            return int(value), int(value) + node.type.lanes - 1
+        case Const(value=value):
+            return int(value), int(value)
+        case Ramp(base=Const(value=value), stride=stride, lanes=lanes):
+            return int(value), int(value) + stride * (lanes - 1)
+        case _:
+            return None
+
+
+def check_barriers(survey: Survey) -> Iterator[Diagnostic]:
+    """Where groups have several threads, all of them reach each barrier equally often."""
+    for reason in divergent_barriers(survey.kernel):
+        yield Diagnostic("TIL555", f"a barrier stands under {reason}, which may differ between threads of a group")

@@ -1,0 +1,251 @@
+"""Which kernels and programs are legal. Each ``check_`` function proves one invariant; all faults are reported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, assert_never
+from weakref import WeakValueDictionary
+
+import attrs
+
+from tileir.core.errors import Diagnostic, VerifyError
+from tileir.core.schema import bodies, used
+from tileir.semtree.check.instruction_checks import check_copies, check_prefetches, check_products
+from tileir.semtree.check.scope_checks import (
+    check_barriers,
+    check_bounds,
+    check_declared,
+    check_loops,
+    check_statement_types,
+    check_stores,
+    check_types,
+    check_unique_names,
+)
+from tileir.semtree.check.scopes import Survey
+from tileir.semtree.check.structure_checks import (
+    check_arity,
+    check_arrays,
+    check_depth,
+    check_launch_grid,
+    check_nesting,
+    check_spelling,
+    unspellable,
+)
+from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess
+from tileir.semtree.launches import MAX_NESTED_WORKS, launches
+from tileir.semtree.text.syntax import is_spellable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tileir.semtree.ir import Buffer, KernelFunction, Param, Program, Work
+
+_STAGES: Final[tuple[tuple[Callable[[Survey], Iterable[Diagnostic]], ...], ...]] = (
+    (check_nesting,),
+    (check_depth,),
+    (check_arity, check_launch_grid, check_spelling, check_arrays),
+    (check_unique_names, check_declared),
+    (check_types, check_statement_types, check_loops, check_stores, check_copies, check_prefetches, check_products),
+    (check_bounds, check_barriers),
+)
+
+
+def verify(kernel: KernelFunction) -> None:
+    """Check one kernel.
+
+    Raises:
+        VerifyError: it breaks a rule; one diagnostic for each fault.
+
+    """
+    _raise(kernel_faults(kernel))
+
+
+def verify_program(program: Program) -> None:
+    """Check a program: every kernel, its buffers and its launches.
+
+    Raises:
+        VerifyError: it breaks a rule; one diagnostic for each fault.
+
+    """
+    faults = [fault for kernel in program.kernels for fault in kernel_faults(kernel)]
+    nesting = tuple(check_works(program.works, 1))
+    faults.extend((*check_buffers(program), *nesting))
+    if not nesting:
+        unfit = (*check_launches(program), *check_conditions(program))
+        faults.extend(unfit or check_order(program))
+    _raise(faults)
+
+
+def _raise(faults: Iterable[Diagnostic]) -> None:
+    found = tuple(faults)
+    if found:
+        raise VerifyError(found)
+
+
+_legal: Final[WeakValueDictionary[int, KernelFunction]] = WeakValueDictionary()
+"""Kernels that were checked, by identity: they are values, so they stay legal."""
+
+
+def kernel_faults(kernel: KernelFunction) -> tuple[Diagnostic, ...]:
+    """Return everything that is wrong with a kernel; checks that need what is broken are left out."""
+    if _legal.get(id(kernel)) is kernel:
+        return ()
+    survey = Survey(kernel)
+    for stage in _STAGES:
+        faults = tuple(fault for check in stage for fault in check(survey))
+        if faults:
+            named = f"kernel {kernel.name!r}: "
+            return tuple(attrs.evolve(fault, message=named + fault.message) for fault in faults)
+    _legal[id(kernel)] = kernel
+    return ()
+
+
+def check_buffers(program: Program) -> Iterator[Diagnostic]:
+    """Buffers have distinct names and no negative sizes, and constants have all their bytes."""
+    seen = set()
+    for buffer in program.buffers:
+        if buffer.name in seen:
+            yield Diagnostic("TIL202", f"buffer {buffer.name!r} is declared twice")
+        seen.add(buffer.name)
+        if not is_spellable(buffer.name):
+            yield unspellable(buffer.name)
+        if any(size < 0 for size in buffer.shape):
+            yield Diagnostic("TIL551", f"buffer {buffer.name!r} has a negative size: {buffer.shape}")
+        elif not _has_data(buffer):
+            wanted = buffer.elements * buffer.dtype.itemsize if buffer.role is BufferRole.CONSTANT else 0
+            yield Diagnostic("TIL551", f"buffer {buffer.name!r} needs {wanted} bytes of data, not {len(buffer.data)}")
+
+
+def _has_data(buffer: Buffer) -> bool:
+    size = buffer.elements * buffer.dtype.itemsize if buffer.role is BufferRole.CONSTANT else 0
+    return len(buffer.data) == size
+
+
+def check_works(works: tuple[Work, ...], depth: int) -> Iterator[Diagnostic]:
+    """Loops and branches hold something, loops run from once on, and neither is nested without end."""
+    for work in works:
+        if isinstance(work, Launch):
+            continue
+        if isinstance(work, Loop) and isinstance(work.times, int) and work.times < 1:
+            yield Diagnostic("TIL551", f"a loop runs {work.times} times: drop it")
+        if not any(bodies(work)):
+            kind = "loop" if isinstance(work, Loop) else "branch"
+            yield Diagnostic("TIL551", f"a {kind} has no launches: drop it")
+        if depth > MAX_NESTED_WORKS:
+            yield Diagnostic("TIL551", f"more than {MAX_NESTED_WORKS} loops and branches inside one another")
+        else:
+            for body in bodies(work):
+                yield from check_works(body, depth + 1)
+
+
+def check_conditions(program: Program) -> Iterator[Diagnostic]:
+    """Every condition is a buffer of one bool, and a loop on one writes it: else it would run never or forever."""
+    buffers = {buffer.name: buffer for buffer in program.buffers}
+    for work in _nested(program.works):
+        for name in used(work):
+            buffer = buffers.get(name)
+            if buffer is None:
+                yield Diagnostic("TIL201", f"the condition {name!r} is no buffer")
+            elif not (buffer.dtype.is_bool and buffer.elements == 1):
+                given = f"{buffer.elements} {buffer.dtype.value}"
+                yield Diagnostic("TIL559", f"the condition {name!r} is a buffer of one bool, not of {given}")
+            elif isinstance(work, Loop) and not _writes(program, work.works, name):
+                yield Diagnostic("TIL559", f"nothing in the loop on the condition {name!r} writes it, so it never ends")
+
+
+def _nested(works: Iterable[Work]) -> Iterator[Loop | Branch]:
+    for work in works:
+        if not isinstance(work, Launch):
+            yield work
+            for body in bodies(work):
+                yield from _nested(body)
+
+
+def _writes(program: Program, works: Iterable[Work], buffer: str) -> bool:
+    return any(
+        name == buffer and param.access is not ParamAccess.READ
+        for launch in launches(works)
+        for param, name in zip(_params(program, launch), launch.arguments, strict=False)
+    )
+
+
+def _params(program: Program, launch: Launch) -> tuple[Param, ...]:
+    """Return the parameters of what is launched, none where there is no such kernel."""
+    return program.kernels[launch.kernel].params if 0 <= launch.kernel < len(program.kernels) else ()
+
+
+def check_launches(program: Program) -> Iterator[Diagnostic]:
+    """Every launch names a kernel, and a buffer of the right dtype and size for each of its parameters."""
+    buffers = {buffer.name: buffer for buffer in program.buffers}
+    for launch in launches(program.works):
+        if not 0 <= launch.kernel < len(program.kernels):
+            yield Diagnostic("TIL556", f"there is no kernel number {launch.kernel}")
+            continue
+        kernel = program.kernels[launch.kernel]
+        if len(launch.arguments) != len(kernel.params):
+            wanted, given = len(kernel.params), len(launch.arguments)
+            yield Diagnostic("TIL556", f"kernel {kernel.name!r} takes {wanted} buffers, not {given}")
+            continue
+        for param, name in zip(kernel.params, launch.arguments, strict=True):
+            if name not in buffers:
+                yield Diagnostic("TIL201", f"kernel {kernel.name!r} is launched on {name!r}, which is no buffer")
+            else:
+                yield from _argument_faults(kernel, param, buffers[name], launch)
+
+
+def _argument_faults(kernel: KernelFunction, param: Param, buffer: Buffer, launch: Launch) -> Iterator[Diagnostic]:
+    place = f"buffer {buffer.name!r} for parameter {param.name!r} of kernel {kernel.name!r}"
+    if (buffer.dtype, buffer.elements) != (param.dtype, param.size):
+        given, wanted = f"{buffer.elements} {buffer.dtype.value}", f"{param.size} {param.dtype.value}"
+        yield Diagnostic("TIL556", f"{place} has {given}, and should have {wanted}")
+    if param.access is ParamAccess.READ:
+        return
+    if buffer.role in (BufferRole.INPUT, BufferRole.CONSTANT):
+        yield Diagnostic("TIL554", f"{place} is {buffer.role.value}, and the kernel writes it")
+    if param.no_alias and launch.arguments.count(buffer.name) > 1:
+        yield Diagnostic("TIL556", f"{place} is passed twice, although the parameter is noalias")
+
+
+def check_order(program: Program) -> Iterator[Diagnostic]:
+    """Nothing reads a buffer that may not be written, and every output is written."""
+    written = {b.name for b in program.buffers if b.role in (BufferRole.INPUT, BufferRole.CONSTANT) or not b.elements}
+    scopes = (written,)
+    yield from _order_faults(program, program.works, scopes)
+    for buffer in program.buffers:
+        if buffer.role is BufferRole.OUTPUT and buffer.name not in written:
+            yield Diagnostic("TIL557", f"the output {buffer.name!r} is not written on every way through the program")
+
+
+def _order_faults(program: Program, works: Iterable[Work], scopes: tuple[set[str], ...]) -> Iterator[Diagnostic]:
+    """Check works in their order.
+
+    Args:
+        program: What they are part of.
+        works: Some of its works.
+        scopes: The buffers that are written before, one set for each list of works around; to the last one is added
+            what these works write for sure.
+
+    """
+
+    def unwritten(name: str) -> bool:
+        return not any(name in scope for scope in scopes)
+
+    for work in works:
+        match work:
+            case Launch(arguments=arguments):
+                pairs = tuple(zip(_params(program, work), arguments, strict=False))
+                for param, name in pairs:
+                    if param.access is not ParamAccess.WRITE and unwritten(name):
+                        yield Diagnostic("TIL557", f"buffer {name!r} may be read before any launch has written it")
+                scopes[-1].update(name for param, name in pairs if param.access is not ParamAccess.READ)
+            case Loop() | Branch():
+                for name in used(work):
+                    if unwritten(name):
+                        yield Diagnostic("TIL557", f"condition {name!r} may be read before any launch has written it")
+                ways: list[set[str]] = []
+                for body in bodies(work):
+                    ways.append(set())
+                    yield from _order_faults(program, body, (*scopes, ways[-1]))
+                if isinstance(work, Branch) or isinstance(work.times, int):
+                    scopes[-1].update(set.intersection(*ways))
+            case _:
+                assert_never(work)

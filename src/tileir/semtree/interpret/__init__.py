@@ -1,0 +1,1 @@
+"""What a kernel means: the interpreter."""

@@ -1,0 +1,224 @@
+"""Expressions compiled to Python closures, for the interpreter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
+
+import attrs
+import numpy as np
+
+from tileir.semtree.dots import plain_dot
+from tileir.semtree.interpret.scalar_arithmetic import (
+    Value,
+    constant,
+    conversion,
+    operation,
+    reduction,
+    reinterpretation,
+    wrap,
+)
+from tileir.semtree.ir import (
+    Apply,
+    Bitcast,
+    Broadcast,
+    Cast,
+    Const,
+    Dot,
+    GridIndex,
+    GridLevel,
+    Ramp,
+    Reduce,
+    Shuffle,
+    Subscript,
+    Var,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.core.number_system import NumberSystem
+    from tileir.semtree.interpret.memory import Memory
+    from tileir.semtree.ir import Expr
+
+Frame: TypeAlias = list[Any]
+"""The state of one thread: its coordinates, then a slot for each name of the kernel."""
+
+Evaluator: TypeAlias = "Callable[[Frame], Value]"
+
+AGENT: Final = 6
+SHARED: Final = 7
+COPIES: Final = 8
+"""Groups of asynchronous copies that have not been waited for, the one that grows last."""
+FIRST_FREE: Final = 9
+_COORDINATES: Final = {GridLevel.GROUP: 0, GridLevel.LOCAL: 3}
+
+
+@attrs.define
+class ExpressionCompiler:
+    """Compiles the expressions of one kernel.
+
+    Attributes:
+        kernel: The kernel's name, for messages.
+        watched: Whether accesses are noted, as :class:`tileir.semtree.interpret.memory.WatchedMemory` needs.
+        numbers: What to compute with.
+
+    """
+
+    kernel: str
+    watched: bool
+    numbers: NumberSystem
+    _slots: dict[str, int] = attrs.field(factory=dict, init=False)
+
+    def slot(self, name: str) -> int:
+        """Return the place of a variable or array in a frame."""
+        return self._slots.setdefault(name, FIRST_FREE + len(self._slots))
+
+    @property
+    def frame_size(self) -> int:
+        """How long a frame must be for all names seen so far."""
+        return FIRST_FREE + len(self._slots)
+
+    def evaluator(self, expr: Expr) -> Evaluator:
+        """Return the closure that computes ``expr`` in a frame."""
+        match expr:
+            case Const(value=value, type=kind):
+                return _holder(constant(value, kind, self.numbers))
+            case Var(name=name):
+                return _slot_reader(self.slot(name))
+            case GridIndex(level=level, axis=axis):
+                return _slot_reader(_COORDINATES[level] + axis)
+            case Apply():
+                return self._apply(expr)
+            case Cast(operand=operand, type=kind):
+                return _unary(conversion(operand.type, kind.dtype, self.numbers), self.evaluator(operand))
+            case Bitcast(operand=operand, type=kind):
+                return _unary(reinterpretation(operand.type, kind.dtype), self.evaluator(operand))
+            case Broadcast():
+                return self._broadcast(expr)
+            case Ramp():
+                return self._ramp(expr)
+            case Reduce(op=op, operand=operand):
+                return _unary(reduction(op, operand.type, self.numbers), self.evaluator(operand))
+            case Shuffle():
+                return self._shuffle(expr)
+            case Dot():
+                return self.evaluator(plain_dot(expr))
+            case Subscript():
+                return self._load(expr)
+            case _:
+                assert_never(expr)
+
+    def _apply(self, expr: Apply) -> Evaluator:
+        function = operation(expr.op, expr.args[-1].type, self.numbers)
+        match [self.evaluator(arg) for arg in expr.args]:
+            case [operand]:
+                return _unary(function, operand)
+            case [left, right]:
+                return lambda frame: function(left(frame), right(frame))
+            case args:
+                return lambda frame: function(*[arg(frame) for arg in args])
+
+    def _broadcast(self, expr: Broadcast) -> Evaluator:
+        operand, lanes, dtype = self.evaluator(expr.operand), expr.lanes, self.numbers.storage(expr.type.dtype)
+        if lanes == 1:
+            return operand
+        return lambda frame: np.full(lanes, operand(frame), dtype)
+
+    def _ramp(self, expr: Ramp) -> Evaluator:
+        base, dtype = self.evaluator(expr.base), expr.type.dtype
+        if expr.lanes == 1:
+            return base
+        steps = np.array([wrap(lane * expr.stride, dtype) for lane in range(expr.lanes)], dtype.numpy)
+        scalar = dtype.numpy.type
+        return lambda frame: steps + scalar(base(frame))
+
+    def _shuffle(self, expr: Shuffle) -> Evaluator:
+        operands = [self.evaluator(operand) for operand in expr.operands]
+        kind = expr.operands[0].type
+        dtype, plain = self.numbers.storage(kind.dtype), not kind.dtype.is_float
+        places = np.array(expr.lanes)
+
+        def lanes(frame: Frame) -> Value:
+            joined = np.concatenate([np.atleast_1d(np.asarray(operand(frame), dtype)) for operand in operands])
+            if len(places) > 1:
+                return joined[places]
+            return joined.item(places[0]) if plain else joined[places[0]]
+
+        return lanes
+
+    def _load(self, expr: Subscript) -> Evaluator:
+        memory, offset = _slot_reader(self.slot(expr.array)), self.evaluator(expr.offset)
+        lanes, watched, kernel = expr.type.lanes, self.watched, self.kernel
+        plain = not expr.type.dtype.is_float
+
+        def scalar(frame: Frame) -> Value:
+            array: Memory = memory(frame)
+            place = offset(frame)
+            if not 0 <= place < len(array.data):
+                raise array.outside(kernel, place, place)
+            if watched:
+                array.reads(place, frame[AGENT])
+            return array.data.item(place) if plain else array.data[place]
+
+        def neighbours(frame: Frame) -> Value:
+            array: Memory = memory(frame)
+            place = offset(frame)
+            if not 0 <= place <= len(array.data) - lanes:
+                raise array.outside(kernel, place, place + lanes - 1)
+            if watched:
+                array.reads(slice(place, place + lanes), frame[AGENT])
+            return array.data[place : place + lanes].copy()
+
+        def gather(frame: Frame) -> Value:
+            array: Memory = memory(frame)
+            places = offset(frame)
+            _check_places(array, places, kernel)
+            if watched:
+                array.reads(places, frame[AGENT])
+            return array.data[places]
+
+        if lanes == 1:
+            return scalar
+        return neighbours if expr.offset.type.lanes == 1 else gather
+
+    def store(self, target: Subscript, value: Evaluator) -> Callable[[Frame], None]:
+        """Return the closure that computes ``value`` and writes it to array elements."""
+        memory, offset = _slot_reader(self.slot(target.array)), self.evaluator(target.offset)
+        lanes, watched, kernel = target.type.lanes, self.watched, self.kernel
+
+        def neighbours(frame: Frame) -> None:
+            array: Memory = memory(frame)
+            place, new = offset(frame), value(frame)
+            if not 0 <= place <= len(array.data) - lanes:
+                raise array.outside(kernel, place, place + lanes - 1)
+            if watched:
+                array.writes(slice(place, place + lanes), frame[AGENT], new)
+            array.data[place : place + lanes] = new
+
+        def scatter(frame: Frame) -> None:
+            array: Memory = memory(frame)
+            places, new = offset(frame), value(frame)
+            _check_places(array, places, kernel)
+            if watched:
+                array.writes(places, frame[AGENT], new)
+            array.data[places] = new
+
+        return neighbours if target.offset.type.lanes == 1 else scatter
+
+
+def _holder(value: Value) -> Evaluator:
+    return lambda _: value
+
+
+def _slot_reader(slot: int) -> Evaluator:
+    return lambda frame: frame[slot]
+
+
+def _unary(function: Callable[[Value], Value], operand: Evaluator) -> Evaluator:
+    return lambda frame: function(operand(frame))
+
+
+def _check_places(array: Memory, places: Value, kernel: str) -> None:
+    low, high = int(places.min()), int(places.max())
+    if low < 0 or high >= len(array.data):
+        raise array.outside(kernel, low, high)

@@ -1,0 +1,193 @@
+"""Statements compiled to Python closures, for the interpreter."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+import attrs
+import numpy as np
+
+from tileir.semtree.interpret.evaluation import COPIES, SHARED, ExpressionCompiler, Frame
+from tileir.semtree.interpret.instructions import copying, multiplying, waiting
+from tileir.semtree.interpret.memory import NO_CHECKS, Checks, Memory, WatchedMemory, poisoned
+from tileir.semtree.ir import (
+    Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
+    Barrier,
+    Declare,
+    DeclareArray,
+    For,
+    Hint,
+    If,
+    MatrixMultiply,
+    Region,
+    Var,
+)
+from tileir.semtree.rewrite import statements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from tileir.core.number_system import NumberSystem
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+
+Action: TypeAlias = "Callable[[Frame], None]"
+Steps: TypeAlias = "Callable[[Frame], Generator[Stmt, None, None]]"
+"""Runs statements, and yields each barrier that it reaches."""
+
+
+@attrs.define
+class StatementCompiler:
+    """Turns the statements of one kernel into closures."""
+
+    kernel: KernelFunction
+    checks: Checks
+    numbers: NumberSystem
+    expressions: ExpressionCompiler = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.expressions = ExpressionCompiler(self.kernel.name, self.checks != NO_CHECKS, self.numbers)
+
+    def body(self, stmts: tuple[Stmt, ...]) -> Action:
+        """Return the closure that runs statements in which barriers have no effect."""
+        actions = tuple(self._action(stmt) for stmt in stmts if not isinstance(stmt, Barrier))
+        if len(actions) == 1:
+            return actions[0]
+
+        def run_all(frame: Frame) -> None:
+            for action in actions:
+                action(frame)
+
+        return run_all
+
+    def _action(self, stmt: Stmt) -> Action:
+        match stmt:
+            case Declare(variable=variable, value=value):
+                return self._set(variable, value)
+            case Assign(target=target, value=value):
+                if isinstance(target, Var):
+                    return self._set(target, value)
+                return self.expressions.store(target, self.expressions.evaluator(value))
+            case DeclareArray():
+                return self._allocate(stmt)
+            case For():
+                return self._loop(stmt)
+            case If():
+                return self._branch(stmt)
+            case Barrier():
+                return self.body(())
+            case AsyncCopy():
+                return copying(self.expressions, stmt)
+            case AsyncCommit():
+                return lambda frame: frame[COPIES].append([])
+            case AsyncWait(pending=pending):
+                return waiting(pending)
+            case MatrixMultiply():
+                return multiplying(self.expressions, stmt, self.kernel)
+            case Hint():
+                return self.body(())
+            case _:
+                assert_never(stmt)
+
+    def _set(self, variable: Var, value: Expr) -> Action:
+        slot, evaluate = self.expressions.slot(variable.name), self.expressions.evaluator(value)
+
+        def assign(frame: Frame) -> None:
+            frame[slot] = evaluate(frame)
+
+        return assign
+
+    def _allocate(self, stmt: DeclareArray) -> Action:
+        slot = self.expressions.slot(stmt.name)
+        threads = math.prod(self.kernel.group)
+
+        def fresh() -> Memory:
+            data = poisoned(stmt.dtype, stmt.size, self.numbers)
+            if self.checks == NO_CHECKS:
+                return Memory(stmt.name, data)
+            defined = np.zeros(stmt.size, np.bool_) if self.checks.undefined else None
+            watched = threads if self.checks.races and stmt.region is not Region.PRIVATE else 1
+            return WatchedMemory(stmt.name, data, self.kernel.name, defined, groups=False, threads=watched)
+
+        def private(frame: Frame) -> None:
+            frame[slot] = fresh()
+
+        def shared(frame: Frame) -> None:
+            if slot not in frame[SHARED]:
+                frame[SHARED][slot] = fresh()
+            frame[slot] = frame[SHARED][slot]
+
+        return private if stmt.region is Region.PRIVATE or threads == 1 else shared
+
+    def _loop(self, loop: For) -> Action:
+        slot, step = self.expressions.slot(loop.counter.name), loop.step
+        begin, end = self.expressions.evaluator(loop.begin), self.expressions.evaluator(loop.end)
+        body = self.body(loop.body)
+
+        def iterate(frame: Frame) -> None:
+            for value in range(begin(frame), end(frame), step):
+                frame[slot] = value
+                body(frame)
+
+        return iterate
+
+    def _branch(self, stmt: If) -> Action:
+        condition = self.expressions.evaluator(stmt.condition)
+        then, otherwise = self.body(stmt.then), self.body(stmt.otherwise)
+
+        def choose(frame: Frame) -> None:
+            (then if condition(frame) else otherwise)(frame)
+
+        return choose
+
+    def stepped_body(self, stmts: tuple[Stmt, ...]) -> Steps:
+        """Return the generator that runs statements and yields each barrier that it reaches."""
+        steps = tuple(self._steps(stmt) for stmt in stmts)
+
+        def run_all(frame: Frame) -> Generator[Stmt, None, None]:
+            for step in steps:
+                yield from step(frame)
+
+        return run_all
+
+    def _steps(self, stmt: Stmt) -> Steps:
+        if isinstance(stmt, Barrier):
+            return _meeting(stmt)
+        if isinstance(stmt, For | If) and any(isinstance(inner, Barrier) for inner in statements((stmt,))):
+            return self._stepped_loop(stmt) if isinstance(stmt, For) else self._stepped_branch(stmt)
+        return _at_once(self._action(stmt))
+
+    def _stepped_loop(self, loop: For) -> Steps:
+        slot, step = self.expressions.slot(loop.counter.name), loop.step
+        begin, end = self.expressions.evaluator(loop.begin), self.expressions.evaluator(loop.end)
+        body = self.stepped_body(loop.body)
+
+        def iterate(frame: Frame) -> Generator[Stmt, None, None]:
+            for value in range(begin(frame), end(frame), step):
+                frame[slot] = value
+                yield from body(frame)
+
+        return iterate
+
+    def _stepped_branch(self, stmt: If) -> Steps:
+        condition = self.expressions.evaluator(stmt.condition)
+        then, otherwise = self.stepped_body(stmt.then), self.stepped_body(stmt.otherwise)
+        return lambda frame: (then if condition(frame) else otherwise)(frame)
+
+
+def _meeting(barrier: Stmt) -> Steps:
+    def meet(frame: Frame) -> Generator[Stmt, None, None]:  # noqa: ARG001  # as all steps
+        yield barrier
+
+    return meet
+
+
+def _at_once(action: Action) -> Steps:
+    def run(frame: Frame) -> Generator[Stmt, None, None]:
+        action(frame)
+        yield from ()
+
+    return run

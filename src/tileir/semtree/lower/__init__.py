@@ -1,0 +1,1 @@
+"""From Stripe to the semtree."""

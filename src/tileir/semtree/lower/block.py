@@ -1,0 +1,385 @@
+"""One kernel block of Stripe to loops: views become offsets, indices become loops, lanes or grid axes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.errors import fail
+from tileir.core.ops import Aggregation, Op, merges
+from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.lower.barriers import THREAD, Touch
+from tileir.semtree.lower.dot import dot_index, dot_product
+from tileir.semtree.lower.loops import Guard, LoopPlan, plan_loops, with_zeros
+from tileir.semtree.lower.offsets import LANE, OffsetBuilder
+from tileir.semtree.lower.running import RunningLanes
+from tileir.semtree.lower.specials import lower_special
+from tileir.semtree.lower.values import backward_run, cast, reversed_lanes, uniform, widened, zero
+from tileir.semtree.lower.views import View, check_owner, swizzle_of
+from tileir.semtree.matrices import swizzled
+from tileir.stripe import ir as stripe
+from tileir.stripe.tags import GRID, PADDED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.core.targets.target import Target
+    from tileir.core.text.names import NameScope
+    from tileir.semtree.lower.threads import Team
+
+_REGISTER_BYTES = 16 * 1024
+"""Allocations without a location go to private arrays up to this size, else to scratch memory."""
+
+
+@attrs.frozen(repr=False)
+class _Scope:
+    """What the statements of one block see."""
+
+    views: dict[str, View]
+    indices: dict[str, Affine]
+    scalars: dict[str, sem.Expr]
+    lanes: int = 1
+    running: RunningLanes | None = None
+
+
+@attrs.define
+class BlockLowering:
+    """Lowers the blocks of one kernel."""
+
+    target: Target
+    names: NameScope
+    offsets: OffsetBuilder = attrs.field(init=False)
+    _team: Team | None = attrs.field(default=None, init=False)
+    _touches: list[Touch] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.offsets = OffsetBuilder(self.target.index_dtype)
+
+    def kernel(self, block: stripe.Block, buffers: dict[str, View]) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
+        """Return the grid and the body of a kernel block, whose parent holds the views ``buffers``."""
+        grid, body, values = self.grid(block)
+        body.extend(self.block(block, buffers, {}, values))
+        return grid, tuple(body)
+
+    def grid(self, block: stripe.Block) -> tuple[tuple[int, ...], list[sem.Stmt], dict[str, Affine]]:
+        """Return the grid of a kernel block, variables that hold its coordinates, and the values of its grid indices.
+
+        Beyond three grid indices, the outermost ones share the last axis.
+        """
+        indices = [i for i in block.indices if GRID in i.tags]
+        packed, alone = indices[:-2] if len(indices) > 3 else [], indices[-2:] if len(indices) > 3 else indices
+        body: list[sem.Stmt] = []
+        values: dict[str, Affine] = {}
+        grid = []
+        for axis, index in enumerate(reversed(alone)):
+            variable = self.counter(index.name)
+            body.append(sem.Declare(variable, sem.GridIndex(sem.GridLevel.GROUP, axis, variable.type)))
+            values[index.name] = Affine.index(variable.name)
+            grid.append(index.range)
+        if packed:
+            stride = 1
+            for index in reversed(packed):
+                variable = self.counter(index.name)
+                place: sem.Expr = sem.GridIndex(sem.GridLevel.GROUP, 2, variable.type)
+                place = sem.Apply(Op.DIV, (place, self.offsets.constant(stride))) if stride > 1 else place
+                if index is not packed[0]:
+                    place = sem.Apply(Op.MOD, (place, self.offsets.constant(index.range)))
+                body.append(sem.Declare(variable, place))
+                values[index.name] = Affine.index(variable.name)
+                stride *= index.range
+            grid.append(stride)
+        return tuple(grid) or (1,), body, values
+
+    def counter(self, name: str) -> sem.Var:
+        """Return a fresh variable for an index."""
+        variable = sem.Var(self.names.fresh(name), sem.Type(self.target.index_dtype))
+        self.offsets.declare(variable)
+        return variable
+
+    @contextmanager
+    def noting(self, team: Team, touches: list[Touch]) -> Iterator[None]:
+        """Lower blocks for the threads of ``team`` meanwhile, and add what they touch together to ``touches``."""
+        self._team, self._touches = team, touches
+        yield
+        self._team = None
+
+    def block(
+        self,
+        block: stripe.Block,
+        parent_views: dict[str, View],
+        parent_indices: dict[str, Affine],
+        bound: dict[str, Affine],
+        thread: Affine | None = None,
+    ) -> list[sem.Stmt]:
+        """Lower one block.
+
+        ``bound`` holds the indices that are grid axes or threads already, ``thread`` the number of the thread where
+        its own arrays come into sight here.
+        """
+        values = dict(bound)
+        terms = dot_index(block) if self._team is None else None
+        plan = plan_loops(block, parent_indices, values, self.counter, terms)
+        views = self.views(block, parent_views, values, thread)
+        scope = _Scope(views, values, {}, plan.lanes, RunningLanes.of(block, plan.lanes, self.names))
+        declarations, allocated = self.allocations(block, shared=False)
+        views.update(allocated)
+        if terms is None:
+            inner = [*declarations, *self._statements(block, scope)]
+        else:
+            inner = [dot_product(block, views, (plan.lanes, terms.range), self.target.dots, self.offsets)]
+        body = self.wrapped(plan, inner)
+        return with_zeros(body) if PADDED in block.tags else body
+
+    def views(
+        self, block: stripe.Block, parents: dict[str, View], values: dict[str, Affine], thread: Affine | None = None
+    ) -> dict[str, View]:
+        """Return the views of a block by name, without its allocations; ``thread`` as for :meth:`block`."""
+        result = {}
+        for refinement in block.refinements:
+            if refinement.direction is stripe.Direction.NONE:
+                continue
+            if refinement.opens_scope:
+                raise fail(
+                    "TIL502",
+                    f"refinement {refinement.name} of block {block.name or '(unnamed)'} still opens an aggregation "
+                    "scope; run the pass accumulate before lowering",
+                )
+            parent = parents[refinement.source]
+            offset = parent.offset
+            steps = [
+                a.substitute(values) * d.stride for a, d in zip(refinement.access, refinement.shape.dims, strict=True)
+            ]
+            if parent.owned:
+                check_owner(refinement, values, thread)
+                del steps[:1]
+            for step in steps:
+                offset = offset + step
+            result[refinement.name] = attrs.evolve(
+                parent,
+                offset=offset,
+                shape=refinement.shape,
+                aggregation=refinement.aggregation,
+                owned=parent.owned and thread is None,
+            )
+        return result
+
+    def allocations(self, block: stripe.Block, *, shared: bool) -> tuple[list[sem.Stmt], dict[str, View]]:
+        """Return declarations and views of what a block allocates; ``shared`` where all threads of a group run it."""
+        statements: list[sem.Stmt] = []
+        views = {}
+        for refinement in block.refinements:
+            if refinement.direction is not stripe.Direction.NONE:
+                continue
+            shape = refinement.shape
+            region = self._region(refinement, shared=shared)
+            owned = shared and region is sem.Region.PRIVATE
+            if owned and shape.dims:
+                shape = attrs.evolve(shape, dims=shape.dims[1:])
+            name, dtype, size = self.names.fresh(refinement.name), shape.dtype, shape.span
+            variable = None
+            if size == 1 and region is sem.Region.PRIVATE:
+                variable = sem.Var(name, sem.Type(dtype))
+                statements.append(sem.Declare(variable, sem.Const(zero(dtype), variable.type)))
+            else:
+                statements.append(sem.DeclareArray(name, dtype, size, region))
+            views[refinement.name] = View(
+                name,
+                Affine(),
+                refinement.shape,
+                refinement.aggregation,
+                variable,
+                owned,
+                region,
+                swizzle_of(refinement),
+            )
+        return statements, views
+
+    def _region(self, refinement: stripe.Refinement, *, shared: bool) -> sem.Region:
+        names = [device.name for device in refinement.location]
+        if self._team is not None:
+            if LOCAL in names:
+                message = f"{refinement.name} is at LOCAL, but allocated by each thread: allocate it in a block around"
+                raise fail("TIL502", message)
+            return sem.Region.PRIVATE
+        if SCRATCH in names:
+            return sem.Region.SCRATCH
+        if LOCAL in names:
+            return sem.Region.LOCAL
+        small = refinement.shape.span * refinement.shape.dtype.itemsize <= _REGISTER_BYTES
+        private = shared or REGISTER in names or small or not self.target.scratch
+        return sem.Region.PRIVATE if private else sem.Region.SCRATCH
+
+    def wrapped(self, plan: LoopPlan, inner: list[sem.Stmt]) -> list[sem.Stmt]:
+        """Return statements inside the loops and tests of a plan."""
+        body = self._guarded(plan.inner_guards, inner)
+        for loop in reversed(plan.loops):
+            begin = self.offsets.bound([Affine.constant(0), *loop.lower], Op.MAX)
+            end = self.offsets.bound([Affine.constant(loop.range), *loop.upper], Op.MIN)
+            body = [sem.For(loop.counter, begin, end, 1, tuple(body), loop.kind)]
+            body = self._guarded(loop.guards, body)
+        return body
+
+    def _guarded(self, guards: tuple[Guard, ...], body: list[sem.Stmt]) -> list[sem.Stmt]:
+        if not guards:
+            return body
+        zero = self.offsets.constant(0)
+        conditions = [sem.Apply(Op.CMP_GE, (self.offsets.scalar(guard), zero)) for guard in guards]
+        condition: sem.Expr = conditions[0]
+        for other in conditions[1:]:
+            condition = sem.Apply(Op.BIT_AND, (condition, other))
+        return [sem.If(condition, tuple(body))]
+
+    def _statements(self, block: stripe.Block, scope: _Scope) -> list[sem.Stmt]:
+        fused = _fused_products(block)
+        result: list[sem.Stmt] = []
+        for statement in block.statements:
+            match statement:
+                case stripe.Block():
+                    result.extend(self.block(statement, scope.views, scope.indices, {}))
+                case stripe.Load():
+                    self._define(scope, statement.into, self._loaded(scope, statement), result)
+                case stripe.Store():
+                    result.extend(self._store(scope, statement, fused))
+                case stripe.LoadIndex(affine=affine, into=into, dtype=dtype):
+                    value = self.offsets.lanes(affine.substitute(scope.indices), scope.lanes)
+                    self._define(scope, into, cast(value, dtype), result)
+                case stripe.Constant(into=into, dtype=dtype, value=constant):
+                    scope.scalars[into] = sem.Const(constant, sem.Type(dtype))
+                case stripe.Intrinsic(op=op, inputs=inputs, into=into):
+                    if into not in fused:
+                        args = uniform(tuple(scope.scalars[i] for i in inputs))
+                        self._define(scope, into, args[0] if op is Op.IDENT else sem.Apply(op, args), result)
+                case stripe.Convert(input=value_name, into=into, dtype=dtype):
+                    self._define(scope, into, cast(scope.scalars[value_name], dtype), result)
+                case stripe.Special():
+                    result.extend(lower_special(self, scope.views, statement))
+                case _:
+                    assert_never(statement)
+        return result
+
+    def _define(self, scope: _Scope, into: str, value: sem.Expr, result: list[sem.Stmt]) -> None:
+        if isinstance(value, sem.Const | sem.Var) and not self.offsets.is_mutable(value):
+            scope.scalars[into] = value
+            return
+        variable = sem.Var(self.names.fresh(into), value.type)
+        result.append(sem.Declare(variable, value))
+        scope.scalars[into] = variable
+
+    def _loaded(self, scope: _Scope, statement: stripe.Load) -> sem.Expr:
+        inside = stripe.INSIDE in statement.tags
+        element = self._element(scope, statement.source, statement.index, writes=False, inside=inside)
+        if scope.running is not None:
+            element = scope.running.found_in(element)
+        return reversed_lanes(run) if (run := backward_run(element)) is not None else element
+
+    def _element(
+        self, scope: _Scope, name: str, index: str | None, *, writes: bool, inside: bool = False
+    ) -> sem.Var | sem.Subscript:
+        """Return the element of a view at the current point: as many lanes as the access really has.
+
+        A place that data choose is clamped unless it is ``inside`` of the view.
+        """
+        view = scope.views[name]
+        if view.variable is not None:
+            self.offsets.mark_mutable(view.variable)
+            return view.variable
+        dtype = view.shape.dtype
+        stride = view.offset.coefficient(LANE)
+        self.touch(view, writes=writes, lanes=None if index is not None else scope.lanes)
+        if index is not None:
+            place = scope.scalars[index]
+            size = view.shape.dims[0].size
+            place = cast(place, self.target.index_dtype) if inside else self._clamped(place, size)
+            return self._indirect(scope, view, place)
+        if stride == 0 or scope.lanes == 1:
+            return sem.Subscript(view.array, self.offsets.swizzled(view.offset, *view.swizzle), sem.Type(dtype))
+        base = view.offset.substitute({LANE: 0})
+        wide = sem.Type(dtype, scope.lanes)
+        if stride == 1 and view.keeps_neighbours(scope.lanes):
+            return sem.Subscript(view.array, self.offsets.swizzled(base, *view.swizzle), wide)
+        return sem.Subscript(view.array, swizzled(self.offsets.lanes(view.offset, scope.lanes), *view.swizzle), wide)
+
+    def touch(self, view: View, *, writes: bool, lanes: int | None) -> None:
+        """Note an access that other threads may notice; ``lanes`` is None where it is not known which elements."""
+        team = self._team
+        if team is None or view.region is sem.Region.PRIVATE:
+            return
+        own = None if lanes is None else team.own(view.offset, LANE, lanes)
+        fixed = own is not None and team.fixed.issuperset(name for name in own.indices if name != THREAD)
+        merging = writes and merges(view.aggregation)
+        local = view.region is sem.Region.LOCAL
+        self._touches.append(Touch(view.array, writes, merging, team.threads, own, fixed, local))
+
+    def _clamped(self, index: sem.Expr, size: int) -> sem.Expr:
+        """Return a place that is inside of an axis, or the nearest one that is."""
+        own, counting = index.type.dtype, self.target.index_dtype
+        # Clamped as what it is where offsets cannot hold it: narrowing first would wrap it into bounds.
+        clamping = own if own.is_integer and own.maximum > counting.maximum else counting
+        low, high = (sem.Const(bound, sem.Type(clamping)) for bound in (0, size - 1))
+        positive = sem.Apply(Op.MAX, uniform((cast(index, clamping), low)))
+        return cast(sem.Apply(Op.MIN, uniform((positive, high))), counting)
+
+    def _indirect(self, scope: _Scope, view: View, place: sem.Expr) -> sem.Subscript:
+        base = self.offsets.lanes(view.offset, scope.lanes)
+        scaled = sem.Apply(Op.MUL, uniform((place, self.offsets.constant(view.shape.dims[0].stride))))
+        if place.type.lanes == 1 < scope.lanes and view.offset.coefficient(LANE) == 1 and view.swizzle == (0, 0):
+            first = self.offsets.scalar(view.offset.substitute({LANE: 0}))
+            wide = sem.Type(view.shape.dtype, scope.lanes)
+            return sem.Subscript(view.array, sem.Apply(Op.ADD, (first, scaled)), wide)
+        offset = swizzled(sem.Apply(Op.ADD, uniform((base, scaled))), *view.swizzle)
+        return sem.Subscript(view.array, offset, sem.Type(view.shape.dtype, offset.type.lanes))
+
+    def _store(self, scope: _Scope, statement: stripe.Store, fused: dict[str, tuple[str, str]]) -> list[sem.Stmt]:
+        view = scope.views[statement.into]
+        target = self._element(scope, statement.into, statement.index, writes=True)
+        aggregation = view.aggregation
+        op = None if aggregation is None else aggregation.op
+        run = backward_run(target)
+        target = target if run is None else run
+        if aggregation is None or op is None:
+            value = scope.scalars[statement.source]
+            if value.type.lanes > target.type.lanes:
+                raise fail("TIL502", f"the lanes of ${statement.source} all write one element of {statement.into}")
+            value = widened(value, target.type.lanes)
+            return [sem.Assign(target, value if run is None else reversed_lanes(value))]
+        if isinstance(target, sem.Subscript) and target.offset.type.lanes > 1:
+            raise fail("TIL502", f"lanes that scatter into {statement.into} may meet; do not vectorise this block")
+        if statement.source in fused:
+            a, b = (scope.scalars[name] for name in fused[statement.source])
+            lanes = max(a.type.lanes, b.type.lanes, target.type.lanes, scope.lanes)
+            if target.type.lanes == lanes and run is None:
+                return [sem.Assign(target, sem.Apply(Op.FMA, (widened(a, lanes), widened(b, lanes), target)))]
+            value = sem.Apply(Op.MUL, uniform((a, b)))
+        else:
+            value = scope.scalars[statement.source]
+        if scope.running is not None and target.type.lanes == 1:
+            return scope.running.merge(target, aggregation, op, widened(value, scope.lanes))
+        if scope.lanes > target.type.lanes:
+            value = sem.Reduce(op, widened(value, scope.lanes))
+        value = widened(value, target.type.lanes)
+        return [sem.Assign(target, sem.Apply(op, (target, value if run is None else reversed_lanes(value))))]
+
+
+def _fused_products(block: stripe.Block) -> dict[str, tuple[str, str]]:
+    """Return float products whose only use is to be added up, with their factors: these become fused multiply-adds."""
+    uses: dict[str, int] = {}
+    for statement in block.statements:
+        for scalar in stripe.scalar_inputs(statement):
+            uses[scalar] = uses.get(scalar, 0) + 1
+    sums = {r.name for r in block.refinements if r.aggregation is Aggregation.SUM}
+    summed = {s.source for s in block.statements if isinstance(s, stripe.Store) and s.into in sums}
+    wide = (DType.F32, DType.F64)
+    return {
+        s.into: (s.inputs[0], s.inputs[1])
+        for s in block.statements
+        if isinstance(s, stripe.Intrinsic)
+        and s.op is Op.MUL
+        and s.dtype in wide
+        and s.into in summed
+        and uses[s.into] == 1
+    }

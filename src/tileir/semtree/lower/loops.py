@@ -1,0 +1,146 @@
+"""Which loops a block becomes, and where its constraints are tested."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.core.errors import fail
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.lower.offsets import LANE, TERM
+from tileir.semtree.lower.values import zero
+from tileir.stripe.tags import THREAD, UNROLL, VECTOR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.stripe.ir import Block, Index
+
+
+Guard: TypeAlias = Affine
+"""An affine over kernel variables that must be >= 0."""
+
+
+@attrs.frozen
+class Loop:
+    """One loop; ``lower`` and ``upper`` (exclusive) are bounds beside 0 and ``range``."""
+
+    counter: sem.Var
+    range: int
+    kind: sem.LoopKind
+    lower: tuple[Affine, ...]
+    upper: tuple[Affine, ...]
+    guards: tuple[Guard, ...]  # tested once, before the loop
+
+
+@attrs.frozen
+class LoopPlan:
+    """Loops from outermost to innermost, and the guards that only the innermost body can test."""
+
+    loops: tuple[Loop, ...]
+    inner_guards: tuple[Guard, ...]
+    lanes: int
+
+
+def plan_loops(
+    block: Block,
+    parent: dict[str, Affine],
+    values: dict[str, Affine],
+    counter: Callable[[str], sem.Var],
+    terms: Index | None = None,
+) -> LoopPlan:
+    """Choose the loops of a block and bind each index in ``values`` to an affine of kernel variables.
+
+    ``terms`` is an index that becomes no loop, as it numbers the terms of dot products.
+
+    Every constraint is tested as far outside as its variables allow; one that bounds the counter of a serial
+    loop with coefficient ±1 becomes a bound of that loop instead of a test in its body.
+    """
+    lanes = 1
+    counters: list[tuple[sem.Var, Index]] = []
+    for index in block.indices:
+        if index.name in values:
+            continue
+        base = Affine() if index.affine is None else index.affine.substitute(parent)
+        if VECTOR in index.tags:
+            lanes = _vector_lanes(block, index)
+            values[index.name] = base + Affine.index(LANE)
+        elif index is terms:
+            values[index.name] = base + Affine.index(TERM)
+        elif index.range == 1:
+            values[index.name] = base
+        else:
+            variable = counter(index.name)
+            values[index.name] = base + Affine.index(variable.name)
+            counters.append((variable, index))
+    pending = [constraint.substitute(values) for constraint in block.constraints]
+    loops = []
+    for position, (variable, index) in enumerate(counters):
+        inside = {v.name for v, _ in counters[position:]}
+        deeper = inside - {variable.name}
+        guards = tuple(c for c in pending if not inside.intersection(c.indices))
+        mine = [c for c in pending if variable.name in c.indices and not deeper.intersection(c.indices)]
+        kind = sem.LoopKind.UNROLL if UNROLL in index.tags else sem.LoopKind.SERIAL
+        bounds = [c for c in mine if kind is sem.LoopKind.SERIAL and abs(c.coefficient(variable.name)) == 1]
+        lower = tuple(-c.substitute({variable.name: 0}) for c in bounds if c.coefficient(variable.name) == 1)
+        upper = tuple(c.substitute({variable.name: 0}) + 1 for c in bounds if c.coefficient(variable.name) == -1)
+        loops.append(Loop(variable, index.range, kind, lower, upper, guards))
+        pending = [c for c in pending if c not in guards and c not in bounds]
+    return LoopPlan(tuple(loops), tuple(pending), lanes)
+
+
+def _vector_lanes(block: Block, index: Index) -> int:
+    if block.blocks:
+        raise fail("TIL502", f"index {index.name} is a vector index, but block {block.name} holds other blocks")
+    if any(index.name in constraint.indices for constraint in block.constraints):
+        raise fail("TIL502", f"vector index {index.name} takes part in a constraint of block {block.name}")
+    return index.range
+
+
+def with_zeros(stmts: list[sem.Stmt]) -> list[sem.Stmt]:
+    """Return statements with what a test keeps from being stored as zero instead of undefined.
+
+    This is what blocks tagged :data:`PADDED` ask for: others may read it without a test, if nothing depends on it.
+    """
+    return [_otherwise_zero(stmt) if isinstance(stmt, sem.If) else stmt for stmt in stmts]
+
+
+def _otherwise_zero(stmt: sem.If) -> sem.If:
+    stores = [s.target for s in stmt.then if isinstance(s, sem.Assign) and isinstance(s.target, sem.Subscript)]
+    zeros = (sem.Assign(target, sem.Const(zero(target.type.dtype), target.type)) for target in stores)
+    return sem.If(stmt.condition, stmt.then, tuple(zeros))
+
+
+def thread_count(block: Block) -> int:
+    """Return how many threads a group needs for a kernel: the most that a block of it shares its points among.
+
+    Raises:
+        TileError: TIL502 where blocks with thread indices are nested, or such an index depends on others.
+
+    """
+    most, pending = 1, [(block, False)]
+    while pending:
+        current, inside = pending.pop()
+        team = thread_indices(current)
+        if team and inside:
+            raise fail("TIL502", f"block {current.name} has thread indices inside those of another block")
+        if any(index.affine is not None for index in team):
+            raise fail("TIL502", f"a thread index of block {current.name} depends on the indices around it")
+        most = max(most, point_count(team))
+        pending.extend((inner, inside or bool(team)) for inner in current.blocks)
+    return most
+
+
+def thread_indices(block: Block) -> tuple[Index, ...]:
+    """Return the indices of a block that run over the threads of a group."""
+    return tuple(index for index in block.indices if THREAD in index.tags)
+
+
+def point_count(indices: tuple[Index, ...]) -> int:
+    """Return how many points a box of indices has."""
+    points = 1
+    for index in indices:
+        points *= index.range
+    return points

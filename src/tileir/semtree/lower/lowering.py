@@ -1,0 +1,275 @@
+"""Stripe programs to kernels: one kernel for each block of ``main``.
+
+The program must have been scheduled: aggregation scopes made explicit by the pass ``accumulate``, and
+indices tagged ``grid``, ``thread``, ``unroll`` and ``vector`` where they are to become grid axes, threads of a
+group, unrolled loops and vector lanes. Everything else becomes a serial loop, the first index outermost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, assert_never
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.text.names import NameScope
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.launches import launches, with_launches
+from tileir.semtree.lower.block import BlockLowering
+from tileir.semtree.lower.loops import thread_count
+from tileir.semtree.lower.repeats import lower_loop
+from tileir.semtree.lower.views import View
+from tileir.stripe import ir as stripe
+from tileir.stripe.lower.kernel_table import launched
+from tileir.stripe.tags import GRID
+from tileir.stripe.works import local_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping
+
+    from tileir.core.targets.target import Target
+    from tileir.semtree.lower.threads import GroupLowering
+
+_OVERHANG: Final = 1 << 20
+"""Indices may pass the end of what they run over by so much before a test turns them away."""
+_LONGEST_NAME: Final = 48
+"""A fused kernel has the names of all its parts; symbols and messages need no more than the first of them."""
+
+
+def lower(program: stripe.Program, target: Target) -> sem.Program:
+    """Return the kernels, buffers and launches of a scheduled program.
+
+    Raises:
+        TileError: TIL502 where a kernel is not scheduled as the module text asks.
+
+    """
+    lowering = ProgramLowering(target, program)
+    given = {*program.inputs, *(buffer.name for buffer in program.buffers)}
+    works = lowering.works(program.works, frozenset(each.name for each in program.memory) - given)
+    return _pruned(sem.Program(tuple(lowering.kernels), tuple(lowering.buffers.values()), works))
+
+
+@attrs.define
+class ProgramLowering:
+    """Kernels and buffers of a program while they are being made.
+
+    Attributes:
+        target: What the kernels are for.
+        program: The program.
+        buffers: Its buffers, by name.
+        kernels: The kernels so far.
+        unaligned: Temporaries that take turns with memory of the caller, and count as such where alignment matters.
+        local: The memory that each loop alone uses, by the :func:`id` of the loop.
+
+    """
+
+    target: Target
+    program: stripe.Program
+    buffers: dict[str, sem.Buffer] = attrs.field(init=False)
+    kernels: list[sem.KernelFunction] = attrs.field(factory=list, init=False)
+    unaligned: set[str] = attrs.field(factory=set, init=False)
+    local: dict[int, frozenset[str]] = attrs.field(init=False)
+    _names: NameScope = attrs.field(factory=NameScope, init=False)
+    _numbers: dict[object, int] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.buffers = {buffer.name: buffer for buffer in _buffers(self.program)}
+        self.local = local_memory(self.program)
+
+    def works(self, works: Iterable[stripe.Work], fresh: Container[str]) -> tuple[sem.Work, ...]:
+        """Return what becomes of works; ``fresh`` is memory that holds nothing before them."""
+        after: list[sem.Work] = []
+        for work in works:
+            match work:
+                case stripe.Launch():
+                    kernel = self.program.kernels[work.kernel]
+                    after.append(self._launch(launched(kernel, work), work.kernel))
+                case stripe.Loop():
+                    after = lower_loop(self, work, after, fresh)
+                case stripe.Branch():
+                    then, otherwise = (self.works(side, frozenset()) for side in (work.then, work.otherwise))
+                    if then or otherwise:
+                        after.append(sem.Branch(work.condition, then, otherwise))
+                case _:
+                    assert_never(work)
+        return tuple(after)
+
+    def copy(self, source: str, target: str) -> sem.Launch:
+        """Return what copies one buffer to another, in as many groups as it has rows."""
+        shape = self.buffers[source].shape
+        indices = tuple(
+            stripe.Index(f"d{axis}", size, tags=stripe.Tags.of(GRID) if axis == 0 else stripe.Tags())
+            for axis, size in enumerate(shape)
+        )
+        dims = stripe.TensorShape.dense(self.buffers[source].dtype, shape).dims
+        element = stripe.TensorShape(self.buffers[source].dtype, tuple(stripe.Dim(1, dim.stride) for dim in dims))
+        access = tuple(Affine.index(index.name) for index in indices)
+        views = (
+            stripe.Refinement("old", stripe.Direction.IN, source, access, element),
+            stripe.Refinement("new", stripe.Direction.OUT, target, access, element),
+        )
+        statements = (stripe.Load("old", "x"), stripe.Store("x", "new"))
+        return self._launch(stripe.Block("carry", indices, (), views, statements), (shape, element))
+
+    def _launch(self, block: stripe.Block, kernel: object) -> sem.Launch:
+        name = self._names.fresh(identifier(block.name or "kernel")[:_LONGEST_NAME].rstrip("_"))
+        arguments = tuple(dict.fromkeys(view.source for view in _in_order(block)))
+        number = self._numbers.setdefault((kernel, *map(self.owns, arguments)), len(self.kernels))
+        if number == len(self.kernels):
+            self.kernels.append(_kernel(self, block, name))
+        return sem.Launch(number, arguments)
+
+    def owns(self, buffer: str) -> bool:
+        """Return whether memory is the program's own, and so as aligned as the target asks."""
+        own = self.buffers[buffer].role in (sem.BufferRole.TEMPORARY, sem.BufferRole.CONSTANT)
+        return own and buffer not in self.unaligned
+
+
+def _pruned(program: sem.Program) -> sem.Program:
+    """Return the program without kernels that nothing launches."""
+    used = sorted({launch.kernel for launch in launches(program.works)})
+    if len(used) == len(program.kernels):
+        return program
+    names = NameScope()
+    kernels = tuple(program.kernels[number] for number in used)
+    kernels = tuple(attrs.evolve(kernel, name=names.fresh(kernel.name)) for kernel in kernels)
+    numbers = {old: new for new, old in enumerate(used)}
+    works = with_launches(program.works, lambda launch: attrs.evolve(launch, kernel=numbers[launch.kernel]))
+    return attrs.evolve(program, kernels=kernels, works=works)
+
+
+def identifier(name: str) -> str:
+    """Return ``name`` as an identifier: other characters than letters, digits and ``_`` become ``_``."""
+    text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name).strip("_")
+    return text if text and not text[0].isdigit() else f"v{text}"
+
+
+def _buffers(program: stripe.Program) -> tuple[sem.Buffer, ...]:
+    data = {buffer.name: buffer.data for buffer in program.buffers}
+    result = []
+    for refinement in program.memory:
+        name = refinement.name
+        if name in data:
+            role = sem.BufferRole.CONSTANT
+        elif name in program.outputs:
+            role = sem.BufferRole.OUTPUT
+        else:
+            role = sem.BufferRole.INPUT if name in program.inputs else sem.BufferRole.TEMPORARY
+        shape = refinement.shape
+        result.append(sem.Buffer(name, shape.dtype, shape.sizes, role, data.get(name, b"")))
+    return tuple(result)
+
+
+@attrs.define(repr=False)
+class _Parameter:
+    """What a kernel does with one buffer, over all refinements of it."""
+
+    name: str
+    buffer: sem.Buffer
+    alignment: int
+    own: bool
+    reads: bool = False
+    writes: bool = False
+
+    def build(self) -> sem.Param:
+        access = {
+            (True, False): sem.ParamAccess.READ,
+            (False, True): sem.ParamAccess.WRITE,
+        }.get((self.reads, self.writes), sem.ParamAccess.READ_WRITE)
+        alignment = max(64 if self.own else self.buffer.dtype.itemsize, self.alignment)
+        return sem.Param(self.name, self.buffer.dtype, self.buffer.elements, access, alignment)
+
+
+def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.KernelFunction:
+    target, buffers = lowering.target, lowering.buffers
+    names = NameScope()
+    parameters: dict[str, _Parameter] = {}
+    views: dict[str, View] = {}
+    for refinement in _in_order(block):
+        source = refinement.source
+        parameter = parameters.get(source)
+        if parameter is None:
+            parameter = parameters[source] = _Parameter(
+                names.fresh(identifier(source)), buffers[source], target.alignment, lowering.owns(source)
+            )
+        parameter.reads |= refinement.direction.reads
+        parameter.writes |= refinement.direction.writes
+        # The kernel block is lowered like any other, as a child of one that holds whole buffers.
+        views[refinement.source] = View(parameter.name, Affine(), refinement.shape)
+    target = _with_wide_index(block, parameters.values(), target)
+    blocks = BlockLowering(target, names)
+    threads = thread_count(block)
+    grid, body = (blocks if threads == 1 else _of_groups(blocks, threads)).kernel(block, views)
+    return sem.KernelFunction(
+        name,
+        tuple(p.build() for p in parameters.values()),
+        body,
+        grid=grid,
+        group=(threads,),
+        index=target.index_dtype,
+        operations=operation_count(block),
+        comments=block.comments,
+    )
+
+
+def _of_groups(blocks: BlockLowering, threads: int) -> GroupLowering:
+    """Return what lowers kernels whose groups have several threads, which those of processors do without."""
+    from tileir.semtree.lower.threads import GroupLowering
+
+    return GroupLowering(blocks, threads)
+
+
+def _in_order(block: stripe.Block) -> list[stripe.Refinement]:
+    """Return what a kernel sees outside; outputs come first, as a reader of the signature expects."""
+    seen = (view for view in block.refinements if view.direction is not stripe.Direction.NONE)
+    return sorted(seen, key=lambda view: not view.direction.writes)
+
+
+def _with_wide_index(block: stripe.Block, parameters: Iterable[_Parameter], target: Target) -> Target:
+    """Return a target whose offsets are wide enough for a kernel: 64 bits where 32 may not reach."""
+    if target.index_dtype.itemsize >= DType.I64.itemsize:
+        return target
+    largest = max((parameter.buffer.elements for parameter in parameters), default=0)
+    if max(largest, _greatest_value(block, {})) < (1 << (8 * target.index_dtype.itemsize - 1)) - _OVERHANG:
+        return target
+    return attrs.evolve(target, index_dtype=DType.I64)
+
+
+def _greatest_value(block: stripe.Block, outer: Mapping[str, int]) -> int:
+    """Return a bound of what indices, constraints and accesses of a block and those below reach, in absolute value."""
+    bounds = {i.name: i.range + (0 if i.affine is None else _bound(i.affine, outer)) for i in block.indices}
+    affines = list(block.constraints)
+    affines.extend(s.affine for s in block.statements if isinstance(s, stripe.LoadIndex))
+    steps = [
+        affine * dim.stride
+        for refinement in block.refinements
+        for affine, dim in zip(refinement.access, refinement.shape.dims, strict=True)
+    ]
+    own = [*bounds.values(), *(_bound(affine, bounds) for affine in (*affines, *steps))]
+    return max([*own, *(_greatest_value(inner, bounds) for inner in block.blocks)], default=0)
+
+
+def _bound(affine: Affine, bounds: Mapping[str, int]) -> int:
+    """Return what the terms of an affine add up to where each has its greatest absolute value."""
+    return abs(int(affine.offset)) + sum(abs(int(c)) * bounds[name] for name, c in affine.terms)
+
+
+def operation_count(block: stripe.Block) -> int:
+    """Estimate the scalar operations of a block: statements times points, constraints ignored."""
+    inside = 0
+    for statement in block.statements:
+        match statement:
+            case stripe.Block():
+                inside += operation_count(statement)
+            case stripe.Intrinsic(op=op, dtype=dtype):
+                inside += op.info.weight_in(dtype)
+            case stripe.Special(outputs=outputs):
+                inside += sum(block.refinement(out).shape.elements for out in outputs)
+            case stripe.Constant():
+                pass
+            case _:
+                inside += 1
+    for index in block.indices:
+        inside *= index.range
+    return inside

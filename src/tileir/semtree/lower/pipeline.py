@@ -1,0 +1,184 @@
+"""Loops tagged ``pipeline`` whose local arrays are filled some iterations before they are read.
+
+The arrays are allocated by the block itself, so that iterations do not share them, and each of as many iterations as
+the tag says can have its own. Blocks tagged ``copy`` fill them: they run one iteration less than that ahead. Their
+copies become asynchronous ones, of which each iteration makes a group.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.ops import Op
+from tileir.core.rewrite import rewritten
+from tileir.core.targets.hardware import LOCAL
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.lower.barriers import Phase
+from tileir.semtree.lower.views import View, swizzle_of
+from tileir.semtree.matrices import COPIED_BYTES
+from tileir.semtree.rewrite import map_bodies
+from tileir.stripe import ir as stripe
+from tileir.stripe.tags import COPY, PIPELINE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.semtree.lower.barriers import Touch
+    from tileir.semtree.lower.block import BlockLowering
+
+
+def stages_of(block: stripe.Block) -> int:
+    """Return how many iterations of a block have arrays of their own; 0 where the block is no such loop."""
+    stages = block.tags.get(PIPELINE)
+    moving = [index for index in block.indices if index.range > 1]
+    plain = bool(moving) and all(index.affine is None for index in moving) and not block.constraints
+    own = all(r.location and r.location[0].name == LOCAL for r in _allocations(block))
+    copies = [COPY in inner.tags for inner in block.blocks]
+    ordered = copies == sorted(copies, reverse=True) and any(copies)
+    return stages if isinstance(stages, int) and stages >= 2 and plain and own and ordered else 0
+
+
+def _allocations(block: stripe.Block) -> list[stripe.Refinement]:
+    return [r for r in block.refinements if r.direction is stripe.Direction.NONE]
+
+
+@attrs.define(eq=False)
+class Pipeline:
+    """Lowers one block; all its iterations, over whatever indices, become one loop.
+
+    ``phase`` lowers a child with the views and the indices that it sees; ``declare`` takes declarations for the top of
+    the kernel.
+    """
+
+    blocks: BlockLowering
+    block: stripe.Block
+    parents: dict[str, View]
+    outer: dict[str, Affine]
+    bound: dict[str, Affine]
+    phase: Callable[[stripe.Block, dict[str, View], dict[str, Affine]], Phase]
+    declare: Callable[[sem.Stmt], None]
+    _touches: list[Touch] = attrs.field(factory=list, init=False)
+    _arrays: dict[str, str] = attrs.field(factory=dict, init=False)
+
+    def lowered(self, stages: int) -> Phase:
+        """Return the loop, with what comes before it, as one phase that has its own barriers."""
+        iterations = prod(index.range for index in self._moving)
+        allocations = _allocations(self.block)
+        for refinement in allocations:
+            name = self._arrays[refinement.name] = self.blocks.names.fresh(refinement.name)
+            size = refinement.shape.span * stages
+            self.declare(sem.DeclareArray(name, refinement.shape.dtype, size, sem.Region.LOCAL))
+        body: list[sem.Stmt] = [sem.Barrier()]
+        for number in range(stages - 1):
+            if number < iterations:
+                body.extend(self._copies(self._point(number), Affine.constant(number)))
+            body.append(sem.AsyncCommit())
+        counter, ahead = self.blocks.counter(self._moving[-1].name), self.blocks.counter("ahead")
+        constant = self.blocks.offsets.constant
+        inside: list[sem.Stmt] = [
+            sem.AsyncWait(stages - 2),
+            sem.Barrier(),
+            sem.Declare(ahead, sem.Apply(Op.ADD, (counter, constant(stages - 1)))),
+        ]
+        slot = self._slot(ahead, stages)
+        digits, values = self._digits(ahead)
+        copies = self._copies(values, Affine.index(slot.variable.name))
+        inside.append(sem.If(sem.Apply(Op.CMP_LT, (ahead, constant(iterations))), (slot, *digits, *copies)))
+        inside.append(sem.AsyncCommit())
+        slot = self._slot(counter, stages)
+        digits, values = self._digits(counter)
+        inside.extend((slot, *digits, *self._others(values, Affine.index(slot.variable.name))))
+        body.append(sem.For(counter, constant(0), constant(iterations), 1, tuple(inside)))
+        own = frozenset(self._arrays.values())
+        return Phase(tuple(body), tuple(dict.fromkeys(t for t in self._touches if t.array not in own)))
+
+    @property
+    def _moving(self) -> tuple[stripe.Index, ...]:
+        """The indices that count iterations, the last one fastest."""
+        return tuple(index for index in self.block.indices if index.range > 1)
+
+    def _point(self, number: int) -> dict[str, Affine]:
+        """Return the values of the indices in an iteration."""
+        values: dict[str, Affine] = {}
+        for index in reversed(self._moving):
+            number, digit = divmod(number, index.range)
+            values[index.name] = Affine.constant(digit)
+        return values
+
+    def _digits(self, number: sem.Var) -> tuple[list[sem.Stmt], dict[str, Affine]]:
+        """Return the values of the indices in iteration ``number``, and declarations of variables that hold them."""
+        moving, stride = self._moving, 1
+        if len(moving) == 1:
+            return [], {moving[0].name: Affine.index(number.name)}
+        declarations: list[sem.Stmt] = []
+        values: dict[str, Affine] = {}
+        for index in reversed(moving):
+            variable = self.blocks.counter(index.name)
+            value: sem.Expr = number
+            if stride > 1:
+                value = sem.Apply(Op.DIV, (value, self.blocks.offsets.constant(stride)))
+            if index is not moving[0]:
+                value = sem.Apply(Op.MOD, (value, self.blocks.offsets.constant(index.range)))
+            declarations.append(sem.Declare(variable, value))
+            values[index.name] = Affine.index(variable.name)
+            stride *= index.range
+        return declarations, values
+
+    def _slot(self, number: sem.Var, stages: int) -> sem.Declare:
+        """Return the declaration of a variable: which of the arrays an iteration has."""
+        variable = self.blocks.counter("slot")
+        return sem.Declare(variable, sem.Apply(Op.MOD, (number, self.blocks.offsets.constant(stages))))
+
+    def _copies(self, point: Mapping[str, Affine], slot: Affine) -> list[sem.Stmt]:
+        fills = [inner for inner in self.block.blocks if COPY in inner.tags]
+        return list(asynchronous(tuple(self._run(fills, point, slot))))
+
+    def _others(self, point: Mapping[str, Affine], slot: Affine) -> list[sem.Stmt]:
+        return self._run([inner for inner in self.block.blocks if COPY not in inner.tags], point, slot)
+
+    def _run(self, children: list[stripe.Block], point: Mapping[str, Affine], slot: Affine) -> list[sem.Stmt]:
+        values = dict(self.bound)
+        for index in self.block.indices:
+            values[index.name] = Affine() if index.affine is None else index.affine.substitute(self.outer)
+        values.update(point)
+        views = self.blocks.views(self.block, self.parents, values)
+        for refinement in _allocations(self.block):
+            offset = slot * refinement.shape.span
+            views[refinement.name] = View(
+                self._arrays[refinement.name],
+                offset,
+                refinement.shape,
+                refinement.aggregation,
+                region=sem.Region.LOCAL,
+                swizzle=swizzle_of(refinement),
+            )
+        result: list[sem.Stmt] = []
+        for child in children:
+            phase = self.phase(child, views, values)
+            result.extend(phase.statements)
+            self._touches.extend(phase.touches)
+        return result
+
+
+def asynchronous(stmts: tuple[sem.Stmt, ...]) -> tuple[sem.Stmt, ...]:
+    """Return statements with what they only load to store it again as asynchronous copies, where sizes allow."""
+    stmts = rewritten(stmts, lambda stmt: (map_bodies(asynchronous, stmt),))
+    result: list[sem.Stmt] = []
+    for stmt in stmts:
+        match (result[-1] if result else None), stmt:
+            case (
+                sem.Declare(variable=variable, value=sem.Subscript() as source),
+                sem.Assign(target=sem.Subscript() as target, value=value),
+            ) if value == variable and _is_run(source) and _is_run(target):
+                result[-1] = sem.AsyncCopy(target, source)
+            case _:
+                result.append(stmt)
+    return tuple(result)
+
+
+def _is_run(place: sem.Subscript) -> bool:
+    return place.offset.type.lanes == 1 and place.type.lanes * place.type.dtype.itemsize in COPIED_BYTES

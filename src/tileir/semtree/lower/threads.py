@@ -1,0 +1,220 @@
+"""Kernels whose groups have several threads: which thread runs which points, what it owns, and where all of them meet.
+
+The blocks of such a kernel form a tree. Its inner nodes are run by all threads alike; below them stand *phases*,
+blocks whose indices tagged ``thread`` are shared out: the first listed slowest, and a thread whose number is beyond
+their product does nothing. A block without such indices, in itself and below, is a phase of the first thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.errors import fail
+from tileir.core.ops import Op
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.lower.barriers import THREAD, Ordered, Phase, Touch, with_barriers
+from tileir.semtree.lower.loops import plan_loops, point_count, thread_indices
+from tileir.semtree.lower.pipeline import Pipeline, stages_of
+from tileir.semtree.lower.product import product
+from tileir.stripe import ir as stripe
+from tileir.stripe import tags
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.semtree.lower.barriers import Step
+    from tileir.semtree.lower.block import BlockLowering
+    from tileir.semtree.lower.views import View
+
+
+def _has_threads(block: stripe.Block) -> bool:
+    pending = [block]
+    while pending:
+        current = pending.pop()
+        if thread_indices(current):
+            return True
+        pending.extend(current.blocks)
+    return False
+
+
+@attrs.frozen(eq=False)
+class Team:
+    """The threads that run a phase.
+
+    ``variables`` are its thread indices, with the stride of each in the number of a thread; ``fixed`` variables are the
+    same throughout a group, and never change.
+    """
+
+    threads: int
+    variables: tuple[tuple[str, int], ...]
+    fixed: frozenset[str]
+
+    @property
+    def number(self) -> Affine:
+        """The number of a thread, over the variables."""
+        return Affine.of(dict(self.variables))
+
+    def own(self, offset: Affine, lane: str, lanes: int) -> Affine | None:
+        """Return :attr:`tileir.semtree.lower.barriers.Touch.own` of an access to ``lanes`` elements."""
+        steps = {divmod(int(offset.coefficient(name)), stride) for name, stride in self.variables} or {(0, 0)}
+        step, left = steps.pop()
+        reach = abs(int(offset.coefficient(lane))) * (lanes - 1)
+        rest = offset.substitute({**{name: Affine() for name, _ in self.variables}, lane: Affine()})
+        if steps or left or abs(step) <= reach:
+            return None
+        return rest + Affine.of({THREAD: step})
+
+
+@attrs.define(eq=False)
+class GroupLowering:
+    """Lowers one kernel whose groups have ``threads`` threads."""
+
+    blocks: BlockLowering
+    threads: int
+    thread: sem.Var = attrs.field(init=False)
+    _fixed: frozenset[str] = attrs.field(default=frozenset(), init=False)
+    _declarations: list[sem.Stmt] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.thread = self.blocks.counter("tid")
+
+    def kernel(self, block: stripe.Block, buffers: dict[str, View]) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
+        """Return the grid and the body of a kernel block, whose parent holds the views ``buffers``."""
+        grid, start, values = self.blocks.grid(block)
+        self._fixed = frozenset(name for value in values.values() for name in value.indices)
+        number = sem.GridIndex(sem.GridLevel.LOCAL, 0, self.thread.type)
+        body = with_barriers(self._step(block, buffers, {}, values))
+        return grid, (*start, sem.Declare(self.thread, number), *self._declarations, *body)
+
+    def _step(
+        self, block: stripe.Block, parents: dict[str, View], outer: dict[str, Affine], bound: Mapping[str, Affine]
+    ) -> Step:
+        if thread_indices(block) or not _has_threads(block):
+            return self._phase(block, parents, outer, bound)
+        stages = stages_of(block) if self.blocks.target.async_copies else 0
+        if stages:
+            return Pipeline(
+                self.blocks, block, parents, outer, dict(bound), self._inner_phase, self._declarations.append
+            ).lowered(stages)
+        if not all(isinstance(statement, stripe.Block) for statement in block.statements):
+            message = f"block {block.name} has statements beside blocks with thread indices: put them into a block"
+            raise fail("TIL502", message)
+        values = dict(bound)
+        plan = plan_loops(block, outer, values, self.blocks.counter)
+        views = self.blocks.views(block, parents, values)
+        declarations, allocated = self.blocks.allocations(block, shared=True)
+        self._declarations.extend(declarations)
+        views.update(allocated)
+        steps = tuple(self._step(inner, views, values, {}) for inner in block.blocks)
+        bounded = any(loop.lower or loop.upper or loop.guards for loop in plan.loops)
+        return Ordered(
+            steps,
+            lambda body: self.blocks.wrapped(plan, self._with_joined_tests(body)),
+            repeats=bool(plan.loops),
+            skips=bounded or bool(plan.inner_guards),
+        )
+
+    def _with_joined_tests(self, statements: list[sem.Stmt]) -> list[sem.Stmt]:
+        """Return phases of the same threads, with no barrier between, under one test."""
+        result: list[sem.Stmt] = []
+        for statement in statements:
+            match (result[-1] if result else None), statement:
+                case sem.If(condition=test, then=first), sem.If(condition=other, then=second) if (
+                    test == other and self._is_test(test)
+                ):
+                    result[-1] = sem.If(test, (*first, *second))
+                case _:
+                    result.append(statement)
+        return result
+
+    def _is_test(self, condition: sem.Expr) -> bool:
+        """Return whether a condition is that of a phase that not all threads run."""
+        match condition:
+            case sem.Apply(op=Op.CMP_LT, args=(left, sem.Const())):
+                return left == self.thread
+            case _:
+                return False
+
+    def _inner_phase(self, block: stripe.Block, parents: dict[str, View], outer: dict[str, Affine]) -> Phase:
+        return self._phase(block, parents, outer, {})
+
+    def _phase(
+        self, block: stripe.Block, parents: dict[str, View], outer: dict[str, Affine], bound: Mapping[str, Affine]
+    ) -> Phase:
+        values = dict(bound)
+        team, start = self._team(block, values)
+        touches: list[Touch] = []
+        if tags.MULTIPLY in block.tags and (found := self._product(block, parents, outer, values, team)) is not None:
+            return attrs.evolve(found, statements=(*start, *found.statements))
+        with self.blocks.noting(team, touches):
+            body = [*start, *self.blocks.block(block, parents, outer, values, team.number)]
+        if team.threads < self.threads:
+            condition = sem.Apply(Op.CMP_LT, (self.thread, self.blocks.offsets.constant(team.threads)))
+            body = [sem.If(condition, tuple(body))]
+        return Phase(tuple(body), tuple(dict.fromkeys(touches)))
+
+    def _product(
+        self,
+        block: stripe.Block,
+        parents: dict[str, View],
+        outer: dict[str, Affine],
+        values: Mapping[str, Affine],
+        team: Team,
+    ) -> Phase | None:
+        """Return an instruction that does a block, run by all threads; None where there is none."""
+        if team.threads != self.threads or block.blocks:
+            return None
+        bound = dict(values)
+        for index in block.indices:
+            if index.name not in bound:
+                base = Affine() if index.affine is None else index.affine.substitute(outer)
+                bound[index.name] = base if index.range == 1 else base + Affine.index(f"%{index.name}")
+        names = {index.name: next(iter(bound[index.name].indices), "") for index in block.indices if index.range > 1}
+        views = self.blocks.views(block, parents, bound, team.number)
+        found = product(block, views, names, self.blocks.target, self.blocks.offsets)
+        if found is None:
+            return None
+        read = {found.left.start.array, found.right.start.array}
+        touches = [
+            Touch(v.array, False, False, team.threads, None, False, v.region is sem.Region.LOCAL)
+            for v in views.values()
+            if v.array in read
+        ]
+        return Phase((found,), tuple(dict.fromkeys(touches)))
+
+    def _team(self, block: stripe.Block, values: dict[str, Affine]) -> tuple[Team, list[sem.Stmt]]:
+        """Bind the thread indices of a block in ``values``; return its team, and the variables to declare for it."""
+        moving = [index for index in thread_indices(block) if index.range > 1]
+        stride = threads = point_count(tuple(moving))
+        start: list[sem.Stmt] = []
+        variables: list[tuple[str, int]] = []
+        for index in thread_indices(block):
+            if index.range == 1:
+                values[index.name] = Affine()
+                continue
+            stride //= index.range
+            variable = self.thread
+            if len(moving) > 1:
+                variable = self.blocks.counter(index.name)
+                slowest = stride * index.range == threads
+                start.append(sem.Declare(variable, self._digit(stride, None if slowest else index.range)))
+            values[index.name] = Affine.index(variable.name)
+            variables.append((variable.name, stride))
+        return Team(threads, tuple(variables), self._fixed), start
+
+    def _digit(self, stride: int, extent: int | None) -> sem.Expr:
+        """Return ``thread / stride % extent``, by shifts and masks where they are powers of two."""
+        result: sem.Expr = self.thread
+        constant = self.blocks.offsets.constant
+        if stride & (stride - 1):
+            result = sem.Apply(Op.DIV, (result, constant(stride)))
+        elif stride > 1:
+            result = sem.Apply(Op.BIT_RIGHT, (result, constant(stride.bit_length() - 1)))
+        if extent is None:
+            return result
+        if extent & (extent - 1):
+            return sem.Apply(Op.MOD, (result, constant(extent)))
+        return sem.Apply(Op.BIT_AND, (result, constant(extent - 1)))

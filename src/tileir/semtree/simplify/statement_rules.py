@@ -1,0 +1,200 @@
+"""Steps that make lists of statements shorter. Each returns its kernel itself when nothing changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.core.ops import Op
+from tileir.core.rewrite import rewritten
+from tileir.core.schema import map_operands, operands
+from tileir.core.text.names import NameScope
+from tileir.semtree.analysis.effects import assigned_variables, introduces, meets, targets
+from tileir.semtree.ir import (
+    Apply,
+    Const,
+    Declare,
+    DeclareArray,
+    For,
+    If,
+    Subscript,
+    Var,
+)
+from tileir.semtree.rewrite import (
+    bodies,
+    expressions,
+    freshened,
+    kernel_names,
+    map_bodies,
+    mentions,
+    rewrite_stmts,
+    statements,
+    substitute,
+    substitute_stmts,
+    trip_values,
+    with_body,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+
+Names: TypeAlias = frozenset[str]
+
+
+def propagate_copies(kernel: KernelFunction) -> KernelFunction:
+    """Replace variables that are never assigned by the constant or variable that they were declared as."""
+    if not any(isinstance(stmt, Declare) and isinstance(stmt.value, Const | Var) for stmt in statements(kernel.body)):
+        return kernel
+    return with_body(kernel, _Copies(assigned_variables(kernel.body)).body(kernel.body))
+
+
+@attrs.define(repr=False)
+class _Copies:
+    """What declared variables stand for, at one place of a body."""
+
+    assigned: Names
+    known: dict[str, Expr] = attrs.field(factory=dict)
+
+    def body(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        local: list[str] = []
+        result = rewritten(stmts, lambda stmt: self._statement(stmt, local))
+        for name in local:
+            del self.known[name]
+        return result
+
+    def _statement(self, stmt: Stmt, local: list[str]) -> tuple[Stmt, ...]:
+        new = map_operands(self._expr, stmt)
+        if isinstance(new, Declare) and new.variable.name not in self.assigned and self._is_copy(new.value):
+            self.known[new.variable.name] = new.value
+            local.append(new.variable.name)
+            return ()
+        return (map_bodies(self.body, new),)
+
+    def _expr(self, expr: Expr) -> Expr:
+        return substitute(expr, self.known) if self.known else expr
+
+    def _is_copy(self, value: Expr) -> bool:
+        return isinstance(value, Const) or (isinstance(value, Var) and value.name not in self.assigned)
+
+
+def flatten(kernel: KernelFunction) -> KernelFunction:
+    """Drop loops and conditions that never run, and put what runs exactly once into the list around it."""
+    if not any(isinstance(stmt, For | If) and _may_go(stmt) for stmt in statements(kernel.body)):
+        return kernel
+    names = Counter(kernel_names(kernel))
+    unique = frozenset(name for name, count in names.items() if count == 1)
+    flattener = _Flattener(unique, NameScope.of(names))
+    return with_body(kernel, rewrite_stmts(flattener.statement, kernel.body))
+
+
+def _may_go(stmt: For | If) -> bool:
+    """Return whether a loop or condition may be dropped or opened, those around it left as they are."""
+    if isinstance(stmt, If):
+        return not stmt.then or isinstance(stmt.condition, Const)
+    values = trip_values(stmt)
+    return not stmt.body or (values is not None and (not values or values[0] == values[-1]))
+
+
+@attrs.define(repr=False)
+class _Flattener:
+    """Splices bodies; names that are introduced more than once get fresh ones."""
+
+    unique: Names
+    scope: NameScope
+
+    def statement(self, stmt: Stmt) -> tuple[Stmt, ...]:
+        match stmt:
+            case For():
+                return self._loop(stmt)
+            case If():
+                return self._branch(stmt)
+            case _:
+                return (stmt,)
+
+    def _loop(self, loop: For) -> tuple[Stmt, ...]:
+        values = trip_values(loop)
+        if not loop.body or (values is not None and not values):
+            return ()
+        if values is None or values[0] != values[-1]:
+            return (loop,)
+        once = substitute_stmts(loop.body, {loop.counter.name: Const(values[0], loop.counter.type)})
+        return freshened(once, self.scope, self.unique)
+
+    def _branch(self, stmt: If) -> tuple[Stmt, ...]:
+        condition, then, otherwise = stmt.condition, stmt.then, stmt.otherwise
+        if not then and not otherwise:
+            return ()
+        if isinstance(condition, Const):
+            return freshened(then if condition.value else otherwise, self.scope, self.unique)
+        return (stmt,) if then else (If(Apply(Op.BIT_NOT, (condition,)), otherwise),)
+
+
+def drop_dead(kernel: KernelFunction) -> KernelFunction:
+    """Drop variables and declared arrays that nothing reads, and what is stored to them."""
+    arrays = frozenset(stmt.name for stmt in statements(kernel.body) if isinstance(stmt, DeclareArray))
+    written: dict[int, tuple[str, ...]] = {}
+    live = _live_names(kernel, arrays, written)
+
+    def needed(stmt: Stmt) -> bool:
+        if isinstance(stmt, DeclareArray):
+            return stmt.name in live
+        # A statement that is not the same any more holds others, and is needed.
+        names = written.get(id(stmt), ())
+        return not names or any(name in live for name in names)
+
+    if all(map(needed, statements(kernel.body))):
+        return kernel
+    return with_body(kernel, rewrite_stmts(lambda stmt: (stmt,) if needed(stmt) else (), kernel.body))
+
+
+def _live_names(kernel: KernelFunction, arrays: Names, written: dict[int, tuple[str, ...]]) -> set[str]:
+    """Return the variables and arrays whose content reaches a parameter or decides what runs.
+
+    What each statement only sets is put into ``written``, by the identity of the statement.
+    """
+    feeds: dict[str, list[str]] = {}
+    live: set[str] = set()
+    work: list[str] = []
+    for stmt in statements(kernel.body):
+        names = written[id(stmt)] = _only_written(stmt, arrays)
+        if not names:
+            work.extend(_names_in(mentions(stmt)))
+        for name in names:
+            feeds.setdefault(name, []).extend(_names_in(expressions(stmt)))
+    while work:
+        name = work.pop()
+        if name not in live:
+            live.add(name)
+            work.extend(feeds.get(name, ()))
+    return live
+
+
+def _only_written(stmt: Stmt, arrays: Names) -> tuple[str, ...]:
+    """Return the variables and declared arrays that a statement only sets; none where it does more."""
+    if bodies(stmt) or meets(stmt):
+        return ()
+    names = list(introduces(stmt))
+    for target in targets(stmt):
+        if isinstance(target, Subscript) and target.array not in arrays:
+            return ()
+        names.append(target.name if isinstance(target, Var) else target.array)
+    return tuple(names)
+
+
+def _names_in(roots: Iterable[Expr]) -> list[str]:
+    """Return the variables and arrays in expressions, as often as they stand there."""
+    found: list[str] = []
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Var):
+            found.append(node.name)
+        elif not isinstance(node, Const):
+            if isinstance(node, Subscript):
+                found.append(node.array)
+            stack.extend(operands(node))
+    return found

@@ -1,0 +1,1 @@
+"""Kernels and programs as text, and back."""

@@ -1,0 +1,156 @@
+"""The place of a parser in its tokens, and what it knows about names there."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
+
+import attrs
+
+from tileir.core.text import lexing
+from tileir.core.text.lexing import AbandonError
+from tileir.core.text.writer import bytes_of_text
+from tileir.semtree.ir import Type
+from tileir.semtree.text.lexer import NAME, NUMBER, STRING, WORD, comments_between, lexer_of
+from tileir.semtree.text.syntax import is_reserved, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.core.dtype import DType
+    from tileir.core.text.lexing import Faults, Token
+    from tileir.core.text.span import Source, Span
+
+_MAX_DIGITS: Final = 40
+
+Known: TypeAlias = "Type | DType"
+"""What a name stands for: a variable of a type, or an array of a dtype."""
+
+
+class HopelessError(AbandonError):
+    """What is being read is nested so deeply that nothing behind it can be made out."""
+
+
+@attrs.define
+class Cursor(lexing.Cursor):
+    """One token of look-ahead over a text, and the names in scope."""
+
+    known: dict[str, Known] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def of(cls, source: Source, faults: Faults) -> Cursor:
+        """Return a cursor at the first token."""
+        lexer = lexer_of(source, faults)
+        return cls(source, faults, lexer.next(), lexer)
+
+    def comments(self) -> tuple[str, ...]:
+        """Return the comments right before the current token that have lines of their own."""
+        return comments_between(self.source, self.last.stop, self.token.start)
+
+    def content(self) -> bytes:
+        """Take bytes, which are written as hexadecimal digits between double quotes."""
+        token = self.token
+        if token.kind != STRING:
+            self.reject("bytes in hexadecimal between double quotes")
+        try:
+            return bytes_of_text(self.advance().text[1:-1])
+        except ValueError as error:
+            self.fail("TIL102", str(error), self.span_of(token))
+
+    def fail(self, code: str, message: str, span: Span | None = None) -> NoReturn:
+        """Report a fault at ``span``, or at the current token, and abandon what is being read."""
+        self.report(message, self.here if span is None else span, code)
+        raise HopelessError if code == "TIL103" else AbandonError
+
+    def at(self, kind: str) -> bool:
+        """Return whether the current token is this sign or word."""
+        return self.token.text == kind  # names and strings have their quotes
+
+    def accept(self, text: str) -> bool:
+        """Step past this sign or word where it is the current token."""
+        found = self.at(text)
+        if found:
+            self.advance()
+        return found
+
+    def expect(self, kind: str, what: str = "") -> Token:
+        """Step past this sign or word, which must be the current token."""
+        if not self.at(kind):
+            self.reject(what or repr(kind))
+        return self.advance()
+
+    def unexpected(self, expected: str, *notes: str) -> AbandonError:
+        """Report that something else stands here than was expected, and return what the caller raises."""
+        found = repr(self.token.text) if self.token.text else "end of the text"
+        return self.refuse(f"expected {expected}, found {found}", *notes)
+
+    def reject(self, wanted: str) -> NoReturn:
+        """Report that something else than ``wanted`` stands here, and abandon what is being read."""
+        raise self.unexpected(wanted)
+
+    def name(self) -> Token:
+        """Step past a name, and return its token with the name itself as the text."""
+        if self.token.kind == NAME:
+            token = self.advance()
+            return token._replace(text=token.text[1:-1])
+        if self.token.kind != WORD:
+            self.reject("a name")
+        if is_reserved(self.token.text):
+            word = self.token.text
+            self.fail("TIL102", f"{word!r} is a word of the language: write `{word}` to use it as a name")
+        return self.advance()
+
+    def kind(self) -> Type:
+        """Step past the name of a type."""
+        found = type_of(self.token.text) if self.token.kind == WORD else None
+        if found is None:
+            self.reject("a type such as f32 or f32x16")
+        self.advance()
+        return found
+
+    def dtype(self) -> DType:
+        """Step past the name of an element type."""
+        span = self.here
+        found = self.kind()
+        if found.lanes != 1:
+            self.fail("TIL102", f"expected an element type, found the vector {found}", span)
+        return found.dtype
+
+    def integer(self) -> int:
+        """Step past an integer, with or without a minus sign."""
+        sign = -1 if self.accept("-") else 1
+        token = self.token
+        if token.kind != NUMBER or not token.text.isdigit():
+            self.reject("an integer")
+        return sign * self.digits(self.advance())
+
+    def digits(self, token: Token) -> int:
+        """Return the value of a token of digits."""
+        if len(token.text) > _MAX_DIGITS:
+            self.fail("TIL104", f"an integer has at most {_MAX_DIGITS} digits", self.span_of(token))
+        return int(token.text)
+
+    def integers(self) -> tuple[int, ...]:
+        """Step past integers with commas between them; none before a closing bracket."""
+        if self.at(")") or self.at("]"):
+            return ()
+        found = [self.integer()]
+        while self.accept(","):
+            found.append(self.integer())
+        return tuple(found)
+
+    def declare(self, name: Token, known: Known) -> None:
+        """Bring a name into scope, where it must not be yet."""
+        if name.text in self.known:
+            self.fail("TIL202", f"{name.text!r} is already declared: choose another name", self.span_of(name))
+        self.known[name.text] = known
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Forget what is declared inside the ``with`` block at its end."""
+        before = len(self.known)
+        try:
+            yield
+        finally:
+            for _ in range(len(self.known) - before):
+                self.known.popitem()

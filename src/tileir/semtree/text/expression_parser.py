@@ -1,0 +1,221 @@
+"""Expressions of kernel text, by precedence climbing. The types of operands are checked where they are read."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.arithmetic import fits
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.semtree.check.type_rules import MAX_DEPTH, expression_faults
+from tileir.semtree.ir import (
+    Apply,
+    Const,
+    Expr,
+    GridIndex,
+    Subscript,
+    Type,
+    Var,
+)
+from tileir.semtree.text.form_parser import FormParser
+from tileir.semtree.text.forms import EXPRESSIONS
+from tileir.semtree.text.lexer import NAME, NUMBER, WORD
+from tileir.semtree.text.syntax import CALLS, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.text.lexing import Token
+    from tileir.core.text.span import Span
+    from tileir.semtree.ir import KernelFunction
+    from tileir.semtree.text.cursor import Cursor
+
+_MAX_WEIGHT: Final = 2 * MAX_DEPTH + 2
+"""Where reading stops to descend: one for each bracket or right operand, two for each operand in brackets."""
+_INFIX_OPS: Final[Mapping[str, tuple[Op, int]]] = MappingProxyType(
+    {sign: (op, rank) for op, (sign, rank) in INFIX.items()}
+)
+_PREFIX_OPS: Final[Mapping[str, Op]] = MappingProxyType({sign: op for op, sign in PREFIX.items()})
+_GRID_LEVELS: Final = MappingProxyType({name: level for level, name in GRID_FUNCTIONS.items()})
+
+
+@attrs.frozen
+class Parsed:
+    """An expression, where it stands, and how deep it is nested."""
+
+    expr: Expr
+    span: Span
+    depth: int
+
+
+@attrs.define
+class ExpressionParser:
+    """Reads the expressions of one kernel, whose header ``kernel`` tells the index type and the grid."""
+
+    cursor: Cursor
+    kernel: KernelFunction
+    _weight: int = attrs.field(default=0, init=False)
+
+    def expression(self, rank: int = 0, weight: int = 1) -> Parsed:
+        """Read an expression whose infix operations bind at least as tight as ``rank``."""
+        self._weight += weight
+        if self._weight > _MAX_WEIGHT:
+            self.cursor.fail("TIL103", "this expression is nested too deeply: declare a part of it")
+        left = self._operand()
+        while self.cursor.token.kind in _INFIX_OPS:
+            op, found = _INFIX_OPS[self.cursor.token.kind]
+            if found < rank:
+                break
+            self.cursor.advance()
+            left = self._apply(op, (left, self.expression(found + 1)))
+        if rank <= TERNARY_RANK and self.cursor.accept("?"):
+            then = self.expression(TERNARY_RANK, 2)
+            self.cursor.expect(":")
+            left = self._apply(Op.COND, (left, then, self.expression(TERNARY_RANK, 2)))
+        self._weight -= weight
+        return left
+
+    def restart(self) -> None:
+        """Forget how deep the expression was in which a fault was found."""
+        self._weight = 0
+
+    def of_type(self, parsed: Parsed, kind: Type) -> Expr:
+        """Return the expression, which must have this type."""
+        if parsed.expr.type != kind:
+            self.cursor.fail("TIL552", f"this is {parsed.expr.type}, and should be {kind}: cast it", parsed.span)
+        return parsed.expr
+
+    def _operand(self) -> Parsed:
+        """Read prefix signs and what they stand before."""
+        cursor = self.cursor
+        signs: list[Token] = []
+        while cursor.token.kind in _PREFIX_OPS:
+            signs.append(cursor.advance())
+        token = cursor.token
+        if token.kind == NUMBER:
+            result = self._number(signs.pop() if signs and signs[-1].text == "-" else None)
+        elif cursor.accept("("):
+            inner = self.expression()
+            result = attrs.evolve(inner, span=cursor.span_of(token).to(cursor.span_of(cursor.expect(")"))))
+        elif token.kind == WORD and token.text in EXPRESSIONS:
+            result = self._form()
+        elif token.kind == WORD and self._starts_constant(token.text):
+            result = self._constant()
+        elif token.kind in (WORD, NAME):
+            result = self.reference()
+        else:
+            cursor.reject("an expression")
+        for sign in reversed(signs):
+            operand = attrs.evolve(result, span=cursor.span_of(sign).to(result.span))
+            result = self._apply(_PREFIX_OPS[sign.text], (operand,))
+        return result
+
+    def reference(self) -> Parsed:
+        """Read a name: a variable, an element or elements of an array, or a call of an operation."""
+        cursor = self.cursor
+        name = cursor.name()
+        if cursor.at("(") and name.text in CALLS:
+            op = CALLS[name.text]
+            args: list[Parsed] = []
+            while cursor.accept("," if args else "("):
+                args.append(self.expression(0, 2))
+            span = cursor.span_of(name).to(cursor.span_of(cursor.expect(")")))
+            if len(args) != op.info.arity:
+                cursor.fail("TIL552", f"{op.value} takes {op.info.arity} operands, not {len(args)}", span)
+            return self._made(Apply(op, tuple(arg.expr for arg in args)), span, tuple(args))
+        known = cursor.known.get(name.text)
+        if known is None:
+            cursor.fail("TIL201", f"{name.text!r} is not declared here", cursor.span_of(name))
+        if isinstance(known, Type):
+            if cursor.at("["):
+                cursor.fail("TIL552", f"{name.text!r} is a variable, and has no subscripts")
+            return self._made(Var(name.text, known), cursor.span_of(name))
+        cursor.expect("[")
+        offset = self.expression(0, 2)
+        lanes = cursor.integer() if cursor.accept(":") else offset.expr.type.lanes
+        span = cursor.span_of(name).to(cursor.span_of(cursor.expect("]")))
+        return self._made(Subscript(name.text, offset.expr, Type(known, lanes)), span, (offset,))
+
+    def _apply(self, op: Op, args: tuple[Parsed, ...]) -> Parsed:
+        span = args[0].span.to(args[-1].span)
+        return self._made(Apply(op, tuple(arg.expr for arg in args)), span, args)
+
+    def _made(self, expr: Expr, span: Span, operands: tuple[Parsed, ...] = ()) -> Parsed:
+        depth = 1 + max((operand.depth for operand in operands), default=0)
+        if depth > MAX_DEPTH:
+            self.cursor.fail("TIL103", f"this expression is nested more than {MAX_DEPTH} deep: declare a part", span)
+        for message in expression_faults(expr, self.kernel):
+            self.cursor.fail("TIL552", message, span)
+        return Parsed(expr, span, depth)
+
+    # constants
+
+    def _number(self, sign: Token | None) -> Parsed:
+        """Read a bare number: an integer of the index type, or a float of f32."""
+        text = self.cursor.token.text
+        return self._literal(sign, Type(self.kernel.index if text.isdigit() else DType.F32))
+
+    def _literal(self, sign: Token | None, kind: Type) -> Parsed:
+        """Read a number as a constant of a type."""
+        token = self.cursor.advance()
+        span = self.cursor.span_of(token) if sign is None else self.cursor.span_of(sign).to(self.cursor.span_of(token))
+        value: int | float
+        if kind.dtype.is_float:
+            value = float(token.text) * (-1 if sign else 1)
+            if not fits(value, kind.dtype) or math.isinf(value):
+                self.cursor.fail("TIL104", f"this number is out of the range of {kind.dtype.value}", span)
+            return self._made(Const.of(value, kind), span)
+        if kind.dtype.is_bool or not token.text.isdigit():
+            self.cursor.fail("TIL102", f"this is not a value of {kind.dtype.value}", span)
+        value = self.cursor.digits(token) * (-1 if sign else 1)
+        if not fits(value, kind.dtype):
+            self.cursor.fail("TIL104", f"this number is out of the range of {kind.dtype.value}", span)
+        return self._made(Const(value, kind), span)
+
+    def _starts_constant(self, word: str) -> bool:
+        return word in ("true", "false") or word in _GRID_LEVELS or type_of(word) is not None
+
+    def _constant(self) -> Parsed:
+        """Read a truth value, a grid coordinate, or a constant such as ``f32x16(-0.5)``."""
+        cursor = self.cursor
+        token = cursor.token
+        if token.text in _GRID_LEVELS:
+            return self._grid_index()
+        if token.text in ("true", "false"):
+            cursor.advance()
+            return self._made(Const(token.text == "true", Type(DType.BOOL)), cursor.span_of(token))
+        kind = cursor.kind()
+        cursor.expect("(")
+        sign = cursor.advance() if cursor.at("-") else None
+        word = cursor.token.text
+        if cursor.token.kind == NUMBER:
+            value = self._literal(sign, kind).expr
+        elif word in ("nan", "inf") and kind.dtype.is_float:
+            cursor.advance()
+            value = Const(-float(word) if sign else float(word), kind)
+        elif word in ("true", "false") and kind.dtype.is_bool and sign is None:
+            cursor.advance()
+            value = Const(word == "true", kind)
+        else:
+            cursor.reject(f"a value of {kind.dtype.value}, or cast<{kind}>( ) around an expression")
+        return self._made(value, cursor.span_of(token).to(cursor.span_of(cursor.expect(")"))))
+
+    def _grid_index(self) -> Parsed:
+        token = self.cursor.advance()
+        self.cursor.expect("(")
+        axis = self.cursor.integer()
+        span = self.cursor.span_of(token).to(self.cursor.span_of(self.cursor.expect(")")))
+        return self._made(GridIndex(_GRID_LEVELS[token.text], axis, Type(self.kernel.index)), span)
+
+    def _form(self) -> Parsed:
+        """Read what starts with a word that no other expression starts with."""
+        word = self.cursor.advance()
+        form = FormParser(self)
+        node = form.node(EXPRESSIONS[word.text])
+        assert isinstance(node, Expr)
+        # The token before the current one is the last of the form.
+        return self._made(node, self.cursor.span_of(word).to(self.cursor.last), tuple(form.operands))

@@ -1,0 +1,346 @@
+"""The text of :mod:`tileir.semtree.text.printer` back to an equal kernel or program.
+
+Names, types and nesting are checked while reading, so that faults point into the text. After a fault in a
+statement, reading goes on with the next one; what only whole kernels can show is left to the verifier.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.text.lexing import END, AbandonError, everything, source_of
+from tileir.semtree.check.type_rules import MAX_NESTING
+from tileir.semtree.ir import (
+    Assign,
+    Buffer,
+    BufferRole,
+    Declare,
+    DeclareArray,
+    For,
+    If,
+    KernelFunction,
+    LoopKind,
+    Param,
+    ParamAccess,
+    Program,
+    Region,
+    Stmt,
+    Subscript,
+    Type,
+    Var,
+)
+from tileir.semtree.text.cursor import Cursor, HopelessError
+from tileir.semtree.text.expression_parser import ExpressionParser
+from tileir.semtree.text.form_parser import FormParser
+from tileir.semtree.text.forms import STATEMENTS
+from tileir.semtree.text.lexer import WORD
+from tileir.semtree.text.syntax import type_of
+from tileir.semtree.text.work_parser import WORDS, parse_work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.semtree.ir import Work
+
+T = TypeVar("T")
+
+
+def parse_kernel(text: str, name: str = "<kernel>") -> KernelFunction:
+    """Return the kernel that a text describes; ``name`` is what errors call the text.
+
+    Raises:
+        ParseError: the text is no kernel; one diagnostic for each faulty statement.
+
+    """
+    return _parsed(text, name, lambda parser: parser.kernel())
+
+
+def parse_program(text: str, name: str = "<program>") -> Program:
+    """Return the program that a text describes; ``name`` is what errors call the text.
+
+    Raises:
+        ParseError: the text is no program; one diagnostic for each faulty statement.
+
+    """
+    return _parsed(text, name, lambda parser: parser.program())
+
+
+def _parsed(text: str, name: str, read: Callable[[_Parser], T]) -> T:
+    source = source_of(text, name)
+
+    def whole(cursor: Cursor) -> T:
+        try:
+            return read(_Parser(cursor))
+        except RecursionError:
+            # The limits on nesting leave room, but the caller's own stack may have none.
+            cursor.fail("TIL103", "this is nested too deeply to be read here")
+
+    return everything(lambda faults: Cursor.of(source, faults), whole)
+
+
+@attrs.define(repr=False)
+class _Parser:
+    """Reads programs, kernels and statements."""
+
+    cursor: Cursor
+
+    def program(self) -> Program:
+        """Read a program."""
+        cursor = self.cursor
+        cursor.expect("program")
+        cursor.expect("{")
+        buffers: list[Buffer] = []
+        kernels: list[KernelFunction] = []
+        works: list[Work] = []
+        roles = {role.value for role in BufferRole}
+        while not cursor.accept("}"):
+            if cursor.token.text in roles:
+                buffers.append(self._buffer())
+            elif cursor.at("kernel"):
+                kernels.append(self.kernel())
+            elif any(map(cursor.at, WORDS)):
+                works.append(parse_work(cursor))
+            else:
+                cursor.reject(f"a buffer, a kernel, {', '.join(WORDS)} or '}}'")
+        return Program(tuple(kernels), tuple(buffers), tuple(works))
+
+    def _buffer(self) -> Buffer:
+        cursor = self.cursor
+        role = BufferRole(cursor.advance().text)
+        dtype = cursor.dtype()
+        name = cursor.name().text
+        cursor.expect("[")
+        shape = cursor.integers()
+        cursor.expect("]")
+        data = cursor.content() if cursor.accept("=") else b""
+        cursor.expect(";")
+        return Buffer(name, dtype, shape, role, data)
+
+    def kernel(self) -> KernelFunction:
+        """Read a kernel."""
+        cursor = self.cursor
+        comments = cursor.comments()
+        cursor.expect("kernel")
+        name = cursor.name().text
+        with cursor.scope():
+            params = self._params()
+            header = self._facts(KernelFunction(name, params, (), comments=comments))
+            return attrs.evolve(header, body=_Body(self, ExpressionParser(cursor, header)).block())
+
+    def _params(self) -> tuple[Param, ...]:
+        cursor = self.cursor
+        cursor.expect("(")
+        params: list[Param] = []
+        while not cursor.at(")"):
+            if params:
+                cursor.expect(",")
+            params.append(self._param())
+        cursor.expect(")")
+        return tuple(params)
+
+    def _param(self) -> Param:
+        cursor = self.cursor
+        accesses = {access.value: access for access in ParamAccess}
+        if cursor.token.text not in accesses:
+            cursor.reject(f"one of {', '.join(accesses)}")
+        access = accesses[cursor.advance().text]
+        dtype = cursor.dtype()
+        name = cursor.name()
+        cursor.expect("[")
+        size = cursor.integer()
+        cursor.expect("]")
+        alignment = self._bracketed() if cursor.accept("align") else 1
+        cursor.declare(name, dtype)
+        return Param(name.text, dtype, size, access, alignment, cursor.accept("noalias"))
+
+    def _bracketed(self) -> int:
+        self.cursor.expect("(")
+        value = self.cursor.integer()
+        self.cursor.expect(")")
+        return value
+
+    def _facts(self, kernel: KernelFunction) -> KernelFunction:
+        """Read the launch grid and what else stands between the parameters and the body."""
+        cursor = self.cursor
+        while not cursor.at("{"):
+            word = cursor.advance()
+            if word.text in ("grid", "group"):
+                cursor.expect("(")
+                extents = cursor.integers()
+                cursor.expect(")")
+                same = word.text == "grid"
+                kernel = attrs.evolve(kernel, grid=extents) if same else attrs.evolve(kernel, group=extents)
+            elif word.text == "index":
+                cursor.expect("(")
+                kernel = attrs.evolve(kernel, index=self._index())
+                cursor.expect(")")
+            elif word.text == "operations":
+                kernel = attrs.evolve(kernel, operations=self._bracketed())
+            else:
+                cursor.fail("TIL102", "expected grid, group, index, operations or '{'", cursor.span_of(word))
+        return kernel
+
+    def _index(self) -> DType:
+        span = self.cursor.here
+        dtype = self.cursor.dtype()
+        if not dtype.is_integer:
+            self.cursor.fail("TIL552", "indices are signed integers", span)
+        return dtype
+
+    def recover(self, compound: bool) -> None:
+        """Step behind the statement that holds a fault; a ``compound`` one ends with a block."""
+        self._skip_statement(compound)
+        while compound and self.cursor.accept("else"):
+            self._skip_statement(compound)
+
+    def _skip_statement(self, compound: bool) -> None:
+        """Step behind the next semicolon, or behind the next block for a compound statement."""
+        cursor, depth = self.cursor, 0
+        while cursor.token.kind != END and not (cursor.at("}") and depth == 0):
+            token = cursor.advance()
+            depth += (token.kind == "{") - (token.kind == "}")
+            if depth == 0 and (token.kind == "}" or (token.kind == ";" and not compound)):
+                return
+
+
+@attrs.define(repr=False)
+class _Body:
+    """Reads the statements of one kernel."""
+
+    parser: _Parser
+    expressions: ExpressionParser
+    _nesting: int = attrs.field(default=-1, init=False)
+
+    @property
+    def cursor(self) -> Cursor:
+        """The place in the text."""
+        return self.parser.cursor
+
+    def block(self) -> tuple[Stmt, ...]:
+        """Read statements between braces."""
+        cursor = self.cursor
+        opening = cursor.expect("{")
+        self._nesting += 1
+        if self._nesting > MAX_NESTING:
+            cursor.fail("TIL103", f"statements are nested more than {MAX_NESTING} deep", cursor.span_of(opening))
+        stmts: list[Stmt] = []
+        nesting = self._nesting
+        with cursor.scope():
+            while not cursor.at("}"):
+                if cursor.token.kind == END:
+                    cursor.reject("'}'")
+                compound = cursor.at("for") or cursor.at("if")
+                try:
+                    stmts.append(self._statement())
+                except HopelessError:
+                    raise
+                except AbandonError:
+                    if cursor.token.kind == END:
+                        raise
+                    self._nesting = nesting
+                    self.expressions.restart()
+                    self.parser.recover(compound)
+        cursor.expect("}")
+        self._nesting -= 1
+        return tuple(stmts)
+
+    def _statement(self) -> Stmt:
+        cursor = self.cursor
+        word = cursor.token.text if cursor.token.kind == WORD else ""
+        if type_of(word) is not None:
+            return self._declare()
+        if word in _REGIONS:
+            return self._declare_array()
+        if word == "for":
+            return self._loop()
+        if word == "if":
+            return self._branch()
+        if word in STATEMENTS:
+            cursor.advance()
+            stmt = FormParser(self.expressions).node(STATEMENTS[word])
+            cursor.expect(";")
+            assert isinstance(stmt, Stmt)
+            return stmt
+        return self._assign()
+
+    def _declare(self) -> Stmt:
+        kind = self.cursor.kind()
+        name = self.cursor.name()
+        try:
+            self.cursor.expect("=")
+            value = self.expressions.of_type(self.expressions.expression(), kind)
+        finally:
+            # Declared even where the value is at fault, so that later uses are not reported too.
+            self.cursor.declare(name, kind)
+        self.cursor.expect(";")
+        return Declare(Var(name.text, kind), value)
+
+    def _declare_array(self) -> Stmt:
+        cursor = self.cursor
+        region = _REGIONS[cursor.advance().text]
+        dtype = cursor.dtype()
+        name = cursor.name()
+        cursor.expect("[")
+        size = cursor.integer()
+        cursor.expect("]")
+        cursor.expect("align")
+        cursor.expect("(")
+        alignment = cursor.integer()
+        cursor.expect(")")
+        cursor.expect(";")
+        cursor.declare(name, dtype)
+        return DeclareArray(name.text, dtype, size, region, alignment)
+
+    def _assign(self) -> Stmt:
+        target = self.expressions.reference()
+        if not isinstance(target.expr, Var | Subscript):
+            self.cursor.fail("TIL102", "only a variable or array elements can be assigned", target.span)
+        self.cursor.expect("=")
+        value = self.expressions.of_type(self.expressions.expression(), target.expr.type)
+        self.cursor.expect(";")
+        return Assign(target.expr, value)
+
+    def _loop(self) -> Stmt:
+        cursor, expressions = self.cursor, self.expressions
+        cursor.advance()
+        cursor.expect("(")
+        kind = cursor.kind()
+        name = cursor.name()
+        cursor.expect("=")
+        begin = expressions.of_type(expressions.expression(), kind)
+        cursor.expect(";")
+        self._again(name.text)
+        cursor.expect("<")
+        end = expressions.of_type(expressions.expression(), kind)
+        cursor.expect(";")
+        self._again(name.text)
+        cursor.expect("+=")
+        step = cursor.integer()
+        cursor.expect(")")
+        loop_kind = _LOOP_KINDS.get(cursor.token.text, LoopKind.SERIAL)
+        if cursor.token.text in _LOOP_KINDS:
+            cursor.advance()
+        with cursor.scope():
+            cursor.declare(name, kind)
+            return For(Var(name.text, kind), begin, end, step, self.block(), loop_kind)
+
+    def _again(self, counter: str) -> None:
+        span = self.cursor.here
+        if self.cursor.name().text != counter:
+            self.cursor.fail("TIL102", f"expected the counter {counter!r} again", span)
+
+    def _branch(self) -> Stmt:
+        cursor, expressions = self.cursor, self.expressions
+        cursor.advance()
+        cursor.expect("(")
+        condition = expressions.of_type(expressions.expression(), Type(DType.BOOL))
+        cursor.expect(")")
+        then = self.block()
+        return If(condition, then, self.block() if cursor.accept("else") else ())
+
+
+_REGIONS: Final = {region.value: region for region in Region}
+_LOOP_KINDS: Final = {kind.value: kind for kind in LoopKind}

@@ -1,0 +1,268 @@
+"""Kernels and programs as C-like text, which :mod:`tileir.semtree.text.parser` reads back to an equal value.
+
+A bare integer is a scalar of the kernel's index type, a bare float one of f32; constants of other types are
+written ``f64(0.5)`` or ``f32x16(0.5)``. ``A[i : 16]`` are 16 neighbours; ``A[v]`` of a vector ``v`` is a gather.
+Names that are no plain words stand between back quotes.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
+
+from tileir.core.arithmetic import rounded
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.core.text.writer import Writer, bytes_text
+from tileir.semtree.ir import (
+    Apply,
+    Assign,
+    Branch,
+    Buffer,
+    Const,
+    Declare,
+    DeclareArray,
+    Expr,
+    For,
+    GridIndex,
+    If,
+    KernelFunction,
+    Launch,
+    Loop,
+    LoopKind,
+    Param,
+    Program,
+    Subscript,
+    Type,
+    Var,
+    While,
+)
+from tileir.semtree.text.forms import Field, Literal, pieces
+from tileir.semtree.text.syntax import ATOM_RANK, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, UNARY_RANK, spelt_name
+
+if TYPE_CHECKING:
+    from tileir.semtree.ir import Stmt, Work
+    from tileir.semtree.text.forms import Piece
+
+
+def to_text(value: KernelFunction | Program) -> str:
+    """Return the text of a verified kernel or program; it depends on nothing but the value."""
+    writer = Writer()
+    if isinstance(value, Program):
+        _program(writer, value)
+    else:
+        _kernel(writer, value)
+    return writer.text()
+
+
+def expr_text(expr: Expr, index: DType = DType.I64) -> str:
+    """Return the text of one expression in a kernel whose index type is ``index``."""
+    return _Expressions(index).text(expr)
+
+
+def _program(writer: Writer, program: Program) -> None:
+    writer.line("program {")
+    with writer.indented():
+        for buffer in program.buffers:
+            writer.line(_buffer(buffer))
+        for kernel in program.kernels:
+            writer.line()
+            _kernel(writer, kernel)
+        if program.works:
+            writer.line()
+        _works(writer, program.works)
+    writer.line("}")
+
+
+def _works(writer: Writer, works: tuple[Work, ...]) -> None:
+    for work in works:
+        match work:
+            case Launch(kernel=kernel, arguments=arguments):
+                writer.line(f"launch {kernel}({', '.join(map(spelt_name, arguments))});")
+            case Loop(times=times, works=inner):
+                again = f"while ({spelt_name(times.buffer)})" if isinstance(times, While) else f"repeat {times}"
+                _block(writer, again, inner)
+                writer.line("}")
+            case Branch(condition=condition, then=then, otherwise=otherwise):
+                _block(writer, f"if ({spelt_name(condition)})", then)
+                if otherwise:
+                    _block(writer, "} else", otherwise)
+                writer.line("}")
+            case _:
+                assert_never(work)
+
+
+def _block(writer: Writer, head: str, works: tuple[Work, ...]) -> None:
+    writer.line(f"{head} {{")
+    with writer.indented():
+        _works(writer, works)
+
+
+def _buffer(buffer: Buffer) -> str:
+    shape = ", ".join(map(str, buffer.shape))
+    data = f' = "{bytes_text(buffer.data)}"' if buffer.data else ""
+    return f"{buffer.role.value} {buffer.dtype.value} {spelt_name(buffer.name)}[{shape}]{data};"
+
+
+def _kernel(writer: Writer, kernel: KernelFunction) -> None:
+    for comment in kernel.comments:
+        writer.line(f"// {comment}" if comment else "//")
+    writer.line(f"kernel {spelt_name(kernel.name)}(")
+    with writer.indented(2):
+        for position, param in enumerate(kernel.params):
+            writer.line(_param(param) + ("," if position + 1 < len(kernel.params) else ""))
+    writer.line(") " + " ".join(_facts(kernel)) + " {")
+    _Statements(writer, _Expressions(kernel.index)).body(kernel.body)
+    writer.line("}")
+
+
+def _facts(kernel: KernelFunction) -> list[str]:
+    facts = [f"grid({', '.join(map(str, kernel.grid))})"]
+    if kernel.group != (1,):
+        facts.append(f"group({', '.join(map(str, kernel.group))})")
+    if kernel.index is not DType.I64:
+        facts.append(f"index({kernel.index.value})")
+    if kernel.operations:
+        facts.append(f"operations({kernel.operations})")
+    return facts
+
+
+def _param(param: Param) -> str:
+    alignment = f" align({param.alignment})" if param.alignment != 1 else ""
+    alias = " noalias" if param.no_alias else ""
+    return f"{param.access.value} {param.dtype.value} {spelt_name(param.name)}[{param.size}]{alignment}{alias}"
+
+
+@attrs.frozen(repr=False)
+class _Expressions:
+    """Prints the expressions of one kernel; bare integers have the type ``index``."""
+
+    index: DType
+
+    def text(self, expr: Expr, outer: int = 0) -> str:
+        """Return the text of ``expr``, in parentheses where it binds looser than ``outer``."""
+        match expr:
+            case Const():
+                return self._const(expr)
+            case Var(name=name):
+                return spelt_name(name)
+            case GridIndex(level=level, axis=axis):
+                return f"{GRID_FUNCTIONS[level]}({axis})"
+            case Apply():
+                return self._apply(expr, outer)
+            case Subscript(array=array, offset=offset, type=kind):
+                extent = f" : {kind.lanes}" if kind.lanes != offset.type.lanes else ""
+                return f"{spelt_name(array)}[{self.text(offset)}{extent}]"
+            case _:
+                return self.formed(expr)
+
+    def formed(self, node: object) -> str:
+        """Return the text of a node that has a form."""
+        kind: type = type(node)
+        return self._pieces(node, pieces(kind))
+
+    def _pieces(self, node: object, form: tuple[Piece, ...]) -> str:
+        texts: list[str] = []
+        for piece in form:
+            if isinstance(piece, Literal):
+                texts.append(piece.text)
+            elif isinstance(piece, Field):
+                texts.append(self._value(getattr(node, piece.name)))
+            elif piece.is_written(node):
+                texts.append(self._pieces(node, piece.pieces))
+        return "".join(texts)
+
+    def _value(self, value: object) -> str:
+        """Return the text of a field."""
+        if isinstance(value, Expr):
+            return self.text(value)
+        if isinstance(value, tuple):
+            return ", ".join(map(self._value, value))
+        if isinstance(value, Enum):
+            return str(value.value)
+        return str(value) if isinstance(value, int | Type) else self.formed(value)
+
+    def _apply(self, expr: Apply, outer: int) -> str:
+        op, args = expr.op, expr.args
+        rank = ATOM_RANK
+        if op in INFIX:
+            sign, rank = INFIX[op]
+            result = f"{self.text(args[0], rank)} {sign} {self.text(args[1], rank + 1)}"
+        elif op in PREFIX:
+            rank = UNARY_RANK
+            operand = self.text(args[0], rank)
+            # A sign right before a bare number belongs to the number.
+            result = PREFIX[op] + (f"({operand})" if operand[0].isdigit() else operand)
+        elif op is Op.COND:
+            rank = TERNARY_RANK
+            test = self.text(args[0], rank + 1)
+            result = f"{test} ? {self.text(args[1], rank)} : {self.text(args[2], rank)}"
+        else:
+            result = f"{op.value}({', '.join(map(self.text, args))})"
+        return f"({result})" if rank < outer else result
+
+    def _const(self, const: Const) -> str:
+        dtype = const.type.dtype
+        text = literal(const)
+        bare = const.type.lanes == 1 and (
+            dtype.is_bool
+            or (dtype is self.index and dtype.is_integer)
+            or (dtype is DType.F32 and math.isfinite(const.value))
+        )
+        return text if bare else f"{const.type}({text})"
+
+
+def literal(const: Const) -> str:
+    """Return the shortest number or word that rounds to the value of ``const`` in its dtype."""
+    value, dtype = const.value, const.type.dtype
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) or not math.isfinite(value) or not dtype.is_float:
+        return str(value)
+    short = str(dtype.numpy.type(value))
+    exact = short if rounded(float(short), dtype) == value else repr(value)
+    return exact if any(sign in exact for sign in ".e") else f"{exact}.0"
+
+
+@attrs.frozen(repr=False)
+class _Statements:
+    writer: Writer
+    expressions: _Expressions
+
+    def body(self, stmts: tuple[Stmt, ...]) -> None:
+        """Write statements, one step deeper."""
+        with self.writer.indented():
+            for stmt in stmts:
+                self._statement(stmt)
+
+    def _statement(self, stmt: Stmt) -> None:
+        text, line = self.expressions.text, self.writer.line
+        match stmt:
+            case Declare(variable=variable, value=value):
+                line(f"{variable.type} {spelt_name(variable.name)} = {text(value)};")
+            case DeclareArray(name=name, dtype=dtype, size=size, region=region, alignment=alignment):
+                line(f"{region.value} {dtype.value} {spelt_name(name)}[{size}] align({alignment});")
+            case Assign(target=target, value=value):
+                line(f"{text(target)} = {text(value)};")
+            case For():
+                self._loop(stmt)
+            case If(condition=condition, then=then, otherwise=otherwise):
+                line(f"if ({text(condition)}) {{")
+                self.body(then)
+                if otherwise:
+                    line("} else {")
+                    self.body(otherwise)
+                line("}")
+            case _:
+                line(f"{self.expressions.formed(stmt)};")
+
+    def _loop(self, loop: For) -> None:
+        text, name = self.expressions.text, spelt_name(loop.counter.name)
+        kind = "" if loop.kind is LoopKind.SERIAL else f"{loop.kind.value} "
+        begin = f"{loop.counter.type} {name} = {text(loop.begin)}"
+        self.writer.line(f"for ({begin}; {name} < {text(loop.end)}; {name} += {loop.step}) {kind}{{")
+        self.body(loop.body)
+        self.writer.line("}")

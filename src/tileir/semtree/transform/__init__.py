@@ -1,0 +1,1 @@
+"""Kernels rewritten for a device: layout of arrays, in-place results, threads, expansions."""

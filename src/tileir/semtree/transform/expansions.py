@@ -1,0 +1,163 @@
+"""Mathematical functions spelt out in arithmetic, so that all back ends compute the same.
+
+Expansions have no branches, except that sin, cos and tan skip the reduction of huge angles where no lane has one.
+They work for any number of lanes, on all values: NaN, infinities, zeros of either sign and denormals. :data:`ULP`
+bounds their errors.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.core.rewrite import rewritten
+from tileir.core.text.names import NameScope
+from tileir.semtree.analysis.census import census
+from tileir.semtree.dots import kind_of, plain_dot
+from tileir.semtree.functions import exponential, inverse, logarithm, power, trigonometric
+from tileir.semtree.functions.draft import Draft, Expansion, Term
+from tileir.semtree.ir import Apply, Const, Dot, Var
+from tileir.semtree.rewrite import (
+    children,
+    expressions,
+    kernel_names,
+    map_bodies,
+    map_stmts,
+    walk,
+    with_body,
+    with_children,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+
+
+def _rsqrt(_: Draft, x: Term) -> Term:
+    return 1.0 / x.apply(Op.SQRT)
+
+
+_EXPANSIONS: Final[Mapping[Op, Expansion]] = MappingProxyType(
+    {
+        Op.RSQRT: Expansion(_rsqrt),
+        **exponential.EXPANSIONS,
+        **logarithm.EXPANSIONS,
+        **power.EXPANSIONS,
+        **inverse.EXPANSIONS,
+        **trigonometric.EXPANSIONS,
+    }
+)
+
+EXPANDED: Final = frozenset(_EXPANSIONS)
+"""The operations that have an expansion."""
+
+ULP: Final[Mapping[tuple[Op, DType], float]] = MappingProxyType(
+    {
+        **{(op, DType.F32): expansion.ulp_f32 for op, expansion in _EXPANSIONS.items()},
+        **{(op, DType.F64): expansion.ulp_f64 for op, expansion in _EXPANSIONS.items()},
+    }
+)
+"""Bounds of the errors, in units in the last place; halves add half a unit of theirs.
+
+For functions of one f32 they hold at every argument of 2^-24 <= |x| < 2^8 and of many others: ``benchmarks/ulps.py``
+tries them all.
+"""
+
+
+def expand(op: Op, args: tuple[Expr, ...], names: NameScope) -> tuple[tuple[Stmt, ...], Expr]:
+    """Spell out one operation of :data:`EXPANDED`.
+
+    Args:
+        op: What to compute.
+        args: Its operands: variables or constants, since they may be used several times.
+        names: Names that the statements must not introduce; those that they do are added.
+
+    Returns:
+        Statements that declare intermediate results, and the result as an expression of them. In f16 and bf16 it
+        is computed in f32 and rounded.
+
+    """
+    draft = Draft(names)
+    terms = [Term(arg) for arg in args]
+    dtype = terms[0].type.dtype
+    if dtype.is_narrow:
+        terms = [_widened(draft, term) for term in terms]
+    result = _EXPANSIONS[op].write(draft, *terms)
+    return tuple(draft.statements), (result.cast(dtype) if dtype.is_narrow else result).expr
+
+
+def _widened(draft: Draft, term: Term) -> Term:
+    """Return a term in f32; constants stay constants."""
+    if isinstance(term.expr, Const):
+        return Term(Const.of(term.expr.value, term.type.with_dtype(DType.F32)))
+    return draft.let("wide", term.cast(DType.F32))
+
+
+def expand_kernel(kernel: KernelFunction, native: frozenset[Op], dots: frozenset[str] = frozenset()) -> KernelFunction:
+    """Expand every operation that has an expansion and is not in ``native``; the kernel itself where there is none.
+
+    So are dot products, but for those of the kinds ``dots`` (:func:`tileir.semtree.dots.kind_of`). The declarations
+    stand immediately before the statement that needs them.
+    """
+    wanted = _Wanted(EXPANDED - native, dots)
+    found = census(kernel)
+    if found.dots <= dots and wanted.operations.isdisjoint({op for op, _, _ in found.operations}):
+        return kernel
+    scope = NameScope.of(kernel_names(kernel))
+    return with_body(kernel, _expanded(kernel.body, wanted, scope))
+
+
+def _expanded(stmts: tuple[Stmt, ...], wanted: _Wanted, scope: NameScope) -> tuple[Stmt, ...]:
+    def visit(stmt: Stmt) -> tuple[Stmt, ...]:
+        stmt = map_bodies(lambda body: _expanded(body, wanted, scope), stmt)
+        if not any(wanted.includes(node) for root in expressions(stmt) for node in walk(root)):
+            return (stmt,)
+        hoisted: list[Stmt] = []
+        done: dict[Expr, Expr] = {}
+        # Nested statements hold nothing that is wanted any more, so only this one's own expressions change.
+        new = map_stmts(lambda expr: _hoist(expr, wanted, scope, hoisted, done), (stmt,))
+        return (*hoisted, *new)
+
+    return rewritten(stmts, visit)
+
+
+@attrs.frozen(repr=False)
+class _Wanted:
+    """What is expanded."""
+
+    operations: frozenset[Op]
+    native_dots: frozenset[str]
+
+    def includes(self, expr: Expr) -> bool:
+        """Return whether a node is expanded, whatever is below it."""
+        if isinstance(expr, Dot):
+            return kind_of(expr) not in self.native_dots
+        return isinstance(expr, Apply) and expr.op in self.operations
+
+
+def _hoist(expr: Expr, wanted: _Wanted, scope: NameScope, hoisted: list[Stmt], done: dict[Expr, Expr]) -> Expr:
+    """Replace what is wanted inside ``expr``, operands first; equal operations are computed once."""
+    new = with_children(expr, tuple(_hoist(child, wanted, scope, hoisted, done) for child in children(expr)))
+    if not wanted.includes(new):
+        return new
+    if new not in done:
+        draft = Draft(scope)
+        args = tuple(arg if isinstance(arg, Var | Const) else draft.let("x", Term(arg)).expr for arg in children(new))
+        done[new] = draft.let(*_spelt_out(new, args, draft, scope)).expr
+        hoisted.extend(draft.statements)
+    return done[new]
+
+
+def _spelt_out(expr: Expr, args: tuple[Expr, ...], draft: Draft, scope: NameScope) -> tuple[str, Term]:
+    """Return a name for the value of an operation on ``args``, and the value; statements for it go to the draft."""
+    if isinstance(expr, Dot):
+        return "dot", Term(plain_dot(Dot(*args)))
+    assert isinstance(expr, Apply)
+    statements, result = expand(expr.op, args, scope)
+    draft.statements.extend(statements)
+    return expr.op.value, Term(result)

@@ -1,0 +1,175 @@
+"""One thread that does the work of all threads of a group.
+
+Between barriers the threads of a group may run in any order, so they run in turn: every stretch of statements
+without a barrier becomes a loop over the threads (Stratton et al., "MCUDA: an efficient implementation of CUDA
+kernels for multi-core CPUs", 2008). Loops and conditions that hold barriers are the same for all threads, and
+stay outside. A private variable or array that lives across a barrier gets an element for each thread.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.ops import Op
+from tileir.core.text.names import NameScope
+from tileir.semtree.analysis.effects import meets
+from tileir.semtree.ir import (
+    Apply,
+    Assign,
+    Broadcast,
+    Cast,
+    Const,
+    Declare,
+    DeclareArray,
+    For,
+    GridIndex,
+    GridLevel,
+    If,
+    Region,
+    Subscript,
+    Type,
+    Var,
+)
+from tileir.semtree.matrices import without_instructions
+from tileir.semtree.rewrite import kernel_names, map_expr, map_stmts, statements
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.dtype import DType
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+
+
+def one_thread(kernel: KernelFunction) -> KernelFunction:
+    """Return an equal kernel whose groups have one thread; itself where they have."""
+    kernel = without_instructions(kernel)
+    if math.prod(kernel.group) == 1:
+        return kernel
+    return attrs.evolve(kernel, body=_Threads.of(kernel).in_step(kernel.body, {}), group=(1,))
+
+
+@attrs.frozen(repr=False)
+class _Copies:
+    """The array that holds a variable, or a private array, of every thread: ``stride`` elements for each."""
+
+    array: str
+    stride: int
+
+
+@attrs.frozen(repr=False)
+class _Threads:
+    """The threads of one kernel: ``counters`` run over ``extents``, and ``number`` numbers the threads."""
+
+    names: NameScope
+    extents: tuple[int, ...]
+    counters: tuple[Var, ...]
+    number: Expr
+
+    @classmethod
+    def of(cls, kernel: KernelFunction) -> _Threads:
+        index = Type(kernel.index)
+        names = NameScope.of(kernel_names(kernel))
+        counters = tuple(Var(names.fresh(f"thread{axis}"), index) for axis in range(len(kernel.group)))
+        number: Expr = Const(0, index)
+        for counter, extent in zip(reversed(counters), reversed(kernel.group), strict=True):
+            number = Apply(Op.ADD, (counter, Apply(Op.MUL, (number, Const(extent, index)))))
+        return cls(names, kernel.group, counters, number)
+
+    def in_step(self, stmts: tuple[Stmt, ...], copies: Mapping[str, _Copies]) -> tuple[Stmt, ...]:
+        """Run a list of statements from barrier to barrier; ``copies`` are what is visible from outside."""
+        if not any(map(_has_barrier, stmts)):
+            return self._in_turn(stmts, copies)
+        visible = dict(copies)
+        result: list[Stmt] = []
+        stretch: list[Stmt] = []
+        for stmt in stmts:
+            if not _has_barrier(stmt):
+                stretch.append(stmt)
+                continue
+            result.extend(self._stretch(stretch, visible))
+            stretch = []
+            result.extend(self._uniform(stmt, visible))
+        result.extend(self._stretch(stretch, visible))
+        return tuple(result)
+
+    def _uniform(self, stmt: Stmt, copies: Mapping[str, _Copies]) -> tuple[Stmt, ...]:
+        """Return a statement that holds a barrier; its expressions are alike for all threads, so take the first one."""
+        match stmt:
+            case For(begin=begin, end=end):
+                body = self.in_step(stmt.body, copies)
+                start, stop = self._of_first(begin, copies), self._of_first(end, copies)
+                return (attrs.evolve(stmt, begin=start, end=stop, body=body),)
+            case If(condition=condition, then=then, otherwise=otherwise):
+                branches = self.in_step(then, copies), self.in_step(otherwise, copies)
+                return (If(self._of_first(condition, copies), *branches),)
+            case _:
+                return ()  # a barrier itself; what else makes threads meet was spelt out before
+
+    def _stretch(self, stmts: list[Stmt], copies: dict[str, _Copies]) -> tuple[Stmt, ...]:
+        """Return statements between barriers; what they declare is added to ``copies``, for others may use it."""
+        arrays: list[Stmt] = []
+        rest: list[Stmt] = []
+        for stmt in stmts:
+            match stmt:
+                case DeclareArray(region=Region.PRIVATE):
+                    arrays.append(self._copied(stmt.name, stmt.dtype, stmt.size, copies))
+                case DeclareArray():
+                    arrays.append(stmt)
+                case Declare(variable=variable, value=value):
+                    arrays.append(self._copied(variable.name, variable.type.dtype, variable.type.lanes, copies))
+                    rest.append(Assign(variable, value))
+                case _:
+                    rest.append(stmt)
+        return (*arrays, *self._in_turn(tuple(rest), copies))
+
+    def _copied(self, name: str, dtype: DType, elements: int, copies: dict[str, _Copies]) -> DeclareArray:
+        """Make an array with ``elements`` for each thread, known from now on as the copies of ``name``."""
+        array = self.names.fresh(f"{name}_of_threads")
+        copies[name] = _Copies(array, elements)
+        return DeclareArray(array, dtype, elements * math.prod(self.extents))
+
+    def _in_turn(self, stmts: tuple[Stmt, ...], copies: Mapping[str, _Copies]) -> tuple[Stmt, ...]:
+        """Run statements without barriers once for each thread."""
+        if not stmts:
+            return ()
+        coordinates: dict[int, Expr] = dict(enumerate(self.counters))
+        body = map_stmts(lambda expr: _seen_by(expr, coordinates, self.number, copies), stmts)
+        for counter, extent in zip(self.counters, self.extents, strict=True):
+            body = (For(counter, Const(0, counter.type), Const(extent, counter.type), 1, body),)
+        return body
+
+    def _of_first(self, expr: Expr, copies: Mapping[str, _Copies]) -> Expr:
+        """Return what an expression is for the first thread."""
+        zero = Const(0, self.number.type)
+        return _seen_by(expr, dict.fromkeys(range(len(self.extents)), zero), zero, copies)
+
+
+def _has_barrier(stmt: Stmt) -> bool:
+    return any(map(meets, statements((stmt,))))
+
+
+def _seen_by(expr: Expr, coordinates: Mapping[int, Expr], number: Expr, copies: Mapping[str, _Copies]) -> Expr:
+    """Return an expression as the thread with these coordinates and this number sees it."""
+
+    def own(node: Expr) -> Expr:
+        match node:
+            case GridIndex(level=GridLevel.LOCAL, axis=axis, type=kind):
+                return Cast(coordinates[axis], kind)
+            case Var(name=name, type=kind) if name in copies:
+                return Subscript(copies[name].array, _start(copies[name], number), kind)
+            case Subscript(array=array, offset=offset, type=kind) if array in copies:
+                wide = Type(number.type.dtype, offset.type.lanes)
+                start = _start(copies[array], number)
+                places = Apply(Op.ADD, (Broadcast(start, wide.lanes), Cast(offset, wide)))
+                return Subscript(copies[array].array, places, kind)
+            case _:
+                return node
+
+    return map_expr(own, expr)
+
+
+def _start(copies: _Copies, number: Expr) -> Expr:
+    return Apply(Op.MUL, (number, Const(copies.stride, number.type)))

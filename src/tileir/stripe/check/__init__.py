@@ -1,0 +1,1 @@
+"""What a legal Stripe program is."""

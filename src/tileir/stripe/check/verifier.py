@@ -1,0 +1,200 @@
+"""What a legal Stripe program is: one ``check_*`` for each invariant, none of which stops at the first fault."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.errors import Diagnostic, VerifyError
+from tileir.stripe.check.body import check_aggregations, check_directions, check_scalars, check_specials
+from tileir.stripe.check.content import check_content
+from tileir.stripe.check.order import check_dependencies, check_order, check_placement
+from tileir.stripe.check.program import can_nest, check_program
+from tileir.stripe.check.scope import Scope, scopes
+from tileir.stripe.check.views import check_access, check_bounds, check_sources
+from tileir.stripe.ir import Block, scalar_output
+from tileir.stripe.lower.kernel_table import launched
+from tileir.stripe.works import launches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tileir.poly.affine import Affine
+    from tileir.stripe.ir import Program, Tags
+
+MAX_DEPTH: Final = 200
+"""Blocks nested deeper than this are refused: later stages recurse over nesting."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.']*\Z")
+
+
+def verify(program: Program, after: str = "", since: Program | None = None) -> None:
+    """Raise where ``program`` breaks a rule.
+
+    Args:
+        program: What to check.
+        after: The pass that made it, for the message.
+        since: A program that is known to be legal; kernels that both share are not looked at again.
+
+    Raises:
+        VerifyError: One diagnostic for each fault.
+
+    """
+    found = diagnose(program, since)
+    if not found:
+        return
+    note = (f"the program was made by the pass {after!r}",) if after else ()
+    raise VerifyError(Diagnostic(d.code, d.message, d.span, d.notes + note) for d in found)
+
+
+def diagnose(program: Program, since: Program | None = None) -> tuple[Diagnostic, ...]:
+    """Return everything that is wrong with ``program``; kernels shared with ``since`` are taken as legal.
+
+    Of the launches of a kernel, the first is looked at.
+    """
+    found = tuple(check_program(program))
+    if not can_nest(program):
+        return found
+    lasting = frozenset((*program.inputs, *program.outputs))
+    return (*found, *_diagnose(program.entry, _known_blocks(program, since), lasting))
+
+
+def diagnose_block(block: Block) -> tuple[Diagnostic, ...]:
+    """Return everything that is wrong with ``block`` and the blocks inside it, seen as an entry block."""
+    return _diagnose(block, frozenset(), frozenset())
+
+
+def _diagnose(block: Block, known: frozenset[int], lasting: frozenset[str]) -> tuple[Diagnostic, ...]:
+    """Return what is wrong with a block, of whose allocations some are in use all the time; known blocks are right."""
+    inside = tuple(scopes(block, MAX_DEPTH, known))
+    found = tuple(chain.from_iterable(check(scope) for scope in inside for check in CHECKS))
+    if found:
+        return found
+    placed = (check_placement(scope, lasting if scope.parent is None else ()) for scope in inside)
+    legal = (check(scope) for scope in inside for check in CHECKS_OF_LEGAL)
+    return tuple(chain.from_iterable((*legal, *placed)))
+
+
+def _known_blocks(program: Program, since: Program | None) -> frozenset[int]:
+    """Return the :func:`id` of blocks that need no look: of later launches, and of kernels that ``since`` has, too."""
+    seen = set() if since is None else set(map(id, since.kernels))
+    known = []
+    for launch in launches(program.works):
+        kernel = program.kernels[launch.kernel]
+        if id(kernel) in seen:
+            known.append(id(launched(kernel, launch)))
+        seen.add(id(kernel))
+    return frozenset(known)
+
+
+def check_depth(scope: Scope) -> Iterator[Diagnostic]:
+    """Blocks are not nested without end."""
+    if scope.depth >= MAX_DEPTH and scope.block.blocks:
+        yield Diagnostic("TIL510", f"blocks are nested deeper than {MAX_DEPTH}: flatten some")
+
+
+def check_names(scope: Scope) -> Iterator[Diagnostic]:
+    """Names of refinements, indices and scalars are words, and unique within their block."""
+    block = scope.block
+    scalars = (name for name in map(scalar_output, block.statements) if name is not None)
+    for kind, names in (
+        ("refinement", [refinement.name for refinement in block.refinements]),
+        ("index", [index.name for index in block.indices]),
+        ("scalar", list(scalars)),
+    ):
+        yield from _check_unique(scope, kind, names)
+
+
+def _check_unique(scope: Scope, kind: str, names: list[str]) -> Iterator[Diagnostic]:
+    if len(set(names)) != len(names):
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                yield Diagnostic("TIL503", f"{kind} {name!r} is defined twice in {scope.place}")
+            seen.add(name)
+    for name in names:
+        if not _NAME.match(name):
+            yield Diagnostic("TIL503", f"{kind} {name!r} in {scope.place} must be letters, digits and underscores")
+
+
+def check_texts(scope: Scope) -> Iterator[Diagnostic]:
+    """Tags are words, sorted and unique; names and comments of blocks are single lines without blanks around them."""
+    block = scope.block
+    for text in (block.name, *block.comments):
+        if text != text.strip() or len(text.splitlines()) > 1:
+            yield Diagnostic("TIL503", f"{text!r} in {scope.place} must be one line without blanks around it")
+    holders: Iterable[Tags] = (
+        block.tags,
+        *(item.tags for item in block.refinements if item.tags.items),
+        *(item.tags for item in block.indices if item.tags.items),
+        *(item.tags for item in block.statements if item.tags.items and not isinstance(item, Block)),
+    )
+    for tags in holders:
+        names = [name for name, _ in tags.items]
+        if sorted(set(names)) != names or not all(map(_NAME.match, names)):
+            yield Diagnostic("TIL503", f"the tags {names} in {scope.place} must be words, sorted, each once")
+
+
+def check_indices(scope: Scope) -> Iterator[Diagnostic]:
+    """Ranges are positive; index affines are integral and over the parent's indices, constraints over the block's."""
+    outer = () if scope.parent is None else scope.parent.values
+    for index in scope.block.indices:
+        if index.range < 1:
+            message = f"index {index.name!r} of {scope.place} has range {index.range}: drop blocks without points"
+            yield Diagnostic("TIL505", message)
+        if index.affine is not None:
+            yield from _check_affine(scope, index.affine, f"index {index.name!r}", outer, "the block around it")
+    for constraint in scope.block.constraints:
+        yield from _check_affine(scope, constraint, "a constraint", scope.values, "the block")
+
+
+def check_annotations(scope: Scope) -> Iterator[Diagnostic]:
+    """Locations and cache units are integral affines of the block's indices; offsets are not negative."""
+    block = scope.block
+    devices = [(device, "the location of the block") for device in block.location]
+    for refinement in block.refinements:
+        what = f"refinement {refinement.name!r}"
+        devices.extend((device, what) for device in refinement.location)
+        if refinement.cache_unit is not None:
+            yield from _check_affine(scope, refinement.cache_unit, what, scope.values, "the block")
+        if refinement.bank_dim is not None and not 0 <= refinement.bank_dim < len(refinement.shape.dims):
+            yield Diagnostic("TIL504", f"{what} of {scope.place} has no axis {refinement.bank_dim} for its banks")
+        if refinement.offset is not None and refinement.offset < 0:
+            yield Diagnostic("TIL504", f"{what} of {scope.place} is placed at a negative offset")
+    for device, what in devices:
+        if device.name and not _NAME.match(device.name):
+            yield Diagnostic("TIL503", f"device {device.name!r} in {scope.place} must be letters, digits, underscores")
+        for unit in device.units:
+            yield from _check_affine(scope, unit, what, scope.values, "the block")
+
+
+def _check_affine(scope: Scope, affine: Affine, what: str, known: Iterable[str], whose: str) -> Iterator[Diagnostic]:
+    if not affine.is_integral:
+        yield Diagnostic("TIL505", f"{what} of {scope.place}: {affine} must have whole coefficients")
+    for name in affine.indices:
+        if name not in known:
+            yield Diagnostic("TIL505", f"{what} of {scope.place}: {affine} uses {name!r}, no index of {whose}")
+
+
+CHECKS: Final[tuple[Callable[[Scope], Iterator[Diagnostic]], ...]] = (
+    check_depth,
+    check_names,
+    check_texts,
+    check_indices,
+    check_annotations,
+    check_dependencies,
+    check_sources,
+    check_access,
+    check_bounds,
+    check_directions,
+    check_aggregations,
+    check_scalars,
+    check_specials,
+)
+
+CHECKS_OF_LEGAL: Final[tuple[Callable[[Scope], Iterator[Diagnostic]], ...]] = (
+    check_order,
+    check_content,
+)
+"""Checks that follow views and indices, which have to be legal for that."""

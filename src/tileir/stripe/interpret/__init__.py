@@ -1,0 +1,1 @@
+"""What a Stripe program means: the interpreter."""

@@ -1,0 +1,364 @@
+"""The meaning of Stripe programs: nested blocks over flat NumPy memory.
+
+Points of a block whose body is only scalars are computed side by side where that cannot be told from one after the
+other; everything else runs point by point. Undefined memory holds NaN or extreme integers, so that reading it shows.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
+import numpy as np
+
+from tileir.core.cancelling import checkpoint
+from tileir.core.errors import ArgumentError, Diagnostic, fail
+from tileir.core.number_system import REAL
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.lanes import Lanes, interfere
+from tileir.stripe.interpret.memory import Elements, Hidden, Memory, View, check_axis, check_offsets
+from tileir.stripe.interpret.plan import plan_block
+from tileir.stripe.ir import Block, Branch, Direction, Launch, Loop, Special, While, views_read, views_written
+from tileir.stripe.lower.kernel_table import launched
+from tileir.stripe.works import local_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tileir.core.number_system import NumberSystem
+    from tileir.stripe.interpret.memory import Array, ScopeKey
+    from tileir.stripe.interpret.plan import Grid, Plan, ViewPlan
+    from tileir.stripe.ir import Program, Refinement, Work
+
+
+def interpret(
+    program: Program, inputs: Mapping[str, Array], *, seed: int | None = None, numbers: NumberSystem = REAL
+) -> dict[str, Array]:
+    """Run ``program`` and return its results by name, in declared order.
+
+    Args:
+        program: What to run; it is verified first.
+        inputs: One array for each parameter, of its shape, as ``numbers`` stores its dtype.
+        seed: Run the points of each block in an order shuffled with this seed, rather than in row-major order, unless
+            the block asks for that: a program whose result depends on it is wrong.
+        numbers: What to compute with.
+
+    Raises:
+        VerifyError: The program breaks a rule.
+        ArgumentError: The arrays do not fit the parameters.
+        TileError: An access is out of bounds, or a special has no meaning.
+
+    """
+    contents = contents_after(program, inputs, seed=seed, numbers=numbers)
+    return {name: contents[name] for name in program.outputs}
+
+
+def contents_after(
+    program: Program, inputs: Mapping[str, Array], *, seed: int | None = None, numbers: NumberSystem = REAL
+) -> dict[str, Array]:
+    """Run ``program``, as :func:`interpret` does, and return what all memory of its entry block holds in the end."""
+    verify(program)
+    _check_inputs(program, inputs, numbers)
+    content = {name: np.asarray(array) for name, array in inputs.items()}
+    memory = {each.name: each for each in program.memory}
+    for buffer in program.buffers:
+        shape = memory[buffer.name].shape
+        constant = np.frombuffer(buffer.data, shape.dtype.numpy).reshape(shape.sizes)
+        content[buffer.name] = numbers.encoded(constant)
+    views: dict[str, View] = {}
+    for each in program.memory:
+        view = views[each.name] = _allocate(each, numbers)
+        if each.name in content:
+            view.memory.data[view.offsets()] = content[each.name]
+    machine = _Machine(None if seed is None else np.random.default_rng(seed), numbers)
+    _Works(program, machine, views, memory, local_memory(program)).run(program.works)
+    return {name: np.asarray(view.memory.data[view.offsets()]) for name, view in views.items()}
+
+
+@attrs.define(repr=False)
+class _Works:
+    """The works of a program while they run.
+
+    Attributes:
+        program: The program.
+        machine: Runs blocks.
+        views: The memory, by name.
+        memory: The allocations, by name.
+        local: The memory that each loop alone uses, by the :func:`id` of the loop.
+
+    """
+
+    program: Program
+    machine: _Machine
+    views: dict[str, View]
+    memory: Mapping[str, Refinement]
+    local: Mapping[int, frozenset[str]]
+    _plans: dict[int, Plan] = attrs.field(factory=dict, init=False)
+    _numbers: Iterator[int] = attrs.field(factory=count, init=False)
+
+    def run(self, works: Iterable[Work]) -> None:
+        """Run works in order; nesting is bounded, so recursion is."""
+        for work in works:
+            match work:
+                case Launch():
+                    self._launch(work)
+                case Loop():
+                    self._loop(work)
+                case Branch():
+                    self.run(work.then if self._holds(work.condition) else work.otherwise)
+                case _:
+                    assert_never(work)
+
+    def _launch(self, launch: Launch) -> None:
+        block = launched(self.program.kernels[launch.kernel], launch)
+        plan = self._plans.get(id(block))
+        if plan is None:
+            around = Block(refinements=tuple(self.memory[name] for name in launch.arguments))
+            plan = self._plans[id(block)] = plan_block(block, around, self._numbers)
+        self.machine.run(plan, {}, self.views)
+
+    def _loop(self, loop: Loop) -> None:
+        steps = range(loop.times) if isinstance(loop.times, int) else count()
+        for _ in steps:
+            if isinstance(loop.times, While) and not self._holds(loop.times.memory):
+                return
+            checkpoint()
+            for name in self.local.get(id(loop), ()):
+                self.views[name] = _allocate(self.memory[name], self.machine.numbers)
+            self.run(loop.works)
+            for carry in loop.carries:
+                _copy(self.views[carry.made], self.views[carry.kept])
+
+    def _holds(self, condition: str) -> bool:
+        view = self.views[condition]
+        return bool(view.memory.data[view.offsets()].item())
+
+
+def _check_inputs(program: Program, inputs: Mapping[str, Array], numbers: NumberSystem) -> None:
+    """Raise unless there is an array for each parameter, of its dtype and shape."""
+    faults = [f"there is no parameter {name!r}" for name in inputs if name not in program.inputs]
+    shapes = {each.name: each.shape for each in program.memory}
+    for name in program.inputs:
+        shape = shapes[name]
+        if name not in inputs:
+            faults.append(f"the parameter {name!r} needs an array")
+            continue
+        array = np.asarray(inputs[name])
+        if array.shape != shape.sizes or array.dtype != numbers.storage(shape.dtype):
+            faults.append(f"{name!r} needs {shape.dtype.value} {shape.sizes}, not {array.dtype.name} {array.shape}")
+    if faults:
+        raise ArgumentError(Diagnostic("TIL701", fault) for fault in faults)
+
+
+def _allocate(refinement: Refinement, numbers: NumberSystem) -> View:
+    shape = refinement.shape
+    return View(Memory.undefined(shape, numbers), 0, shape, shape.sizes, (0,) * len(shape.dims))
+
+
+@attrs.define(repr=False)
+class _Machine:
+    """One run of a program: the source of shuffled orders, and a number for each execution of a block."""
+
+    rng: np.random.Generator | None
+    numbers: NumberSystem
+    executions: Iterator[int] = attrs.field(factory=count, init=False)
+
+    def run(self, plan: Plan, outer: Mapping[str, int], sources: Mapping[str, View]) -> None:
+        """Run all points of a block; ``outer`` and ``sources`` are the indices and views around it."""
+        execution = next(self.executions)
+        bases = [0 if affine is None else int(affine.evaluate(outer)) for affine in plan.indices]
+        for grid in plan.grids(self.rng):
+            chosen = _choose(grid, plan, bases)
+            if (
+                plan.is_leaf
+                and not plan.block.is_serial
+                and self._run_together(plan, grid, chosen, bases, sources, execution)
+            ):
+                continue
+            for column in range(grid.coordinates.shape[1]) if chosen is None else chosen.tolist():
+                values = [base + int(k) for base, k in zip(bases, grid.coordinates[:, column], strict=True)]
+                self._run_point(plan, values, sources, execution)
+
+    def _run_point(self, plan: Plan, values: Sequence[int], sources: Mapping[str, View], execution: int) -> None:
+        views = {name: self._view_at(plan, view, values, sources, execution) for name, view in plan.views.items()}
+        named = dict(zip((index.name for index in plan.block.indices), values, strict=True))
+        hidden = _hidden(plan, views)
+        self._run_statements(plan, values, named, views)
+        for content in reversed(hidden):
+            content.reveal()
+
+    def _run_statements(
+        self, plan: Plan, values: Sequence[int], named: Mapping[str, int], views: Mapping[str, View]
+    ) -> None:
+        lanes = Lanes(1, self.numbers)
+        for number, statement in enumerate(plan.block.statements):
+            if isinstance(statement, Block):
+                self.run(plan.inner[number], named, views)
+            elif isinstance(statement, Special):
+                _run_special(statement, views)
+            else:
+                for name in (*views_read(statement), *views_written(statement)):
+                    lanes.elements[name] = _element(name, views[name])
+                linear = plan.load_indices.get(number)
+                lanes.execute(statement, None if linear is None else np.array([linear.at(values)]))
+
+    def _run_together(
+        self,
+        plan: Plan,
+        grid: Grid,
+        chosen: Array | None,
+        bases: Sequence[int],
+        sources: Mapping[str, View],
+        execution: int,
+    ) -> bool:
+        """Compute the chosen points side by side; False, with nothing done, where they might interfere."""
+        lanes = Lanes(grid.coordinates.shape[1] if chosen is None else chosen.size, self.numbers)
+        if lanes.points == 0:
+            return True
+        for name, view in plan.views.items():
+            lanes.elements[name] = _elements(plan, view, grid, chosen, bases, sources, execution)
+        if interfere(plan.block.statements, lanes.elements):
+            return False
+        for number, statement in enumerate(plan.block.statements):
+            if isinstance(statement, Block | Special):  # a leaf has none
+                continue
+            linear = plan.load_indices.get(number)
+            index = None if linear is None else _picked(linear.over(grid.coordinates), chosen) + linear.shift(bases)
+            lanes.execute(statement, index)
+        return True
+
+    def _view_at(
+        self, plan: Plan, view: ViewPlan, values: Sequence[int], sources: Mapping[str, View], execution: int
+    ) -> View:
+        """Return a view at one point; an allocation is made afresh."""
+        refinement = view.refinement
+        if refinement.direction is Direction.NONE:
+            return _allocate(refinement, self.numbers)
+        outer = sources[refinement.source]
+        limits = outer.limits if view.aligned else None
+        corner = (
+            ()
+            if limits is None
+            else tuple(c + axis.at(values) for c, axis in zip(outer.corner, view.axes, strict=True))
+        )
+        return View(
+            outer.memory,
+            outer.offset + view.flat.at(values),
+            refinement.shape,
+            limits,
+            corner,
+            refinement.aggregation,
+            _scope(plan, refinement, outer, execution),
+        )
+
+
+def _hidden(plan: Plan, views: Mapping[str, View]) -> list[Hidden]:
+    """Hide what a point must not see of the views that it reads after it has written them.
+
+    Where others of its views show the same memory with its content, nothing is hidden.
+    """
+    if not plan.private:
+        return []
+    outside = [r for r in plan.block.refinements if r.direction not in (Direction.NONE, Direction.OUT)]
+    seen = {id(views[r.name].memory) for r in outside}
+    chosen = (views[name] for name in plan.private)
+    return [view.memory.hidden(view) for view in chosen if id(view.memory) not in seen]
+
+
+def _choose(grid: Grid, plan: Plan, bases: Sequence[int]) -> Array | None:
+    """Return which points satisfy all constraints; None for all of them."""
+    valid: Array | None = None
+    for linear, values in zip(plan.constraints, grid.constraints, strict=True):
+        holds = values >= -linear.shift(bases)
+        valid = holds if valid is None else valid & holds
+    return None if valid is None or valid.all() else np.flatnonzero(valid)
+
+
+def _picked(values: Array, chosen: Array | None) -> Array:
+    return values if chosen is None else np.asarray(values[chosen])
+
+
+def _scope(plan: Plan, refinement: Refinement, outer: View, execution: int) -> tuple[ScopeKey, int] | None:
+    """Return the aggregation scope of a view: that of its source, or a new one for this execution of the block."""
+    if refinement.direction is not Direction.OUT or not refinement.merges:
+        return None
+    return ((plan.number, refinement.name), execution) if outer.scope is None else outer.scope
+
+
+def _element(name: str, view: View) -> Elements:
+    """Return the first element of a view at one point, checked to be inside its allocation."""
+    offsets = np.array([view.offset])
+    if view.limits is None:
+        check_offsets(name, offsets, view.memory)
+    else:
+        for axis, (position, limit) in enumerate(zip(view.corner, view.limits, strict=True)):
+            check_axis(name, axis, np.array([position]), limit)
+    return Elements(view, name, offsets)
+
+
+def _elements(
+    plan: Plan,
+    view: ViewPlan,
+    grid: Grid,
+    chosen: Array | None,
+    bases: Sequence[int],
+    sources: Mapping[str, View],
+    execution: int,
+) -> Elements:
+    """Return the first elements of a view at the chosen points, checked to be inside its allocation."""
+    refinement = view.refinement
+    outer = sources[refinement.source]
+    base = outer.offset + view.flat.shift(bases)
+    offsets = _picked(grid.offsets[refinement.name], chosen) + base
+    limits = outer.limits if view.aligned else None
+    if limits is None:
+        if base + view.flat_bounds[0] < 0 or base + view.flat_bounds[1] >= outer.memory.data.size:
+            check_offsets(refinement.name, offsets, outer.memory)
+    else:
+        for axis, (linear, limit) in enumerate(zip(view.axes, limits, strict=True)):
+            corner = outer.corner[axis] + linear.shift(bases)
+            low, high = view.axis_bounds[axis]
+            if corner + low < 0 or corner + high >= limit:  # only constraints can keep the points inside
+                positions = _picked(linear.over(grid.coordinates), chosen) + corner
+                check_axis(refinement.name, axis, positions, limit)
+    scope = _scope(plan, refinement, outer, execution)
+    at_all = View(outer.memory, 0, refinement.shape, None, (), refinement.aggregation, scope)
+    return Elements(at_all, refinement.name, offsets)
+
+
+def _run_special(special: Special, views: Mapping[str, View]) -> None:
+    """Execute a special whose meaning is known.
+
+    Raises:
+        TileError: Its meaning is not known.
+
+    """
+    if special.name == "prefetch":
+        return
+    if special.name not in ("copy", "fill", "zero", "transpose"):
+        message = f"the special {special.name!r} has no meaning outside a back end: lower it before interpretation"
+        raise fail("TIL512", message)
+    target = views[special.outputs[0]]
+    offsets = target.offsets()
+    check_offsets(special.outputs[0], offsets, target.memory)
+    if target.memory.written is not None:
+        target.memory.written[offsets] = True
+    if special.inputs:
+        source = views[special.inputs[0]]
+        check_offsets(special.inputs[0], source.offsets(), source.memory)
+        content = source.memory.data[source.offsets()]
+        target.memory.data[offsets] = content.T if special.name == "transpose" else content
+        return
+    value = special.parameters[0][1] if special.name == "fill" else 0
+    target.memory.data[offsets] = target.memory.numbers.constant(
+        0 if value is None or isinstance(value, str) else value, target.shape.dtype
+    )
+
+
+def _copy(source: View, target: View) -> None:
+    """Copy the elements of one whole allocation to another."""
+    offsets = target.offsets()
+    if target.memory.written is not None:
+        target.memory.written[offsets] = True
+    target.memory.data[offsets] = source.memory.data[source.offsets()].reshape(offsets.shape)

@@ -1,0 +1,73 @@
+"""Scalar statements of the Stripe interpreter, computed for some points side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
+import numpy as np
+
+from tileir.core.number_system import REAL
+from tileir.stripe.ir import Constant, Convert, Intrinsic, Load, LoadIndex, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import TypeAlias
+
+    from tileir.core.number_system import NumberSystem
+    from tileir.stripe.interpret.memory import Array, Elements
+    from tileir.stripe.ir import Statement
+
+    ScalarStatement: TypeAlias = Load | Store | LoadIndex | Constant | Intrinsic | Convert
+
+
+@attrs.define(eq=False)
+class Lanes:
+    """The scalars and the elements of one block body at ``points`` points."""
+
+    points: int
+    numbers: NumberSystem = REAL
+    elements: dict[str, Elements] = attrs.field(factory=dict, init=False)
+    _scalars: dict[str, Array] = attrs.field(factory=dict, init=False)
+
+    def execute(self, statement: ScalarStatement, index_values: Array | None) -> None:
+        """Execute one statement at all points; ``index_values`` are those that a :class:`LoadIndex` loads."""
+        match statement:
+            case Load(source=source, into=into, index=index):
+                self._scalars[into] = self.elements[source].load(None if index is None else self._scalars[index])
+            case Store(source=source, into=into, index=index):
+                displacement = None if index is None else self._scalars[index]
+                self.elements[into].store(self._scalars[source], displacement)
+            case LoadIndex(into=into, dtype=dtype):
+                values = np.zeros(self.points, np.int64) if index_values is None else index_values
+                self._scalars[into] = self.numbers.cast(values, dtype)
+            case Constant(into=into, dtype=dtype, value=value):
+                self._scalars[into] = np.broadcast_to(self.numbers.constant(value, dtype), (self.points,))
+            case Intrinsic(op=op, inputs=inputs, into=into, dtype=dtype):
+                self._scalars[into] = self.numbers.apply(op, dtype, *(self._scalars[name] for name in inputs))
+            case Convert(input=value, into=into, dtype=dtype):
+                self._scalars[into] = self.numbers.cast(self._scalars[value], dtype)
+            case _:
+                assert_never(statement)
+
+
+def interfere(statements: Iterable[Statement], elements: Mapping[str, Elements]) -> bool:
+    """Tell whether one point might load what another stores, so that their order could show."""
+    loads = [statement for statement in statements if isinstance(statement, Load)]
+    stores = [statement for statement in statements if isinstance(statement, Store)]
+    for store in stores:
+        target = elements[store.into]
+        for load in loads:
+            source = elements[load.source]
+            if source.view.memory is not target.view.memory:
+                continue
+            if load.index is not None or store.index is not None or not _pointwise(source.offsets, target.offsets):
+                return True
+    return False
+
+
+def _pointwise(loaded: Array, stored: Array) -> bool:
+    """Tell whether each point loads only elements that no other point stores."""
+    if np.array_equal(loaded, stored):
+        return np.unique(stored).size == stored.size
+    return np.intersect1d(loaded, stored).size == 0

@@ -1,0 +1,1 @@
+"""From typed functions to Stripe programs."""

@@ -1,0 +1,203 @@
+"""From a typed function to a Stripe program: one flat kernel for each operation, and no choices yet.
+
+Constants become statements of the kernels that use them, and a reshape is only another view of the same memory. An
+operation without elements needs no kernel. Kernels are numbered from 0 in the order in which they run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
+
+from tileir.core.errors import Diagnostic, TileError
+from tileir.core.ops import Aggregation, Op
+from tileir.poly.affine import Affine
+from tileir.stripe.ir import Tags
+from tileir.stripe.lower.contraction import lower_contraction
+from tileir.stripe.lower.kernel_builder import KernelBuilder, axis_index, element
+from tileir.stripe.lower.program_builder import ProgramBuilder
+from tileir.stripe.lower.scan import lower_scan
+from tileir.stripe.lower.storage import ZERO, Storage
+from tileir.stripe.places import Places
+from tileir.typed.ir import (
+    ArrayConstant,
+    Cast,
+    Constant,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Gather,
+    Marker,
+    Reshape,
+    Scan,
+    Scatter,
+    ShapeOf,
+)
+from tileir.typed.loops import loop_of
+from tileir.typed.simplify.preparation import unmarked
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Program
+    from tileir.stripe.lower.kernel_builder import Scalar
+    from tileir.stripe.places import Place
+    from tileir.typed.ir import Computation, Function, Shape
+
+
+def lower(function: Function, name: str = "program") -> Program:
+    """Return the Stripe program that computes ``function``; ``name`` is what to call it.
+
+    Its parameters and results have the names, dtypes and shapes of those of the function, and are dense.
+
+    Raises:
+        TileError: TIL401 to TIL405, the indices of a contraction have no proper bounds; all such faults at once.
+
+    """
+    function = unmarked(function)
+    builder = ProgramBuilder(function, Storage.of(function), dict(function.labels))
+    faults: list[Diagnostic] = []
+    for operation in function.operations:
+        if isinstance(operation, Marker):
+            continue  # there is none left
+        try:
+            _lower_operation(builder, operation)
+        except TileError as error:
+            faults.extend(attrs.evolve(d, span=d.span or operation.span) for d in error.diagnostics)
+    if faults:
+        raise TileError(faults)
+    return builder.program(name)
+
+
+def _lower_operation(builder: ProgramBuilder, operation: Computation) -> None:
+    """Add the kernels of one operation."""
+    name = operation.name
+    if isinstance(operation, Scan):
+        results = builder.loops.pop(loop_of(operation), None)
+        if results is not None:
+            lower_scan(builder, results, _lower_operation)
+        return
+    in_memory = name in builder.storage.tensors or name in builder.storage.allocations
+    if not in_memory or 0 in operation.shape:
+        return
+    match operation:
+        case Constant() | Cast() | Elementwise() | Coordinate() | Reshape():
+            _elementwise(builder, operation)
+        case ArrayConstant():
+            if name in builder.storage.copied:  # a result has memory of its own
+                builder.fill(operation, builder.storage.result(name), name)
+        case ShapeOf():
+            _shape_of(builder, operation)
+        case Gather():
+            _gather(builder, operation)
+        case Scatter():
+            _scatter(builder, operation)
+        case Contraction():
+            lower_contraction(builder, operation)
+        case _:
+            assert_never(operation)
+
+
+def _elementwise(builder: ProgramBuilder, operation: Constant | Cast | Elementwise | Coordinate | Reshape) -> None:
+    name, shape = operation.name, operation.shape
+    if isinstance(operation, Reshape) and not _needs_copy(builder, operation):
+        return
+    kernel = KernelBuilder.over(shape)
+    match operation:
+        case Constant():
+            tag, value = "constant", builder.operand(kernel, name, shape)
+        case Cast(input=source, dtype=dtype):
+            tag, value = "cast", kernel.convert(builder.operand(kernel, source, shape), dtype, name)
+        case Coordinate(axis=axis, dtype=dtype):
+            affine = ZERO if shape[axis] == 1 else axis_index(axis)
+            tag, value = "index", kernel.coordinate(name, affine, dtype)
+        case Reshape(input=source):
+            tag, value = "reshape", _reshaped(builder, kernel, operation)
+        case Elementwise(op=op, inputs=inputs):
+            operands = [builder.operand(kernel, source, shape) for source in inputs]
+            tag = op.value
+            value = operands[0] if op is Op.IDENT else kernel.compute(name, op, *operands)
+        case _:
+            assert_never(operation)
+    kernel.store(name, value, builder.storage.result(name), element(shape, shape))
+    builder.add(kernel, operation, Tags.of("eltwise", f"eltwise_{tag}"))
+
+
+def _needs_copy(builder: ProgramBuilder, operation: Reshape) -> bool:
+    """Tell whether a reshaped value has memory of its own; others are views."""
+    return operation.name in builder.storage.copied or operation.name in builder.storage.constants
+
+
+def _reshaped(builder: ProgramBuilder, kernel: KernelBuilder, operation: Reshape) -> Scalar:
+    """Load an element of what is reshaped, seen under the new shape."""
+    constant = builder.storage.constants.get(operation.name)
+    if constant is not None:
+        return kernel.constant(operation.input, constant.dtype, constant.value)
+    tensor = builder.storage.tensors[operation.name]
+    return kernel.load(operation.input, tensor, element(tensor.sizes, tensor.sizes))
+
+
+def _shape_of(builder: ProgramBuilder, operation: ShapeOf) -> None:
+    """Store each extent: the vector is short, and known."""
+    kernel = KernelBuilder()
+    target = builder.storage.result(operation.name)
+    for axis, size in enumerate(operation.dims):
+        value = kernel.constant(operation.name, operation.dtype, size)
+        kernel.store(operation.name, value, target, (Affine.constant(axis),))
+    builder.add(kernel, operation, Tags.of("shape"))
+
+
+def _gather(builder: ProgramBuilder, operation: Gather) -> None:
+    data, shape = builder.storage.tensors[operation.data], operation.shape
+    target = builder.storage.result(operation.name)
+    if 0 in data.sizes:
+        builder.fill(operation, target, None)
+        return
+    kernel = KernelBuilder.over(shape)
+    leading = len(shape) - len(data.sizes) + 1
+    row = element(data.sizes[1:], shape)
+    place = _place(builder, operation, shape[:leading], data.sizes[0])
+    if place is None:
+        index = _index(builder, kernel, operation.indices, shape[:leading])
+        value = kernel.load_at(operation.data, data, index, (ZERO, *row))
+    elif place.rest is None:
+        value = kernel.load(operation.data, data, (place.affine, *row))
+    else:
+        index = builder.operand(kernel, place.rest, shape[:leading])
+        value = kernel.load_at(operation.data, data, index, (place.affine, *row), place.high + 1)
+    kernel.store(operation.name, value, target, element(shape, shape))
+    builder.add(kernel, operation, Tags.of("gather"))
+
+
+def _place(builder: ProgramBuilder, operation: Gather, leading: Shape, size: int) -> Place | None:
+    """Return the places of a gather in parts, if coordinates decide more than nothing and all of them are inside."""
+    if operation.indices in builder.storage.constants:
+        return None
+    place = Places(builder.definitions, leading).place(operation.indices, size)
+    return None if place is not None and place.rest in builder.storage.constants else place
+
+
+def _scatter(builder: ProgramBuilder, operation: Scatter) -> None:
+    result = builder.storage.result(operation.name)
+    same = operation.accumulator is operation.dtype
+    stem = f"{operation.name}_sum"
+    target = result if same else builder.storage.temporary(stem, operation.accumulator, operation.shape)
+    builder.fill(operation, target, None)
+    updates = builder.sizes(operation.updates)
+    if 0 not in updates:
+        kernel = KernelBuilder.over(updates)
+        leading = len(updates) - len(operation.shape) + 1
+        index = _index(builder, kernel, operation.indices, updates[:leading])
+        value = kernel.convert(builder.operand(kernel, operation.updates, updates), operation.accumulator)
+        access = (ZERO, *element(operation.shape[1:], updates))
+        kernel.merge_at(operation.name, value, target, index, access, Aggregation.SUM)
+        builder.add(kernel, operation, Tags.of("scatter", "agg_op_add"))
+    if not same:
+        builder.convert(operation, target, result)
+
+
+def _index(builder: ProgramBuilder, kernel: KernelBuilder, name: str, leading: Shape) -> Scalar:
+    """Return the element of a tensor of indices, whose axes are the leading ones of the kernel."""
+    constant = builder.storage.constants.get(name)
+    if constant is not None:
+        return kernel.constant(name, constant.dtype, constant.value)
+    return kernel.load(name, builder.storage.tensors[name], element(leading, leading))

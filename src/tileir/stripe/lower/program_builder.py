@@ -1,0 +1,124 @@
+"""Assembles the program of a lowering, kernel by kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.stripe.flattening import flattened
+from tileir.stripe.ir import Block, Buffer, Direction, Tags
+from tileir.stripe.lower.kernel_builder import KernelBuilder, element
+from tileir.stripe.lower.storage import Tensor
+from tileir.stripe.nesting import view_of
+from tileir.stripe.text.comments import tile_text
+from tileir.typed.loops import loops_of
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Program, Refinement
+    from tileir.stripe.lower.kernel_builder import Scalar
+    from tileir.stripe.lower.storage import Storage
+    from tileir.typed.ir import Computation, Function, Operation, Scan, Shape, Value
+
+
+@attrs.define
+class ProgramBuilder:
+    """The kernels of one program, or of one step of a loop, as they are made.
+
+    Attributes:
+        function: What they compute.
+        storage: Where its values are.
+        labels: Names for the kernels of some operations.
+        prefix: What the names of other kernels begin with.
+        loops: The results of each loop of the function; those that were lowered are taken out.
+        definitions: Inputs and operations of the function, by name.
+        macs: How many products sums add up.
+
+    """
+
+    function: Function
+    storage: Storage
+    labels: dict[str, str]
+    prefix: str = "kernel_"
+    loops: dict[Scan, tuple[Scan, ...]] = attrs.field(init=False)
+    definitions: dict[str, Value | Operation] = attrs.field(init=False)
+    macs: int = attrs.field(default=0, init=False)
+    _kernels: list[Block] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.loops = loops_of(self.function)
+        self.definitions = {each.name: each for each in (*self.function.inputs, *self.function.operations)}
+
+    def add(self, kernel: KernelBuilder, operation: Computation, tags: Tags) -> None:
+        """Finish a kernel of ``operation`` and add it to the program."""
+        label = self.labels.get(operation.name)
+        name = f"{self.next_name()}({{}})" if label is None else label
+        self.add_block(kernel.build(name, self.comment(operation), tags))
+
+    def add_block(self, block: Block) -> None:
+        """Add a finished kernel or loop."""
+        self._kernels.append(block)
+
+    def next_name(self) -> str:
+        """Return what the next kernel is called."""
+        return f"{self.prefix}{len(self._kernels)}"
+
+    def comment(self, operation: Computation) -> str:
+        """Return what the kernels of an operation say about themselves."""
+        return tile_text(operation, self.storage.constants)
+
+    def kernels(self) -> tuple[Block, ...]:
+        """Return the kernels so far."""
+        return tuple(self._kernels)
+
+    def used(self) -> frozenset[str]:
+        """Return the buffers that the kernels so far read or write."""
+        return frozenset(view.source for kernel in self._kernels for view in kernel.refinements)
+
+    def operand(self, kernel: KernelBuilder, name: str, target: Shape) -> Scalar:
+        """Return the element of a value that is broadcast to the kernel over ``target``, or its constant."""
+        constant = self.storage.constants.get(name)
+        if constant is not None:
+            return kernel.constant(name, constant.dtype, constant.value)
+        tensor = self.storage.tensors[name]
+        return kernel.load(name, tensor, element(tensor.sizes, target))
+
+    def sizes(self, name: str) -> Shape:
+        """Return the shape of a value; a constant has none."""
+        return () if name in self.storage.constants else self.storage.tensors[name].sizes
+
+    def fill(self, operation: Computation, target: Tensor, default: str | None) -> None:
+        """Add a kernel that gives every element of ``target`` the value of ``default``, or 0."""
+        kernel = KernelBuilder.over(target.sizes)
+        if default is None:
+            value = kernel.zero(target.dtype)
+        else:
+            value = kernel.convert(self.operand(kernel, default, target.sizes), target.dtype)
+        kernel.store(operation.name, value, target, element(target.sizes, target.sizes))
+        self.add(kernel, operation, Tags.of("eltwise", "fill" if default is None else "copy"))
+
+    def convert(self, operation: Computation, source: Tensor, target: Tensor) -> None:
+        """Add a kernel that converts a finished accumulation to the dtype of the value."""
+        kernel = KernelBuilder.over(target.sizes)
+        access = element(target.sizes, target.sizes)
+        value = kernel.convert(kernel.load(source.buffer, source, access), target.dtype, operation.name)
+        kernel.store(operation.name, value, target, access)
+        self.add(kernel, operation, Tags.of("eltwise", "eltwise_cast"))
+
+    def program(self, name: str) -> Program:
+        """Return the program of the kernels so far."""
+        tensors = {value.name: self.storage.tensors[value.name] for value in self.function.inputs}
+        arrays = self.storage.arrays
+        used = self.used()
+        known = {name: Tensor.of(name, value.dtype, value.shape) for name, value in arrays.items() if name in used}
+        memory: list[Refinement] = []
+        for buffer, tensor in (*tensors.items(), *self.storage.allocations.items()):
+            memory.append(tensor.whole(buffer, Direction.NONE, ""))
+        for buffer, tensor in known.items():
+            memory.append(attrs.evolve(tensor.whole(buffer, Direction.NONE, ""), constant=True))
+        views = tuple(view_of(each, Direction.OUT) for each in memory)
+        main = Block(name, refinements=views, statements=tuple(self._kernels))
+        tags = Tags.of(total_macs=self.macs)
+        entry = Block(name, refinements=tuple(memory), statements=(main,), tags=tags)
+        buffers = tuple(Buffer(name, arrays[name].data) for name in known)
+        return flattened(entry, tuple(tensors), self.function.outputs, buffers)

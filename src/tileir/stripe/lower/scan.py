@@ -1,0 +1,217 @@
+"""Loops: a block with one serial index around the kernels of the body, which do not depend on it.
+
+A step is like a program. Its parameters are the carries, the step, sequences and constants, and its results the new
+carries, the next step and elements of stacked results. The block of the loop holds what only one step needs, a block
+``body`` with the kernels, and after it copies of the new carries over the old ones. The step is a buffer of one
+element, at which slices are gathered and results are stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.stripe.ir import Block, Direction, Index, Special, Tags
+from tileir.stripe.lower.kernel_builder import KernelBuilder, element
+from tileir.stripe.lower.program_builder import ProgramBuilder
+from tileir.stripe.lower.storage import ZERO, Storage, Tensor
+from tileir.stripe.tags import ADVANCE, LOOP, SERIAL
+from tileir.typed.ir import Marker, ScanPart, ScanResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.stripe.lower.kernel_builder import Scalar
+    from tileir.typed.ir import Computation, Scan, Value
+
+
+def lower_scan(
+    builder: ProgramBuilder, results: tuple[Scan, ...], lower_operation: Callable[[ProgramBuilder, Computation], None]
+) -> None:
+    """Add the loop of which ``results`` are the results, after kernels that give the carries their first values.
+
+    Args:
+        builder: The program around it.
+        results: Operations that are results of one loop.
+        lower_operation: Adds the kernels of an operation of the body.
+
+    """
+    loop = _Loop.of(builder, results)
+    loop.start()
+    if loop.scan.count:
+        loop.gather()
+        for operation in loop.scan.body.operations:
+            if not isinstance(operation, Marker):
+                lower_operation(loop.inner, operation)
+        loop.stack()
+        loop.advance()
+        builder.macs += loop.inner.macs * loop.scan.count
+        builder.add_block(loop.block())
+    for operation in results:
+        first = loop.results[operation.result]
+        if first is not operation and 0 not in operation.shape:
+            builder.fill(operation, builder.storage.result(operation.name), first.name)
+
+
+@attrs.define(repr=False)
+class _Loop:
+    """A loop that is being built.
+
+    Attributes:
+        outer: The program around it.
+        inner: The kernels of one step.
+        scan: One of its results.
+        results: The first operation that is each of its results.
+        step: The step, in the program around it.
+        counter: The step, as a step sees it.
+        advanced: The next step, where a step writes it.
+        views: What the loop sees of the program around it: names, memory, and what it does with that.
+
+    """
+
+    outer: ProgramBuilder
+    inner: ProgramBuilder
+    scan: Scan
+    results: dict[ScanResult, Scan]
+    step: Tensor
+    counter: Tensor
+    advanced: Tensor
+    views: dict[str, tuple[Tensor, Direction]] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def of(cls, outer: ProgramBuilder, results: tuple[Scan, ...]) -> _Loop:
+        """Return a loop without kernels."""
+        scan = results[0]
+        firsts: dict[ScanResult, Scan] = {}
+        for operation in results:
+            firsts.setdefault(operation.result, operation)
+        storage = Storage.of(scan.body)
+        inner = ProgramBuilder(scan.body, storage, dict(scan.body.labels))
+        dtype = DType.I32 if scan.count <= DType.I32.maximum else DType.I64  # lanes are as many as the widest allows
+        step = outer.storage.temporary("step", dtype, (1,))
+        counter = Tensor.of(storage.fresh("step"), dtype, (1,))
+        return cls(outer, inner, scan, firsts, step, counter, storage.temporary("next_step", dtype, (1,)))
+
+    @property
+    def carries(self) -> tuple[Value, ...]:
+        """The inputs of the body that are carries."""
+        return self.scan.body.inputs[: len(self.scan.carries)]
+
+    def start(self) -> None:
+        """Add kernels that give the step and the carries their first values, and view these and the constants."""
+        scan, storage = self.scan, self.outer.storage
+        kernel = KernelBuilder()
+        first = kernel.constant("first", self.step.dtype, scan.count - 1 if scan.reverse and scan.count else 0)
+        kernel.store("step", first, self.step, (ZERO,))
+        self.outer.add(kernel, scan, Tags.of("eltwise", "fill"))
+        self.views[self.counter.buffer] = (self.step, Direction.INOUT)
+        for number, (value, name) in enumerate(zip(self.carries, scan.carries, strict=True)):
+            if 0 in value.shape:
+                continue
+            result = self.results.get(ScanResult(ScanPart.FINAL, number))
+            if result is None:
+                target = storage.temporary(value.name, value.dtype, value.shape)
+            else:
+                target = storage.result(result.name)
+            self.outer.fill(scan if result is None else result, target, name)
+            self.views[value.name] = (target, Direction.INOUT)
+        for value, name in zip(scan.body.inputs[-len(scan.constants) :], scan.constants, strict=False):
+            self._pass(value, value.name, name)
+        self.inner.prefix = f"{self.outer.next_name()}."
+
+    def _pass(self, value: Value, local: str, name: str) -> None:
+        """Let the loop see ``name`` as ``local``; scalars that are known when compiling become those of the body."""
+        constant = self.outer.storage.constants.get(name)
+        if constant is not None:
+            self.inner.storage.constants[value.name] = constant
+        else:
+            self.views[local] = (self.outer.storage.tensors[name], Direction.IN)
+
+    def gather(self) -> None:
+        """Add kernels that read the slices of the sequences."""
+        inner = self.inner.storage
+        slices = self.scan.body.inputs[len(self.carries) :]
+        for value, name in zip(slices, self.scan.sequences, strict=False):
+            local = inner.fresh(f"{value.name}_all")
+            self._pass(value, local, name)
+            if value.name in inner.constants or 0 in value.shape:
+                continue
+            kernel = KernelBuilder.over(value.shape)
+            whole = Tensor.of(local, value.dtype, (self.scan.count, *value.shape))
+            access = element(value.shape, value.shape)
+            scalar = kernel.load_at(local, whole, self._now(kernel), (ZERO, *access))
+            target = inner.tensors[value.name]
+            inner.allocations[target.buffer] = target
+            kernel.store(value.name, scalar, target, access)
+            self.inner.add(kernel, self.scan, Tags.of("gather"))
+
+    def stack(self) -> None:
+        """Add kernels that store what the stacked results get in a step."""
+        for result, operation in self.results.items():
+            if result.part is ScanPart.FINAL or 0 in operation.shape:
+                continue
+            if result.part is ScanPart.HISTORY:
+                source = self.carries[result.number].name
+            else:
+                source = self.scan.body.outputs[len(self.carries) + result.number]
+            local = self.inner.storage.fresh(f"{source}_all")
+            self.views[local] = (self.outer.storage.result(operation.name), Direction.OUT)
+            whole = Tensor.of(local, operation.dtype, operation.shape)
+            slice_ = operation.shape[1:]
+            kernel = KernelBuilder.over(slice_)
+            scalar = self._value(kernel, source, slice_)
+            kernel.store_at(local, scalar, whole, self._now(kernel), (ZERO, *element(slice_, slice_)))
+            self.inner.add(kernel, operation, Tags.of("eltwise", "stack"))
+
+    def _value(self, kernel: KernelBuilder, name: str, target: tuple[int, ...]) -> Scalar:
+        """Return an element of a value, where it is in memory: a constant that is put out is there as well."""
+        tensor = self.inner.storage.allocations.get(name) or self.inner.storage.tensors[name]
+        return kernel.load(name, tensor, element(tensor.sizes, target))
+
+    def _now(self, kernel: KernelBuilder) -> Scalar:
+        return kernel.load("step", self.counter, (ZERO,))
+
+    def advance(self) -> None:
+        """Add the kernel that computes the next step."""
+        kernel = KernelBuilder()
+        by = kernel.constant("by", self.step.dtype, -1 if self.scan.reverse else 1)
+        kernel.store("next_step", kernel.compute("next_step", Op.ADD, self._now(kernel), by), self.advanced, (ZERO,))
+        self.inner.add(kernel, self.scan, Tags.of("eltwise", ADVANCE))
+
+    def block(self) -> Block:
+        """Return the loop: the kernels of a step, and copies of the new carries over the old ones."""
+        storage = self.inner.storage
+        used = self.inner.used()
+        writes = {local for local, (_, direction) in self.views.items() if direction is Direction.OUT}
+        new = {self.counter.buffer: self.advanced.buffer}
+        new.update(
+            (value.name, name)
+            for value, name in zip(self.carries, self.scan.body.outputs, strict=False)
+            if value.name in self.views
+        )
+        refinements = [
+            tensor.whole(local, direction, tensor.buffer)
+            for local, (tensor, direction) in self.views.items()
+            if local in used or local in new
+        ]
+        step = []
+        for buffer, tensor in storage.allocations.items():
+            if buffer in used:
+                refinements.append(tensor.whole(buffer, Direction.NONE, ""))
+                step.append(tensor.whole(buffer, Direction.OUT, buffer))
+        for local, (tensor, _) in self.views.items():
+            if local in used:
+                step.append(tensor.whole(local, Direction.OUT if local in writes else Direction.IN, local))
+        body = Block("body", refinements=tuple(step), statements=self.inner.kernels())
+        copies = tuple(Special("copy", (source,), (target,)) for target, source in new.items())
+        return Block(
+            self.outer.next_name(),
+            (Index("step", self.scan.count, tags=Tags.of(SERIAL)),),
+            refinements=tuple(refinements),
+            statements=(body, *copies),
+            comments=(self.outer.comment(self.scan),),
+            tags=Tags.of(LOOP),
+        )

@@ -1,0 +1,1 @@
+"""Stripe as text, and back."""

@@ -1,0 +1,225 @@
+"""The headers of blocks in Stripe text: indices, comments, constraints and refinements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.ops import Aggregation
+from tileir.core.text.lexing import END
+from tileir.stripe.ir import Block, Dim, Direction, Index, Refinement, TensorShape
+from tileir.stripe.text.lexer import NAME, NUMBER, TAG, comments
+from tileir.stripe.text.token_parser import TokenParser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.poly.affine import Affine
+
+_DIRECTIONS: Final = {direction.value: direction for direction in Direction}
+_AGGREGATIONS: Final = {aggregation.value: aggregation for aggregation in Aggregation}
+
+
+@attrs.define
+class HeaderParser(TokenParser):
+    """Block headers, on top of the small parts."""
+
+    def header(self) -> Block:
+        """Read ``<location> [indices]:points ( // name``, the lines below it and ``)``: a block without statements."""
+        location = self.location()
+        self.expect("[")
+        indices: list[Index] = []
+        while not self.at("]"):
+            indices.append(self._index())
+            self.separator("]")
+        self.expect("]")
+        if self.at(":"):
+            self.advance()
+            self.integer()
+        opening = self.expect("(")
+        name, said = "", []
+        for text, beside in self._comments():
+            if beside:
+                name = text
+            else:
+                said.append(text)
+        constraints: list[Affine] = []
+        refinements: list[Refinement] = []
+        while not self.at(")") and not self.at("{"):
+            if self.at(END):
+                raise self.unclosed(opening, "this block header is not closed: add )")
+            if self._at_refinement():
+                view = self.line(self._refinement)
+                refinements.extend(() if view is None else (view,))
+            else:
+                constraint = self.line(self._constraint)
+                constraints.extend(() if constraint is None else (constraint,))
+            said.extend(text for text, _ in self._comments())
+        if not self.skip(")"):
+            self.report("this block header is not closed: add )", self.span_of(opening))
+        return Block(name, tuple(indices), tuple(constraints), tuple(refinements), (), tuple(said), location)
+
+    def _index(self) -> Index:
+        if not self.at("("):
+            return self._plain_index()
+        self.advance()
+        tags = self.tags()
+        index = self._plain_index()
+        self.expect(")")
+        return attrs.evolve(index, tags=tags)
+
+    def _plain_index(self) -> Index:
+        name = self.name()
+        if self.at(":"):
+            self.advance()
+            return Index(name, self.integer())
+        self.expect("=")
+        affine = self.affine()
+        if not self.at(":"):
+            return Index(name, 1, affine)
+        self.advance()
+        return Index(name, self.integer(), affine)
+
+    def _constraint(self) -> Affine:
+        affine = self.affine()
+        self.expect(">=")
+        token = self.token
+        if self.integer() != 0:
+            raise self.fault(token, "a constraint compares with 0: move the constant to the left side")
+        return affine
+
+    def _at_refinement(self) -> bool:
+        token = self.token
+        if token.kind == TAG:
+            return True
+        after = self.after()
+        return token.text in _DIRECTIONS and (after.kind == NAME or after.text == "<")
+
+    def _refinement(self) -> Refinement:
+        """Read ``#tags direction [const] [new@|at@offset] name [= source]<location>[access]:aggregation shape``."""
+        tags = self.tags()
+        token = self.token
+        word = self.name()
+        if word not in _DIRECTIONS:
+            raise self.fault(token, "expected one of none, in, out, inout")
+        direction = _DIRECTIONS[word]
+        constant = self.at_word("const") and self.after().kind == NAME
+        if constant:
+            self.advance()
+        offset = self._offset()
+        location = self.location()
+        name = self.name()
+        source = "" if direction is Direction.NONE else name
+        if self.at("="):
+            self.advance()
+            source = self.name()
+        location = location if location else self.location()
+        access, bank = self._access()
+        aggregation = self._aggregation()
+        shape = self._shape()
+        cache = self._exterior_and_cache()
+        return Refinement(
+            name, direction, source, access, shape, aggregation, location, offset, bank, cache, constant, tags
+        )
+
+    def _comments(self) -> Iterator[tuple[str, bool]]:
+        """Yield the comments before the next token, and of each whether it is on the line of the last one."""
+        return comments(self.source, self.last.stop, self.token.start)
+
+    def _offset(self) -> int | None:
+        """Read ``new@offset`` or ``at@offset``; a new allocation at 0 has not been placed."""
+        word = self.token.text
+        if word not in ("new", "at") or self.after().text != "@":
+            return None
+        self.advance()
+        self.expect("@")
+        offset = self.integer()
+        return None if word == "new" and offset == 0 else offset
+
+    def _access(self) -> tuple[tuple[Affine, ...], int | None]:
+        """Read ``[affine, …]``; the axis over memory banks stands in braces."""
+        self.expect("[")
+        access: list[Affine] = []
+        bank: int | None = None
+        while not self.at("]"):
+            if self.at("{"):
+                self.advance()
+                bank = len(access)
+                access.append(self.affine())
+                self.expect("}")
+            else:
+                access.append(self.affine())
+            self.separator("]")
+        self.expect("]")
+        return tuple(access), bank
+
+    def _aggregation(self) -> Aggregation | None:
+        if not self.at(":"):
+            return None
+        self.advance()
+        token = self.token
+        word = self.name()
+        if word not in _AGGREGATIONS:
+            raise self.fault(token, f"expected one of {', '.join(_AGGREGATIONS)}")
+        return _AGGREGATIONS[word]
+
+    def _shape(self) -> TensorShape:
+        """Read ``dtype:I(sizes):(strides):bytes`` or the elder ``dtype(size:stride, …)``."""
+        dtype = self.dtype()
+        if self.at("("):
+            return TensorShape(dtype, self._elder_dims())
+        self.expect(":")
+        self.word("I")
+        sizes = self._integers()
+        self.expect(":")
+        token = self.token
+        strides = self._integers()
+        if len(sizes) != len(strides):
+            raise self.fault(token, f"{len(sizes)} sizes need as many strides, not {len(strides)}")
+        self._bytes()
+        return TensorShape(dtype, tuple(map(Dim, sizes, strides)))
+
+    def _elder_dims(self) -> tuple[Dim, ...]:
+        self.expect("(")
+        dims: list[Dim] = []
+        while not self.at(")"):
+            size = self.integer()
+            self.expect(":")
+            dims.append(Dim(size, self.integer()))
+            self.separator(")")
+        self.expect(")")
+        return tuple(dims)
+
+    def _integers(self) -> tuple[int, ...]:
+        self.expect("(")
+        found: list[int] = []
+        while not self.at(")"):
+            found.append(self.integer())
+            self.separator(")")
+        self.expect(")")
+        return tuple(found)
+
+    def _bytes(self) -> None:
+        """Step behind ``:1.5 KiB`` if it is there; sizes below 0, which the verifier refuses, print a sign."""
+        if self.at(":"):
+            self.advance()
+            self._sign()
+            self.take(NUMBER)
+            self.name()
+
+    def _exterior_and_cache(self) -> Affine | None:
+        """Step behind ``, E(sizes):bytes`` and read ``, cache[affine]``, if they are there."""
+        cache: Affine | None = None
+        while self.at(","):
+            self.advance()
+            if self.at_word("E"):
+                self.advance()
+                self._integers()
+                self._bytes()
+            else:
+                self.word("cache")
+                self.expect("[")
+                cache = self.affine()
+                self.expect("]")
+        return cache

@@ -1,0 +1,258 @@
+"""Stripe text back to blocks: the inverse of :mod:`tileir.stripe.text.printer`.
+
+Also reads the elder form of shapes, ``i8(1024:32, 32:1)`` for size and stride of each axis, texts without the
+number of points and byte sizes, constants of the kinds ``int`` and ``float``, which have 32 bits, and statements
+that are ended by semicolons. Sizes in bytes, exteriors and the
+number of points follow from the rest and are not checked.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.core.text.lexing import END, AbandonError, everything, source_of
+from tileir.core.text.writer import bytes_of_text
+from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype
+from tileir.stripe.flattening import flattened
+from tileir.stripe.ir import (
+    Block,
+    Buffer,
+    Constant,
+    Convert,
+    Intrinsic,
+    Load,
+    LoadIndex,
+    Program,
+    Special,
+    Store,
+    scalar_output,
+)
+from tileir.stripe.text.header_parser import HeaderParser
+from tileir.stripe.text.lexer import MAX_CHARACTERS, NAME, SCALAR
+from tileir.stripe.text.token_parser import MAX_SHOWN, HopelessError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.stripe.ir import Location, Statement, Tags, TagValue
+
+T = TypeVar("T")
+
+MAX_DEPTH: Final = 200
+"""Blocks nested deeper than this are refused."""
+
+_OPS: Final = {op.value: op for op in Op}
+_CAST: Final = "cast_"
+_KINDS: Final = {"int": DType.I32, "float": DType.F32}
+
+
+def parse(text: str, name: str = "<stripe>") -> Program:
+    """Return the program that ``text`` describes.
+
+    Raises:
+        ParseError: The text does not follow the grammar; one diagnostic for each faulty line.
+        VerifyError: TIL501, the blocks around kernels are not as :mod:`tileir.stripe.nesting` says.
+
+    """
+    entry, inputs, outputs, buffers = _read(text, name, _Parser.program)
+    return flattened(entry, inputs, outputs, buffers)
+
+
+def parse_block(text: str, name: str = "<stripe>") -> Block:
+    """Return the block that ``text`` describes; raises as :func:`parse`."""
+    return _read(text, name, _Parser.block_text)
+
+
+def parse_location(text: str, name: str = "<location>") -> Location:
+    """Return the location that ``text`` describes, such as ``SRAM[0]/LOCAL``; raises as :func:`parse`."""
+    return _read(f"<{text}>" if text else "", name, _Parser.location)
+
+
+def _read(text: str, name: str, rule: Callable[[_Parser], T]) -> T:
+    """Return what the whole of a text says."""
+    source = source_of(text, name, MAX_CHARACTERS)
+    return everything(lambda faults: _Parser.at_start(source, faults), rule)
+
+
+@attrs.define(repr=False)
+class _Parser(HeaderParser):
+    """Statements, blocks and programs."""
+
+    def program(self) -> tuple[Block, tuple[str, ...], tuple[str, ...], tuple[Buffer, ...]]:
+        """Read ``program (inputs) -> (outputs)``, the entry block and the buffers."""
+        self.word("program")
+        inputs = self.names()
+        self.expect("->")
+        outputs = self.names()
+        entry = self.block_text()
+        buffers: list[Buffer] = []
+        while self.at_word("buffer"):
+            self.advance()
+            name = self.name()
+            self.expect("=")
+            start = self.token
+            try:
+                buffers.append(Buffer(name, bytes_of_text(self.string())))
+            except ValueError as error:
+                raise self.hopeless(start, str(error)) from None
+        return entry, inputs, outputs, tuple(buffers)
+
+    def block_text(self) -> Block:
+        """Read ``0: … block …`` as a whole."""
+        start = self.token
+        statement = self._statement(0, {}, 0)
+        if not isinstance(statement, Block):
+            raise self.hopeless(start, "expected a block here")
+        return statement
+
+    def _block(self, tags: Tags, deps: tuple[int, ...], depth: int) -> Block:
+        """Read a block from the word ``block`` on."""
+        start = self.advance()
+        if depth > MAX_DEPTH:
+            raise self.hopeless(start, f"blocks are nested deeper than {MAX_DEPTH}: flatten some", "TIL103")
+        try:
+            header = self.header()
+            self.expect("{")
+        except AbandonError:
+            raise HopelessError from None  # what follows belongs to a block that is not known
+        views = {refinement.name: refinement.shape.dtype for refinement in header.refinements}
+        scalars: dict[str, DType | None] = {}
+        statements: list[Statement] = []
+        while not self.at("}"):
+            if self.at(END):
+                raise self.unclosed(start, "this block is not closed: add }")
+            statement = self.line(partial(self._statement, len(statements), scalars, depth))
+            if statement is None:
+                continue
+            statements.append(statement)
+            if (into := scalar_output(statement)) is not None:
+                scalars[into] = scalar_dtype(statement, views)
+        self.advance()
+        return attrs.evolve(header, statements=tuple(statements), tags=tags, deps=deps)
+
+    def _statement(self, number: int, scalars: dict[str, DType | None], depth: int) -> Statement:
+        """Read ``number: [deps] #tags statement``; ``scalars``, those defined before, give intrinsics their dtype."""
+        token = self.token
+        if self.integer() != number and not self.faults.found:  # after a fault the count is off anyway
+            self.report(f"this is statement {number}: statements are counted from 0", self.span_of(token))
+        self.expect(":")
+        deps = self.dependencies()
+        tags = self.tags()
+        token = self.token
+        if token.kind == NAME and token.text == "block" and not self._stores():
+            return self._block(tags, deps, depth + 1)
+        statement: Statement
+        if token.kind == SCALAR:
+            statement = self._definition(scalars)
+        elif token.text == "(":
+            statement = self._special()
+        else:
+            statement = self._store()
+        if self.at(";"):
+            self.advance()
+        return attrs.evolve(statement, tags=tags, deps=deps)
+
+    def _stores(self) -> bool:
+        """Tell whether the name that comes next is stored into, rather than the word ``block``."""
+        after = self.after()
+        return after.text == "=" or (after.text == "[" and self.source.text[after.stop : after.stop + 1] == "$")
+
+    def _store(self) -> Store:
+        into = self.name()
+        index = self._displacement()
+        self.expect("=")
+        self.word("store")
+        self.expect("(")
+        source = self.scalar()
+        self.expect(")")
+        return Store(source, into, index)
+
+    def _displacement(self) -> str | None:
+        if not self.at("["):
+            return None
+        self.advance()
+        index = self.scalar()
+        self.expect("]")
+        return index
+
+    def _special(self) -> Special:
+        outputs = self.names()
+        self.expect("=")
+        name = self.name()
+        inputs: list[str] = []
+        parameters: list[tuple[str, TagValue]] = []
+        self.expect("(")
+        while not self.at(")"):
+            argument = self.name()
+            if self.at("="):
+                self.advance()
+                parameters.append((argument, self.literal()))
+            else:
+                inputs.append(argument)
+            self.separator(")")
+        self.expect(")")
+        return Special(name, tuple(inputs), outputs, tuple(parameters))
+
+    def _constant_dtype(self) -> DType:
+        """Read the dtype of a constant; the reference writes only of which kind it is, and means 32 bits."""
+        for word, dtype in _KINDS.items():
+            if self.at_word(word):
+                self.advance()
+                return dtype
+        return self.dtype()
+
+    def _definition(self, scalars: dict[str, DType | None]) -> Statement:
+        """Read ``$into = …``."""
+        into = self.scalar()
+        self.expect("=")
+        if self.at("("):
+            self.advance()
+            dtype = self._constant_dtype()
+            self.expect(")")
+            return Constant(into, dtype, self.number_literal())
+        token = self.token
+        operation = self.name()
+        suffix: DType | None = None
+        if self.at(":"):
+            self.advance()
+            suffix = self.dtype()
+        if operation == "load":
+            return self._load(into)
+        if operation == "load_index":
+            self.expect("(")
+            affine = self.affine()
+            self.expect(")")
+            return LoadIndex(affine, into, DTYPES["i32"] if suffix is None else suffix)
+        operands = self._operands()
+        if operation.startswith(_CAST) and operation[len(_CAST) :] in DTYPES:
+            if len(operands) != 1:
+                raise self.fault(token, "a conversion takes one scalar")
+            return Convert(operands[0], into, DTYPES[operation[len(_CAST) :]])
+        if operation not in _OPS:
+            raise self.fault(token, f"{operation[:MAX_SHOWN]!r} is no operation: see the names of tileir.core.ops.Op")
+        op = _OPS[operation]
+        result = suffix if suffix is not None else intrinsic_dtype(op, [scalars.get(name) for name in operands])
+        if result is None and not self.faults.found:  # after a fault an operand may be missing for that reason
+            raise self.fault(token, f"the operands do not tell the dtype: write it, as in {operation}:fp32(…)")
+        return Intrinsic(op, operands, into, DTYPES["fp32"] if result is None else result)
+
+    def _load(self, into: str) -> Load:
+        self.expect("(")
+        source = self.name()
+        index = self._displacement()
+        self.expect(")")
+        return Load(source, into, index)
+
+    def _operands(self) -> tuple[str, ...]:
+        self.expect("(")
+        operands: list[str] = []
+        while not self.at(")"):
+            operands.append(self.scalar())
+            self.separator(")")
+        self.expect(")")
+        return tuple(operands)

@@ -1,0 +1,236 @@
+"""Stripe text. :mod:`tileir.stripe.text.parser` reads it back to an equal value.
+
+The form is PlaidML's, with these additions: a first line with the parameters and results of a program and a last
+one for each constant buffer; dtypes of constants, conversions and (where the operands do not tell) intrinsics;
+values of refinement tags; indirect loads and stores; ``at@`` for an allocation that has been placed, while
+``new@0x00000000`` has not; a range behind the affine of an index where it is not 1.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.text.writer import Writer, bytes_text, listed
+from tileir.stripe.dtypes import SPELLING, intrinsic_dtype, scalar_dtype
+from tileir.stripe.ir import (
+    Block,
+    Constant,
+    Convert,
+    Direction,
+    Intrinsic,
+    Load,
+    LoadIndex,
+    Program,
+    Refinement,
+    Special,
+    Store,
+    scalar_output,
+)
+from tileir.stripe.nesting import entry_around, main_of
+from tileir.stripe.tags import KERNEL
+from tileir.stripe.text.naming import named
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.stripe.ir import Index, Kernel, Launch, Location, Statement, Tags, TagValue
+
+
+def to_text(node: Program | Block) -> str:
+    """Return the text of a program, or of one block and what is in it."""
+    writer = Writer()
+    if isinstance(node, Block):
+        _block(writer, node, 0)
+        return writer.text()
+    writer.line(f"program ({', '.join(node.inputs)}) -> ({', '.join(node.outputs)})")
+    _block(writer, entry_around(node, main_of(node, _kernel)), 0)
+    for buffer in node.buffers:
+        writer.line(f'buffer {buffer.name} = "{bytes_text(buffer.data)}"')
+    return writer.text()
+
+
+def _kernel(kernel: Kernel, launch: Launch) -> Block:
+    """Return the block of a launch as text shows it."""
+    block = named(kernel, launch)
+    return attrs.evolve(block, tags=block.tags.add(KERNEL))
+
+
+def refinement_text(refinement: Refinement, ranges: Mapping[str, int] | None = None) -> str:
+    """Return the line of a refinement; with the ranges of its block's indices it tells the exterior too."""
+    shape = refinement.shape
+    parts = [f"#{name}{_tag_value(value)}" for name, value in refinement.tags.items]
+    parts.append(refinement.direction.value)
+    if refinement.constant:
+        parts.append("const")
+    if refinement.offset is not None:
+        parts.append(f"at@{refinement.offset:#010x}")
+    elif refinement.direction is Direction.NONE:
+        parts.append("new@0x00000000")
+    parts.append(refinement.name)
+    if refinement.source not in ("", refinement.name):
+        parts.append(f"= {refinement.source}")
+    aggregation = "" if refinement.aggregation is None else f":{refinement.aggregation.value}"
+    interior = f"I({listed(shape.sizes)}):({listed(shape.strides)}):{byte_text(shape.elements * shape.dtype.itemsize)}"
+    parts[-1] += location_text(refinement.location) + f"[{_access(refinement)}]{aggregation}"
+    parts.append(f"{SPELLING[shape.dtype]}:{interior}")
+    text = " ".join(parts)
+    if ranges is not None and refinement.direction is not Direction.NONE:
+        text += _exterior(refinement, ranges)
+    if refinement.cache_unit is not None:
+        text += f", cache[{refinement.cache_unit}]"
+    return text
+
+
+def statement_text(statement: Statement, natural: DType | None = None) -> str:
+    """Return one statement without its number, tags and dependencies; of a block only the header.
+
+    ``natural`` is the dtype that the operands give an intrinsic: its dtype is written only where it differs.
+    """
+    match statement:
+        case Load(source=source, into=into, index=index):
+            return f"${into} = load({source}{_displacement(index)})"
+        case Store(source=source, into=into, index=index):
+            return f"{into}{_displacement(index)} = store(${source})"
+        case LoadIndex(affine=affine, into=into, dtype=dtype):
+            suffix = "" if dtype is DType.I32 else f":{SPELLING[dtype]}"
+            return f"${into} = load_index{suffix}({affine})"
+        case Constant(into=into, dtype=dtype, value=value):
+            return f"${into} = ({SPELLING[dtype]}){_literal(value)}"
+        case Intrinsic(op=op, inputs=inputs, into=into, dtype=dtype):
+            suffix = "" if dtype is natural else f":{SPELLING[dtype]}"
+            return f"${into} = {op.value}{suffix}({', '.join(f'${name}' for name in inputs)})"
+        case Convert(input=value, into=into, dtype=dtype):
+            return f"${into} = cast_{SPELLING[dtype]}(${value})"
+        case Special(name=name, inputs=inputs, outputs=outputs, parameters=parameters):
+            arguments = (*inputs, *(f"{key}={_literal(parameter)}" for key, parameter in parameters))
+            return f"({', '.join(outputs)}) = {name}({', '.join(arguments)})"
+        case Block():
+            return _block_header(statement)
+        case _:
+            assert_never(statement)
+
+
+def location_text(location: Location) -> str:
+    """Return ``<device[units…]/…>``; empty for an unspecified location."""
+    steps = (device.name + (f"[{listed(device.units)}]" if device.units else "") for device in location)
+    return f"<{'/'.join(steps)}>" if location else ""
+
+
+def byte_text(count: int) -> str:
+    """Return a number of bytes for people: ``48 B``, ``1.5 KiB``."""
+    size, units = float(count), ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+    for unit in units[:-1]:
+        if size < 1024:
+            return f"{_two_decimals(size)} {unit}"
+        size /= 1024
+    return f"{_two_decimals(size)} {units[-1]}"
+
+
+def _two_decimals(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _literal(value: TagValue) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return json.dumps(value)
+        case int() | float():
+            return repr(value)
+        case _:
+            assert_never(value)
+
+
+def _tag_value(value: TagValue) -> str:
+    return "" if value is None else f"={_literal(value)}"
+
+
+def _tags(tags: Tags) -> str:
+    return "".join(f"#{name}{_tag_value(value)} " for name, value in tags.items)
+
+
+def _displacement(index: str | None) -> str:
+    return "" if index is None else f"[${index}]"
+
+
+def _access(refinement: Refinement) -> str:
+    bank = refinement.bank_dim
+    return listed(f"{{{affine}}}" if axis == bank else affine for axis, affine in enumerate(refinement.access))
+
+
+def _exterior(refinement: Refinement, ranges: Mapping[str, int]) -> str:
+    """Return what all points of the block touch together; empty where an invalid access does not tell."""
+    shape = refinement.shape
+    if len(refinement.access) != len(shape.dims) or not all(
+        affine.is_integral and all(name in ranges for name in affine.indices) for affine in refinement.access
+    ):
+        return ""
+    sizes = [
+        dim.size + sum(abs(int(coefficient)) * (ranges[name] - 1) for name, coefficient in affine.terms)
+        for dim, affine in zip(shape.dims, refinement.access, strict=True)
+    ]
+    elements = 1
+    for size in sizes:
+        elements *= size
+    return f", E({listed(sizes)}):{byte_text(elements * shape.dtype.itemsize)}"
+
+
+def _index(index: Index) -> str:
+    if index.affine is None:
+        text = f"{index.name}:{index.range}"
+    else:
+        count = "" if index.range == 1 else f":{index.range}"
+        text = f"{index.name} = {index.affine}{count}"
+    return f"({_tags(index.tags)}{text})" if index.tags.items else text
+
+
+def _block_header(block: Block) -> str:
+    points = 1
+    for index in block.indices:
+        points *= index.range
+    name = f" // {block.name}" if block.name else ""
+    return f"block{location_text(block.location)} [{', '.join(map(_index, block.indices))}]:{points} ({name}"
+
+
+def _prefix(number: int, statement: Statement) -> str:
+    deps = f"[{listed(statement.deps)}] " if statement.deps else ""
+    return f"{number}: {deps}{_tags(statement.tags)}"
+
+
+def _block(writer: Writer, block: Block, number: int) -> None:
+    writer.line(_prefix(number, block).rstrip())
+    writer.line(_block_header(block))
+    ranges = block.ranges
+    with writer.indented(2):
+        for comment in block.comments:
+            writer.line(f"// {comment}")
+        for constraint in block.constraints:
+            writer.line(f"{constraint} >= 0")
+        for refinement in block.refinements:
+            writer.line(refinement_text(refinement, ranges))
+    writer.line(") {")
+    with writer.indented():
+        _body(writer, block)
+    writer.line("}")
+
+
+def _body(writer: Writer, block: Block) -> None:
+    views = {refinement.name: refinement.shape.dtype for refinement in block.refinements}
+    scalars: dict[str, DType | None] = {}
+    for number, statement in enumerate(block.statements):
+        if isinstance(statement, Block):
+            _block(writer, statement, number)
+            continue
+        natural = None
+        if isinstance(statement, Intrinsic):
+            natural = intrinsic_dtype(statement.op, [scalars.get(name) for name in statement.inputs])
+        writer.line(_prefix(number, statement) + statement_text(statement, natural))
+        if (name := scalar_output(statement)) is not None:
+            scalars[name] = scalar_dtype(statement, views)

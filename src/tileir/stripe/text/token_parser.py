@@ -1,0 +1,309 @@
+"""A place in the tokens of Stripe text, and its small parts: names, numbers, affines, literals, tags, locations."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeVar
+
+import attrs
+
+from tileir.core.text import lexing
+from tileir.core.text.lexing import AbandonError
+from tileir.poly.affine import Affine
+from tileir.stripe.dtypes import DTYPES
+from tileir.stripe.ir import Device, Tags
+from tileir.stripe.text.lexer import NAME, NUMBER, SCALAR, STRING, TAG, Lexer, after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.core.dtype import DType
+    from tileir.core.text.lexing import Faults, Token
+    from tileir.core.text.span import Source
+    from tileir.poly.affine import Rational
+    from tileir.stripe.ir import Location, TagValue
+
+T = TypeVar("T")
+
+MAX_DIGITS: Final = 20
+"""Integers with more digits than the longest of 64 bits are refused."""
+
+MAX_SHOWN: Final = 40
+"""Messages quote no more characters than this of a token."""
+
+_ARTICLES: Final = {NAME: "a name", TAG: "a #tag", SCALAR: "a $scalar", NUMBER: "a number", STRING: "a string"}
+_SPECIAL_VALUES: Final[dict[str, bool | float | None]] = {
+    "true": True,
+    "false": False,
+    "none": None,
+    "inf": float("inf"),
+    "nan": float("nan"),
+}
+
+
+class HopelessError(AbandonError):
+    """What is being read is around so much that nothing behind the fault can be made out."""
+
+
+@attrs.define
+class TokenParser(lexing.Cursor):
+    """A recursive-descent parser: faults are reported where they are found, and reading goes on with the next line."""
+
+    tokens: Lexer
+
+    @classmethod
+    def at_start(cls, source: Source, faults: Faults) -> Self:
+        """Look at the first token of ``source``."""
+        lexer = Lexer.of(source, faults)
+        return cls(source, faults, lexer.next(), lexer)
+
+    # --- faults ---
+
+    def fault(self, token: Token, message: str, code: str = "TIL102") -> AbandonError:
+        """Report ``token``, and return what the caller raises."""
+        return self.report_and_abandon(message, self.span_of(token), code)
+
+    def hopeless(self, token: Token, message: str, code: str = "TIL102") -> HopelessError:
+        """Report ``token``, and return what the caller raises since nothing behind it can be understood."""
+        self.report(message, self.span_of(token), code)
+        return HopelessError()
+
+    def unclosed(self, token: Token, message: str) -> HopelessError:
+        """Report, at the end of the text, what ``token`` opened, unless that end is reported; return what to raise."""
+        ends = (fault.span.start for fault in self.faults.found if fault.span is not None)
+        return HopelessError() if self.token.start in ends else self.hopeless(token, message)
+
+    def unexpected(self, expected: str, *notes: str) -> AbandonError:
+        """Report that something else than ``expected`` comes next, and return what the caller raises."""
+        found = repr(self.token.text[:MAX_SHOWN]) if self.token.text else "the end of the text"
+        return self.refuse(f"expected {expected}, found {found}", *notes)
+
+    def recover(self, start: Token) -> None:
+        """Pass over the rest of a line, on which something began at ``start`` that cannot be read."""
+        if self.on_new_line and self.token is not start:
+            return
+        self.tokens.skip_line(self.token.start)
+        self.token = self.tokens.next()
+
+    def line(self, read: Callable[[], T]) -> T | None:
+        """Read one of several things that stand on lines of their own; None, past its line, where it has a fault."""
+        start = self.token
+        try:
+            return read()
+        except HopelessError:
+            raise
+        except AbandonError:
+            self.recover(start)
+            return None
+
+    # --- tokens ---
+
+    def after(self) -> Token:
+        """Return the token behind the next one."""
+        return after(self.source, self.token)
+
+    def at_word(self, text: str) -> bool:
+        """Tell whether the name ``text`` comes next."""
+        return self.token.kind == NAME and self.token.text == text
+
+    def word(self, text: str) -> None:
+        """Step behind the name ``text``."""
+        if not self.at_word(text):
+            self.reject(f"{text!r}")
+        self.advance()
+
+    def separator(self, end: str) -> None:
+        """Step behind a comma, which is needed unless ``end`` comes next."""
+        if not self.at(end):
+            self.expect(",")
+
+    def reject(self, wanted: str) -> NoReturn:
+        """Raise the fault that something else than ``wanted`` comes next."""
+        raise self.unexpected(wanted)
+
+    def take(self, kind: str) -> str:
+        """Read a token of one kind and return its text."""
+        return self.expect(kind, _ARTICLES[kind]).text
+
+    def name(self) -> str:
+        """Read a name."""
+        return self.take(NAME)
+
+    def scalar(self) -> str:
+        """Read ``$name`` and return the name."""
+        return self.take(SCALAR)[1:]
+
+    def string(self) -> str:
+        """Read a quoted string, with the escapes of JSON."""
+        token = self.token
+        text = self.take(STRING)
+        try:
+            value: str = json.loads(text)
+        except ValueError:
+            raise self.fault(token, "this string has an escape that JSON does not know") from None
+        return value
+
+    def names(self) -> tuple[str, ...]:
+        """Read ``(name, …)``."""
+        self.expect("(")
+        found: list[str] = []
+        while not self.at(")"):
+            found.append(self.name())
+            self.separator(")")
+        self.expect(")")
+        return tuple(found)
+
+    # --- numbers ---
+
+    def integer(self) -> int:
+        """Read an integer that may have a sign."""
+        sign = self._sign()
+        token = self.token
+        value = self._number()
+        if not isinstance(value, int):
+            raise self.fault(token, "expected an integer here")
+        return sign * value
+
+    def number_literal(self) -> bool | int | float:
+        """Read a number, ``true``, ``false``, ``inf`` or ``nan``."""
+        token = self.token
+        value = self.literal()
+        if value is None or isinstance(value, str):
+            raise self.fault(token, "expected a number here")
+        return value
+
+    def literal(self) -> TagValue:
+        """Read a number, a string, ``true``, ``false``, ``none``, ``inf`` or ``nan``."""
+        if self.token.kind == STRING:
+            return self.string()
+        token = self.token
+        negative = self._sign() < 0
+        if self.token.kind != NAME:
+            value: bool | int | float | None = self._number()
+        elif self.token.text in _SPECIAL_VALUES:
+            value = _SPECIAL_VALUES[self.advance().text]
+        else:
+            self.reject("a value")
+        if not negative:
+            return value
+        if value is None or isinstance(value, bool):
+            raise self.fault(token, "only a number has a sign")
+        return -value
+
+    def _sign(self) -> int:
+        if self.at("-"):
+            self.advance()
+            return -1
+        return 1
+
+    def _number(self) -> int | float:
+        token = self.token
+        text = self.take(NUMBER)
+        if text[:2] in ("0x", "0X") and len(text) <= MAX_DIGITS:
+            return int(text, 16)
+        if text.isdigit():
+            if len(text) > MAX_DIGITS:
+                raise self.fault(token, f"this integer has more than {MAX_DIGITS} digits", "TIL104")
+            return int(text)
+        if text[:2] in ("0x", "0X"):
+            raise self.fault(token, f"this integer has more than {MAX_DIGITS} digits", "TIL104")
+        return float(text)
+
+    def affine(self) -> Affine:
+        """Read ``constant ± coefficient*index ± …`` in any order."""
+        coefficients: dict[str, Rational] = {}
+        offset: Rational = 0
+        sign = self._sign()
+        while True:
+            factor: Rational = sign
+            token = self.token
+            if token.kind == NUMBER:
+                factor *= self._rational()
+                index = self._factor_index()
+            else:
+                index = self.name()
+            if index is None:
+                offset += factor
+            else:
+                coefficients[index] = coefficients.get(index, 0) + factor
+            if not (self.at("+") or self.at("-")):
+                return Affine.of(coefficients, offset)
+            sign = 1 if self.advance().text == "+" else -1
+
+    def _factor_index(self) -> str | None:
+        if not self.at("*"):
+            return None
+        self.advance()
+        return self.name()
+
+    def _rational(self) -> Rational:
+        numerator = self.integer()
+        if not self.at("/"):
+            return numerator
+        self.advance()
+        token = self.token
+        denominator = self.integer()
+        if denominator <= 0:
+            raise self.fault(token, "a denominator must be positive", "TIL104")
+        return Fraction(numerator, denominator)
+
+    # --- pieces of headers ---
+
+    def dtype(self) -> DType:
+        """Read the name of a dtype."""
+        token = self.token
+        text = self.name()
+        if text not in DTYPES:
+            raise self.fault(token, f"{text[:MAX_SHOWN]!r} is no dtype; the dtypes are {', '.join(DTYPES)}")
+        return DTYPES[text]
+
+    def dependencies(self) -> tuple[int, ...]:
+        """Read ``[number, …]`` if it is there."""
+        if not self.at("["):
+            return ()
+        self.advance()
+        found: list[int] = []
+        while not self.at("]"):
+            found.append(self.integer())
+            self.separator("]")
+        self.expect("]")
+        return tuple(found)
+
+    def tags(self) -> Tags:
+        """Read ``#name`` and ``#name=value`` as long as there are any."""
+        found: dict[str, TagValue] = {}
+        while self.token.kind == TAG:
+            name = self.advance().text[1:]
+            value: TagValue = None
+            if self.at("="):
+                self.advance()
+                value = self.literal()
+            found[name] = value
+        return Tags.of(**found)
+
+    def location(self) -> Location:
+        """Read ``<device[units…]/…>`` if it is there; a device may have no name."""
+        if not self.at("<"):
+            return ()
+        self.advance()
+        devices: list[Device] = []
+        while True:
+            name = self.name() if self.token.kind == NAME else ""
+            devices.append(Device(name, self._units()))
+            if not self.at("/"):
+                break
+            self.advance()
+        self.expect(">")
+        return tuple(devices)
+
+    def _units(self) -> tuple[Affine, ...]:
+        if not self.at("["):
+            return ()
+        self.advance()
+        units: list[Affine] = []
+        while not self.at("]"):
+            units.append(self.affine())
+            self.separator("]")
+        self.expect("]")
+        return tuple(units)

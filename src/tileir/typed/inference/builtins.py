@@ -1,0 +1,211 @@
+"""What each builtin function of Tile means in typed operations: one row of a table for each name.
+
+:mod:`tileir.tile.functions` says which names there are and how many arguments they take. Rows that are an
+elementwise operation are not here: inference applies that operation.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from tileir.core.dtype import DType, arithmetic_type
+from tileir.core.errors import fail
+from tileir.core.ops import Op
+from tileir.typed.dims import known_integer, size
+from tileir.typed.inference.elementwise import apply, convert, scalar, truth
+from tileir.typed.inference.overrides import OVERRIDES
+from tileir.typed.inference.shapes import SHAPES
+from tileir.typed.inference.values import Group, Known, Operand, Stream, Tensor
+from tileir.typed.random import step, stream_state, stream_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tileir.core.text.span import Span
+    from tileir.typed.inference.emission import Emission
+    from tileir.typed.inference.values import Result, Scalar
+
+Handler: TypeAlias = "Callable[[Emission, Sequence[Operand], Span | None], Result]"
+"""Emit a call of one function; the number of arguments is right."""
+
+
+def handler(name: str) -> Handler:
+    """Return the meaning of the builtin ``name``, which is not an elementwise operation and exists."""
+    if name.startswith("assert_"):
+        return _assertion
+    if name in HANDLERS:
+        return HANDLERS[name]
+    from tileir.typed.derivatives.builtins import DERIVATIVES  # a tenth of the package, which few programs need
+
+    return DERIVATIVES[name]
+
+
+def _call(emission: Emission, op: Op, span: Span | None, *values: Scalar) -> Operand:
+    """Apply ``op`` inside an expansion; the faults that the user can make belong to the whole call."""
+    operands = [Operand(value, span) for value in values]
+    return Operand(apply(emission, op, operands, span), span)
+
+
+def _as(dtype: DType, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    return convert(emission, scalar(operands[0]), dtype, span)
+
+
+def _as_bool(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    if len(operands) > 1 and (width := known_integer(operands[1], "the width")) != 1:
+        raise fail("TIL313", f"a bool is 1 bit wide, not {width}", operands[1].span)
+    return convert(emission, scalar(operands[0]), DType.BOOL, span)
+
+
+def _as_width(kind: str, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    width = known_integer(operands[1], "the width")
+    dtype = next((d for d in DType if d.value == f"{kind}{width}"), None)
+    if dtype is None:
+        widths = ", ".join(d.value[1:] for d in DType if d.value[0] == kind and d.value[1:].isdigit())
+        raise fail("TIL313", f"no dtype is {width} bits wide here; choose one of {widths}", operands[1].span)
+    return convert(emission, scalar(operands[0]), dtype, span)
+
+
+def _as_like(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    value, like = operands
+    dtype = scalar(like).dtype
+    return scalar(value) if dtype is None else convert(emission, scalar(value), dtype, span)
+
+
+def _recip(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    return apply(emission, Op.DIV, [Operand(Known(1), span), operands[0]], span)
+
+
+def _computed(emission: Emission, operand: Operand, span: Span | None) -> Operand:
+    """Return an operand in the type that arithmetic on it has."""
+    value = scalar(operand)
+    if value.dtype is None or not value.dtype.is_storage:
+        return operand
+    return Operand(convert(emission, value, arithmetic_type(value.dtype), span), operand.span, operand.name)
+
+
+def _relu(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Expand to ``x < 0 ? 0 : x``, which keeps NaN and is one instruction where maximum is not."""
+    x = _computed(emission, operands[0], span)
+    negative = _call(emission, Op.CMP_LT, span, scalar(x), Known(0))
+    return apply(emission, Op.COND, [negative, Operand(Known(0), span), x], span)
+
+
+def _sign(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Expand to ``x > 0 ? 1 : x < 0 ? -1 : x``, so that zeros and NaN stay; unsigned values need no second test."""
+    rest = _computed(emission, operands[0], span)
+    x = scalar(rest)
+    positive = _call(emission, Op.CMP_GT, span, x, Known(0))
+    if x.dtype is None or x.dtype.is_signed or x.dtype.is_bool:
+        negative = _call(emission, Op.CMP_LT, span, x, Known(0))
+        rest = _call(emission, Op.COND, span, scalar(negative), Known(-1), x)
+    return apply(emission, Op.COND, [positive, Operand(Known(1), span), rest], span)
+
+
+def _logical(op: Op, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    left, right = (Operand(_truth(emission, operand), operand.span, operand.name) for operand in operands)
+    return apply(emission, op, [left, right], span)
+
+
+def _logical_not(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    operand = operands[0]
+    return apply(emission, Op.BIT_NOT, [Operand(_truth(emission, operand), operand.span, operand.name)], span)
+
+
+def _truth(emission: Emission, operand: Operand) -> Scalar:
+    value = scalar(operand)
+    if isinstance(value, Tensor):
+        return truth(emission, operand)
+    return convert(emission, value, DType.BOOL, operand.span)
+
+
+def _match(_: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    left, right = (known_integer(operand, operand.label) for operand in operands)
+    if left != right:
+        raise fail(
+            "TIL312", f"{operands[0].label} is {left} and {operands[1].label} is {right}, but both must match", span
+        )
+    return Known(left)
+
+
+def _broadcast(_: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    left, right = (size(operand, operand.label) for operand in operands)
+    if left != right and 1 not in (left, right):
+        raise fail(
+            "TIL301",
+            f"{operands[0].label} is {left} and {operands[1].label} is {right}; they must be equal, or one of them 1",
+            span,
+        )
+    return Known(right if left == 1 else left)
+
+
+def _assertion(_: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    value = scalar(operands[0])
+    if not isinstance(value, Known):
+        raise fail("TIL306", "an assertion must be known when compiling", operands[0].span)
+    if value.value == 0:
+        raise fail("TIL312", "this assertion does not hold for these shapes", span)
+    return value
+
+
+def _tuple(_: Emission, operands: Sequence[Operand], __: Span | None) -> Result:
+    return Group(tuple(operand.value for operand in operands))
+
+
+def _element(_: Emission, operands: Sequence[Operand], __: Span | None) -> Result:
+    group = operands[0].value
+    if not isinstance(group, Group):
+        raise fail("TIL309", f"{operands[0].label} is not a tuple, so it has no elements", operands[0].span)
+    position = known_integer(operands[1], "the position")
+    if not 0 <= position < len(group.items):
+        raise fail(
+            "TIL314", f"the position is {position}, but the tuple has {len(group.items)} parts", operands[1].span
+        )
+    return group.items[position]
+
+
+def _stream(operand: Operand) -> Stream:
+    if not isinstance(operand.value, Stream):
+        raise fail("TIL309", f"{operand.label} is not the result of prng_step", operand.span)
+    return operand.value
+
+
+def _prng_step(emission: Emission, operands: Sequence[Operand], _: Span | None) -> Result:
+    return step(emission, operands[0], tuple(size(operand, "a size") for operand in operands[1:]))
+
+
+def _prng_state(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    return stream_state(emission, _stream(operands[0]), span)
+
+
+def _prng_value(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    return stream_value(emission, _stream(operands[0]), span)
+
+
+HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
+    {
+        **{f"as_{dtype.value}": partial(_as, dtype) for dtype in DType if not dtype.is_bool},
+        "as_bool": _as_bool,
+        "as_float": partial(_as_width, "f"),
+        "as_int": partial(_as_width, "i"),
+        "as_uint": partial(_as_width, "u"),
+        "as_like": _as_like,
+        "quantize": partial(_as, DType.I8),
+        "recip": _recip,
+        "relu": _relu,
+        "sign": _sign,
+        "logical_and": partial(_logical, Op.BIT_AND),
+        "logical_or": partial(_logical, Op.BIT_OR),
+        "logical_not": _logical_not,
+        "match": _match,
+        "broadcast": _broadcast,
+        "tuple": _tuple,
+        "element": _element,
+        "prng_step": _prng_step,
+        "prng_state": _prng_state,
+        "prng_value": _prng_value,
+        **SHAPES,
+        **OVERRIDES,
+    }
+)

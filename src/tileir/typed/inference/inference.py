@@ -1,0 +1,300 @@
+"""From what was written to dtypes and shapes: a Tile function and the types of its arguments become typed operations.
+
+Literals, dimensions and numbers that are passed have no dtype of their own and adapt to the other operand. Nested
+expressions become one operation for each operator, macros the operations that they stand for, and aliases nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, assert_never
+
+import attrs
+
+from tileir.core.array_value import ArrayValue
+from tileir.core.dtype import DType
+from tileir.core.errors import Diagnostic, fail
+from tileir.core.ops import Op
+from tileir.core.text.names import NameScope
+from tileir.tile import ir as tile
+from tileir.tile.functions import builtin
+from tileir.tile.sizing import sizing_inputs
+from tileir.tile.traversal import dimensions
+from tileir.typed.dims import read_constant
+from tileir.typed.inference.builtins import handler
+from tileir.typed.inference.contraction import contract
+from tileir.typed.inference.elementwise import apply, scalar
+from tileir.typed.inference.emission import Emission
+from tileir.typed.inference.expressions import bottom_up
+from tileir.typed.inference.faults import Faults
+from tileir.typed.inference.numbers import as_tensors, number_of
+from tileir.typed.inference.overrides import escaped_upstreams
+from tileir.typed.inference.scan import scan
+from tileir.typed.inference.values import DifferentiatedError, Known, Operand, PoisonedError, Tensor
+from tileir.typed.ir import ArrayConstant, Constant, Elementwise, Function, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tileir.core.text.span import Span
+    from tileir.tile.ir import Expr
+    from tileir.typed.inference.values import Result
+    from tileir.typed.ir import Operation, Shape, TensorType
+
+_PROGRAM_ID: Final = "pid"
+_TIES: Final = "ties"
+
+
+def infer(function: tile.Function, arguments: Mapping[str, TensorType]) -> Function:
+    """Return the typed form of ``function`` for arguments of these dtypes and shapes.
+
+    Args:
+        function: One that :func:`tileir.tile.verifier.verify` accepts.
+        arguments: The type of each input, by name.
+
+    Raises:
+        TileError: One diagnostic for each fault; statements that use the name of a faulty one are not reported again.
+
+    """
+    while True:
+        try:
+            return _inferred(function, arguments)
+        except DifferentiatedError as error:  # of a number there is no derivative
+            arguments = as_tensors(arguments, error.names)
+
+
+def _inferred(function: tile.Function, arguments: Mapping[str, TensorType]) -> Function:
+    sizing = sizing_inputs(function)
+    results = frozenset(output.name for output in function.outputs)
+    inference = _Inference(Emission(NameScope.of(_names(function))), arguments, sizing, results)
+    faults = Faults(list(_unknown(function, arguments)))
+    faults.each(inference.bind, function.inputs)
+    faults.each(inference.statement, function.statements)
+    outputs = faults.each(inference.output, function.outputs)
+    faults.done()
+    numbers = inference.emission.numbers
+    passed = (i for i in function.inputs if i.name not in sizing)
+    arrays = ((i, arguments[i.name]) for i in passed if not arguments[i.name].weak)
+    inputs = (*(Value(i.name, kind.dtype, kind.shape, span=i.span) for i, kind in arrays), *numbers.inputs.values())
+    faults.found.extend(_oversized(inputs, inference.emission.operations))
+    result = Function(inputs, outputs, tuple(inference.emission.operations), tuple(inference.labels), numbers.needed())
+    if inference.emission.upstreams:
+        faults.found.extend(escaped_upstreams(result))
+    faults.done()
+    return result
+
+
+def _oversized(inputs: Iterable[Value], operations: Iterable[Operation]) -> Iterator[Diagnostic]:
+    """Yield tensors with more bytes than 64 bits can count; of arrays without elements, those of the other axes."""
+    for value in (*inputs, *operations):
+        if math.prod(size for size in value.shape if size) * value.dtype.itemsize >= 1 << 63:
+            message = f"{value.name!r} would have the shape {list(value.shape)}, more bytes than 64 bits can count"
+            yield Diagnostic("TIL405", message, value.span)
+
+
+def _names(function: tile.Function) -> Iterator[str]:
+    yield from (parameter.name for parameter in function.inputs)
+    yield from (dim.name for dim in dimensions(function))
+    yield from (statement.name for statement in function.statements)
+
+
+def _unknown(function: tile.Function, arguments: Mapping[str, TensorType]) -> Iterator[Diagnostic]:
+    """Yield arguments that no input takes."""
+    known = sorted({parameter.name for parameter in function.inputs})
+    for name in arguments:
+        if name not in known:
+            message = f"there is no input {name!r}; the inputs are: {', '.join(known) or 'none'}"
+            yield Diagnostic("TIL311", message, function.span)
+
+
+def _sizing_value(parameter: tile.Input, given: TensorType) -> int:
+    """Return the value of an input from which sizes are computed."""
+    name = parameter.name
+    if given.shape or not given.dtype.is_integer:
+        message = f"sizes are computed from {name!r}, so it is an integer of rank 0, but its argument is {given}"
+        raise fail("TIL305" if given.shape else "TIL302", message, parameter.span)
+    if given.value is None:
+        message = f"sizes are computed from {name!r}, so it must be known when compiling: pass the integer itself"
+        raise fail("TIL306", message, parameter.span)
+    return given.value
+
+
+def _splits_ties(attributes: Iterable[tile.Attribute]) -> bool:
+    """Return whether the attributes of a statement ask for gradients that are split evenly among tied elements."""
+    even = False
+    for attribute in attributes:
+        if attribute.name == _TIES:
+            if attribute.parameters not in (("even",), ("all",)):
+                raise fail("TIL323", "ties are 'even' or 'all': write [[ties(even)]] or [[ties(all)]]", attribute.span)
+            even = attribute.parameters == ("even",)
+    return even
+
+
+@attrs.define(repr=False)
+class _Inference:
+    """What the names of one function are bound to; None stands for a name whose statement is faulty."""
+
+    emission: Emission
+    arguments: Mapping[str, TensorType]
+    sizing: frozenset[str]
+    results: frozenset[str]
+    labels: list[tuple[str, str]] = attrs.field(factory=list, init=False)
+    _bound: dict[str, Result | None] = attrs.field(factory=dict, init=False)
+    _places: dict[str, str] = attrs.field(factory=dict, init=False)
+    _taken: set[str] = attrs.field(factory=set, init=False)
+
+    def bind(self, parameter: tile.Input) -> None:
+        """Bind an input and its dimensions."""
+        self._bound[parameter.name] = None
+        for dim in parameter.dims or ():
+            self._bound.setdefault(dim.name, None)
+        given = self.arguments.get(parameter.name)
+        if given is None:
+            raise fail("TIL311", f"input {parameter.name!r} has no argument", parameter.span)
+        self._taken.add(parameter.name)
+        if parameter.dims is not None and len(parameter.dims) != len(given.shape):
+            message = f"input {parameter.name!r} has rank {len(parameter.dims)}, but its argument is {given}"
+            raise fail("TIL305", message, parameter.span)
+        self._bind_dims(parameter, given.shape)
+        if parameter.name in self.sizing:
+            self._bound[parameter.name] = Known(_sizing_value(parameter, given))
+            return
+        if given.weak:
+            self._bound[parameter.name] = number_of(parameter.name, given)
+            return
+        self._bound[parameter.name] = Tensor(parameter.name, given.dtype, given.shape)
+        self.emission.parameters((Value(parameter.name, given.dtype, given.shape, span=parameter.span),))
+
+    def _bind_dims(self, declared: tile.Input | tile.Constant, shape: Shape) -> None:
+        """Give the dimensions that an input or constant names their sizes."""
+        faults = Faults()
+        sizes = enumerate(zip(declared.dims or (), shape, strict=declared.dims is not None))
+        faults.each(lambda axis: self._bind_dim(declared.name, *axis), sizes)
+        faults.done()
+
+    def _bind_dim(self, declared: str, axis: int, dim: tuple[tile.Name, int]) -> None:
+        name, extent = dim
+        place = f"axis {axis} of {declared!r}"
+        bound = self._bound[name.name]
+        if bound is None:
+            self._bound[name.name] = Known(extent)
+            self._places[name.name] = place
+        elif not isinstance(bound, Known):
+            message = f"{name.name!r} is an input, so no dimension can have that name"
+            raise fail("TIL202", message, name.span)
+        elif bound.value != extent:
+            message = f"{name.name!r} is {bound.value} on {self._places[name.name]}, but {extent} on {place}"
+            raise fail("TIL304", message, name.span)
+
+    def statement(self, statement: tile.Statement) -> None:
+        """Emit one statement and bind its name."""
+        if statement.name in self._bound:
+            raise fail("TIL202", f"{statement.name!r} is defined twice", statement.name_span or statement.span)
+        self._bound[statement.name] = None
+        self.emission.stem = statement.name
+        self.emission.even_ties = _splits_ties(statement.attributes)
+        result: Result
+        match statement:
+            case tile.Assignment():
+                result = self._assign(statement)
+            case tile.Contraction():
+                result = contract(self, statement)
+            case tile.Scan():
+                result = scan(self, statement, infer)
+            case tile.Constant():
+                result = self._constant(statement)
+            case _:
+                assert_never(statement)
+        self._bound[statement.name] = result
+        if isinstance(result, Tensor):
+            ids = (a.parameters[0] for a in statement.attributes if a.name == _PROGRAM_ID and a.parameters)
+            self.labels.extend((result.name, label) for label in ids)
+
+    def _assign(self, statement: tile.Assignment) -> Result:
+        operations = self.emission.operations
+        before = len(operations)
+        result = self.evaluate(statement.value).value
+        if len(operations) == before or not isinstance(result, Tensor):
+            return result
+        last = operations[-1]
+        if last.name != result.name or isinstance(last, Constant):  # other literals may be this constant
+            return result
+        return self.emission.rename_last(result, statement.name)
+
+    def _constant(self, statement: tile.Constant) -> Result:
+        """Emit an array; numbers and arrays without axes are known like literals."""
+        for dim in statement.dims or ():
+            self._bound.setdefault(dim.name, None)
+        self._bind_dims(statement, statement.shape)
+        value = statement.value
+        if not isinstance(value, ArrayValue):
+            return Known(value, DType.BOOL if isinstance(value, bool) else None)
+        if not value.shape:
+            return read_constant(value.numpy(), value.dtype)
+        name = self.emission.fresh() if statement.name in self.results else statement.name  # a result is a copy
+        return self.emission.add(ArrayConstant(name, value, span=statement.span))
+
+    def output(self, output: tile.Output) -> str:
+        """Return the name of the operation whose value is an output; make one for aliases and constants."""
+        operand = self.lookup(output.name, output.span)
+        value = scalar(operand)
+        free = output.name not in self._taken
+        if free and isinstance(value, Tensor) and value.name == output.name:
+            self._taken.add(value.name)
+            return value.name
+        self.emission.stem = output.name
+        name = output.name if free else self.emission.fresh()
+        self._taken.add(name)
+        source = self.emission.tensor(value, output.span)
+        self.emission.add(Elementwise(name, Op.IDENT, (source.name,), source.dtype, source.shape, span=output.span))
+        return name
+
+    def lookup(self, name: str, span: Span | None) -> Operand:
+        """Return what ``name`` is bound to.
+
+        Raises:
+            TileError: TIL201, it is not defined.
+            PoisonedError: Its own statement is faulty.
+
+        """
+        if name not in self._bound:
+            raise fail("TIL201", f"{name!r} is not defined", span)
+        value = self._bound[name]
+        if value is None:
+            raise PoisonedError
+        return Operand(value, span, name)
+
+    def evaluate(self, expr: Expr) -> Operand:
+        """Emit an elementwise expression; errors are those of its operations."""
+        return bottom_up(expr, self._combine)
+
+    def _combine(self, node: Expr, operands: Sequence[Operand]) -> Operand:
+        span = node.span
+        match node:
+            case tile.IntLiteral(value=value) | tile.FloatLiteral(value=value):
+                return Operand(Known(value), span)
+            case tile.Name(name=name):
+                return self.lookup(name, span)
+            case tile.IndexName(name=name):
+                raise fail("TIL203", f"{name!r} is an index variable, which stands only in index polynomials", span)
+            case tile.Unary(operator=operator):
+                result: Result = apply(self.emission, Op[operator.name], operands, span)
+            case tile.Binary(operator=infix):
+                result = apply(self.emission, Op[infix.name], operands, span)
+            case tile.Conditional():
+                result = apply(self.emission, Op.COND, operands, span)
+            case tile.Call(function=function):
+                result = self._call(function, operands, span)
+            case _:
+                assert_never(node)
+        return Operand(result, span)
+
+    def _call(self, name: str, operands: Sequence[Operand], span: Span | None) -> Result:
+        row = builtin(name)
+        if row is None:
+            raise fail("TIL206", f"there is no function {name!r}", span)
+        if not row.takes(len(operands)):
+            raise fail("TIL207", f"{name!r} takes {row.arity}, not {len(operands)}", span)
+        if row.op is not None:
+            return apply(self.emission, row.op, operands, span)
+        return handler(name)(self.emission, operands, span)

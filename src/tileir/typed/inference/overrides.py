@@ -1,0 +1,174 @@
+"""Builtin functions that are their argument forwards, and say what gradients do: overrides, stops and checkpoints."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.dtype import arithmetic_type
+from tileir.core.errors import Diagnostic, fail
+from tileir.core.ops import Aggregation, Op
+from tileir.typed.inference.elementwise import apply, scalar, tensor
+from tileir.typed.inference.emission import broadcast_shape
+from tileir.typed.inference.numbers import is_float
+from tileir.typed.inference.shapes import reduce_to
+from tileir.typed.inference.values import DifferentiatedError, Known, Number, Operand, Tensor
+from tileir.typed.ir import Checkpoint, Override, Upstream
+from tileir.typed.templates import free_upstreams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tileir.core.text.span import Span
+    from tileir.typed.inference.emission import Emission
+    from tileir.typed.inference.values import Result, Scalar
+    from tileir.typed.ir import Function, Shape
+
+
+def escaped_upstreams(function: Function) -> Iterator[Diagnostic]:
+    """Yield the outputs that read what is only known while a gradient is computed."""
+    free = free_upstreams(function.operations)
+    spans = {operation.name: operation.span for operation in function.operations if operation.name in free}
+    for name in function.outputs:
+        for upstream in sorted(free.get(name, ())):
+            message = (
+                f"output {name!r} reads this upstream, but only gradients that override_gradient gives may do so, and "
+                "those of the same tensor: give it a name, Y, and write override_gradient(Y, X, … upstream(Y) …)"
+            )
+            yield Diagnostic("TIL326", message, spans[upstream])
+
+
+def _override_gradient(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Say that what arrives at the first operand goes on as the pairs (X, G) say that follow."""
+    if len(operands) % 2 == 0:
+        message = "after the first tensor come pairs of a tensor and its gradient; this one has no gradient"
+        raise fail("TIL328", message, operands[-1].span)
+    value = tensor(emission, operands[0])
+    pairs = zip(operands[1::2], operands[2::2], strict=True)
+    return _overridden(emission, value, [_pair(emission, x, g) for x, g in pairs], span)
+
+
+def _overridden(emission: Emission, value: Tensor, pairs: Sequence[tuple[Tensor, Tensor]], span: Span | None) -> Tensor:
+    """Emit an override of ``value`` by pairs that fit."""
+    names = tuple((x.name, g.name) for x, g in pairs)
+    arriving = emission.upstreams.get(value.name) if pairs else None
+    upstream = None if arriving is None else emission.current(arriving).name
+    return emission.add(Override(emission.fresh(), value.name, names, upstream, value.dtype, value.shape, span=span))
+
+
+def _pair(emission: Emission, target: Operand, gradient: Operand) -> tuple[Tensor, Tensor]:
+    """Return a tensor and its gradient, in the arithmetic type of the tensor.
+
+    Raises:
+        TileError: TIL321, what has no gradient; TIL329, one that does not broadcast to the shape of its tensor.
+
+    """
+    x, g = scalar(target), scalar(gradient)
+    if isinstance(x, Number) and is_float(x):
+        raise DifferentiatedError(emission.numbers.arguments(x))
+    if isinstance(x, Number):
+        x = emission.tensor(x, target.span)
+    if isinstance(x, Known):
+        raise fail("TIL321", f"{target.label} is a constant, which has no derivative; leave the pair out", target.span)
+    if not x.dtype.is_float:
+        message = f"{target.label} is {x.dtype.value}, and only floats have derivatives; cast it, as in as_f32(…)"
+        raise fail("TIL321", message, target.span)
+    if not isinstance(g, Tensor):
+        return x, emission.literal(g, arithmetic_type(x.dtype), gradient.span)
+    if not _broadcasts(g.shape, x.shape):
+        message = (
+            f"{gradient.label} has shape {list(g.shape)}, which does not broadcast to that of {target.label}, "
+            f"{list(x.shape)}; sum it down with simple_reduce"
+        )
+        raise fail("TIL329", message, gradient.span)
+    return x, emission.cast(g, arithmetic_type(x.dtype), gradient.span)
+
+
+def _broadcasts(shape: Shape, target: Shape) -> bool:
+    try:
+        return broadcast_shape((target, shape)) == target
+    except ValueError:
+        return False
+
+
+def _upstream(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Return the placeholder for what arrives at a tensor; there is one for each tensor."""
+    return _arriving(emission, tensor(emission, operands[0]), span)
+
+
+def _arriving(emission: Emission, value: Tensor, span: Span | None) -> Tensor:
+    found = emission.upstreams.get(value.name)
+    if found is None:
+        found = emission.add(Upstream(emission.fresh(), arithmetic_type(value.dtype), value.shape, span=span))
+        emission.upstreams[value.name] = found
+    return emission.current(found)
+
+
+def _stop_gradient(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    value = scalar(operands[0])
+    return _overridden(emission, value, (), span) if isinstance(value, Tensor) else value
+
+
+def _checkpoint(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    value = scalar(operands[0])
+    if not isinstance(value, Tensor):
+        return value
+    return emission.add(Checkpoint(emission.fresh(), value.name, value.dtype, value.shape, span=span))
+
+
+def _reverse_grad(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Pass the value on; its gradient is multiplied by ``-scale``. What has no gradient is just passed on."""
+    value = scalar(operands[0])
+    if not isinstance(value, Tensor) or not value.dtype.is_float:
+        return value
+    negated = Operand(apply(emission, Op.NEG, operands[1:], span), operands[1].span)
+    arriving = Operand(_arriving(emission, value, span), span)
+    gradient = Operand(apply(emission, Op.MUL, [negated, arriving], span), operands[1].span, operands[1].name)
+    return _overridden(emission, value, [_pair(emission, operands[0], gradient)], span)
+
+
+def _binary_crossentropy(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Expand to ``-t·log p - (1 - t)·log(1 - p)``, whose gradients are divided by the third argument.
+
+    They are ``(-t / p + (1 - t) / (1 - p)) / scale`` for p and ``(log(1 - p) - log p) / scale`` for t.
+    """
+    p, t, scale = (scalar(operand) for operand in operands)
+
+    def emit(op: Op, *values: Scalar) -> Scalar:
+        """Apply ``op``; the faults that the user can make belong to the whole call."""
+        return apply(emission, op, [Operand(value, span) for value in values], span)
+
+    rest_p, rest_t = emit(Op.SUB, Known(1), p), emit(Op.SUB, Known(1), t)
+    log_p, log_rest = emit(Op.LOG, p), emit(Op.LOG, rest_p)
+    result = emit(Op.SUB, emit(Op.MUL, emit(Op.NEG, t), log_p), emit(Op.MUL, rest_t, log_rest))
+    if not isinstance(result, Tensor):
+        return result
+    if not _broadcasts(scale.shape, result.shape):
+        message = f"{operands[2].label} has shape {list(scale.shape)}, which does not broadcast to {list(result.shape)}"
+        raise fail("TIL329", message, operands[2].span)
+    arriving = emit(Op.DIV, _arriving(emission, result, span), scale)
+    factors = (emit(Op.SUB, emit(Op.DIV, rest_t, rest_p), emit(Op.DIV, t, p)), emit(Op.SUB, log_rest, log_p))
+    pairs = []
+    for operand, x, factor in zip(operands[:2], (p, t), factors, strict=True):
+        if isinstance(x, Tensor) and x.dtype.is_float:
+            gradient = tensor(emission, Operand(emit(Op.MUL, factor, arriving), span))
+            summed = Operand(_summed(emission, gradient, x.shape, span), span)
+            pairs.append(_pair(emission, operand, summed))
+    return _overridden(emission, result, pairs, span)
+
+
+def _summed(emission: Emission, value: Tensor, shape: Shape, span: Span | None) -> Tensor:
+    """Undo the broadcasting of ``shape``, if there was any."""
+    return value if _broadcasts(value.shape, shape) else reduce_to(emission, value, shape, Aggregation.SUM, span)
+
+
+OVERRIDES: Final[Mapping[str, Callable[[Emission, Sequence[Operand], Span | None], Result]]] = MappingProxyType(
+    {
+        "override_gradient": _override_gradient,
+        "upstream": _upstream,
+        "stop_gradient": _stop_gradient,
+        "checkpoint": _checkpoint,
+        "reverse_grad": _reverse_grad,
+        "builtin_binary_crossentropy": _binary_crossentropy,
+    }
+)

@@ -1,0 +1,200 @@
+"""Builtin functions that move, count or reduce elements: their shapes are their own affair."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.dtype import DType, float_for
+from tileir.core.errors import fail
+from tileir.core.ops import Aggregation, Combination, Op
+from tileir.poly.affine import Affine
+from tileir.typed.dims import known_integer, size
+from tileir.typed.inference.elementwise import scalar, tensor
+from tileir.typed.inference.values import Operand, Tensor
+from tileir.typed.ir import Access, Contraction, Coordinate, Gather, Override, Reshape, Scatter, ShapeOf
+from tileir.typed.rules import contraction_types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tileir.core.text.span import Span
+    from tileir.typed.inference.emission import Emission
+    from tileir.typed.inference.values import Result
+    from tileir.typed.ir import Shape
+
+
+def _index(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    shape = scalar(operands[0]).shape
+    axis = _axis(operands[1], shape)
+    dtype = DType.I32 if shape[axis] <= DType.I32.maximum else DType.I64
+    return emission.add(Coordinate(emission.fresh(), axis, dtype, shape, span=span))
+
+
+def _axis(operand: Operand, shape: Shape) -> int:
+    """Return the axis, counted from the front; a negative one counts from the end."""
+    axis = known_integer(operand, "the axis")
+    if not -len(shape) <= axis < len(shape):
+        count = "no axes" if not shape else f"axes 0 to {len(shape) - 1}"
+        raise fail("TIL314", f"the axis is {axis}, but the tensor has {count}", operand.span)
+    return axis % len(shape)
+
+
+def _shape(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    dims = scalar(operands[0]).shape
+    dtype = DType.I32 if all(dim <= DType.I32.maximum for dim in dims) else DType.I64
+    return emission.add(ShapeOf(emission.fresh(), dims, dtype, (len(dims),), span=span))
+
+
+def _reshape(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    value = tensor(emission, operands[0])
+    shape = tuple(size(operand, "a size") for operand in operands[1:])
+    if math.prod(shape) != math.prod(value.shape):
+        raise fail(
+            "TIL310",
+            f"{operands[0].label} has {math.prod(value.shape)} elements, shape {list(value.shape)}, and cannot become "
+            f"{list(shape)} with {math.prod(shape)}",
+            span,
+        )
+    if shape == value.shape:
+        return value
+    return emission.add(Reshape(emission.fresh(), value.name, value.dtype, shape, span=span))
+
+
+def _gather(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    data = _with_axes(emission, operands[0])
+    indices = _indices(emission, operands[1])
+    shape = indices.shape + data.shape[1:]
+    if data.shape[0] == 0 and math.prod(shape) > 0:
+        raise fail("TIL310", f"{operands[0].label} has no elements to gather", operands[0].span)
+    return emission.add(Gather(emission.fresh(), data.name, indices.name, data.dtype, shape, span=span))
+
+
+def _scatter(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    updates = tensor(emission, operands[0])
+    indices = _indices(emission, operands[1])
+    like = scalar(operands[2])
+    if not like.shape:
+        raise fail("TIL305", f"{operands[2].label} has no axes; its first one gives the size", operands[2].span)
+    rank = len(indices.shape)
+    if updates.shape[:rank] != indices.shape:
+        raise fail(
+            "TIL310",
+            f"{operands[0].label} has shape {list(updates.shape)}; it must begin with the shape of the indices, "
+            f"{list(indices.shape)}",
+            operands[0].span,
+        )
+    if like.shape[0] == 0 and math.prod(updates.shape) > 0:
+        raise fail("TIL310", f"{operands[2].label} has no elements to scatter to", operands[2].span)
+    summed = contraction_types(Aggregation.SUM, Combination.NONE, [updates.dtype])
+    updates = emission.cast(updates, summed.result, span)
+    shape = (like.shape[0], *updates.shape[rank:])
+    return emission.add(
+        Scatter(emission.fresh(), updates.name, indices.name, summed.accumulator, updates.dtype, shape, span=span)
+    )
+
+
+def _with_axes(emission: Emission, operand: Operand) -> Tensor:
+    value = tensor(emission, operand)
+    if not value.shape:
+        raise fail("TIL305", f"{operand.label} has no axes; at least one is needed", operand.span)
+    return value
+
+
+def _indices(emission: Emission, operand: Operand) -> Tensor:
+    """Return the indices of gather and scatter as i32 or i64; narrower integers are widened."""
+    value = tensor(emission, operand)
+    if value.dtype in (DType.I32, DType.I64):
+        return value
+    if not value.dtype.is_integer or value.dtype is DType.U64:
+        raise fail(
+            "TIL302",
+            f"{operand.label} is {value.dtype.value}; indices are integers of any type but u64, so cast it with as_i64",
+            operand.span,
+        )
+    return emission.cast(value, DType.I64 if value.dtype is DType.U32 else DType.I32, operand.span)
+
+
+def reduce_last(emission: Emission, value: Tensor, aggregation: Aggregation, span: Span | None) -> Tensor:
+    """Aggregate over the last axis, which keeps size 1."""
+    shape = (*value.shape[:-1], 1)
+    return reduce_to(emission, value, shape, aggregation, span)
+
+
+def reduce_to(emission: Emission, value: Tensor, shape: Shape, aggregation: Aggregation, span: Span | None) -> Tensor:
+    """Aggregate down to ``shape``, whose sizes are those of the trailing axes or 1."""
+    source = tuple(Affine.index(f"x{axis}") for axis in range(len(value.shape)))
+    skipped = len(value.shape) - len(shape)
+    kept = zip(source[skipped:], shape, value.shape[skipped:], strict=True)
+    output = tuple(index if size == whole else Affine() for index, size, whole in kept)
+    types = contraction_types(aggregation, Combination.NONE, [value.dtype])
+    return emission.add(
+        Contraction(
+            emission.fresh(),
+            output,
+            (Access(value.name, source),),
+            aggregation,
+            Combination.NONE,
+            types.operand,
+            types.accumulator,
+            types.result,
+            shape,
+            span=span,
+        )
+    )
+
+
+def _simple_reduce(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    value = tensor(emission, operands[0])
+    shape = tuple(size(operand, "a size") for operand in operands[1:])
+    trailing = value.shape[len(value.shape) - len(shape) :] if len(shape) <= len(value.shape) else None
+    if trailing is None or any(new not in (1, old) for new, old in zip(shape, trailing, strict=True)):
+        raise fail(
+            "TIL310",
+            f"{operands[0].label} of shape {list(value.shape)} does not reduce to {list(shape)}; each size must be "
+            "that of the axis, counted from the end, or 1",
+            span,
+        )
+    return value if shape == value.shape else reduce_to(emission, value, shape, Aggregation.SUM, span)
+
+
+def _softmax(emission: Emission, operands: Sequence[Operand], span: Span | None, *, logarithm: bool = False) -> Result:
+    """Expand softmax over the last axis, less the greatest element so that nothing overflows.
+
+    What is subtracted does not change the result, so no gradient goes there.
+    """
+    value = _with_axes(emission, operands[0])
+    _check_sizes(operands, value.shape)
+    value = emission.cast(value, float_for(value.dtype), span)
+    greatest = reduce_last(emission, value, Aggregation.MAX, span)
+    shift = emission.add(Override(emission.fresh(), greatest.name, (), None, greatest.dtype, greatest.shape, span=span))
+    shifted = emission.elementwise(Op.SUB, value, shift, span=span)
+    powers = emission.elementwise(Op.EXP, shifted, span=span)
+    total = reduce_last(emission, powers, Aggregation.SUM, span)
+    if not logarithm:
+        return emission.elementwise(Op.DIV, powers, total, span=span)
+    return emission.elementwise(Op.SUB, shifted, emission.elementwise(Op.LOG, total, span=span), span=span)
+
+
+def _check_sizes(operands: Sequence[Operand], shape: Shape) -> None:
+    """Check the numbers of rows and columns that softmax may be given."""
+    for operand, actual in zip(operands[1:], shape[-2:], strict=False):
+        given = size(operand, "a size")
+        if given != actual:
+            raise fail("TIL310", f"{operand.label} is {given}, but that axis has size {actual}", operand.span)
+
+
+SHAPES: Final[Mapping[str, Callable[[Emission, Sequence[Operand], Span | None], Result]]] = MappingProxyType(
+    {
+        "builtin_softmax": _softmax,
+        "builtin_logsoftmax": partial(_softmax, logarithm=True),
+        "index": _index,
+        "shape": _shape,
+        "reshape": _reshape,
+        "gather": _gather,
+        "scatter": _scatter,
+        "simple_reduce": _simple_reduce,
+    }
+)

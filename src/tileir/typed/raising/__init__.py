@@ -1,0 +1,1 @@
+"""From typed functions back to the Tile language."""

@@ -1,0 +1,377 @@
+"""From typed operations back to the Tile language: the function that means the same for these shapes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
+
+import attrs
+
+from tileir.core.arithmetic import rounded
+from tileir.core.dtype import DType
+from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.core.ops import Op
+from tileir.core.text.names import NameScope
+from tileir.tile import ir as tile
+from tileir.tile.grammar import is_tensor_name
+from tileir.tile.ir import Assignment, Attribute, Call, Expr, IntLiteral, Name, Statement
+from tileir.tile.traversal import walk
+from tileir.typed.ir import (
+    ArrayConstant,
+    Cast,
+    Checkpoint,
+    Constant,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Gather,
+    Marker,
+    Override,
+    Recall,
+    Reshape,
+    Scan,
+    Scatter,
+    ShapeOf,
+    Upstream,
+    operands,
+)
+from tileir.typed.loops import loop_of
+from tileir.typed.numbers import passed_numbers
+from tileir.typed.raising.contractions import contraction_statement, fill_statement, has_points
+from tileir.typed.raising.expressions import (
+    application,
+    cast_call,
+    integer,
+    lone_literal,
+    operand_literals,
+    typed_literal,
+)
+from tileir.typed.raising.loops import result_place, scan_statement, with_stacked_histories
+from tileir.typed.raising.numbers import number_statements
+from tileir.typed.rules import contraction_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tileir.typed.ir import Function, Operation, Shape, Value
+
+_MOST_NODES: Final = 12  # of an expression that is nested into another, as for functions built in Python
+_GENERATED: Final = re.compile(r".*_\d+")  # the form of fresh names: nobody misses them
+_Expressed: TypeAlias = Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Marker
+_NO_DIMS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
+_NO_SIZES: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+def raise_to_tile(
+    function: Function,
+    dims: Mapping[str, Sequence[str]] = _NO_DIMS,
+    order: Sequence[str] = (),
+    sizes: Mapping[str, int] = _NO_SIZES,
+) -> tile.Function:
+    """Return the Tile function that computes what ``function`` does, to the bit, for arguments of its types.
+
+    Inference of the result gives ``function`` again, but for the order of operations, names of temporaries, and
+    what is folded on the way. Arguments of other shapes are refused. Names stay where Tile can spell them.
+    A temporary that is read once is nested where it is read. What the backward pass computes again is read instead:
+    :class:`tileir.typed.ir.Recall` is a matter of memory, which Tile does not speak of.
+
+    Args:
+        function: One that :func:`tileir.typed.verifier.verify` accepts.
+        dims: Names for the axes of inputs, one for each axis; the others get names made of the input's.
+            Axes of one name have one size.
+        order: Names of inputs, in the order in which they are declared; those that ``function`` does not read are
+            numbers. By default arrays come first.
+        sizes: Values of integers from which sizes were computed; others are refused.
+
+    Raises:
+        TileError: TIL532 for each operation that Tile cannot express.
+
+    """
+    function = with_stacked_histories(function)
+    raising = _Raising.of(function, sizes)
+    arrays = (value for value in function.inputs if value.number is None)
+    declared = {value.name: raising.input(value, dims.get(value.name, ())) for value in arrays}
+    raising.sizes(sizes)
+    raising.numbers(function)
+    names = order or (*declared, *sizes, *passed_numbers(function))
+    inputs = tuple(declared.get(name) or tile.Input(name, ()) for name in names)
+    faults: list[Diagnostic] = []
+    for operation in function.operations:
+        try:
+            raising.operation(operation)
+        except TileError as error:
+            faults.extend(error.diagnostics)
+            raising.define(operation)
+    if faults:
+        raise TileError(faults)
+    outputs = tuple(tile.Output(raising.names[name]) for name in function.outputs)
+    return tile.Function(inputs, outputs, tuple(raising.statements))
+
+
+@attrs.define(repr=False)
+class _Raising:
+    """The statements of one Tile function while it is made.
+
+    Attributes:
+        scope: Names of the Tile function that are taken.
+        names: Names of values, as Tile spells them.
+        definitions: What the values are.
+        nested: Values that are nested into the one expression that reads them.
+        labels: Labels of values.
+        arriving: What each upstream arrives at: the value that an override passes on.
+        statements: What was made.
+
+    """
+
+    scope: NameScope
+    names: Mapping[str, str]
+    definitions: Mapping[str, Value | Operation]
+    nested: frozenset[str]
+    labels: Mapping[str, tuple[str, ...]]
+    arriving: Mapping[str, str]
+    statements: list[Statement] = attrs.field(factory=list, init=False)
+    _dims: dict[str, int] = attrs.field(factory=dict, init=False)
+    _loops: dict[Scan, str] = attrs.field(factory=dict, init=False)
+    _exprs: dict[str, Expr] = attrs.field(factory=dict, init=False)
+    _shaped: dict[Shape, str] = attrs.field(factory=dict, init=False)
+    _sized: dict[int, str] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def of(cls, function: Function, taken: Iterable[str]) -> _Raising:
+        """Decide on the names of values, none of which is ``taken``, and which of them may be nested."""
+        definitions: dict[str, Value | Operation] = {v.name: v for v in (*function.inputs, *function.operations)}
+        numbers = {value.name: value for value in function.inputs if value.number is not None}
+        spelt = (name for name in definitions if is_tensor_name(name) and name not in numbers)
+        scope = NameScope.of((*spelt, *passed_numbers(function), *taken))
+        names = {
+            name: name if is_tensor_name(name) and name not in numbers else scope.fresh(_stem(name))
+            for name in definitions
+        }
+        labels: dict[str, tuple[str, ...]] = {}
+        for name, label in function.labels:
+            labels[name] = (*labels.get(name, ()), label)
+        overrides = (operation for operation in function.operations if isinstance(operation, Override))
+        arriving = {override.upstream: override.input for override in overrides if override.upstream is not None}
+        return cls(scope, names, definitions, _once_read(function, arriving.values()), labels, arriving)
+
+    def input(self, value: Value, dims: Sequence[str]) -> tile.Input:
+        """Declare an input, and demand the sizes of ``value``."""
+        name = self.names[value.name]
+        stem = name.rstrip("'")
+        axes = [self._dim(dim, f"{stem}_{axis}", size) for axis, (dim, size) in enumerate(_axes(value, dims))]
+        sizes = [Call("match", (Name(dim), IntLiteral(size))) for dim, size, new in axes if new]
+        if sizes:
+            checks = sizes[0] if len(sizes) == 1 else Call("tuple", tuple(sizes))
+            self.statements.append(Assignment(self.scope.fresh(f"{stem}_shape"), checks))
+        self.define(value)
+        return tile.Input(name, tuple(Name(dim) for dim, _, _ in axes), span=value.span)
+
+    def sizes(self, values: Mapping[str, int]) -> None:
+        """Demand the values of inputs that are no tensors of the typed function any more."""
+        for name, value in values.items():
+            check = Call("match", (Name(name), integer(value)))
+            self.statements.append(Assignment(self.scope.fresh(name.rstrip("'") + "_value"), check))
+
+    def numbers(self, function: Function) -> None:
+        """Compute the inputs that are numbers."""
+        self.statements.extend(number_statements(function, self.names, self.scope))
+        for value in function.inputs:
+            if value.number is not None:
+                self.define(value)
+
+    def _dim(self, wished: str | None, stem: str, size: int) -> tuple[str, int, bool]:
+        """Return a name for an axis, its size, and whether the name is new."""
+        if wished is not None and self._dims.get(wished) == size:
+            return wished, size, False
+        free = wished is not None and is_tensor_name(wished) and wished not in self.scope
+        name = self.scope.fresh(wished if free and wished is not None else stem)
+        self._dims[name] = size
+        return name, size, True
+
+    def operation(self, operation: Operation) -> None:
+        """Make the statement of one operation, or the expression that is nested later."""
+        match operation:
+            case Contraction():
+                self._contraction(operation)
+            case Constant():
+                self._constant(operation)
+            case Scan():
+                self._scan(operation)
+            case ArrayConstant(value=array):
+                name = self.names[operation.name]
+                marks = self._attributes(operation)
+                self.statements.append(tile.Constant(name, array, attributes=marks, span=operation.span))
+                self.define(operation)
+            case _:
+                value = self._expression(operation)
+                if operation.name in self.nested and sum(1 for _ in walk(value)) <= _MOST_NODES:
+                    self._exprs[operation.name] = value
+                else:
+                    self._assign(operation, value)
+
+    def _expression(self, operation: _Expressed) -> Expr:
+        match operation:
+            case Elementwise(op=op):
+                if op is Op.FMA:
+                    raise _inexpressible(operation, "a multiplication and an addition that are rounded once")
+                return application(op, self._operands(operation))
+            case Cast(input=name, dtype=dtype):
+                return cast_call(dtype, self._lone(name))
+            case Coordinate(axis=axis, shape=shape):
+                return Call("index", (self._like(shape), IntLiteral(axis)))
+            case ShapeOf(dims=dims):
+                return Call("shape", (self._like(dims),))
+            case Reshape(input=name, shape=shape):
+                return Call("reshape", (self._lone(name), *map(IntLiteral, shape)))
+            case Gather(data=data, indices=indices):
+                return Call("gather", (self._lone(data), self._lone(indices)))
+            case Scatter(updates=updates, indices=indices, shape=shape):
+                return Call("scatter", (self._lone(updates), self._lone(indices), self._rows(shape[0])))
+            case Override(input=name, pairs=pairs):
+                read = (self._lone(name), *(self._lone(value) for pair in pairs for value in pair))
+                return Call("override_gradient", read) if pairs else Call("stop_gradient", read)
+            case Upstream(name=name):
+                if name not in self.arriving:
+                    raise _inexpressible(operation, "what arrives at no override")
+                return Call("upstream", (self._lone(self.arriving[name]),))
+            case Checkpoint(input=name):
+                return Call("checkpoint", (self._lone(name),))
+            case Recall(input=name):
+                return self._lone(name)
+            case _:
+                assert_never(operation)
+
+    def define(self, value: Value | Operation) -> None:
+        """Let others read ``value``, and its shape, by name."""
+        name = self.names[value.name]
+        self._exprs[value.name] = Name(name)
+        self._shaped.setdefault(value.shape, name)
+        if value.shape:
+            self._sized.setdefault(value.shape[0], name)
+
+    def _assign(self, operation: Operation, value: Expr) -> None:
+        name = self.names[operation.name]
+        self.statements.append(Assignment(name, value, self._attributes(operation), span=operation.span))
+        self.define(operation)
+
+    def _attributes(self, operation: Operation) -> tuple[Attribute, ...]:
+        return tuple(Attribute("pid", (label,)) for label in self.labels.get(operation.name, ()))
+
+    def _constant(self, operation: Constant) -> None:
+        """Make a statement where a literal will not do: expressions hold the value itself."""
+        if operation.name not in self.nested:
+            self._assign(operation, typed_literal(operation))
+
+    def _read(self, name: str) -> Constant | Expr:
+        """Return what an expression reads for ``name``."""
+        definition = self.definitions[name]
+        return definition if isinstance(definition, Constant) else self._exprs[name]
+
+    def _lone(self, name: str) -> Expr:
+        """Return an operand that keeps its dtype where nothing else has one."""
+        value = self._read(name)
+        return lone_literal(value) if isinstance(value, Constant) else value
+
+    def _operands(self, operation: Elementwise) -> list[Expr]:
+        """Return the operands of an elementwise operation, constants as literals that get the right dtype."""
+        values = [self._read(name) for name in operation.inputs]
+        if all(isinstance(value, Constant) for value in values):
+            return [typed_literal(value) for value in values if isinstance(value, Constant)]
+        start = 1 if operation.op is Op.COND else 0
+        constants = [value for value in values[start:] if isinstance(value, Constant)]
+        dtype = self.definitions[operation.inputs[-1]].dtype
+        others = [dtype] * (len(values) - start - len(constants))
+        literals = iter(operand_literals(constants, others, dtype))
+        condition = [typed_literal(value) if isinstance(value, Constant) else value for value in values[:start]]
+        return condition + [next(literals) if isinstance(value, Constant) else value for value in values[start:]]
+
+    def _like(self, shape: Shape) -> Expr:
+        """Return a tensor of this shape; its elements do not matter."""
+        found = self._shaped.get(shape)
+        if found is None:
+            found = self._shaped[shape] = self._filled(self.scope.fresh("Like"), shape, DType.BOOL)
+        return Name(found)
+
+    def _rows(self, size: int) -> Expr:
+        """Return a tensor with ``size`` rows; its elements do not matter."""
+        found = self._sized.get(size)
+        return self._like((size,)) if found is None else Name(found)
+
+    def _filled(self, name: str, shape: Shape, dtype: DType, attributes: tuple[Attribute, ...] = ()) -> str:
+        """Make a statement that fills ``shape`` with zeros, and return its name."""
+        zero = self.scope.fresh("Zero")
+        self.statements.append(Assignment(zero, typed_literal(Constant(zero, dtype, rounded(0, dtype)))))
+        self.statements.append(fill_statement(name, shape, zero, attributes))
+        return name
+
+    def _scan(self, operation: Scan) -> None:
+        """Make the statement of a loop where its first result stands; each result is a part of it."""
+        loop = loop_of(operation)
+        name = self._loops.get(loop)
+        if name is None:
+            name = self._loops[loop] = self.scope.fresh("Scan")
+            step = raise_to_tile(loop.body)
+            self.statements.append(scan_statement(name, loop, self.names, step))
+        place = Call("element", (Name(name), IntLiteral(result_place(operation))))
+        whole = len(operation.body.outputs) == 1
+        self._assign(operation, Name(name) if whole else place)
+
+    def _contraction(self, operation: Contraction) -> None:
+        dtypes = [self.definitions[access.tensor].dtype for access in operation.inputs]
+        types = contraction_types(operation.aggregation, operation.combination, dtypes)
+        if (types.operand, types.accumulator, types.result) != (
+            operation.operand_dtype,
+            operation.accumulator,
+            operation.dtype,
+        ):
+            raise _inexpressible(operation, f"a contraction that aggregates in {operation.accumulator.value}")
+        name = self.names[operation.name]
+        default = None if operation.default is None else self.names[operation.default]
+        attributes = self._attributes(operation)
+        if not has_points(operation):
+            if default is None:
+                self._filled(name, operation.shape, operation.dtype, attributes)
+            else:
+                self.statements.append(Assignment(name, Name(default), attributes, span=operation.span))
+        else:
+            self.statements.append(contraction_statement(operation, self.names, attributes))
+        self.define(operation)
+
+
+def _stem(name: str) -> str:
+    """Return a name that Tile can spell, and that resembles ``name``."""
+    letters = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return letters if is_tensor_name(letters) else f"T{letters}"
+
+
+def _axes(value: Value, dims: Sequence[str]) -> list[tuple[str | None, int]]:
+    """Return the sizes of an input with the names that are wished for them, where there are any."""
+    names = dims if len(dims) == len(value.shape) else [None] * len(value.shape)
+    return list(zip(names, value.shape, strict=True))
+
+
+def _once_read(function: Function, named: Iterable[str]) -> frozenset[str]:
+    """Return the values that need no statement: constants, upstreams, and temporaries that one expression reads.
+
+    ``named`` has values that need one all the same.
+    """
+    reads = Counter(name for operation in function.operations for name in operands(operation))
+    kept = {*function.outputs, *named, *(name for name, _ in function.labels)}
+    for operation in function.operations:
+        if isinstance(operation, Contraction | Scan):
+            kept.update(operands(operation))
+    return frozenset(
+        operation.name
+        for operation in function.operations
+        if operation.name not in kept
+        and (
+            isinstance(operation, Constant | Upstream)
+            or (reads[operation.name] == 1 and _GENERATED.fullmatch(operation.name) is not None)
+        )
+    )
+
+
+def _inexpressible(operation: Operation, what: str) -> TileError:
+    return fail("TIL532", f"{operation.name!r} is {what}, which Tile cannot express", operation.span)

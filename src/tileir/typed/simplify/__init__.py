@@ -1,0 +1,1 @@
+"""Typed functions made smaller or cheaper."""

@@ -1,0 +1,39 @@
+"""Operations that become several: one walk over a function, with shapes, fresh names, and labels that are handed on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.core.text.names import NameScope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tileir.typed.ir import Function, Operation, Shape
+
+    Replacement: TypeAlias = Callable[[Operation, Mapping[str, Shape], NameScope], Sequence[Operation]]
+    """From an operation, the shapes of all values before it, and the names in use, to what computes its value last."""
+
+
+def with_replaced(function: Function, replacement: Replacement) -> Function:
+    """Return a function with each operation replaced; itself where each one became one alone.
+
+    What an operation becomes has its labels.
+    """
+    shapes = {value.name: value.shape for value in function.inputs}
+    names = NameScope.of((*shapes, *(operation.name for operation in function.operations)))
+    labels: dict[str, list[str]] = {}
+    for name, label in function.labels:
+        labels.setdefault(name, []).append(label)
+    operations: list[Operation] = []
+    handed: list[tuple[str, str]] = []
+    for operation in function.operations:
+        parts = replacement(operation, shapes, names)
+        shapes.update((part.name, part.shape) for part in parts)
+        operations.extend(parts)
+        handed.extend((part.name, label) for part in parts[:-1] for label in labels.get(operation.name, ()))
+    if len(operations) == len(function.operations):
+        return function
+    return attrs.evolve(function, operations=tuple(operations), labels=(*function.labels, *handed))

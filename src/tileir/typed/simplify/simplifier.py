@@ -1,0 +1,130 @@
+"""Simplification of typed functions: the rules of the table, common subexpressions, forwarding, and dead values.
+
+One walk in program order does nearly all of it, since each operation meets operands that are simple already; the cost
+is linear. Outputs keep their names.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core import schema
+from tileir.core.ops import Op
+from tileir.core.rewrite import fixpoint
+from tileir.typed.dataflow import with_operands, without_dead
+from tileir.typed.inference.emission import nameless
+from tileir.typed.ir import Elementwise, Function, Override, Recall, Scan, Upstream
+from tileir.typed.loops import without_idle_parts
+from tileir.typed.simplify.simplifier_rules import Site, rules_of
+
+if TYPE_CHECKING:
+    from tileir.typed.ir import Operation, Value
+
+
+def simplify(function: Function, *, merge: bool = True) -> Function:
+    """Return an equivalent function that does no more work; ``function`` itself where nothing is to be gained.
+
+    Without ``merge``, operations that compute the same stay apart. Gradients are those of before: markers of
+    differentiation stand in the way of nothing but what would change them.
+    """
+    return fixpoint(lambda before: _pass(before, merge), function)
+
+
+def _pass(function: Function, merge: bool) -> Function:
+    walk = _Walk(frozenset(function.outputs), {value.name: value for value in function.inputs}, merge)
+    for operation in function.operations:
+        walk.visit(operation)
+    new = attrs.evolve(
+        function,
+        operations=tuple(walk.operations),
+        labels=tuple((walk.forwarded.get(name, name), label) for name, label in function.labels),
+    )
+    new = without_idle_parts(without_dead(_named_by_outputs(new)))
+    same = len(new.operations) == len(function.operations) and all(
+        map(operator.is_, new.operations, function.operations)
+    )
+    return function if same and new.labels == function.labels else new
+
+
+@attrs.define(repr=False)
+class _Walk:
+    """The operations so far, and which value to read instead of one that went away or became a copy."""
+
+    outputs: frozenset[str]
+    definitions: dict[str, Value | Operation]
+    merge: bool
+    operations: list[Operation] = attrs.field(factory=list, init=False)
+    forwarded: dict[str, str] = attrs.field(factory=dict, init=False)
+    _seen: dict[Operation, str] = attrs.field(factory=dict, init=False)
+    _bodies: dict[Function, Function] = attrs.field(factory=dict, init=False)
+
+    def visit(self, operation: Operation) -> None:
+        """Simplify one operation and keep it, unless its value exists already."""
+        operation = _apply_rules(Site(with_operands(operation, self.forwarded), self.definitions))
+        if isinstance(operation, Scan):
+            operation = self._with_simple_body(operation)
+        name = operation.name
+        source = _copied(operation)
+        if source is None:
+            source = self._seen.setdefault(nameless(operation), name) if self.merge and _merges(operation) else name
+            if source != name and name in self.outputs:
+                shape = operation.shape
+                operation = Elementwise(name, Op.IDENT, (source,), operation.dtype, shape, span=operation.span)
+        if source != name:
+            self.forwarded[name] = source
+        if source == name or name in self.outputs:
+            self.definitions[name] = operation
+            self.operations.append(operation)
+
+    def _with_simple_body(self, scan: Scan) -> Scan:
+        body = self._bodies.get(scan.body)
+        if body is None:
+            body = self._bodies[scan.body] = simplify(scan.body, merge=self.merge)
+        return scan if body is scan.body else attrs.evolve(scan, body=body)
+
+
+def _apply_rules(site: Site) -> Operation:
+    """Apply the first rule that fits, again and again; every rule leaves fewer or cheaper operations to read."""
+    changed: Site | None = site
+    while changed is not None:
+        site = changed
+        changed = next((after for rule in rules_of(site.operation) if (after := rule(site)) is not None), None)
+    return site.operation
+
+
+def _copied(operation: Operation) -> str | None:
+    """Return the value that ``operation`` only repeats, or None."""
+    if isinstance(operation, Elementwise) and operation.op is Op.IDENT:
+        return operation.inputs[0]
+    return None
+
+
+def _merges(operation: Operation) -> bool:
+    """Return whether equal operations are one.
+
+    Each upstream stands for another gradient, an override may do to each of two gradients what it does not do to their
+    sum, and each recall says when to compute.
+    """
+    return not isinstance(operation, Override | Upstream | Recall)
+
+
+def _named_by_outputs(function: Function) -> Function:
+    """Let an output that is a copy be what it copies, where that has no other name to keep."""
+    positions = {operation.name: position for position, operation in enumerate(function.operations)}
+    names: dict[str, str] = {}
+    for output in function.outputs:
+        source = _copied(function.operations[positions[output]])
+        if source is not None and source in positions and source not in names and source not in function.outputs:
+            names[source] = output
+    if not names:
+        return function
+    dropped = frozenset(names.values())
+    kept = (operation for operation in function.operations if operation.name not in dropped)
+    return attrs.evolve(
+        function,
+        operations=tuple(schema.with_names(operation, names) for operation in kept),
+        labels=tuple((names.get(name, name), label) for name, label in function.labels),
+    )
