@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.once
 
 LAYERS: Final = (
-    *("core", "poly", "tile", "ops", "formula", "typed", "stripe", "passes", "semtree"),
+    *("core", "poly", "tile", "ops", "formula", "typed", "stripe", "schedule", "passes", "semtree"),
     *("runtime", "driver", "testing", "studio"),
 )
 TOP: Final = ("tileir", "tileir.__main__")

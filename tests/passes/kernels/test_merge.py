@@ -5,7 +5,7 @@ from strategies.passes import program_of
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.kernels.merge import merged, reduction_nest
-from tileir.passes.kernels.nest import Nest, analyse
+from tileir.schedule.nest import Nest, analyse
 
 
 def nest_of(name: str) -> Nest:

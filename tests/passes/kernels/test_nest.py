@@ -7,9 +7,9 @@ from strategies.kernels import PROGRAMS, stripe_program
 from strategies.passes import assert_same_meaning, program_of
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
-from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf, product, strided
 from tileir.passes.schedules.vectors.thread import Thread
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, analyse, emit, leaf, product, strided
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Block, Special
 

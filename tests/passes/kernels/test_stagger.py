@@ -7,10 +7,10 @@ from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.fusion.fuse import Fuse, Fusion
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.kernels.nest import Nest
 from tileir.passes.kernels.stagger import staggered
 from tileir.passes.rewrites.localise import Localise
 from tileir.passes.rewrites.scalarise import Scalarise
+from tileir.schedule.nest import Nest
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
 from tileir.typed.inference.inference import infer

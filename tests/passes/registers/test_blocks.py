@@ -14,11 +14,11 @@ from tileir.core.dtype import DType
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.kernels.nest import Node, emit
 from tileir.passes.regions.separate import Separate
 from tileir.passes.schedules.registers.blocks import nested
 from tileir.passes.schedules.registers.cost import Limits, choose
 from tileir.passes.schedules.registers.register_tile import RegisterTile
+from tileir.schedule.nest import Node, emit
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Block, Program
 

@@ -12,9 +12,9 @@ from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import running
 from tileir.passes.base import at_least, selected_kernel, with_temporaries
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import product
 from tileir.passes.schedules.groups.scan import GroupPlan, GroupScanKernels
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:

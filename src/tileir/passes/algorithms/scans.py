@@ -9,9 +9,9 @@ import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import Node, Use, emit
-from tileir.passes.kernels.reindex import with_values
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Node, Use, emit
+from tileir.schedule.reindex import with_values
 from tileir.stripe import ir as stripe
 from tileir.stripe import tags
 

@@ -12,10 +12,10 @@ import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries
-from tileir.passes.kernels.nest import product
-from tileir.passes.kernels.reindex import with_values
 from tileir.passes.kernels.schedule import power_of_two_below
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import product
+from tileir.schedule.reindex import with_values
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import at_least, map_kernels, selected_kernel, with_kernels
 from tileir.passes.kernels.equal_scalars import made_once
 from tileir.passes.kernels.jam import MERGES
-from tileir.passes.kernels.reindex import moved, reindexed, renamed
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import moved, reindexed, renamed
 from tileir.stripe.ir import Block, Direction, Intrinsic, Special, Store, scalar_inputs, scalar_output
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.running import running, terms_of
 from tileir.passes.base import at_least, selected_kernel, with_temporaries
-from tileir.passes.kernels.reindex import reindexed
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import reindexed
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.kernels.reindex import reindexed
 from tileir.passes.rewrites.decided import bounds_of_scalars
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Direction, Load, Special, Store
 
 if TYPE_CHECKING:

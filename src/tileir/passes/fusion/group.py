@@ -11,8 +11,8 @@ import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.fusion.sink import covered, is_direct, merged_inside, sunk
-from tileir.passes.kernels.reindex import reindexed, renamed
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import reindexed, renamed
 from tileir.stripe.ir import (
     Block,
     Constant,

@@ -13,7 +13,7 @@ from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_kernels
-from tileir.passes.kernels.reindex import reindexed, renamed
+from tileir.schedule.reindex import reindexed, renamed
 from tileir.stripe.ir import (
     Block,
     Convert,

@@ -13,9 +13,9 @@ from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, with_kernels
 from tileir.passes.fusion.inline import CHEAP
 from tileir.passes.kernels.equal_scalars import made_once
-from tileir.passes.kernels.reindex import renamed
 from tileir.passes.layouts.own_axes import with_own_axes
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import renamed
 from tileir.stripe.ir import (
     Block,
     Constant,

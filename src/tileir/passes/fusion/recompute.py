@@ -8,9 +8,9 @@ import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import is_element
-from tileir.passes.kernels.reindex import reindexed
 from tileir.passes.rewrites.localise import restrided
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Direction, Index, Refinement, TensorShape
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.passes.kernels.reindex import renamed
+from tileir.schedule.reindex import renamed
 from tileir.stripe.ir import Load, scalar_output
 
 if TYPE_CHECKING:

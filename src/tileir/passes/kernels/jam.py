@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.text.names import NameScope
-from tileir.passes.kernels.nest import Segment, leaf
-from tileir.passes.kernels.reindex import renamed
 from tileir.poly.affine import total
+from tileir.schedule.nest import Segment, leaf
+from tileir.schedule.reindex import renamed
 from tileir.stripe.ir import Intrinsic, Store, Tags, scalar_inputs, scalar_output
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
-    from tileir.passes.kernels.nest import Use
     from tileir.poly.affine import Affine
+    from tileir.schedule.nest import Use
     from tileir.stripe.ir import Statement
 
 MERGES = Tags.of("merges")

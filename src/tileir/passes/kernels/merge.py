@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.passes.kernels.nest import Nest, Segment, Use, analyse, with_one_range_each
 from tileir.passes.kernels.schedule import indirect_names
 from tileir.poly.affine import Affine, total
+from tileir.schedule.nest import Nest, Segment, Use, analyse, with_one_range_each
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from tileir.core.dtype import DType, accumulator
 from tileir.core.ops import Op
 from tileir.core.targets import hardware
-from tileir.passes.kernels.nest import chosen_by_data, product
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import chosen_by_data, product
 from tileir.stripe import ir as stripe
 from tileir.stripe import tags
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from tileir.passes.kernels.nest import Nest, Segment, Use
+    from tileir.schedule.nest import Nest, Segment, Use
 
 GRID = stripe.Tags.of(tags.GRID)
 THREAD = stripe.Tags.of(tags.THREAD)

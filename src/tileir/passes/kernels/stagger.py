@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import Nest, Segment
-from tileir.passes.kernels.reindex import renamed, with_values
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Segment
+from tileir.schedule.reindex import renamed, with_values
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tileir.core.text.names import NameScope
-    from tileir.passes.kernels.nest import Use
+    from tileir.schedule.nest import Use
 
 
 def staggered(nest: Nest, rows: int) -> Nest:

@@ -14,9 +14,9 @@ from tileir.passes.algorithms.terms import Terms, elements_of
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, selected_kernel, with_kernels
-from tileir.passes.kernels.reindex import moved
 from tileir.passes.layouts.channels import without_channels
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import moved
 from tileir.stripe.ir import (
     Block,
     Constant,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.kernels.nest import chosen_by_data
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import chosen_by_data
 from tileir.stripe.ir import Block, Dim, Direction, Special, TensorShape
 
 if TYPE_CHECKING:

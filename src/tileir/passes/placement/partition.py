@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.passes.base import at_least, free_tags, map_blocks
-from tileir.passes.kernels.reindex import reindexed
 from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.passes.placement.locations import Place, location
 from tileir.passes.tiling.tile import tiled
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Direction, Tags
 from tileir.stripe.tags import KERNEL, MAIN
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.text.names import NameScope
-from tileir.passes.kernels.reindex import reindexed, renamed
 from tileir.passes.placement.partition import moves_apart
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import reindexed, renamed
 from tileir.stripe.ir import Block, Direction, scalar_output
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import Nest, Segment, leaf
-from tileir.passes.kernels.reindex import reindexed
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Segment, leaf
+from tileir.schedule.reindex import reindexed
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.rows import Rows, rows_seen, rows_touched, rows_written, writing
 from tileir.passes.base import at_least, with_temporaries
-from tileir.passes.kernels.reindex import reindexed
 from tileir.passes.regions.inside import divided, inside
 from tileir.passes.rewrites.canonicalise import simplified
 from tileir.passes.rewrites.decided import computed_tests, decided
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import reindexed
 from tileir.stripe.aliases import byte_size
 from tileir.stripe.ir import Block, Dim, Direction, Index, Refinement, Tags, TensorShape, views_read, views_written
 

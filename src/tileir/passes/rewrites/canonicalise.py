@@ -8,11 +8,11 @@ import attrs
 
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import expand_kernels
-from tileir.passes.kernels.reindex import reindexed
 from tileir.passes.layouts.own_axes import with_own_axes
 from tileir.passes.regions.narrowing import narrowed
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import tightened
+from tileir.schedule.reindex import reindexed
 from tileir.stripe.check.views import is_dense
 from tileir.stripe.ir import Block, Dim, Direction, LoadIndex, Special, TensorShape
 

@@ -8,9 +8,9 @@ import attrs
 
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
-from tileir.passes.kernels.reindex import renamed
 from tileir.passes.rewrites.dead_code import pruned
 from tileir.poly.affine import Affine, total
+from tileir.schedule.reindex import renamed
 from tileir.stripe.ir import Constant, Dim, Intrinsic, Load, LoadIndex, TensorShape, scalar_output
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import Terms, elements_of
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, selected_kernel, with_kernels
-from tileir.passes.kernels.reindex import moved
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import moved
 from tileir.stripe.ir import (
     Block,
     Constant,

@@ -13,11 +13,11 @@ import attrs
 
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import expand_kernels
-from tileir.passes.kernels.reindex import reindexed
 from tileir.passes.regions.narrowing import narrowed
 from tileir.poly.affine import Affine
 from tileir.poly.box import enclose, feasible
 from tileir.poly.constraint import system
+from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import attrs
 
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import map_kernels
-from tileir.passes.kernels.reindex import renamed
+from tileir.schedule.reindex import renamed
 from tileir.stripe.ir import Block, Direction, Load, Store, views_read, views_written
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import attrs
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.text.names import NameScope
 from tileir.passes.base import free_tags, map_blocks
-from tileir.passes.kernels.reindex import moved, reindexed
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import moved, reindexed
 from tileir.stripe.ir import Block, Dim, Direction, Index, LoadIndex, Tags
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.reindex import moved, reindexed, renamed
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import moved, reindexed, renamed
 from tileir.stripe.ir import Block, Direction, scalar_output
 from tileir.stripe.tags import GRID, THREAD, UNROLL, VECTOR
 

@@ -11,7 +11,7 @@ from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import at_least, map_inside, map_kernels, selected_kernel, unordered
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.reindex import reindexed
+from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Convert, Direction, Intrinsic, Load, LoadIndex, Special, Store
 from tileir.stripe.tags import GRID, THREAD, UNROLL, VECTOR
 

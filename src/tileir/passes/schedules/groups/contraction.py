@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.passes.schedules.groups.reduction import identity_block, memory, merge_block
 from tileir.passes.schedules.groups.staging import Staging
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import GRID, PIPELINE
 

@@ -10,9 +10,9 @@ from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.reindex import reindexed
 from tileir.passes.schedules.vectors.thread import independent_indices
 from tileir.poly.affine import Affine
+from tileir.schedule.reindex import reindexed
 from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.kernels.nest import emit, product
 from tileir.passes.schedules.groups.contraction import build
 from tileir.passes.schedules.groups.group_reduction import is_plain, is_product_of_panels, power_of_two_from
 from tileir.passes.schedules.groups.tiles import Tiles, local_bytes
+from tileir.schedule.nest import emit, product
 
 if TYPE_CHECKING:
-    from tileir.passes.kernels.nest import Nest
+    from tileir.schedule.nest import Nest
     from tileir.stripe import ir as stripe
 
 

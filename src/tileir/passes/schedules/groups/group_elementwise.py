@@ -10,8 +10,8 @@ from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import merged
-from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:

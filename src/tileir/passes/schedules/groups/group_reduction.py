@@ -13,12 +13,12 @@ import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.kernels.nest import emit, product
 from tileir.passes.schedules.groups.reduction import Plan, build
+from tileir.schedule.nest import emit, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from tileir.passes.kernels.nest import Nest, Use
+    from tileir.schedule.nest import Nest, Use
 
 
 @attrs.frozen

@@ -10,15 +10,15 @@ import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.kernels.nest import emit, product
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.rows import ELEMENT, Plan, Row, build, row_of
+from tileir.schedule.nest import emit, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.passes.kernels.nest import Nest, Segment
+    from tileir.schedule.nest import Nest, Segment
 
 
 @attrs.frozen

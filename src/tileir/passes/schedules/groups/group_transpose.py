@@ -9,14 +9,14 @@ import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import merged
-from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf
 from tileir.passes.schedules.groups.staging import Staging, TileShape
+from tileir.schedule.nest import Nest, Node, analyse, emit, leaf
 from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
-    from tileir.passes.kernels.nest import Use
     from tileir.poly.affine import Affine
+    from tileir.schedule.nest import Use
     from tileir.stripe import ir as stripe
 
 

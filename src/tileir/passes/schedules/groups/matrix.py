@@ -8,9 +8,9 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import Nest, Node, Use, leaf
 from tileir.passes.schedules.groups.reduction import identity_block, memory, merge_block
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import (
     COPY,

@@ -15,15 +15,15 @@ from tileir.core.ops import Aggregation, Op
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.kernels.nest import emit, product
 from tileir.passes.schedules.groups.group_reduction import is_plain, power_of_two_from
 from tileir.passes.schedules.groups.matrix import STEPS, Panel, Plan, build
+from tileir.schedule.nest import emit, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.passes.kernels.nest import Nest, Segment, Use
+    from tileir.schedule.nest import Nest, Segment, Use
 
 
 @attrs.frozen

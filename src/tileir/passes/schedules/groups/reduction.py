@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import GRID
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf
 from tileir.passes.schedules.groups.reduction import identity_block, memory, merge_block
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import GRID
 

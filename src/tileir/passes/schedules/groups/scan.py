@@ -14,9 +14,9 @@ import attrs
 
 from tileir.passes.algorithms.scans import SERIAL, ScanKernels
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import Node, Use
 from tileir.passes.schedules.groups.reduction import identity_block, memory, merge_block
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Node, Use
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:

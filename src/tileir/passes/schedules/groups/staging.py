@@ -12,9 +12,9 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import Node, Use, product
 from tileir.passes.schedules.groups.reduction import memory
 from tileir.poly.affine import Affine, total
+from tileir.schedule.nest import Node, Use, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import COPY, PADDED
 

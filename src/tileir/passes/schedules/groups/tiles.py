@@ -10,7 +10,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.staging import TileShape
 
 if TYPE_CHECKING:
-    from tileir.passes.kernels.nest import Nest
+    from tileir.schedule.nest import Nest
     from tileir.stripe import ir as stripe
 
 

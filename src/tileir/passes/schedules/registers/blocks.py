@@ -13,10 +13,10 @@ import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.passes.schedules.registers.edges import Edges
 from tileir.passes.schedules.registers.panels import Columns, Panel, ordered_loops, panel
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import GRID, UNROLL
 

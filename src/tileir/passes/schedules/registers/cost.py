@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import Nest, Use, product
 from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.passes.schedules.registers.steps import LATENCY, Step
+from tileir.schedule.nest import Nest, Use, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:

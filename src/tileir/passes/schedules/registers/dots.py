@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tileir.core.dtype import DType
-    from tileir.passes.kernels.nest import Nest, Segment, Use
     from tileir.passes.schedules.registers.cost import Plan
+    from tileir.schedule.nest import Nest, Segment, Use
 
 TERM = stripe.Tags.of(DOT)
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.passes.kernels.nest import Nest, Node, Segment, leaf, product
 from tileir.passes.kernels.schedule import constrained_indices, part, present, reads_of
 from tileir.passes.schedules.registers.cost import Limits, Plan, choose
 from tileir.passes.schedules.registers.steps import left_out
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, Segment, leaf, product
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -14,8 +14,8 @@ from tileir.stripe.check.views import is_compact
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.passes.kernels.nest import Nest, Segment, Use
     from tileir.poly.constraint import Span
+    from tileir.schedule.nest import Nest, Segment, Use
     from tileir.stripe.ir import TensorShape
 
 

@@ -12,9 +12,9 @@ import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import joined
-from tileir.passes.kernels.nest import Node, Use, product
 from tileir.passes.schedules.vectors.turning import turned_tile
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Node, Use, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:

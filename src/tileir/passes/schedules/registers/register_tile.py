@@ -14,12 +14,12 @@ import attrs
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.kernels.nest import emit
 from tileir.passes.schedules.registers.blocks import kernels
 from tileir.passes.schedules.registers.cost import Limits, choose
 from tileir.passes.schedules.registers.dots import with_dots
 from tileir.passes.schedules.registers.edges import bears_edges, has_edges
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import emit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.passes.kernels.nest import Nest, Segment, product
+from tileir.schedule.nest import Nest, Segment, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:

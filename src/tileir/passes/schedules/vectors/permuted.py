@@ -11,8 +11,8 @@ from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import Node, Use, emit
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Node, Use, emit
 from tileir.stripe.ir import Constant, Direction, Intrinsic, Load, Refinement, Store, TensorShape, scalar_output
 
 if TYPE_CHECKING:

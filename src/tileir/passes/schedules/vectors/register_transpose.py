@@ -9,9 +9,9 @@ import attrs
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import merged
-from tileir.passes.kernels.nest import Nest, Node, Use, analyse, emit, leaf
 from tileir.passes.schedules.vectors.turning import turned_tile
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, Use, analyse, emit, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import GRID
 

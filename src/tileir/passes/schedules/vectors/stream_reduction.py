@@ -10,8 +10,8 @@ from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.kernels.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import GRID
 

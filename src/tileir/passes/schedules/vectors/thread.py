@@ -8,7 +8,7 @@ import attrs
 
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import analyse
+from tileir.schedule.nest import analyse
 from tileir.stripe.tags import GRID, THREAD, UNROLL, VECTOR
 
 if TYPE_CHECKING:

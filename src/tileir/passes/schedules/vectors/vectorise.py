@@ -10,16 +10,16 @@ from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.jam import is_merge, jammed
-from tileir.passes.kernels.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.passes.regions.strips import STRIP
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.passes.kernels.nest import Segment, Use
+    from tileir.schedule.nest import Segment, Use
 
 
 @attrs.frozen

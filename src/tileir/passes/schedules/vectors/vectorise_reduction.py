@@ -10,10 +10,10 @@ from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.kernels.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.passes.kernels.stagger import staggered
 from tileir.passes.regions.inside import cut, span_inside
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.nest import chosen_by_data
+from tileir.schedule.nest import chosen_by_data
 from tileir.stripe.ir import Block, Direction, Load, Special, Store
 from tileir.stripe.tags import VECTOR
 

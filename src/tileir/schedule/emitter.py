@@ -13,7 +13,7 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from tileir.passes.kernels.nest import Node, Use
+    from tileir.schedule.nest import Node, Use
 
 
 def write(root: Node, kernel: stripe.Block) -> stripe.Block:

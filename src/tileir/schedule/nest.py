@@ -14,9 +14,9 @@ import attrs
 
 from tileir.core.ops import merges
 from tileir.core.text.names import NameScope
-from tileir.passes.kernels.emitter import write
-from tileir.passes.kernels.reindex import with_values
 from tileir.poly.affine import Affine, movement, total
+from tileir.schedule.emitter import write
+from tileir.schedule.reindex import with_values
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import GRID, THREAD, VECTOR
 
