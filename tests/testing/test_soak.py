@@ -127,5 +127,20 @@ def test_no_moment_leaves_a_lock_taken(form: str) -> None:
         assert not lock.locked()
 
 
+def test_no_moment_leaves_a_condition_taken() -> None:
+    condition = threading.Condition()
+
+    def waited() -> None:
+        with condition:
+            condition.wait(0)
+
+    count = moments(waited)
+    assert count >= 5
+    for moment in range(1, count + 1):
+        assert interrupted(waited, moment)
+        assert condition.acquire(blocking=False)
+        condition.release()
+
+
 def _some_lines() -> str:
     return nearest("colunm", ["row", "column"])

@@ -45,13 +45,23 @@ class _Interrupter:
     seen: int = 0
 
     def __call__(self, frame: FrameType, event: str, _: object) -> Any:
-        if not any(part in frame.f_code.co_filename for part in TRACED):
+        if not any(part in frame.f_code.co_filename for part in TRACED) or _leaves_condition(frame.f_code):
             return None
         if event == "call" or (event == "line" and frame.f_lasti not in _uninterrupted(frame.f_code)):
             self.seen += 1
             if self.seen == self.left:
                 raise KeyboardInterrupt
         return self
+
+
+@cache
+def _leaves_condition(code: CodeType) -> bool:
+    """Return whether a function is how Python's conditions, and what is made of them, let go of their lock.
+
+    They do it in Python. An interrupt on the first lines of that leaves the lock taken, of a semaphore or an executor of
+    Python's, too: that is a gap of CPython's, which nothing around it can close.
+    """
+    return code.co_name == "__exit__" and code.co_filename == threading.__file__
 
 
 @cache
