@@ -128,7 +128,7 @@ def test_no_moment_leaves_a_lock_taken(form: str) -> None:
 
 
 def test_no_moment_leaves_a_condition_taken() -> None:
-    condition = threading.Condition()
+    condition = threading.Condition(threading.Lock())
 
     def waited() -> None:
         with condition:
