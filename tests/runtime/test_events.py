@@ -290,3 +290,35 @@ def test_an_idle_scheduler_has_run_all_that_it_could() -> None:
     gate.complete()
     scheduler.close()
     assert sorted(ran) == [0, 1, 2, 3]
+
+
+def test_threads_that_are_there_do_the_work_where_no_other_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a Python that ends, from 3.12 on."""
+    scheduler = Scheduler("test", threads=3)
+    begin = PendingEvent()
+    first = scheduler.submit(begin.wait)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    done: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        others = [scheduler.submit(partial(done.append, number), [first]) for number in range(3)]
+        begin.complete()
+        for event in others:
+            event.wait()
+        scheduler.wait_until_idle()
+    assert done == [0, 1, 2]
+    scheduler.close()
+
+
+def test_without_any_thread_that_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    scheduler = Scheduler("test", threads=3)
+    with pytest.raises(RuntimeError, match="can't create new thread"):
+        scheduler.submit(int)
+    scheduler.close()

@@ -280,9 +280,11 @@ class Scheduler:
         try:
             self._workers.add(worker)
             worker.start()
-        except BaseException:
+        except BaseException as error:
             self._workers.discard(worker)  # if it starts nevertheless, it adds itself
-            raise
+            # A Python that ends starts no threads, from 3.12 on: those that there are do the work.
+            if not isinstance(error, RuntimeError) or not self._workers:
+                raise
 
     def _serve(self) -> None:
         with self._lock:
