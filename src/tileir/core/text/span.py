@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attrs
 
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[1]) + os.sep
+_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2]) + os.sep
 _EXCERPT = 160  # characters of a line that an excerpt shows
 
 
