@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tileir.core.combines import Combine
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.tile.functions import BUILTINS
@@ -83,7 +84,9 @@ CALLS: Final = {
     "prng_state": ("prng_state(prng_step(D, 3))",),
     "element": ("element(tuple(A, B), 1)",),
 }
-ELSEWHERE: Final = {"prng_step", "prng_value", "tuple", "upstream", "gradient", "vjp", "jvp"}
+ELSEWHERE: Final = {"prng_step", "prng_value", "tuple", "upstream", "gradient", "vjp", "jvp"} | {
+    f"reduce_{combine.value}" for combine in Combine
+}
 STATEMENTS: Final = [
     "O[i : 2] = +(A[i, j]);",
     "O[i, k : 2, 2] = +(A[i, j] * E[k, j]);",

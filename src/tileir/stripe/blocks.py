@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.core import schema
+from tileir.core.combines import Combine, Rule
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op, merges
 from tileir.core.rewrite import rewritten
@@ -199,6 +200,24 @@ class Special:
 
 
 @attrs.frozen(cache_hash=True)
+class Reduction:
+    """What a block whose points run in order does to a state, which is its INOUT views, in order: one element each.
+
+    A point is a step of the rule of ``combine`` for ``elements`` counted in ``positions``. So elements may be taken in
+    any grouping: by several states that begin with the identity, and are merged by the rule.
+    """
+
+    combine: Combine
+    elements: DType
+    positions: DType
+
+    @property
+    def rule(self) -> Rule:
+        """Identity, step and merge."""
+        return self.combine.rule(self.elements, self.positions)
+
+
+@attrs.frozen(cache_hash=True)
 class Block:
     """Statements under indices, refinements, and constraints, affines in the indices that must be >= 0; see above."""
 
@@ -211,6 +230,7 @@ class Block:
     location: Location = ()
     tags: Tags = Tags()
     deps: tuple[int, ...] = ()
+    reduction: Reduction | None = None
 
     def refinement(self, name: str) -> Refinement:
         """Return the refinement called ``name``; a KeyError is a defect of the caller."""

@@ -19,6 +19,7 @@ from tileir.stripe.blocks import Intrinsic as Intrinsic
 from tileir.stripe.blocks import Load as Load
 from tileir.stripe.blocks import LoadIndex as LoadIndex
 from tileir.stripe.blocks import Location as Location
+from tileir.stripe.blocks import Reduction as Reduction
 from tileir.stripe.blocks import Refinement as Refinement
 from tileir.stripe.blocks import Special as Special
 from tileir.stripe.blocks import Statement as Statement

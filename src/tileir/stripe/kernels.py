@@ -97,6 +97,7 @@ def _form(block: stripe.Block, outer: Mapping[str, int]) -> object:
         block.location,
         _exact(block.tags),
         block.deps,
+        block.reduction,
         statements,
     )
 

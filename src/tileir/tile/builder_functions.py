@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
+from tileir.core.combines import Combine
 from tileir.core.dtype import DType
 from tileir.tile.building.contractions import Access, Combined, conditional
 from tileir.tile.building.indices import Dim
@@ -285,6 +286,26 @@ def reverse_grad(x: Tensor, scale: Operand) -> Tensor:
 def simple_reduce(x: Tensor, *sizes: Dim | int) -> Tensor:
     """Sum ``x`` down to ``sizes``, which are aligned with its last axes."""
     return call("simple_reduce", x, *sizes)
+
+
+def reduce(combine: Combine | str, x: Tensor, *axes: int) -> tuple[Tensor, ...]:
+    """Return the components of the state of all elements of ``x`` along ``axes``, counted from 0, which they lack.
+
+    Args:
+        combine: One of :class:`tileir.core.combines.Combine`, or its name, such as ``"argmax"``.
+        x: A tensor of any dtype that the combine takes.
+        axes: What is reduced; none for all axes.
+
+    Raises:
+        TileError: TIL215, there is no such combine.
+
+    """
+    names = [each.value for each in Combine]
+    name = combine.value if isinstance(combine, Combine) else combine
+    if name not in names:
+        raise mistake("TIL215", f"a combine is one of {', '.join(names)}, not {name!r:.40}")
+    state = call(f"reduce_{name}", x, *axes)
+    return tuple(call("element", state, place) for place in range(Combine(name).components))
 
 
 @overload

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.combines import Combine
 from tileir.core.dtype import DType
 from tileir.core.ops import OPS, Op
 
@@ -111,6 +112,9 @@ def _rows() -> tuple[Builtin, ...]:
         _function("gather", 2),  # (data, indices)
         _function("scatter", 3),  # (updates, indices, like)
         _function("simple_reduce", 1, None, constants=1),  # (T, sizes…): sum down to these sizes
+        *(  # (T, axes…): the components of a state, a tuple
+            _function(f"reduce_{combine.value}", 1, None, constants=1) for combine in Combine
+        ),
         _function("prng_step", 1, None, constants=1),  # (state, sizes…): only prng_state and prng_value may read it
         _function("prng_state", 1),
         _function("prng_value", 1),

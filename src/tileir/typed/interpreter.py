@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 import numpy as np
 
+from tileir.core.combines import reduce_elements
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.number_system import REAL
@@ -25,6 +26,7 @@ from tileir.typed.ir import (
     Gather,
     Override,
     Recall,
+    Reduce,
     Reshape,
     Scan,
     ScanPart,
@@ -33,6 +35,7 @@ from tileir.typed.ir import (
     ShapeOf,
     TensorType,
     Upstream,
+    positions_in,
 )
 from tileir.typed.loops import loop_of, result_type, results_of
 from tileir.typed.points import valid_points
@@ -67,8 +70,9 @@ def interpret(function: Function, inputs: Mapping[str, Array], *, numbers: Numbe
 def _run(function: Function, values: dict[str, Array], numbers: NumberSystem) -> dict[str, Array]:
     """Evaluate all operations into ``values``, and return the outputs; a loop runs once for all of its results."""
     loops: dict[Scan, Mapping[ScanResult, Array]] = {}
+    dtypes = {each.name: each.dtype for each in (*function.inputs, *function.operations)}
     for operation in function.operations:
-        values[operation.name] = _evaluate(operation, values, loops, numbers)
+        values[operation.name] = _evaluate(operation, values, loops, dtypes, numbers)
     return {name: values[name] for name in function.outputs}
 
 
@@ -107,6 +111,7 @@ def _evaluate(
     operation: Operation,
     values: Mapping[str, Array],
     loops: dict[Scan, Mapping[ScanResult, Array]],
+    dtypes: Mapping[str, DType],
     numbers: NumberSystem,
 ) -> Array:
     match operation:
@@ -132,6 +137,8 @@ def _evaluate(
             return _scatter(operation, values[operation.updates], values[operation.indices], numbers)
         case Contraction():
             return _contract(operation, values, numbers)
+        case Reduce(input=name):
+            return _reduce(operation, values[name], dtypes[name], numbers)
         case Override(input=name) | Checkpoint(input=name) | Recall(input=name):
             return values[name]
         case Upstream(dtype=dtype, shape=shape):
@@ -179,6 +186,16 @@ def _contract(operation: Contraction, values: Mapping[str, Array], numbers: Numb
     result = numbers.cast(aggregate, operation.dtype)
     rest = np.zeros(size, result.dtype) if operation.default is None else values[operation.default].reshape(-1)
     return np.where(written, result, rest).reshape(operation.shape)
+
+
+def _reduce(operation: Reduce, array: Array, dtype: DType, numbers: NumberSystem) -> Array:
+    """Reduce the elements in row-major order of the axes, which come first."""
+    sizes = tuple(array.shape[axis] for axis in operation.axes)
+    count, counter = int(np.prod(sizes, dtype=np.int64)), positions_in(sizes)
+    first = np.moveaxis(array, operation.axes, range(len(sizes))).reshape(count, *operation.shape)
+    positions = np.arange(count, dtype=counter.numpy).reshape(count, *[1] * len(operation.shape))
+    state = reduce_elements(operation.combine.rule(dtype, counter), first, positions, numbers)
+    return np.asarray(state[operation.result])
 
 
 def _combine(operation: Contraction, elements: list[Array], numbers: NumberSystem) -> Array:

@@ -18,6 +18,7 @@ from tileir.typed.ir import (
     Gather,
     Override,
     Recall,
+    Reduce,
     Reshape,
     Scan,
     Scatter,
@@ -30,7 +31,7 @@ from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLitera
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.typed.ir import Access, Function, Operation, Value
+    from tileir.typed.ir import Access, Function, Marker, Operation, Value
     from tileir.typed.number_steps import NumberStep
 
 _AGGREGATIONS = {"add": "+", "mul": "*", "max": ">", "min": "<", "assign": "="}
@@ -104,6 +105,16 @@ def _definition(operation: Operation, steps: Mapping[Function, str]) -> str:
             return f"scatter({updates}, {indices}) in {accumulator.value}"
         case Contraction():
             return _contraction(operation)
+        case Reduce(combine=combine, input=name, axes=axes, result=result):
+            return f"reduce_{combine.value}({', '.join((name, *map(str, axes)))}): {result}"
+        case Scan():
+            return _scan(operation, steps[operation.body])
+        case _:
+            return _marker(operation)
+
+
+def _marker(operation: Marker) -> str:
+    match operation:
         case Override():
             return _override(operation)
         case Upstream():
@@ -112,8 +123,6 @@ def _definition(operation: Operation, steps: Mapping[Function, str]) -> str:
             return f"checkpoint({name})"
         case Recall(input=name, sweep=sweep):
             return f"recall({name}) in sweep {sweep}"
-        case Scan():
-            return _scan(operation, steps[operation.body])
         case _:
             assert_never(operation)
 

@@ -22,6 +22,7 @@ from tileir.typed.ir import (
     Gather,
     Marker,
     Override,
+    Reduce,
     Reshape,
     Scan,
     Scatter,
@@ -29,6 +30,7 @@ from tileir.typed.ir import (
     TensorType,
     Upstream,
     operands,
+    rule_of,
 )
 from tileir.typed.loops import MAX_NESTING, result_type, results_of
 from tileir.typed.number_steps import step_inputs
@@ -162,6 +164,8 @@ def _check_computation(operation: Computation, defined: Mapping[str, Value | Ope
             yield from _check_scatter(operation, defined[operation.updates], defined[operation.indices])
         case Contraction():
             yield from _check_contraction(operation, defined)
+        case Reduce(input=name):
+            yield from _check_reduce(operation, defined[name])
         case Scan():
             yield from _check_scan(operation, defined)
         case _:
@@ -300,6 +304,24 @@ def _check_contraction(operation: Contraction, defined: Mapping[str, Value | Ope
         (*unbounded_indices(accesses, constraints), *constraint_only_indices(accesses, constraints))
     ):
         yield f"has an index {index!r} without bounds"
+
+
+def _check_reduce(operation: Reduce, source: Value | Operation) -> Iterator[str]:
+    axes, rank = operation.axes, len(source.shape)
+    if any(not 0 <= axis < rank for axis in axes) or list(axes) != sorted(set(axes)):
+        yield f"reduces along {list(axes)} of a tensor of rank {rank}"
+        return
+    if operation.combine.element(source.dtype) is not source.dtype:
+        yield f"reduces {source.dtype.value} by {operation.combine.value}"
+        return
+    kept = tuple(size for axis, size in enumerate(source.shape) if axis not in axes)
+    if operation.shape != kept:
+        yield f"has shape {list(operation.shape)}, not {list(kept)}"
+    state = rule_of(operation, source.dtype, source.shape).state
+    if not 0 <= operation.result < len(state):
+        yield f"is component {operation.result} of a state of {len(state)}"
+    elif operation.dtype is not state[operation.result]:
+        yield f"has dtype {operation.dtype.value}, not {state[operation.result].value}"
 
 
 def _check_scan(operation: Scan, defined: Mapping[str, Value | Operation]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from tileir.stripe.check.scope import Scope, scopes
 from tileir.stripe.check.views import check_access, check_bounds, check_sources
 from tileir.stripe.ir import Block, scalar_output
 from tileir.stripe.lower.kernel_table import launched
+from tileir.stripe.reductions import reduction_faults
 from tileir.stripe.works import launches
 
 if TYPE_CHECKING:
@@ -136,6 +137,13 @@ def check_texts(scope: Scope) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL503", f"the tags {names} in {scope.place} must be words, sorted, each once")
 
 
+def check_reduction(scope: Scope) -> Iterator[Diagnostic]:
+    """Blocks that reduce have a state of the dtypes that their rule says, and run in order."""
+    if scope.block.reduction is not None:
+        for fault in reduction_faults(scope.block):
+            yield Diagnostic("TIL507", f"{fault}: {scope.place}")
+
+
 def check_indices(scope: Scope) -> Iterator[Diagnostic]:
     """Ranges are positive; index affines are integral and over the parent's indices, constraints over the block's."""
     outer = () if scope.parent is None else scope.parent.values
@@ -182,6 +190,7 @@ CHECKS: Final[tuple[Callable[[Scope], Iterator[Diagnostic]], ...]] = (
     check_names,
     check_texts,
     check_indices,
+    check_reduction,
     check_annotations,
     check_dependencies,
     check_sources,

@@ -17,6 +17,7 @@ from tileir.stripe.ir import Tags
 from tileir.stripe.lower.contraction import lower_contraction
 from tileir.stripe.lower.kernel_builder import KernelBuilder, axis_index, element
 from tileir.stripe.lower.program_builder import ProgramBuilder
+from tileir.stripe.lower.reduce import lower_reduce
 from tileir.stripe.lower.scan import lower_scan
 from tileir.stripe.lower.storage import ZERO, Storage
 from tileir.stripe.places import Places
@@ -29,10 +30,12 @@ from tileir.typed.ir import (
     Elementwise,
     Gather,
     Marker,
+    Reduce,
     Reshape,
     Scan,
     Scatter,
     ShapeOf,
+    reduction_of,
 )
 from tileir.typed.loops import loop_of
 from tileir.typed.simplify.preparation import unmarked
@@ -75,6 +78,11 @@ def _lower_operation(builder: ProgramBuilder, operation: Computation) -> None:
         results = builder.loops.pop(loop_of(operation), None)
         if results is not None:
             lower_scan(builder, results, _lower_operation)
+        return
+    if isinstance(operation, Reduce):
+        components = builder.reductions.pop(reduction_of(operation), None)
+        if components is not None:
+            lower_reduce(builder, components)
         return
     in_memory = name in builder.storage.tensors or name in builder.storage.allocations
     if not in_memory or 0 in operation.shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -12,6 +13,7 @@ from tileir.stripe.lower.kernel_builder import KernelBuilder, element
 from tileir.stripe.lower.storage import Tensor
 from tileir.stripe.nesting import view_of
 from tileir.stripe.text.comments import tile_text
+from tileir.typed.ir import Reduce, operands, reduction_of, reductions_of
 from tileir.typed.loops import loops_of
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class ProgramBuilder:
         labels: Names for the kernels of some operations.
         prefix: What the names of other kernels begin with.
         loops: The results of each loop of the function; those that were lowered are taken out.
+        reductions: The components of each tuple reduction; those that were lowered are taken out.
+        readers: How many operations read each value; the components of one state count as one.
         definitions: Inputs and operations of the function, by name.
         macs: How many products sums add up.
 
@@ -42,11 +46,16 @@ class ProgramBuilder:
     prefix: str = "kernel_"
     loops: dict[Scan, tuple[Scan, ...]] = attrs.field(init=False)
     definitions: dict[str, Value | Operation] = attrs.field(init=False)
+    reductions: dict[Reduce, list[Reduce]] = attrs.field(init=False)
+    readers: Counter[str] = attrs.field(init=False)
     macs: int = attrs.field(default=0, init=False)
     _kernels: list[Block] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.loops = loops_of(self.function)
+        self.reductions = reductions_of(self.function)
+        once = {reduction_of(each) if isinstance(each, Reduce) else each: None for each in self.function.operations}
+        self.readers = Counter(name for each in once for name in dict.fromkeys(operands(each)))
         self.definitions = {each.name: each for each in (*self.function.inputs, *self.function.operations)}
 
     def add(self, kernel: KernelBuilder, operation: Computation, tags: Tags) -> None:

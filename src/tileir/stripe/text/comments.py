@@ -16,6 +16,7 @@ from tileir.typed.ir import (
     Coordinate,
     Elementwise,
     Gather,
+    Reduce,
     Reshape,
     Scan,
     Scatter,
@@ -65,6 +66,8 @@ def tile_text(operation: Computation, constants: Mapping[str, Constant]) -> str:
             return f"{name} = scatter({shown(updates)}, {shown(indices)})"
         case Contraction():
             return _contraction(operation, constants)
+        case Reduce(name=name, combine=combine, input=value, axes=axes):
+            return f"{name} = reduce_{combine.value}({', '.join((value, *map(str, axes)))})"
         case Scan(name=name, count=count, reverse=reverse):
             return f"{name} = scan, {count} steps{' in reverse' if reverse else ''}"
         case _:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.combines import Combine
 from tileir.core.ops import Aggregation
 from tileir.core.text.lexing import END
-from tileir.stripe.ir import Block, Dim, Direction, Index, Refinement, TensorShape
+from tileir.stripe.ir import Block, Dim, Direction, Index, Reduction, Refinement, TensorShape
 from tileir.stripe.text.lexer import NAME, NUMBER, TAG, comments
 from tileir.stripe.text.token_parser import TokenParser
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tileir.poly.affine import Affine
 
 _DIRECTIONS: Final = {direction.value: direction for direction in Direction}
+_COMBINES: Final = {combine.value: combine for combine in Combine}
 _AGGREGATIONS: Final = {aggregation.value: aggregation for aggregation in Aggregation}
 
 
@@ -46,10 +48,13 @@ class HeaderParser(TokenParser):
                 said.append(text)
         constraints: list[Affine] = []
         refinements: list[Refinement] = []
+        reduction: Reduction | None = None
         while not self.at(")") and not self.at("{"):
             if self.at(END):
                 raise self.unclosed(opening, "this block header is not closed: add )")
-            if self._at_refinement():
+            if self.at_word("reduction") and self.after().kind == NAME:
+                reduction = self.line(self._reduction)
+            elif self._at_refinement():
                 view = self.line(self._refinement)
                 refinements.extend(() if view is None else (view,))
             else:
@@ -58,7 +63,17 @@ class HeaderParser(TokenParser):
             said.extend(text for text, _ in self._comments())
         if not self.skip(")"):
             self.report("this block header is not closed: add )", self.span_of(opening))
-        return Block(name, tuple(indices), tuple(constraints), tuple(refinements), (), tuple(said), location)
+        views = tuple(refinements)
+        return Block(name, tuple(indices), tuple(constraints), views, (), tuple(said), location, reduction=reduction)
+
+    def _reduction(self) -> Reduction:
+        """Read ``reduction combine elements positions``."""
+        self.advance()
+        token = self.token
+        word = self.name()
+        if word not in _COMBINES:
+            raise self.fault(token, f"expected one of {', '.join(_COMBINES)}")
+        return Reduction(_COMBINES[word], self.dtype(), self.dtype())
 
     def _index(self) -> Index:
         if not self.at("("):

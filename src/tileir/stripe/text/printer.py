@@ -213,6 +213,9 @@ def _block(writer: Writer, block: Block, number: int) -> None:
             writer.line(f"// {comment}")
         for constraint in block.constraints:
             writer.line(f"{constraint} >= 0")
+        if (reduction := block.reduction) is not None:
+            dtypes = f"{SPELLING[reduction.elements]} {SPELLING[reduction.positions]}"
+            writer.line(f"reduction {reduction.combine.value} {dtypes}")
         for refinement in block.refinements:
             writer.line(refinement_text(refinement, ranges))
     writer.line(") {")

@@ -84,7 +84,14 @@ class _Analysis:
                 return _run(attrs.evolve(operation, dtype=DType.F64), {**self.values, data: self.of(data)})
             case typed.Constant() | typed.ArrayConstant() | typed.Coordinate() | typed.ShapeOf():
                 return np.zeros(())
-            case typed.Scan() | typed.Override() | typed.Upstream() | typed.Checkpoint() | typed.Recall():
+            case (
+                typed.Reduce()
+                | typed.Scan()
+                | typed.Override()
+                | typed.Upstream()
+                | typed.Checkpoint()
+                | typed.Recall()
+            ):
                 # generated programs have none of these
                 return np.asarray(np.inf)
             case _:

@@ -173,9 +173,24 @@ def _state(recorder: Recorder, _: Call) -> Sizes | None:
 def _element(recorder: Recorder, call: Call) -> Sizes | None:
     """Return the sizes of a part of a tuple that was made in this function."""
     group, position = call.arguments
+    if (reduced := _reduced(recorder, group)) is not None:
+        return reduced
     parts = _members(recorder, group)
     known = isinstance(position, IntLiteral) and position.value < len(parts)
     return _of(recorder, parts[position.value]) if known and isinstance(position, IntLiteral) else None
+
+
+def _reduced(recorder: Recorder, group: Expr) -> Sizes | None:
+    """Return the sizes of a component of a state, which lacks the axes that were reduced."""
+    if isinstance(group, Name) and group.name in recorder.steps:
+        body = recorder.steps[group.name].body
+        group = body if isinstance(body, Call) else group
+    if not isinstance(group, Call) or not group.function.startswith("reduce_"):
+        return None
+    sizes = _of(recorder, group.arguments[0])
+    axes = [axis.value for axis in group.arguments[1:] if isinstance(axis, IntLiteral)]
+    known = sizes is not None and 0 < len(axes) == len(group.arguments) - 1
+    return tuple(size for axis, size in enumerate(sizes) if axis not in axes) if known and sizes is not None else None
 
 
 def _members(recorder: Recorder, group: Expr) -> tuple[Expr, ...]:

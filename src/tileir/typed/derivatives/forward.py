@@ -13,7 +13,7 @@ import attrs
 
 from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import fail
-from tileir.typed.derivatives import contractions, elementwise, forward_loops, structure
+from tileir.typed.derivatives import contractions, elementwise, forward_loops, reductions, structure
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.ir import (
@@ -27,6 +27,7 @@ from tileir.typed.ir import (
     Gather,
     Override,
     Recall,
+    Reduce,
     Reshape,
     Scan,
     Scatter,
@@ -143,6 +144,9 @@ def pushforward(motion: Motion, operation: Operation) -> Tensor | None:
             default = None if operation.default is None else motion.tangent(operation.default)
             tangents = [motion.tangent(access.tensor) for access in operation.inputs]
             return contractions.pushforward(motion, operation, tangents, default)
+        case Reduce(input=name):
+            tangent = motion.tangent(name)
+            return None if tangent is None else reductions.pushforward(motion, operation, tangent)
         case Scan():
             return forward_loops.push_scan(motion, operation, forward)
         case Override():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from tileir.typed.derivatives import contractions, elementwise, overrides, structure
+from tileir.typed.derivatives import contractions, elementwise, overrides, reductions, structure
 from tileir.typed.ir import (
     ArrayConstant,
     Cast,
@@ -16,6 +16,7 @@ from tileir.typed.ir import (
     Gather,
     Override,
     Recall,
+    Reduce,
     Reshape,
     Scan,
     Scatter,
@@ -50,6 +51,8 @@ def pullback(sweep: Sweep, operation: Operation, cotangent: Tensor) -> Iterator[
             return structure.pull_scatter(sweep, operation, cotangent)
         case Contraction():
             return contractions.pullback(sweep, operation, cotangent)
+        case Reduce():
+            return reductions.pullback(sweep, operation, cotangent)
         case Override():
             return overrides.pull_override(sweep, operation, cotangent)
         case Checkpoint() | Recall():

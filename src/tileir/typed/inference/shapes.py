@@ -7,14 +7,26 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.dtype import DType, float_for
+from tileir.core.combines import Combine
+from tileir.core.dtype import DType, arithmetic_type, float_for
 from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import scalar, tensor
-from tileir.typed.inference.values import Operand, Tensor
-from tileir.typed.ir import Access, Contraction, Coordinate, Gather, Override, Reshape, Scatter, ShapeOf
+from tileir.typed.inference.values import Group, Operand, Tensor
+from tileir.typed.ir import (
+    Access,
+    Contraction,
+    Coordinate,
+    Gather,
+    Override,
+    Reduce,
+    Reshape,
+    Scatter,
+    ShapeOf,
+    positions_in,
+)
 from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
@@ -160,6 +172,24 @@ def _simple_reduce(emission: Emission, operands: Sequence[Operand], span: Span |
     return value if shape == value.shape else reduce_to(emission, value, shape, Aggregation.SUM, span)
 
 
+def _reduce(combine: Combine, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    """Emit a component each of the state along some axes, or all; extrema get the dtype of the elements back."""
+    value = tensor(emission, operands[0])
+    named = [_axis(operand, value.shape) for operand in operands[1:]]
+    if len(set(named)) < len(named):
+        raise fail("TIL310", f"{operands[0].label} is reduced along an axis twice", span)
+    axes = tuple(sorted(named)) or tuple(range(len(value.shape)))
+    shape = tuple(size for axis, size in enumerate(value.shape) if axis not in axes)
+    dtype = arithmetic_type(value.dtype)
+    elements = emission.cast(value, combine.element(dtype), span)
+    rule = combine.rule(elements.dtype, positions_in(tuple(value.shape[axis] for axis in axes)))
+    parts = []
+    for number, kind in enumerate(rule.state):
+        part = emission.add(Reduce(emission.fresh(), combine, elements.name, axes, number, kind, shape, span=span))
+        parts.append(emission.cast(part, dtype, span) if combine.is_extremum and not number else part)
+    return Group(tuple(parts))
+
+
 def _softmax(emission: Emission, operands: Sequence[Operand], span: Span | None, *, logarithm: bool = False) -> Result:
     """Expand softmax over the last axis, less the greatest element so that nothing overflows.
 
@@ -196,5 +226,6 @@ SHAPES: Final[Mapping[str, Callable[[Emission, Sequence[Operand], Span | None], 
         "gather": _gather,
         "scatter": _scatter,
         "simple_reduce": _simple_reduce,
+        **{f"reduce_{combine.value}": partial(_reduce, combine) for combine in Combine},
     }
 )

@@ -30,6 +30,7 @@ from tileir.typed.ir import (
     Marker,
     Override,
     Recall,
+    Reduce,
     Reshape,
     Scan,
     Scatter,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 _MOST_NODES: Final = 12  # of an expression that is nested into another, as for functions built in Python
 _GENERATED: Final = re.compile(r".*_\d+")  # the form of fresh names: nobody misses them
-_Expressed: TypeAlias = Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Marker
+_Expressed: TypeAlias = Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Reduce | Marker
 _NO_DIMS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _NO_SIZES: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -229,6 +230,9 @@ class _Raising:
                 return Call("gather", (self._lone(data), self._lone(indices)))
             case Scatter(updates=updates, indices=indices, shape=shape):
                 return Call("scatter", (self._lone(updates), self._lone(indices), self._rows(shape[0])))
+            case Reduce(combine=combine, input=name, axes=axes, result=result):
+                state = Call(f"reduce_{combine.value}", (self._lone(name), *map(IntLiteral, axes)))
+                return Call("element", (state, IntLiteral(result)))
             case Override(input=name, pairs=pairs):
                 read = (self._lone(name), *(self._lone(value) for pair in pairs for value in pair))
                 return Call("override_gradient", read) if pairs else Call("stop_gradient", read)
