@@ -35,10 +35,10 @@ from tileir.typed.ir import (
     ShapeOf,
     TensorType,
     Upstream,
-    positions_in,
 )
 from tileir.typed.loops import loop_of, result_type, results_of
 from tileir.typed.points import valid_points
+from tileir.typed.reductions import positions_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

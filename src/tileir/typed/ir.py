@@ -7,14 +7,13 @@ broadcasts of shape are implicit in :class:`Elementwise`, right-aligned as in Nu
 from __future__ import annotations
 
 import enum
-from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
 from tileir.core import schema
 from tileir.core.array_value import ArrayValue
-from tileir.core.combines import Combine, Rule
+from tileir.core.combines import Combine
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.schema import BODY, INTRODUCES, USES
@@ -374,30 +373,6 @@ class Function:
         from tileir.typed.printer import to_text  # it imports this module
 
         return preformatted(to_text(self))
-
-
-def positions_in(sizes: Shape) -> DType:
-    """Return the dtype that counts the elements of a tensor: i32, or i64 where that is too narrow."""
-    return DType.I32 if prod(sizes) <= DType.I32.maximum else DType.I64
-
-
-def rule_of(reduce: Reduce, dtype: DType, shape: Shape) -> Rule:
-    """Return what a reduction of a tensor does to its elements."""
-    return reduce.combine.rule(dtype, positions_in(tuple(shape[axis] for axis in reduce.axes)))
-
-
-def reduction_of(reduce: Reduce) -> Reduce:
-    """Return what two operations have in common exactly if they are components of one state."""
-    return attrs.evolve(reduce, name="", result=0, dtype=DType.BOOL)
-
-
-def reductions_of(function: Function) -> dict[Reduce, list[Reduce]]:
-    """Return the tuple reductions of a function, in program order, each with its components."""
-    found: dict[Reduce, list[Reduce]] = {}
-    for operation in function.operations:
-        if isinstance(operation, Reduce):
-            found.setdefault(reduction_of(operation), []).append(operation)
-    return found
 
 
 def operands(operation: Operation) -> tuple[str, ...]:

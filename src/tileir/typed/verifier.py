@@ -30,10 +30,10 @@ from tileir.typed.ir import (
     TensorType,
     Upstream,
     operands,
-    rule_of,
 )
 from tileir.typed.loops import MAX_NESTING, result_type, results_of
 from tileir.typed.number_steps import step_inputs
+from tileir.typed.reductions import rule_of
 from tileir.typed.rules import contraction_types
 from tileir.typed.templates import free_upstreams
 

@@ -35,9 +35,9 @@ from tileir.typed.ir import (
     Scan,
     Scatter,
     ShapeOf,
-    reduction_of,
 )
 from tileir.typed.loops import loop_of
+from tileir.typed.reductions import reduction_of
 from tileir.typed.simplify.preparation import unmarked
 
 if TYPE_CHECKING:

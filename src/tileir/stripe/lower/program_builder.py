@@ -13,8 +13,9 @@ from tileir.stripe.lower.kernel_builder import KernelBuilder, element
 from tileir.stripe.lower.storage import Tensor
 from tileir.stripe.nesting import view_of
 from tileir.stripe.text.comments import tile_text
-from tileir.typed.ir import Reduce, operands, reduction_of, reductions_of
+from tileir.typed.ir import Reduce, operands
 from tileir.typed.loops import loops_of
+from tileir.typed.reductions import reduction_of, reductions_of
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Refinement

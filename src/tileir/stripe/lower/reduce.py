@@ -36,7 +36,8 @@ from tileir.stripe.lower.kernel_builder import KernelBuilder, element
 from tileir.stripe.lower.storage import ZERO
 from tileir.stripe.reductions import statements_of
 from tileir.stripe.tags import SERIAL
-from tileir.typed.ir import Cast, Elementwise, operands, positions_in
+from tileir.typed.ir import Cast, Elementwise, operands
+from tileir.typed.reductions import positions_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,7 +15,8 @@ import attrs
 from tileir.core.combines import Combine
 from tileir.core.ops import Op
 from tileir.typed.inference.values import Tensor
-from tileir.typed.ir import Coordinate, Reduce, positions_in
+from tileir.typed.ir import Coordinate, Reduce
+from tileir.typed.reductions import positions_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

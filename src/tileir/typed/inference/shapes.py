@@ -25,8 +25,8 @@ from tileir.typed.ir import (
     Reshape,
     Scatter,
     ShapeOf,
-    positions_in,
 )
+from tileir.typed.reductions import positions_in
 from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:

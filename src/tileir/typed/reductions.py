@@ -1,0 +1,39 @@
+"""Tuple reductions of typed functions: how elements are counted, and which operations are parts of one state."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.typed.ir import Reduce
+
+if TYPE_CHECKING:
+    from tileir.core.combines import Rule
+    from tileir.typed.ir import Function, Shape
+
+
+def positions_in(sizes: Shape) -> DType:
+    """Return the dtype that counts the elements of a tensor: i32, or i64 where that is too narrow."""
+    return DType.I32 if prod(sizes) <= DType.I32.maximum else DType.I64
+
+
+def rule_of(reduce: Reduce, dtype: DType, shape: Shape) -> Rule:
+    """Return what a reduction of a tensor does to its elements."""
+    return reduce.combine.rule(dtype, positions_in(tuple(shape[axis] for axis in reduce.axes)))
+
+
+def reduction_of(reduce: Reduce) -> Reduce:
+    """Return what two operations have in common exactly if they are components of one state."""
+    return attrs.evolve(reduce, name="", result=0, dtype=DType.BOOL)
+
+
+def reductions_of(function: Function) -> dict[Reduce, list[Reduce]]:
+    """Return the tuple reductions of a function, in program order, each with its components."""
+    found: dict[Reduce, list[Reduce]] = {}
+    for operation in function.operations:
+        if isinstance(operation, Reduce):
+            found.setdefault(reduction_of(operation), []).append(operation)
+    return found
