@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import tileir
 from strategies.operations import fault_of, run, sample
 from tileir import ops
+from tileir.semtree.kinds import BufferRole
 from tileir.tile.printer import expression_text, to_text
 
 if TYPE_CHECKING:
@@ -222,3 +223,24 @@ def test_unstacking_leaves_nothing_out(count: int) -> None:
     assert fault_of(lambda: ops.unstack(x, count), __file__)[0] == "TIL310"
     assert fault_of(lambda: ops.unstack(x, 0), __file__)[0] == "TIL217"
     assert fault_of(lambda: run(lambda x: ops.cross(x, x), np.ones((2, count))), __file__)[0] == "TIL310"
+
+
+@given(
+    sizes=st.lists(st.integers(0, 5), min_size=1, max_size=9),
+    axis=st.integers(0, 2),
+    dtype=st.sampled_from([np.float32, np.int8, np.bool_, np.int64]),
+)
+def test_parts_are_written_one_behind_the_other(sizes: list[int], axis: int, dtype: type[np.generic]) -> None:
+    shapes = [tuple(size if place == axis else 2 + place for place in range(3)) for size in sizes]
+    parts = [(np.arange(np.prod(shape)).reshape(shape) % 7 - 3).astype(dtype) for shape in shapes]
+    result = run(lambda *tensors: ops.concatenate(tensors, axis), *parts)
+    np.testing.assert_array_equal(result, np.concatenate(parts, axis))
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_up_to_four_parts_are_copied_once(count: int) -> None:
+    f = tileir.FunctionBuilder()
+    parts = [f.input(f"X{part}", "N", f"M{part}", "K") for part in range(count)]
+    shapes = [(3, 2 + part, 5) for part in range(count)]
+    executable = tileir.compile(f.build(O=ops.concatenate(parts, 1)), shapes, device="llvm")
+    assert not [buffer for buffer in executable.sem.buffers if buffer.role is BufferRole.TEMPORARY]

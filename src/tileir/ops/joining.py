@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tileir.ops.foundation import (
     Aggregation,
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
     from tileir.ops.foundation import Size
 
+_CHAIN: Final = 4
+"""Tensors that are joined in one chain. More are joined in a tree of chains: the work of interpreters, which copy
+defaults, and of gradients, which keep one of the whole for each default, grows with the length of a chain."""
+
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Return tensors one after the other on ``axis``; all other sizes have to be equal.
@@ -46,22 +50,38 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     for part in parts[1:]:
         if rank_of(part) != rank_of(parts[0]):
             raise mistake("TIL305", f"tensors of rank {rank_of(parts[0])} and {rank_of(part)} cannot be concatenated")
-    while len(parts) > 1:  # in pairs, so that the work is that of a tree and not of a chain
-        pairs = [_joined(parts[start], parts[start + 1], place) for start in range(0, len(parts) - 1, 2)]
-        parts = [*pairs, *parts[2 * len(pairs) :]]
+    while len(parts) > 1:
+        parts = [_joined(parts[start : start + _CHAIN], place) for start in range(0, len(parts), _CHAIN)]
     return parts[0]
 
 
-def _joined(left: Tensor, right: Tensor, place: int) -> Tensor:
-    """Write two tensors into one: the first with zeros behind it is the default of the second."""
-    variables, dims, others = indices_of(left), dims_of(left), dims_of(right)
-    sizes = [dim + others[axis] if axis == place else dim for axis, dim in enumerate(dims)]
-    behind = [i + dims[place] if axis == place else i for axis, i in enumerate(variables)]
-    checks = [
-        check for axis, i in enumerate(variables) if axis != place for check in equal_sizes(i, dims[axis], others[axis])
-    ]
-    first = aggregate(Aggregation.ASSIGN, left[variables], variables, sizes)
-    return aggregate(Aggregation.ASSIGN, right[variables].given(*checks), behind, sizes, default=first)
+def _joined(parts: Sequence[Tensor], place: int) -> Tensor:
+    """Write tensors into one, each with the ones before it, and zeros behind them, as its default.
+
+    A default that nothing else needs is written in place, so that every element is copied once.
+    """
+    first, *others = parts
+    if not others:
+        return first
+    dims = dims_of(first)
+    whole = list(dims)
+    for part in others:
+        whole[place] = whole[place] + dims_of(part)[place]
+    variables = indices_of(first)
+    result = aggregate(Aggregation.ASSIGN, first[variables], variables, whole)
+    behind = dims[place]
+    for part in others:
+        variables, own = indices_of(part), dims_of(part)
+        checks = [
+            check
+            for axis, i in enumerate(variables)
+            if axis != place
+            for check in equal_sizes(i, dims[axis], own[axis])
+        ]
+        places = [i + behind if axis == place else i for axis, i in enumerate(variables)]
+        result = aggregate(Aggregation.ASSIGN, part[variables].given(*checks), places, whole, default=result)
+        behind = behind + own[place]
+    return result
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
