@@ -58,10 +58,25 @@ def test_a_tile_may_be_chosen(rows: int, columns: int) -> None:
     assert (19 % rows, columns * lanes) in accumulators(program) or 19 % rows == 0
 
 
-def test_columns_that_are_left_over_get_kernels_of_their_own() -> None:
-    program = tiled("matmul", attrs.evolve(SMALL, rows=2, columns=2))  # 37 = 4 * 8 + 4 + 1
-    widths = [max(shape[1] for shape in accumulators(_only(program, kernel))) for kernel in program.main.blocks]
-    assert widths == [8, 4, 1]
+def widths(program: Program) -> list[int]:
+    return [max(shape[1] for shape in accumulators(_only(program, kernel))) for kernel in program.main.blocks]
+
+
+def test_columns_that_are_left_over_overlap_others() -> None:
+    assert widths(tiled("matmul", attrs.evolve(SMALL, rows=2, columns=2))) == [8, 8]  # 37 = 4 * 8 + 5
+
+
+@pytest.mark.parametrize(("columns", "expected"), [(32, [8]), (33, [8, 1]), (34, [8, 2]), (35, [8, 4]), (36, [8, 4])])
+def test_columns_overlap_only_where_that_is_less_work(columns: int, expected: list[int]) -> None:
+    shapes = {"A": (5, 7), "B": (7, columns)}
+    assert widths(small_product("O[m, n : M, N] = +(A[m, k] * B[k, n])", shapes)) == expected
+
+
+def small_product(statement: str, shapes: dict[str, tuple[int, ...]]) -> Program:
+    """Return a contraction of f32 in tiles of two rows and two vectors of four lanes."""
+    text = f"function (A[M, K], B[K, N]) -> (O) {{ {statement}; }}"
+    step = attrs.evolve(SMALL, rows=2, columns=2)
+    return run((Accumulate(), step), Case(text, DType.F32, shapes).program())
 
 
 def _only(program: Program, kernel: Block) -> Program:

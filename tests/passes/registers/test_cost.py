@@ -12,8 +12,18 @@ from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.regions.separate import Separate
-from tileir.passes.schedules.registers.cost import Limits, Plan, Rows, can_be_vector, choose, row_pieces
-from tileir.stripe.ir import Index
+from tileir.passes.schedules.registers.cost import (
+    Limits,
+    Plan,
+    Rows,
+    can_be_vector,
+    choose,
+    may_overlap,
+    overlapping,
+    row_pieces,
+)
+from tileir.schedule.nest import Use
+from tileir.stripe.ir import Direction, Index
 
 WIDE = Limits(
     vector_bytes=64, max_lanes=0, registers=32, cache_bytes=1 << 15, panel_bytes=1 << 19, reads=512, rows=0, columns=0
@@ -127,3 +137,30 @@ def test_pieces_cover_all_rows() -> None:
     rows = (Rows(Index("a", 7), 3), Rows(Index("b", 4), 4))
     assert list(row_pieces(rows)) == [(2, {"a": 3, "b": 4}), (1, {"a": 1, "b": 4})]
     assert list(row_pieces(())) == [(1, {})]
+
+
+def test_elements_are_stored_twice_only_where_nothing_depends_on_them() -> None:
+    program = run((Accumulate(),), Case(PRODUCT, DType.F32, product(4, 3, 21)).program())
+    nest = reduction_nest(program.main.blocks[0])
+    assert nest is not None
+    (output,) = (view for view in nest.kernel.refinements if view.direction is Direction.OUT)
+    assert may_overlap(nest)
+
+    def stored_as(use: Use) -> Use:
+        return (
+            attrs.evolve(use, direction=Direction.INOUT, aggregation=Aggregation.MAX)
+            if use.root == output.name
+            else use
+        )
+
+    merging = [attrs.evolve(s, uses=tuple(map(stored_as, s.uses))) for s in nest.segments]
+    assert not may_overlap(attrs.evolve(nest, segments=tuple(merging)))
+    in_place = tuple(
+        attrs.evolve(view, source=output.source) if view.direction is Direction.IN else view
+        for view in nest.kernel.refinements
+    )
+    assert not may_overlap(attrs.evolve(nest, kernel=attrs.evolve(nest.kernel, refinements=in_place)))
+
+
+def test_columns_that_are_left_over_are_few_pieces() -> None:
+    assert [overlapping(left, 4) for left in range(12)] == [0, 0, 0, 1, 0, 2, 2, 2, 0, 3, 3, 3]

@@ -13,6 +13,7 @@ import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.registers.cost import overlapping
 from tileir.passes.schedules.registers.edges import Edges
 from tileir.passes.schedules.registers.panels import Columns, Panel, ordered_loops, panel
 from tileir.poly.affine import Affine
@@ -70,6 +71,9 @@ def _column_pieces(plan: Plan) -> Iterator[_Piece]:
     start = count * width
     if count:
         yield _Piece(0, count, plan.columns, plan.lanes)
+    if plan.overlaps and (columns := overlapping(left, plan.lanes)):
+        yield _Piece(plan.vector.range - columns * plan.lanes, 1, columns, plan.lanes)
+        return
     if left >= plan.lanes:
         columns = left // plan.lanes
         yield _Piece(start, 1, columns, plan.lanes)

@@ -82,6 +82,7 @@ class Plan:
         packed: What is copied to contiguous memory before it is read.
         registers: Number of vector registers.
         cost: What all tiles cost together, in multiply-adds of vectors.
+        overlaps: Whether the last columns may begin before the others end: what both store is the same.
         term: The index that numbers the terms of dot products, where steps are these.
     """
 
@@ -92,6 +93,7 @@ class Plan:
     packed: tuple[Use, ...]
     registers: int
     cost: float
+    overlaps: bool = False
     term: Index | None = None
 
 
@@ -142,6 +144,26 @@ def can_be_vector(nest: Nest, index: str) -> bool:
     return True
 
 
+def may_overlap(nest: Nest) -> bool:
+    """Return whether an element of the result may be computed and stored twice: nothing it depends on is stored."""
+    source = {view.name: view.source for view in nest.kernel.refinements}
+    written = sch.written_uses(nest)
+    stored = {source[use.root] for use in written}
+    read = (use for use in nest.uses if use.direction.reads and use.root in source)
+    if any(use.merges for use in written) or any(segment.has_indirect_store for segment in nest.segments):
+        return False
+    return all(source[use.root] not in stored for use in read)
+
+
+def overlapping(left: int, lanes: int) -> int:
+    """Return how many whole vectors to take for ``left`` columns, where those overlap others; 0 where none should.
+
+    A single vector of fewer lanes, or whole ones alone, need no overlap.
+    """
+    whole, rest = divmod(left, lanes)
+    return whole + 1 if (whole > 0) + rest.bit_count() > 1 and rest else 0
+
+
 def _apart(nest: Nest, index: str) -> int:
     """Return how many accesses before and after the reductions have lanes that are no neighbours in memory."""
     uses = (use for segment in nest.segments if not segment.loops for use in segment.uses)
@@ -165,6 +187,7 @@ class _Candidate:
     strided: tuple[Use, ...]
     steps: tuple[Step, ...]
     constrained: frozenset[str]
+    overlaps: bool
 
     @classmethod
     def of(
@@ -188,7 +211,7 @@ class _Candidate:
         steps = tuple(
             Step.of(nest, segment, vector, lanes, limits.cache_bytes) for segment in nest.segments if segment.loops
         )
-        return cls(nest, limits, vector, lanes, rows, strided, steps, constrained)
+        return cls(nest, limits, vector, lanes, rows, strided, steps, constrained, may_overlap(nest))
 
     def best(self) -> Plan | None:
         """Return the cheapest tile."""
@@ -203,7 +226,7 @@ class _Candidate:
         packed = tuple(use for use in panel_uses(self.nest, self.vector.name) if self._packs(use, rows, columns))
         apart = _APART * _apart(self.nest, self.vector.name) * product(i.range for i in self.nest.indices)
         cost += apart + self._packing(packed)
-        return Plan(self.vector, self.lanes, columns, rows, packed, self.limits.registers, cost)
+        return Plan(self.vector, self.lanes, columns, rows, packed, self.limits.registers, cost, self.overlaps)
 
     def _row_choices(self) -> Iterator[tuple[Rows, ...]]:
         """Yield one row, some rows of one index, and all rows of a short index with some of another."""
@@ -277,6 +300,9 @@ class _Candidate:
         panels, left = divmod(self.vector.range, columns * self.lanes)
         if panels:
             yield panels, columns
+        if self.overlaps and (last := overlapping(left, self.lanes)):
+            yield 1, last
+            return
         if left >= self.lanes:
             yield 1, left // self.lanes
         if left % self.lanes:
