@@ -15,6 +15,7 @@ from tileir.runtime.interface import DeviceInfo
 from tileir_opencl.device import capabilities as module
 from tileir_opencl.device.capabilities import base_alignment, capabilities, language_version, processor_vector_bytes
 from tileir_opencl.device.devices import device_of, devices
+from tileir_opencl.device.features import SPELT
 from tileir_opencl.device.platforms import Found
 
 CPU, GPU = cl.device_type.CPU, cl.device_type.GPU
@@ -69,8 +70,7 @@ def test_a_graphics_processor_that_takes_ptx(monkeypatch: pytest.MonkeyPatch, pa
     able = capabilities(found(type=GPU, warp_size_nv=32, extensions="cl_nv_compiler_options"))
     assert able.features.ptx is passed
     assert able.target.async_copies is passed
-    assert able.target.matrix_dtypes == ((DType.F16, DType.BF16) if passed else ())
-    assert able.target.with_approximations().matrix_dtypes[2:] == ((DType.F32,) if passed else ())
+    assert able.target.fragments == (SPELT if passed else ())
 
 
 def test_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:

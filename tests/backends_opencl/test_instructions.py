@@ -8,9 +8,11 @@ import attrs
 import numpy as np
 import pytest
 
+from strategies.fragment_kernels import arrays_for, product_by
 from strategies.opencl_source import FEATURES, POCL, run
 from strategies.pipelines import fused
 from tileir.core.dtype import DType
+from tileir.core.fragments import FRAGMENTS, Where, named
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.schedules.groups.distribute import Distribute
@@ -20,7 +22,7 @@ from tileir.semtree.ir import KernelFunction
 from tileir.semtree.text.parser import parse_kernel
 from tileir.testing.semtree_kernels import GROUPS
 from tileir.typed.ir import TensorType
-from tileir_opencl.device.features import Features
+from tileir_opencl.device.features import SPELT, Features
 from tileir_opencl.emit.emitter import emit
 
 if TYPE_CHECKING:
@@ -34,14 +36,15 @@ TARGET = Target(
     vector_bytes=16,
     alignment=128,
     async_copies=True,
-    matrix_dtypes=(DType.F16, DType.F32),
+    fragments=SPELT,
+    approximate=True,
 )
 PRODUCT = "function (A[M, K], B[K, N]) -> (O) { O[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 
 
 def matmul(dtype: DType, size: int) -> KernelFunction:
     types = {"A": TensorType(dtype, (size, size)), "B": TensorType(dtype, (size, size))}
-    step = MatrixContraction((dtype.value,), rows=64, columns=64)
+    step = MatrixContraction(SPELT, rows=64, columns=64)
     (found,) = compile_stages(PRODUCT, types, TARGET, passes=(*fused(TARGET), step, Distribute())).sem.kernels
     return found
 
@@ -63,6 +66,24 @@ kernel k(out f32 O[4] align(4) noalias, in f32 A[8] align(4) noalias) grid(1) gr
     written = emit([parse_kernel(text)], PTX)
     assert "cp.async.cg" not in written
     assert "vload4(0, A + 1)" in written
+
+
+@pytest.mark.parametrize("feature", sorted({row.feature for row in FRAGMENTS.values()}))
+def test_fragments_without_a_statement_are_computed_by_threads(feature: str) -> None:
+    kernels, arrays, expected = [], [], []
+    for row in (FRAGMENTS[name] for name in named(feature)):
+        (m, n, k), turned = row.mnk, len(kernels) % 2 == 0
+        if n > 32:
+            continue  # wider ones differ in the number of columns only, and compilers take their time
+        given, sums = arrays_for(row, (m, n, 2 * k), turned=turned, seed=k)
+        kernels.append(product_by(row, (m, n, 2 * k), turned=turned, swizzled=row.a.where is Where.LOCAL))
+        arrays.append(given)
+        expected.append(sums)
+    texts = emit(kernels, PTX)
+    assert texts.count("mma.sync") == len(set(SPELT) & set(named(feature)))
+    run(kernels, arrays)
+    for given, sums in zip(arrays, expected, strict=True):
+        np.testing.assert_array_equal(given[0], sums)
 
 
 @pytest.mark.parametrize("name", [name for name in GROUPS if "product" in name or "copies" in name])

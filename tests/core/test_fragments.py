@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tileir.core.fragments import FRAGMENTS, NOTHING, Fragment, Layout, Run, Where, find, named
+from tileir import TileError
+from tileir.core.fragments import FRAGMENTS, NOTHING, Fragment, Layout, Run, Where, named, usable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,11 +118,15 @@ def test_runs_of_a_layout() -> None:
     assert (layout.held, Run("m", 1, 3, 2).extent) == (16, 4)
 
 
-def test_rows_are_found_by_feature_and_dtypes() -> None:
+def test_rows_are_found_by_feature_and_name() -> None:
     assert named("cdna3")[0] == "mfma_m16n16k16_f16"
     assert named("nothing") == ()
-    fragment = FRAGMENTS["mma_m16n8k32_u8_i8"]
-    assert next(find(named("sm_80"), *fragment.dtypes)) is fragment
     assert {row.is_async for row in map(FRAGMENTS.get, named("sm_90a")) if row} == {True}
     assert all(FRAGMENTS[name].a.where is Where.LOCAL for name in named("sm_90a"))
+    names = ("mma_m16n8k8_f32", "mma_m16n8k16_f16")
+    assert [row.name for row in usable(names)] == ["mma_m16n8k16_f16"]
+    assert [row.name for row in usable(names, rounded=True)] == list(names)
+    with pytest.raises(TileError, match="did you mean mma_m16n8k8_f32") as caught:
+        usable(("mma_m16n8k8_f33",))
+    assert caught.value.diagnostics[0].code == "TIL547"
     assert {name for name, row in FRAGMENTS.items() if row.is_dot} == {name for name in FRAGMENTS if "_m1n" in name}

@@ -26,8 +26,9 @@ from tileir.typed.ir import TensorType
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+NVIDIA = ("mma_m16n8k16_f16", "mma_m16n8k16_bf16", "mma_m16n8k8_f32")
 PLAIN = Target(index_dtype=DType.I32, local_bytes=48 * 1024, group_threads=256, alignment=64, vector_bytes=16)
-TARGET = attrs.evolve(PLAIN, async_copies=True, matrix_dtypes=(DType.F16, DType.BF16, DType.F32))
+TARGET = attrs.evolve(PLAIN, async_copies=True, fragments=NVIDIA, approximate=True)
 PRODUCT = "function (A[M, K], B[K, N]) -> (R) { R[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 RIGHT_TURNED = "function (A[M, K], B[N, K]) -> (R) { R[i, j : M, N] = +(A[i, k] * B[j, k]); }"
 LEFT_TURNED = "function (A[K, M], B[K, N]) -> (R) { R[i, j : M, N] = +(A[k, i] * B[k, j]); }"
@@ -39,7 +40,7 @@ TAIL = """function (A[M, K], B[K, N], D[N]) -> (R) {
 CONVOLUTION = """function (A[Y, X, C], B[P, Q, C, F]) -> (R) {
     R[y, x, f : Y - P + 1, X - Q + 1, F] = +(A[y + p, x + q, c] * B[p, q, c, f]);
 }"""
-TILE = MatrixContraction(("f16", "bf16", "f32"), rows=32, columns=32)
+TILE = MatrixContraction(NVIDIA, rows=32, columns=32)
 
 
 def stages(
@@ -107,7 +108,7 @@ def test_other_contractions(text: str, shapes: dict[str, tuple[int, ...]]) -> No
 @pytest.mark.parametrize(("width", "rows", "columns"), [(28, 64, 32), (14, 32, 32), (16, 64, 32)])
 def test_short_rows_share_a_tile(width: int, rows: int, columns: int) -> None:
     shapes = {"A": (7, width + 2, 16), "B": (2, 3, 16, 32)}
-    step = MatrixContraction(("f16",), rows=rows, columns=columns)
+    step = MatrixContraction(NVIDIA, rows=rows, columns=columns)
     found = stages(CONVOLUTION, shapes, DType.F16, step)
     assert math.prod(kernel(found).grid) <= 6 * width / rows + 1
     assert len(products(found)) == 1
@@ -152,14 +153,12 @@ def test_what_instructions_do_not_fit_is_left_to_others(
 
 def test_tiles_are_smaller_where_processors_would_be_idle() -> None:
     shapes = {"A": (512, 64), "B": (64, 512)}
-    tiles = [products(stages(PRODUCT, shapes, DType.F16, MatrixContraction(("f16",), groups=n))) for n in (1, 64, 256)]
+    tiles = [products(stages(PRODUCT, shapes, DType.F16, MatrixContraction(NVIDIA, groups=n))) for n in (1, 64, 256)]
     assert [found[0].tile[:2] for found in tiles] == [(64, 64), (32, 32), (16, 16)]
 
 
 def test_f32_is_rounded_only_for_fast_mathematics() -> None:
-    target = attrs.evolve(
-        TARGET, matrix_dtypes=(DType.F16,), rounded_matrix_dtypes=(DType.F32,), pipeline="gpu", group_width=32
-    )
+    target = attrs.evolve(TARGET, approximate=False, pipeline="gpu", group_width=32)
     types = {"A": TensorType(DType.F32, (64, 64)), "B": TensorType(DType.F32, (64, 64))}
     for given, count in ((target, 0), (target.with_approximations(), 1)):
         found = compile_stages(PRODUCT, types, given, passes=resolve_pipeline("gpu", given))

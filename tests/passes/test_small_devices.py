@@ -33,7 +33,9 @@ def local_bytes(kernel: KernelFunction) -> int:
 
 @pytest.mark.parametrize(("threads", "local"), [(1, 0), (2, 64), (48, 3000), (64, 0), (256, 256)])
 def test_groups_and_local_memory_fit_the_device(threads: int, local: int) -> None:
-    device = attrs.evolve(CARD, group_threads=threads, local_bytes=local, matrix_dtypes=(DType.F16,), async_copies=True)
+    device = attrs.evolve(
+        CARD, group_threads=threads, local_bytes=local, fragments=("mma_m16n8k16_f16",), async_copies=True
+    )
     for name, text, types in golden_kernels.operations("nvidia-hopper"):
         for kernel in compile_stages(text, types, device).sem.kernels:
             assert math.prod(kernel.group) <= threads, name

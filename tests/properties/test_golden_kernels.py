@@ -90,7 +90,7 @@ def test_workloads_and_networks_keep_their_kernels(request: pytest.FixtureReques
 
 def test_what_is_lost_is_told_in_words() -> None:
     (name, text, types), *_ = (row for row in operations("nvidia-hopper") if row[0] == "matmul f16")
-    plain = attrs.evolve(TARGETS["nvidia-hopper"], matrix_dtypes=(), async_copies=False)
+    plain = attrs.evolve(TARGETS["nvidia-hopper"], fragments=(), async_copies=False)
     old, new = compiled(text, types, "nvidia-hopper"), compile_stages(text, types, plain).sem
     words = lost({name: (program_row(old), kernel_rows(old))}, {name: (program_row(new), kernel_rows(new))}, "hopper")
     assert "matmul f16 hopper: multiply fragments 32 -> 0" in words

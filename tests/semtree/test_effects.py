@@ -37,7 +37,7 @@ kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4]) grid
   f32 kept = 0.0;
   async_wait(0);
   barrier();
-  multiply(16, 8, 8) tile(16, 16, 16) sums[0] += left[P[0]] strides(16, 1) * B[0] strides(16, 1);
+  multiply(mma_m16n8k8_f32) tile(16, 16, 16) sums[0] += left[P[0]] strides(16, 1) * B[0] strides(16, 1);
   kept = kept + sums[0];
   if (kept < 1.0) {
     C[P[1]] = kept;

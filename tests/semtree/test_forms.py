@@ -46,7 +46,7 @@ def test_forms_have_all_fields(kind: Any) -> None:
 
 @pytest.mark.parametrize("swizzle", ["", " swizzle(3, 0)", " swizzle(0, 8)", " swizzle(3, 8)"])
 def test_what_has_defaults_is_left_out(swizzle: str) -> None:
-    body = f"multiply(16, 8, 16) tile(16, 8, 16) s[0] += A[0] strides(16, 1){swizzle} * C[0] strides(8, 1);"
+    body = f"multiply(mma_m16n8k16_f16) tile(16, 8, 16) s[0] += A[0] strides(16, 1){swizzle} * C[0] strides(8, 1);"
     text = to_text(parse_kernel(kernel(f"  private f32 s[4] align(64);\n  {body}")))
     assert f"  {body}\n" in text
     assert to_text(parse_kernel(text)) == text
@@ -60,7 +60,8 @@ def test_what_has_defaults_is_left_out(swizzle: str) -> None:
         ("async_wait();", "TIL102", ")", "expected an integer"),
         ("barrier;", "TIL102", ";", r"expected '\('"),
         ("barrier()", "TIL102", "}", "expected ';'"),
-        ("multiply(16, 8) tile(16, 8, 16)", "TIL102", "16, 8)", "expected 3 integers, found 2"),
+        ("multiply(mma_m16n8k16_f16) tile(16, 8)", "TIL102", "16, 8)", "expected 3 integers, found 2"),
+        ("multiply(16) tile(16, 8, 16)", "TIL102", "16", "expected a name"),
         ("f32 x = reduce<sub>(B[0 : 4]);", "TIL102", "sub", "expected one of add, max, min, mul"),
         (
             "f32x2 x = dot_add<3>(A[0 : 4], C[0 : 4], f32x2(0.0));",

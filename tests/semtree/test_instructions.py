@@ -41,7 +41,7 @@ kernel product(
   async_wait(0);
   barrier();
   i32 warp = t / 32;
-  multiply({shape}) tile(16, 16, {depth}) sums[0] += left[warp * {half}] strides({depth}, 1){swizzle} * right[0] strides(16, 1);
+  multiply({fragment}) tile(16, 16, {depth}) sums[0] += left[warp * {half}] strides({depth}, 1){swizzle} * right[0] strides(16, 1);
   i32 row = warp * 16 + t % 32 / 4;
   i32 column = t % 4 * 2;
   for (i32 n = 0; n < 2; n += 1) {{
@@ -60,7 +60,7 @@ def product(dtype: str, *, swizzled: bool = False) -> KernelFunction:
     return parse_kernel(
         PRODUCT.format(
             dtype=dtype, a=32 * depth, b=16 * depth, lanes=lanes, stride=64 * lanes, depth=depth, half=16 * depth,
-            shape="16, 8, 8" if dtype == "f32" else "16, 8, 16",
+            fragment="mma_m16n8k8_f32" if dtype == "f32" else f"mma_m16n8k16_{dtype}",
             left=f"i ^ (i >> 3) & {mask}" if swizzled else "i",
             swizzle=f" swizzle(3, {mask})" if swizzled else "",
         )
@@ -128,7 +128,10 @@ kernel early(out f32 O[4], in f32 A[4]) grid(1) {
     ("old", "new", "code"),
     [
         ("group(64)", "group(48)", "TIL551"),
-        ("multiply(16, 8, 16)", "multiply(16, 8, 8)", "TIL552"),
+        ("mma_m16n8k16_f16", "mma_m16n8k16_bf16", "TIL552"),
+        ("mma_m16n8k16_f16", "mma_m16n8k16_f17", "TIL552"),
+        ("mma_m16n8k16_f16", "xmx_m8n16k16_f16", "TIL553"),
+        ("mma_m16n8k16_f16", "wgmma_m64n32k16_f16", "TIL551"),
         ("tile(16, 16, 32)", "tile(16, 12, 32)", "TIL551"),
         ("sums[0] +=", "sums[4] +=", "TIL553"),
         ("private f32 sums", "local f32 sums", "TIL554"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING
 
 import attrs
@@ -100,8 +99,7 @@ class _Checker:
 
     def multiplied(self, stmt: MatrixMultiply, place: Place) -> Iterator[str]:
         rows, columns, depth = stmt.tile
-        elements = held(stmt.shape) * prod(a // b for a, b in zip(stmt.tile[:2], stmt.shape[:2], strict=True))
-        yield from self.inside(stmt.accumulators.array, stmt.accumulators.offset, elements - 1, place)
+        yield from self.inside(stmt.accumulators.array, stmt.accumulators.offset, held(stmt) - 1, place)
         for operand, extents in ((stmt.left, (rows, depth)), (stmt.right, (depth, columns))):
             yield from self.operand(operand, extents, place)
 

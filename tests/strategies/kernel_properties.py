@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from tileir.core.fragments import FRAGMENTS
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -87,8 +88,8 @@ def kernel_row(kernel: KernelFunction) -> Row:
         match stmt:
             case DeclareArray(dtype=dtype, size=size, region=region):
                 counts[_REGIONS[region]] += size * dtype.itemsize
-            case MatrixMultiply(tile=tile, shape=shape):
-                counts["fragments"] += prod(tile) // prod(shape)
+            case MatrixMultiply(tile=tile, fragment=fragment):
+                counts["fragments"] += prod(tile) // prod(FRAGMENTS[fragment].mnk)
             case AsyncCopy():
                 counts["copies"] += 1
             case Prefetch():

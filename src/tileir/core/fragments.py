@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.errors import fail
+from tileir.core.text.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -172,9 +174,18 @@ def named(feature: str) -> tuple[str, ...]:
     return tuple(row.name for row in FRAGMENTS.values() if row.feature == feature)
 
 
-def find(names: Iterable[str], left: DType, right: DType, sums: DType) -> Iterator[Fragment]:
-    """Yield the fragments among ``names`` for such factors, in this order, and sums."""
-    return (row for row in (FRAGMENTS[name] for name in names) if row.dtypes == (left, right, sums))
+def usable(names: Iterable[str], *, rounded: bool = False) -> tuple[Fragment, ...]:
+    """Return the fragments of these names, without those that round unless ``rounded`` allows it.
+
+    Raises:
+        TileError: TIL547, there is no such fragment.
+    """
+    names = tuple(names)
+    unknown = [name for name in names if name not in FRAGMENTS]
+    if unknown:
+        raise fail("TIL547", f"there is no fragment {unknown[0]!r}{nearest(unknown[0], FRAGMENTS)}")
+    rows = (FRAGMENTS[name] for name in names)
+    return tuple(row for row in rows if rounded or not row.rounded)
 
 
 def _runs(bits: tuple[str, ...]) -> Iterator[Run]:

@@ -65,9 +65,9 @@ class NumberSystem:
         with np.errstate(all="ignore"):
             _UFUNCS[aggregation].at(out, places, values)
 
-    def product(self, left: Array, right: Array) -> Array:
-        """Multiply matrices of floats, whose products are added up in f32."""
-        result: Array = left.astype(np.float32) @ right.astype(np.float32)
+    def product(self, left: Array, right: Array, dtype: DType) -> Array:
+        """Multiply matrices, whose products are added up in ``dtype``."""
+        result: Array = left.astype(dtype.numpy) @ right.astype(dtype.numpy)
         return result
 
 

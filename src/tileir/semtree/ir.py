@@ -141,14 +141,16 @@ class MatrixOperand:
 
 @attrs.frozen(cache_hash=True)
 class MatrixMultiply(Collective):
-    """Add ``left @ right`` to what 32 neighbouring threads hold together; all threads of a group run it.
+    """Add ``left @ right`` to what the threads of a fragment hold together; all threads of a group run it.
 
-    ``tile`` has the rows, columns and depth of the product, multiples of those of ``shape``, an instruction.
-    ``accumulators`` is the first element that a thread holds; :mod:`tileir.semtree.matrices` tells which these are.
+    ``fragment`` names a row of :data:`tileir.core.fragments.FRAGMENTS`. ``tile`` has the rows, columns and depth of the
+    product, multiples of those of the fragment. ``accumulators`` is the first element that a thread holds;
+    :mod:`tileir.semtree.matrices` tells which these are. The product is done when the statement ends, even where the
+    instruction only begins it.
     """
 
-    form: ClassVar[str] = "multiply({shape}) tile({tile}) {accumulators} += {left} * {right}"
-    shape: tuple[int, int, int]
+    form: ClassVar[str] = "multiply({fragment}) tile({tile}) {accumulators} += {left} * {right}"
+    fragment: str
     tile: tuple[int, int, int]
     accumulators: Subscript = attrs.field(metadata=_UPDATED)
     left: MatrixOperand = attrs.field(metadata=PART)

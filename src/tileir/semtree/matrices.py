@@ -1,18 +1,16 @@
 """Products of matrices that neighbouring threads compute together, and how threads do without them.
 
-A thread has the number ``n`` in its group, axis 0 fastest; ``lane = n % 32`` is its place among the :data:`WIDTH`
-threads of an instruction, which all have the same operands. The tile of a :class:`tileir.semtree.ir.MatrixMultiply` is
-cut into those of ``shape``, row by row; of each of these a thread holds, in this order, the elements of rows
-``lane // 4``, ``lane // 4 + 8``, … and columns ``2·(lane % 4)`` and ``2·(lane % 4) + 1`` (NVIDIA, "PTX ISA",
-mma.m16n8k16). Operands in f32 may be rounded to the ten bits of TF32; sums are in f32.
+A thread has the number ``n`` in its group, axis 0 fastest; ``lane = n % threads`` is its place among the threads of a
+fragment (:mod:`tileir.core.fragments`), which all have the same operands. The tile of a
+:class:`tileir.semtree.ir.MatrixMultiply` is cut into fragments, row by row, and of each of these in turn a thread holds
+the elements that the fragment's layout says. Operands in f32 may be rounded to the ten bits of TF32.
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.dtype import DType
+from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import (
@@ -36,36 +34,29 @@ from tileir.semtree.ir import (
 from tileir.semtree.rewrite import kernel_names, rewrite_stmts, statements, with_body
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
 
     from tileir.semtree.ir import Expr, KernelFunction, MatrixOperand, Stmt
-
-WIDTH: Final = 32
-"""Threads that share an instruction."""
-
-LANE_ROWS: Final = 8
-LANE_COLUMNS: Final = 4
-PAIR: Final = 2
-"""A thread holds so many neighbours of a row."""
-
-SHAPES: Final[Mapping[DType, tuple[int, int, int]]] = MappingProxyType(
-    {DType.F16: (16, 8, 16), DType.BF16: (16, 8, 16), DType.F32: (16, 8, 8)}
-)
-"""Rows, columns and depth of the instruction for each dtype of operands."""
 
 COPIED_BYTES: Final = (4, 8, 16)
 """What one asynchronous copy can move."""
 
 
-def held(shape: tuple[int, int, int]) -> int:
-    """Return how many elements of the result of one instruction a thread holds."""
-    return shape[0] * shape[1] // WIDTH
+def held(stmt: MatrixMultiply) -> int:
+    """Return how many elements of the result a thread holds."""
+    fragment = FRAGMENTS[stmt.fragment]
+    return stmt.tile[0] * stmt.tile[1] // fragment.threads
 
 
-def without_instructions(kernel: KernelFunction) -> KernelFunction:
+def without_instructions(kernel: KernelFunction, spelt: Collection[str] = (), *, copies: bool = True) -> KernelFunction:
     """Return an equal kernel without asynchronous copies and products of matrices; itself where it has none.
 
     Copies happen at once, and each thread computes the sums that it holds.
+
+    Args:
+        kernel: The kernel.
+        spelt: The fragments that the back end has words for, which stay.
+        copies: Whether asynchronous copies go.
     """
     if not any(isinstance(stmt, Instruction) for stmt in statements(kernel.body)):
         return kernel
@@ -73,11 +64,11 @@ def without_instructions(kernel: KernelFunction) -> KernelFunction:
 
     def plain(stmt: Stmt) -> tuple[Stmt, ...]:
         match stmt:
-            case AsyncCopy(target=target, source=source):
+            case AsyncCopy(target=target, source=source) if copies:
                 return (Assign(target, source),)
-            case AsyncCommit() | AsyncWait():
+            case AsyncCommit() | AsyncWait() if copies:
                 return ()
-            case MatrixMultiply():
+            case MatrixMultiply() if stmt.fragment not in spelt:
                 return _Product(stmt, kernel, names).statements()
             case _:
                 return (stmt,)
@@ -90,32 +81,43 @@ class _Product:
 
     def __init__(self, stmt: MatrixMultiply, kernel: KernelFunction, names: NameScope) -> None:
         self.stmt, self.names, self.index = stmt, names, Type(kernel.index)
+        self.fragment = FRAGMENTS[stmt.fragment]
         number: Expr = Const(0, self.index)
         for axis in reversed(range(len(kernel.group))):
             own = GridIndex(GridLevel.LOCAL, axis, self.index)
             number = self._sum(own, self._times(number, kernel.group[axis]))
-        self.lane = Apply(Op.MOD, (number, self._constant(WIDTH)))
+        self.lane = Apply(Op.MOD, (number, self._constant(self.fragment.threads)))
 
     def statements(self) -> tuple[Stmt, ...]:
         """Return loops over tiles, and in each over the elements that a thread holds."""
         stmt, lane = self.stmt, Var(self.names.fresh("lane"), self.index)
-        (rows, columns, _), (height, width, depth) = stmt.shape, stmt.tile
-        halves = rows // LANE_ROWS
-        tile_row, tile_column, half, pair, step = (self._counter(n) for n in ("row", "column", "half", "pair", "step"))
-        row = self._sum(self._times(tile_row, rows), self._times(half, LANE_ROWS))
-        row = self._sum(row, Apply(Op.DIV, (lane, self._constant(LANE_COLUMNS))))
-        column = self._sum(self._times(tile_column, columns), pair)
-        column = self._sum(column, self._times(Apply(Op.MOD, (lane, self._constant(LANE_COLUMNS))), PAIR))
+        (rows, columns, _), (height, width, depth) = self.fragment.mnk, stmt.tile
+        layout = self.fragment.sums
+        tile_row, tile_column, step = (self._counter(n) for n in ("row", "column", "step"))
+        extents = [(tile_row, height // rows), (tile_column, width // columns)]
+        places: dict[str, Expr] = {"m": self._times(tile_row, rows), "n": self._times(tile_column, columns)}
         place: Expr = self._sum(self._times(tile_row, width // columns), tile_column)
-        place = self._sum(self._times(place, halves), half)
-        place = self._sum(self._sum(self._times(place, PAIR), pair), stmt.accumulators.offset)
-        target = Subscript(stmt.accumulators.array, place, stmt.accumulators.type)
-        a, b = self._element(stmt.left, row, step), self._element(stmt.right, step, column)
-        body: tuple[Stmt, ...] = (Assign(target, Apply(Op.FMA, (a, b, target))),)
-        extents = ((tile_row, height // rows), (tile_column, width // columns), (half, halves), (pair, PAIR))
+        for run in reversed(layout.element_runs()):
+            counter = self._counter("element")
+            extents.append((counter, run.extent))
+            places[run.axis] = self._sum(places[run.axis], self._times(counter, 1 << run.bit))
+            place = self._sum(self._times(place, run.extent), counter)
+        for run in layout.thread_runs():
+            digit: Expr = Apply(Op.DIV, (lane, self._constant(1 << run.start))) if run.start else lane
+            if run.start + run.count < len(layout.threads):
+                digit = Apply(Op.MOD, (digit, self._constant(run.extent)))
+            places[run.axis] = self._sum(places[run.axis], self._times(digit, 1 << run.bit))
+        target = Subscript(stmt.accumulators.array, self._sum(place, stmt.accumulators.offset), stmt.accumulators.type)
+        a, b = self._element(stmt.left, places["m"], step), self._element(stmt.right, step, places["n"])
+        body: tuple[Stmt, ...] = (Assign(target, self._added(a, b, target)),)
         for counter, extent in reversed((*extents, (step, depth))):
             body = (For(counter, self._constant(0), self._constant(extent), 1, body),)
         return (Declare(lane, self.lane), *body)
+
+    def _added(self, a: Expr, b: Expr, total: Expr) -> Expr:
+        if total.type.dtype.is_float:
+            return Apply(Op.FMA, (a, b, total))
+        return Apply(Op.ADD, (total, Apply(Op.MUL, (a, b))))
 
     def _element(self, operand: MatrixOperand, row: Expr, column: Expr) -> Expr:
         start = operand.start
@@ -135,7 +137,7 @@ class _Product:
         return Apply(Op.ADD, (left, Cast(right, left.type) if right.type != left.type else right))
 
     def _times(self, value: Expr, factor: int) -> Expr:
-        return Apply(Op.MUL, (value, Const(factor, value.type)))
+        return value if factor == 1 else Apply(Op.MUL, (value, Const(factor, value.type)))
 
 
 def swizzled(place: Expr, shift: int, mask: int) -> Expr:

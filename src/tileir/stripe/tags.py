@@ -24,13 +24,11 @@ PADDED: Final = "padded"
 PIPELINE: Final = "pipeline"
 COPY: Final = "copy"
 MULTIPLY: Final = "multiply"
-LANE_ROW: Final = "lane_row"
-LANE_COLUMN: Final = "lane_column"
+LANE: Final = "lane"
+ELEMENT: Final = "element"
 TILE_HIGH: Final = "tile_high"
 TILE_ROW: Final = "tile_row"
 TILE_COLUMN: Final = "tile_column"
-HALF: Final = "half"
-PAIR: Final = "pair"
 DEPTH: Final = "depth"
 SWIZZLE_SHIFT: Final = "swizzle_shift"
 SWIZZLE_MASK: Final = "swizzle_mask"
@@ -53,7 +51,7 @@ PLACES: Final = (PROGRAM, MAIN, KERNEL, LOOP, WHILE, BODY, BRANCH, THEN, ELSE)
 LIFETIMES: Final = (USER, TEMPORARY)
 """Words by which text says whether callers see memory; the memory of programs has none of them as tags."""
 
-ROLES: Final = (LANE_ROW, LANE_COLUMN, TILE_HIGH, TILE_ROW, TILE_COLUMN, HALF, PAIR, DEPTH)
+ROLES: Final = (LANE, ELEMENT, TILE_HIGH, TILE_ROW, TILE_COLUMN, DEPTH)
 """The indices of a block tagged :data:`MULTIPLY`: which part of its operands each moves along."""
 
 SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
@@ -69,7 +67,7 @@ SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
         PADDED: "what constraints keep from being stored is zero; on blocks",
         PIPELINE: "copies that many iterations ahead, less one; on blocks",
         COPY: "copies ahead, inside of a pipeline; on blocks",
-        MULTIPLY: "a product of matrices by the instruction for that; on blocks",
+        MULTIPLY: "a product of matrices by the fragment of that name; on blocks",
         **dict.fromkeys(ROLES, "a part of the operands of such a product; on indices"),
         SWIZZLE_SHIFT: "how far bits of a place are moved before they are mixed in; on allocations",
         SWIZZLE_MASK: "which of them are mixed in; on allocations",

@@ -212,7 +212,7 @@ kernel k(out f32 O[512] align(8) noalias, in f16 A[512] align(64) noalias, in f1
   }
   async_wait(0);
   barrier();
-  multiply(16, 8, 16) tile(16, 32, 16) s[0] += l[16] strides(32, 1) * r[0] strides(32, 1);
+  multiply(mma_m16n8k16_f16) tile(16, 32, 16) s[0] += l[16] strides(32, 1) * r[0] strides(32, 1);
   for ($index n = 0; n < 4; n += 1) {
     for ($index h = 0; h < 2; h += 1) {
       O[(local_id(0) / 4 + h * 8) * 32 + n * 8 + local_id(0) % 4 * 2 : 2] = s[n * 4 + h * 2 : 2];
@@ -234,7 +234,7 @@ kernel k(out f32 O[256] align(8) noalias, in bf16 A[512] align(64) noalias, in b
     s[e] = 0.0;
   }
   barrier();
-  multiply(16, 8, 16) tile(16, 16, 32) s[0] += l[0] strides(1, 16) * r[0] strides(1, 32) swizzle(3, 24);
+  multiply(mma_m16n8k16_bf16) tile(16, 16, 32) s[0] += l[0] strides(1, 16) * r[0] strides(1, 32) swizzle(3, 24);
   for ($index n = 0; n < 2; n += 1) {
     for ($index h = 0; h < 2; h += 1) {
       O[(local_id(0) / 4 + h * 8) * 16 + n * 8 + local_id(0) % 4 * 2 : 2] = s[n * 4 + h * 2 : 2];
@@ -254,7 +254,7 @@ kernel k(out f32 O[128] align(8) noalias, in f32 A[256] align(64) noalias, in f3
   s[0 : 4] = f32x4(0.0);
   async_wait(0);
   barrier();
-  multiply(16, 8, 8) tile(16, 8, 16) s[0] += l[0] strides(16, 1) * r[0] strides(8, 1);
+  multiply(mma_m16n8k8_f32) tile(16, 8, 16) s[0] += l[0] strides(16, 1) * r[0] strides(8, 1);
   for ($index h = 0; h < 2; h += 1) {
     O[(local_id(0) / 4 + h * 8) * 8 + local_id(0) % 4 * 2 : 2] = s[h * 2 : 2];
   }

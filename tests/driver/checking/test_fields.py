@@ -117,7 +117,7 @@ def test_powers() -> None:
 
 def test_a_product_of_matrices() -> None:
     left, right = some(6).reshape(2, 3), some(6, 1).reshape(3, 2)
-    first = EXACT.product(left, right)[1, 0]
+    first = EXACT.product(left, right, DType.F32)[1, 0]
     terms = run(Op.MUL, left[1], right[:, 0])
     assert same(first, run(Op.ADD, run(Op.ADD, terms[0], terms[2]), terms[1]))
 

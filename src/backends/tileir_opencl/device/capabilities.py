@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from tileir.core.dtype import DType
 from tileir.core.targets.target import Target
-from tileir_opencl.device.features import Features
+from tileir_opencl.device.features import SPELT, Features
 from tileir_opencl.device.probe import has_ptx, works_with
 
 if TYPE_CHECKING:
@@ -123,8 +123,7 @@ def _gpu_target(found: Found, features: Features) -> Target:
         scratch=False,
         index_dtype=DType.I32,
         async_copies=features.ptx,
-        matrix_dtypes=(DType.F16, DType.BF16) if features.ptx else (),
-        rounded_matrix_dtypes=(DType.F32,) if features.ptx else (),
+        fragments=SPELT if features.ptx else (),
         pipeline="gpu",
     )
 

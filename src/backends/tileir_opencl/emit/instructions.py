@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply
-from tileir.semtree.matrices import WIDTH, held, period
+from tileir.semtree.matrices import period
 from tileir_opencl.emit.expressions import evaluate
 from tileir_opencl.emit.memory import is_aligned, load, store
 from tileir_opencl.emit.spelling import MEMORY, PRODUCT, SUM
@@ -71,16 +72,16 @@ def _function(out: KernelText, name: str, result: str, params: str, *body: str) 
 def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...]) -> None:
     """Write a product: for each step the fragments of both operands, then all pairs of them."""
     out = env.out
-    dtype = stmt.left.start.type.dtype
-    (rows, columns, step), (height, width, depth) = stmt.shape, stmt.tile
+    dtype, fragment = stmt.left.start.type.dtype, FRAGMENTS[stmt.fragment]
+    (rows, columns, step), (height, width, depth) = fragment.mnk, stmt.tile
     lane = out.names.fresh("lane")
-    out.writer.line(f"const uint {lane} = {_number(group)} % {WIDTH};")
+    out.writer.line(f"const uint {lane} = {_number(group)} % {fragment.threads};")
     left = _Fragments.of(env, stmt.left, lane, step, height, right=False)
     right = _Fragments.of(env, stmt.right, lane, step, width, right=True)
     first = evaluate(env, stmt.accumulators.offset)
     sums = env.arrays[stmt.accumulators.array].pointer
     function = _multiplier(out, dtype, step)
-    count = held(stmt.shape)
+    count = fragment.sums.held
     for number in range(depth // step):
         a = [left.at(row, number * step) for row in range(0, height, _ROWS)]
         b = [right.at(column, number * step) for column in range(0, width, _ROWS)]

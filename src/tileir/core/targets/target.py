@@ -27,10 +27,9 @@ class Target:
         index_dtype: Integer type of offsets and loop variables.
         shuffles: Whether lanes of vectors can be moved in registers; otherwise they go through memory.
         async_copies: Whether copies to local memory go on beside computation.
-        matrix_dtypes: Dtypes of matrices that neighbouring threads multiply by instructions of their own, of the shapes
-            of :mod:`tileir.semtree.matrices`.
-        rounded_matrix_dtypes: Those for which operands are rounded to less than their precision, as F32 is to TF32: for
-            fast mathematics only.
+        fragments: Names of the rows of :mod:`tileir.core.fragments` that schedules may use: instructions by which
+            neighbouring threads multiply matrices; those that come first are preferred.
+        approximate: Whether results may be approximated, and fragments be used that round their operands.
         dots: Kinds of dot products of neighbours that vector lanes have an instruction for, as
             :func:`tileir.semtree.dots.kind_of` names them.
         rounded_dots: Those whose results are approximate, for fast mathematics only.
@@ -59,8 +58,8 @@ class Target:
     index_dtype: DType = DType.I64
     shuffles: bool = False
     async_copies: bool = False
-    matrix_dtypes: tuple[DType, ...] = ()
-    rounded_matrix_dtypes: tuple[DType, ...] = ()
+    fragments: tuple[str, ...] = ()
+    approximate: bool = False
     dots: tuple[str, ...] = ()
     rounded_dots: tuple[str, ...] = ()
     native: tuple[str, ...] = ()
@@ -70,8 +69,7 @@ class Target:
 
     def with_approximations(self) -> Target:
         """Return the target for programs whose results may be approximated."""
-        matrices = (*self.matrix_dtypes, *self.rounded_matrix_dtypes)
-        return attrs.evolve(self, matrix_dtypes=matrices, dots=(*self.dots, *self.rounded_dots))
+        return attrs.evolve(self, approximate=True, dots=(*self.dots, *self.rounded_dots))
 
     def lanes(self, dtype: DType) -> int:
         """Return how many elements of ``dtype`` fill a vector register; at least 1."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_type_hints
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.core.fragments import usable
 from tileir.core.json.decoder import FormatError, decoder_of
 from tileir.core.json.plain import Reader
 from tileir.core.targets.generic_hardware import generic_hardware
@@ -312,7 +313,7 @@ def facts(target: Target) -> dict[str, Value]:
         **plain,
         "CACHE_BYTES": target.cache_bytes,
         "DOTS": target.dots,
-        "MATRIX_DTYPES": tuple(dtype.value for dtype in target.matrix_dtypes),
+        "FRAGMENTS": tuple(row.name for row in usable(target.fragments, rounded=target.approximate)),
         "L1_BYTES": caches[0],
         "L2_BYTES": caches[min(1, len(caches) - 1)],
     }

@@ -92,13 +92,13 @@ class ExactNumbers(NumberSystem):
             where, what = (np.delete(column, second) for column in (where, what))
         out[where] = self.apply(op, dtype, out[where], what)
 
-    def product(self, left: Array, right: Array) -> Array:
+    def product(self, left: Array, right: Array, dtype: DType) -> Array:
         """Multiply matrices."""
-        from tileir.core.dtype import DType as Types
-
+        if not dtype.is_float:
+            return super().product(left, right, dtype)
         total = np.zeros((left.shape[0], right.shape[1]), np.complex128)
         for step in range(left.shape[1]):
-            total = self.apply(Op.FMA, Types.F32, left[:, step, None], right[None, step, :], total)
+            total = self.apply(Op.FMA, dtype, left[:, step, None], right[None, step, :], total)
         return total
 
     def random(self, dtype: DType, shape: tuple[int, ...], rng: np.random.Generator) -> Array:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
+from tileir.core.fragments import FRAGMENTS, Swizzle, Where
 from tileir.semtree.ir import (
     AsyncCopy,
     AsyncWait,
@@ -19,11 +19,12 @@ from tileir.semtree.ir import (
     Region,
     Type,
 )
-from tileir.semtree.matrices import COPIED_BYTES, SHAPES, WIDTH, held
+from tileir.semtree.matrices import COPIED_BYTES, held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tileir.core.fragments import Fragment, Operand
     from tileir.semtree.check.scopes import Scoped, Survey
     from tileir.semtree.ir import MatrixOperand
 
@@ -61,13 +62,17 @@ def check_prefetches(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def check_products(survey: Survey) -> Iterator[Diagnostic]:
-    """Products of matrices have the shape of an instruction, and operands that all threads of one see alike."""
+    """Products of matrices have the shape of a fragment, and operands that all threads of one see alike."""
     threads = math.prod(survey.kernel.group)
-    if MatrixMultiply in survey.kinds and threads % WIDTH:
-        yield Diagnostic("TIL551", f"{WIDTH} threads multiply matrices: {threads} is no multiple")
     for place in _of_kinds(survey, MatrixMultiply):
         assert isinstance(place.stmt, MatrixMultiply)
-        yield from _product_faults(place.stmt, place)
+        fragment = FRAGMENTS.get(place.stmt.fragment)
+        if fragment is None:
+            yield Diagnostic("TIL552", f"there is no fragment {place.stmt.fragment!r}")
+            continue
+        if threads % fragment.threads:
+            yield Diagnostic("TIL551", f"{fragment.threads} threads multiply matrices: {threads} is no multiple")
+        yield from _product_faults(place.stmt, fragment, place)
 
 
 def _of_kinds(survey: Survey, *kinds: type) -> Iterator[Scoped]:
@@ -76,27 +81,32 @@ def _of_kinds(survey: Survey, *kinds: type) -> Iterator[Scoped]:
         yield from (place for place in survey.scoped if isinstance(place.stmt, kinds))
 
 
-def _product_faults(stmt: MatrixMultiply, place: Scoped) -> Iterator[Diagnostic]:
+def _product_faults(stmt: MatrixMultiply, fragment: Fragment, place: Scoped) -> Iterator[Diagnostic]:
     left, right, sums = stmt.left.start, stmt.right.start, stmt.accumulators
-    if left.type != right.type or SHAPES.get(left.type.dtype) != stmt.shape or sums.type != Type(DType.F32):
+    if (left.type, right.type, sums.type) != tuple(map(Type, fragment.dtypes)):
         what = f"{left.type} by {right.type} into {sums.type}"
-        yield Diagnostic("TIL552", f"there is no product of shape {stmt.shape} of {what}")
+        yield Diagnostic("TIL552", f"the fragment {fragment.name} is no product of {what}")
         return
-    if any(extent < 1 or extent % unit for extent, unit in zip(stmt.tile, stmt.shape, strict=True)):
-        yield Diagnostic("TIL551", f"the tile {stmt.tile} is no multiple of the shape {stmt.shape}")
+    if any(extent < 1 or extent % unit for extent, unit in zip(stmt.tile, fragment.mnk, strict=True)):
+        yield Diagnostic("TIL551", f"the tile {stmt.tile} is no multiple of the shape {fragment.mnk}")
         return
-    array = place.meaning(sums)
-    size = held(stmt.shape) * (stmt.tile[0] // stmt.shape[0]) * (stmt.tile[1] // stmt.shape[1])
+    array, size = place.meaning(sums), held(stmt)
     if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
         yield Diagnostic("TIL554", f"sums are held in private arrays, and {sums.array!r} is none")
     elif isinstance(sums.offset, Const) and not 0 <= int(sums.offset.value) <= array.size - size:
         yield Diagnostic("TIL553", f"a thread holds {size} sums, and {sums.array!r} has {array.size} elements")
-    for operand in (stmt.left, stmt.right):
-        yield from _operand_faults(operand, place)
+    for operand, kind in ((stmt.left, fragment.a), (stmt.right, fragment.b)):
+        yield from _operand_faults(operand, kind, place)
 
 
-def _operand_faults(operand: MatrixOperand, place: Scoped) -> Iterator[Diagnostic]:
+def _operand_faults(operand: MatrixOperand, kind: Operand, place: Scoped) -> Iterator[Diagnostic]:
     name, array = operand.start.array, place.meaning(operand.start)
+    if kind.where is Where.LOCAL:
+        swizzle = Swizzle(operand.shift, operand.mask * kind.dtype.itemsize)
+        if not isinstance(array, DeclareArray) or array.region is not Region.LOCAL:
+            yield Diagnostic("TIL554", f"the instruction reads local arrays, and {name!r} is none")
+        elif operand.mask and swizzle not in kind.swizzles:
+            yield Diagnostic("TIL551", f"the instruction has no swizzle ({operand.shift}, {operand.mask}) of {name!r}")
     if isinstance(array, DeclareArray) and array.region is Region.PRIVATE:
         yield Diagnostic("TIL554", f"threads share operands of products, and {name!r} is private")
     if isinstance(array, Param) and array.access is not ParamAccess.READ:

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
 from tileir.semtree.interpret.evaluation import AGENT, COPIES
 from tileir.semtree.interpret.memory import poisoned
-from tileir.semtree.matrices import LANE_COLUMNS, LANE_ROWS, PAIR, WIDTH
+from tileir.semtree.matrices import held
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tileir.core.fragments import Fragment
     from tileir.semtree.interpret.evaluation import ExpressionCompiler, Frame
     from tileir.semtree.interpret.memory import Array, Memory
     from tileir.semtree.ir import AsyncCopy, KernelFunction, MatrixMultiply, MatrixOperand
@@ -60,7 +62,8 @@ def multiplying(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: K
 
     It reads both operands as a whole, for any of the threads may fetch any part of them.
     """
-    (rows, columns, _), (height, width, depth) = stmt.shape, stmt.tile
+    fragment, (height, width, depth), size = FRAGMENTS[stmt.fragment], stmt.tile, held(stmt)
+    own_rows, own_columns = (_places(fragment, axis, extent) for axis, extent in (("m", height), ("n", width)))
     sums, start = expressions.slot(stmt.accumulators.array), expressions.evaluator(stmt.accumulators.offset)
     left, right = _reader(expressions, stmt.left, (height, depth)), _reader(expressions, stmt.right, (depth, width))
     extents = (*kernel.group, 1, 1)[:3]
@@ -68,23 +71,30 @@ def multiplying(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: K
 
     def multiply(frame: Frame) -> None:
         x, y, z = frame[3:6]
-        lane = (x + extents[0] * (y + extents[1] * z)) % WIDTH
+        lane = (x + extents[0] * (y + extents[1] * z)) % fragment.threads
         array: Memory = frame[sums]
-        first, size = start(frame), height * width // WIDTH
+        first = start(frame)
         if not 0 <= first <= len(array.data) - size:
             raise array.outside(kernel.name, first, first + size - 1)
         there = slice(first, first + size)
-        own_rows = np.arange(height).reshape(height // rows, 1, -1, LANE_ROWS)[..., lane // LANE_COLUMNS, None]
-        own_columns = np.arange(width).reshape(1, width // columns, 1, LANE_COLUMNS, PAIR)[..., lane % LANE_COLUMNS, :]
-        product = numbers.product(left(frame), right(frame))
+        product = numbers.product(left(frame), right(frame), dtype)
+        own = product[own_rows[lane][:, None], own_columns[lane][None]].reshape(-1)
         if expressions.watched:
             array.reads(there, frame[AGENT])
-        new = numbers.apply(Op.ADD, dtype, array.data[there], product[own_rows, own_columns].reshape(-1))
+        new = numbers.apply(Op.ADD, dtype, array.data[there], own)
         if expressions.watched:
             array.writes(there, frame[AGENT], new)
         array.data[there] = new
 
     return multiply
+
+
+def _places(fragment: Fragment, axis: str, extent: int) -> Array:
+    """Return where each thread's elements lie along an axis of a tile: [threads, fragments, elements]."""
+    layout, unit = fragment.sums, fragment.mnk["mnk".index(axis)]
+    inside = [[layout.at(axis, lane, n) for n in range(layout.held)] for lane in range(fragment.threads)]
+    places: Array = np.array(inside)[:, None] + np.arange(0, extent, unit)[None, :, None]
+    return places
 
 
 def _reader(

@@ -77,6 +77,8 @@ class FormParser:
             return self.cursor.integer()
         if hint is Type:
             return self.cursor.kind()
+        if hint is str:
+            return self.cursor.name().text
         if get_origin(hint) is tuple:
             return self._several(get_args(hint))
         assert isinstance(hint, type)

@@ -183,7 +183,7 @@ class _Expressions:
             return ", ".join(map(self._value, value))
         if isinstance(value, Enum):
             return str(value.value)
-        return str(value) if isinstance(value, int | Type) else self.formed(value)
+        return str(value) if isinstance(value, int | str | Type) else self.formed(value)
 
     def _apply(self, expr: Apply, outer: int) -> str:
         op, args = expr.op, expr.args

@@ -15,13 +15,11 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.tags import (
     COPY,
     DEPTH,
+    ELEMENT,
     GRID,
-    HALF,
-    LANE_COLUMN,
-    LANE_ROW,
+    LANE,
     MULTIPLY,
     PADDED,
-    PAIR,
     PIPELINE,
     SWIZZLE_MASK,
     SWIZZLE_SHIFT,
@@ -33,23 +31,17 @@ from tileir.stripe.tags import (
 )
 
 if TYPE_CHECKING:
+    from tileir.core.fragments import Fragment, Run
     from tileir.core.text.names import NameScope
 
-STEPS: Final = {DType.F16: 16, DType.BF16: 16, DType.F32: 8}
-"""Depth of an instruction for each dtype of inputs, which multiplies 16 rows by 8 columns."""
-
-_ROWS: Final = 16
-_COLUMNS: Final = 8
-_HALVES: Final = 2
-_PAIR: Final = 2
-_LANE_ROWS: Final = 8
-_LANE_COLUMNS: Final = 4
 _SWATH: Final = 8
 """So many rows of groups run side by side, column by column: what they read stays in the cache that all share."""
 _LINE: Final = 128
 """Bytes of all banks of local memory."""
 _PIECE: Final = 16
 """Bytes that an instruction loads from one row."""
+_BANKS: Final = (4, 8)
+"""Rows, and elements of four bytes of each, that an instruction reads together where these lie along the rows."""
 
 
 @attrs.frozen(eq=False)
@@ -72,7 +64,7 @@ class Panel:
 
 @attrs.frozen(eq=False)
 class Plan:
-    """How a group multiplies: ``rows`` by ``columns`` outputs, 32 threads ``tall`` by ``wide`` of them.
+    """How a group multiplies: ``rows`` by ``columns`` outputs, the threads of a fragment ``tall`` by ``wide`` of them.
 
     ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other
     reduction indices have ``repeats`` points. Where one row index is shorter than a tile, ``high`` neighbours along
@@ -82,6 +74,7 @@ class Plan:
     left: Panel
     right: Panel
     loop: stripe.Index
+    fragment: Fragment
     repeats: int = 1
     above: stripe.Index | None = None
     high: int = 1
@@ -95,7 +88,7 @@ class Plan:
     @property
     def threads(self) -> int:
         """Threads of a group."""
-        return self.rows // self.tall * (self.columns // self.wide) * _LANE_ROWS * _LANE_COLUMNS
+        return self.rows // self.tall * (self.columns // self.wide) * self.fragment.threads
 
     @property
     def across(self) -> int:
@@ -122,8 +115,10 @@ def build(nest: Nest, plan: Plan) -> Node:
 class _Builder:
     """Builds one kernel.
 
-    ``team`` numbers threads by rows above, rows, columns, and the same of a lane; ``own`` the elements of a thread by
-    tiles above, tiles of rows and of columns, halves of a tile, and pairs of columns.
+    ``team`` numbers threads by rows above, rows and columns of tiles, and then by ``lanes``, one index for each run of
+    the fragment's layout; ``own`` the elements of a thread by tiles above, tiles of rows and of columns, and then by
+    ``elements``, one for each run as well. Where neighbours among these are neighbours of a row, ``pair`` is their
+    index.
     """
 
     nest: Nest
@@ -131,8 +126,10 @@ class _Builder:
     names: NameScope
     grid: tuple[stripe.Index, ...]
     starts: dict[str, Affine]
-    team: tuple[stripe.Index, stripe.Index, stripe.Index, stripe.Index, stripe.Index]
-    own: tuple[stripe.Index, stripe.Index, stripe.Index, stripe.Index, stripe.Index]
+    team: tuple[stripe.Index, ...]
+    own: tuple[stripe.Index, ...]
+    parts: tuple[tuple[Run, stripe.Index], ...]
+    pair: stripe.Index | None
     step: stripe.Index
 
     @classmethod
@@ -154,24 +151,33 @@ class _Builder:
         outer = attrs.evolve(down, range=down.range // high)
         starts[top] = sch.part(outer, high * extents[top]) + sch.part(inner, extents[top])
         grid = [*(outer if g is down else g for g in grid), inner]
-        thread, along = sch.THREAD, min(plan.tall, plan.across)
+        thread, along, fragment = sch.THREAD, min(plan.tall, plan.across), plan.fragment
+        axes = {"m": row, "n": column}
+        lanes = [
+            (run, sch.index(names.fresh(f"{axes[run.axis]}_thread"), run.extent, thread.add(**{LANE: run.start})))
+            for run in reversed(fragment.sums.thread_runs())
+        ]
         team = (
             sch.index(names.fresh(f"{top}_team"), plan.rows // plan.tall // (plan.across // along), thread),
             sch.index(names.fresh(f"{row}_team"), plan.across // along, thread),
             sch.index(names.fresh(f"{column}_team"), plan.columns // plan.wide, thread),
-            sch.index(names.fresh(f"{row}_thread"), _LANE_ROWS, thread.add(LANE_ROW)),
-            sch.index(names.fresh(f"{column}_thread"), _LANE_COLUMNS, thread.add(LANE_COLUMN)),
+            *(index for _, index in lanes),
         )
-        paired = stripe.Tags.of(PAIR, VECTOR if _pairs(nest, plan) else UNROLL)
+        paired = VECTOR if _pairs(nest, plan) else UNROLL
+        elements = [
+            (run, sch.index(names.fresh(f"{axes[run.axis]}_{_word(run)}"), run.extent,
+                            stripe.Tags.of(paired if _neighbours(run) else UNROLL, **{ELEMENT: run.start})))
+            for run in reversed(fragment.sums.element_runs())
+        ]  # fmt: skip
         own = (
             sch.index(names.fresh(f"{top}_tile"), plan.tall // along, sch.UNROLL.add(TILE_HIGH)),
-            sch.index(names.fresh(f"{row}_tile"), along // _ROWS, sch.UNROLL.add(TILE_ROW)),
-            sch.index(names.fresh(f"{column}_tile"), plan.wide // _COLUMNS, sch.UNROLL.add(TILE_COLUMN)),
-            sch.index(names.fresh(f"{row}_half"), _HALVES, sch.UNROLL.add(HALF)),
-            sch.index(names.fresh(f"{column}_pair"), _PAIR, paired),
+            sch.index(names.fresh(f"{row}_tile"), along // fragment.mnk[0], sch.UNROLL.add(TILE_ROW)),
+            sch.index(names.fresh(f"{column}_tile"), plan.wide // fragment.mnk[1], sch.UNROLL.add(TILE_COLUMN)),
+            *(index for _, index in elements),
         )
+        pair = next((index for run, index in elements if _neighbours(run)), None)
         step = sch.index(names.fresh(f"{plan.loop.name}_tile"), plan.loop.range // plan.depth)
-        return cls(nest, plan, names, sch.present(grid), starts, team, own, step)
+        return cls(nest, plan, names, sch.present(grid), starts, team, own, (*lanes, *elements), pair, step)
 
     def kernel(self) -> Node:
         """Return the tree."""
@@ -190,14 +196,18 @@ class _Builder:
     @property
     def _row(self) -> Affine:
         """The place along the row index in the tile of the group."""
-        team, lane = sch.part(self.team[1], self.own[1].range * _ROWS), sch.part(self.team[3])
-        return team + sch.part(self.own[1], _ROWS) + sch.part(self.own[3], _LANE_ROWS) + lane
+        rows = self.plan.fragment.mnk[0]
+        return sch.part(self.team[1], self.own[1].range * rows) + sch.part(self.own[1], rows) + self._inner("m")
 
     @property
     def _column(self) -> Affine:
         """The column in the tile of the group."""
-        team, lane = sch.part(self.team[2], self.plan.wide), sch.part(self.team[4], _PAIR)
-        return team + sch.part(self.own[2], _COLUMNS) + lane + sch.part(self.own[4])
+        columns = self.plan.fragment.mnk[1]
+        return sch.part(self.team[2], self.plan.wide) + sch.part(self.own[2], columns) + self._inner("n")
+
+    def _inner(self, axis: str) -> Affine:
+        """Return the row or the column in a fragment."""
+        return sum((sch.part(index, 1 << run.bit) for run, index in self.parts if run.axis == axis), Affine())
 
     @property
     def _outputs(self) -> dict[str, Affine]:
@@ -215,10 +225,15 @@ class _Builder:
     def _ends(self) -> tuple[Affine, ...]:
         """Tests for rows and columns behind the end; pairs that are vectors are whole."""
         plan = self.plan
-        pair = {self.own[4].name: Affine()} if VECTOR in self.own[4].tags else {}
+        pair = {index.name: Affine() for index in self._vector}
         rows = self._inside(plan.left.index, plan.across, self._row)
         above = () if plan.above is None else self._inside(plan.above, plan.high, self._above)
         return (*above, *rows, *self._inside(plan.right.index, plan.columns, self._column.substitute(pair)))
+
+    @property
+    def _vector(self) -> tuple[stripe.Index, ...]:
+        """The neighbours that are a vector in what follows the reduction, if they are."""
+        return (self.pair,) if self.pair is not None and VECTOR in self.pair.tags else ()
 
     def _sum(self, use: Use, held: stripe.Refinement) -> Use:
         """Return a thread's sums as the reduction sees them."""
@@ -242,13 +257,13 @@ class _Builder:
             copies.append(self._copy(panel, stage))
             axes = (place, sch.part(depth)) if panel.along_loop else (sch.part(depth), place)
             uses[panel.use] = _staged(panel.use, stage, axes, stripe.Direction.IN)
-        *tiles, pair = self.own
+        own = (i if i is self.pair else attrs.evolve(i, tags=i.tags.remove(UNROLL)) for i in self.own)
         multiply = Node(
-            sch.present((*self.team, depth, *(attrs.evolve(i, tags=i.tags.remove(UNROLL)) for i in tiles), pair)),
+            sch.present((*self.team, depth, *own)),
             statements=segment.statements,
             uses=tuple(uses[use] for use in segment.uses),
             constraints=self._ends,
-            tags=segment.tags.add(MULTIPLY),
+            tags=segment.tags.add(**{MULTIPLY: plan.fragment.name}),
         )
         tags = stripe.Tags.of(**{PIPELINE: plan.stages}) if plan.stages > 1 else stripe.Tags()
         return Node(sch.present((*others, self.step)), tuple(stages), (*copies, multiply), tags=tags)
@@ -303,9 +318,10 @@ class _Builder:
 
     def _finish(self, use: Use, sums: Use) -> Node:
         """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""
-        whole = VECTOR in self.own[4].tags
-        unrolled, pairs = (self.own[:4], self.own[4:]) if whole else (self.own, ())
-        own = {r.name: memory(r.name, r.shape.dtype, (_PAIR,), sch.REGISTER) for r in self.nest.allocations}
+        pairs = self._vector
+        unrolled = tuple(i for i in self.own if i not in pairs)
+        room = 1 if self.pair is None else self.pair.range
+        own = {r.name: memory(r.name, r.shape.dtype, (room,), sch.REGISTER) for r in self.nest.allocations}
         children: list[Node] = []
         for segment in self.nest.segments:
             if segment.loops:
@@ -317,7 +333,8 @@ class _Builder:
         return Node(sch.present(self.team), children=(point,))
 
     def _in_registers(self, use: Use) -> Use:
-        return attrs.evolve(use, access=(sch.part(self.own[4]),), strides=(1,), sizes=())
+        place = Affine() if self.pair is None else sch.part(self.pair)
+        return attrs.evolve(use, access=(place,), strides=(1,), sizes=())
 
 
 def _staged(use: Use, stage: stripe.Refinement, access: tuple[Affine, Affine], direction: stripe.Direction) -> Use:
@@ -326,11 +343,21 @@ def _staged(use: Use, stage: stripe.Refinement, access: tuple[Affine, Affine], d
     return Use(name, stage.name, access, stage.shape.strides, use.dtype, direction)
 
 
+def _neighbours(run: Run) -> bool:
+    """Return whether a run of an element's number counts neighbours of a row."""
+    return run.start == run.bit == 0 and run.axis == "n"
+
+
+def _word(run: Run) -> str:
+    return "pair" if _neighbours(run) else "half" if run.count == 1 else "part"
+
+
 def _pairs(nest: Nest, plan: Plan) -> bool:
-    """Return whether what follows the reduction can be done for two neighbours at a time."""
+    """Return whether what follows the reduction can be done for the neighbours that a thread holds at a time."""
+    pair = next((run.extent for run in plan.fragment.sums.element_runs() if _neighbours(run)), 1)
     column = plan.right.index
     uses = (*sch.written_uses(nest), *(u for s in nest.segments if not s.loops for u in sch.reads_of(nest, s)))
-    return column.range % _PAIR == 0 and sch.aligned_lanes(uses, column.name, _PAIR) == _PAIR
+    return column.range % pair == 0 and sch.aligned_lanes(uses, column.name, pair) == pair
 
 
 def _swizzle(width: int, dtype: DType, *, by_rows: bool) -> tuple[int, int]:
@@ -340,9 +367,10 @@ def _swizzle(width: int, dtype: DType, *, by_rows: bool) -> tuple[int, int]:
     """
     size = dtype.itemsize
     if not by_rows:
-        return width.bit_length() - 1 - (_COLUMNS.bit_length() - 1), (_LANE_COLUMNS - 1) * _COLUMNS
+        rows, across = _BANKS
+        return width.bit_length() - across.bit_length(), (rows - 1) * across
     piece = _PIECE // size
-    pieces = min(width // piece, _LINE // _PIECE)
+    pieces = max(1, min(width // piece, _LINE // _PIECE))
     apart = max(1, _LINE // (width * size))
     shift = (width * apart // piece).bit_length() - 1
     return shift, (pieces - 1) * piece

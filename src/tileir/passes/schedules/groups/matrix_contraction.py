@@ -1,7 +1,8 @@
 """Contractions by instructions that multiply matrices, in groups of threads.
 
-A group computes a tile of the output, and 32 threads at a time a part of that, whose elements they hold in registers
-all along. Tiles of both inputs are copied to local memory some steps ahead of their use.
+A group computes a tile of the output, and the threads of a fragment (:mod:`tileir.core.fragments`) at a time a part of
+that, whose elements they hold in registers all along. Tiles of both inputs are copied to local memory some steps ahead
+of their use.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.dtype import DType
+from tileir.core.fragments import Where, usable
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.schedules.groups.group_reduction import is_plain, power_of_two_from
-from tileir.passes.schedules.groups.matrix import STEPS, Panel, Plan, build
+from tileir.passes.schedules.groups.matrix import Panel, Plan, build
 from tileir.schedule.nest import emit, product
 from tileir.stripe import ir as stripe
 
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class MatrixContraction:
-    """Schedule products of matrices of dtypes for which a device has instructions.
+    """Schedule products of matrices for which a device has instructions.
 
     Attributes:
-        dtypes: The dtypes of inputs; f32 inputs are rounded to TF32.
+        fragments: Names of instructions, those that are preferred first; some round what they read.
         threads: Most threads of a group.
         local_bytes: Memory that the threads of a group share.
         vector_bytes: Width of a copy of one thread.
@@ -43,7 +44,7 @@ class MatrixContraction:
     """
 
     name: ClassVar[str] = "matrix_contraction"
-    dtypes: tuple[str, ...] = ()
+    fragments: tuple[str, ...] = ()
     threads: int = attrs.field(default=256, validator=at_least(1))
     local_bytes: int = attrs.field(default=48 * 1024, validator=at_least(0))
     vector_bytes: int = attrs.field(default=16, validator=at_least(1))
@@ -54,7 +55,7 @@ class MatrixContraction:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such contractions scheduled."""
-        return map_kernels(program, self._kernel) if self.dtypes else program
+        return map_kernels(program, self._kernel) if self.fragments else program
 
     def _kernel(self, kernel: stripe.Block) -> stripe.Block:
         nest = None if sch.is_scheduled(kernel) else reduction_nest(kernel)
@@ -67,23 +68,28 @@ class MatrixContraction:
         """Choose the indices and the sizes of tiles; None where instructions do not fit the kernel."""
         segment = sch.the_reduction(nest)
         reads = sch.reads_of(nest, segment)
-        if not multiplies(nest, segment) or len(reads) != 2 or reads[0].dtype is not reads[1].dtype:
+        if not multiplies(nest, segment) or len(reads) != 2:
             return None
-        dtype = reads[0].dtype
         panels = _panels(nest, reads)
         loops = [i for i in segment.loops if all(use.stride(i.name) for use in reads)]
-        if dtype.value not in self.dtypes or panels is None or not loops:
+        if panels is None or not loops:
             return None
         loop = max(loops, key=lambda i: i.range)
         left, right = (self._with_axes(panel, loop) for panel in panels)
-        if right.index.range < _LEAST or left.index.range <= _LEAST // 2 or loop.range % STEPS[dtype]:
+        if right.index.range < _LEAST or left.index.range <= _LEAST // 2:
             return None
-        if min(left.lanes, right.lanes) * dtype.itemsize < _WORD:
+        if min(panel.lanes * panel.use.dtype.itemsize for panel in (left, right)) < _WORD:
             return None
         repeats = product(i.range for i in segment.loops if i is not loop)
         others = [i for i in _rows_of(nest, left.use, right.use) if i is not left.index]
-        plan = Plan(left, right, loop, repeats, others[-1] if others else None)
-        return None if _tallest(plan) < _LEAST else self._sized(nest, plan)
+        dtypes = (left.use.dtype, right.use.dtype, next(use.dtype for use in segment.uses if use.direction.writes))
+        for fragment in usable(self.fragments, rounded=True):
+            if fragment.dtypes != dtypes or loop.range % fragment.mnk[2] or fragment.a.where is Where.LOCAL:
+                continue
+            plan = Plan(left, right, loop, fragment, repeats, others[-1] if others else None)
+            if _tallest(plan) >= _LEAST and (sized := self._sized(nest, plan)) is not None:
+                return sized
+        return None
 
     def _with_axes(self, panel: Panel, loop: stripe.Index) -> Panel:
         """Return a panel whose neighbours in memory are copied together."""
@@ -98,12 +104,15 @@ class MatrixContraction:
     def _sized(self, nest: Nest, plan: Plan) -> Plan | None:
         """Return the plan with the largest tile of which there are enough, else with the smallest one."""
         found = None
-        for rows, columns, tall, wide in _TILES[plan.left.use.dtype.itemsize]:
+        (unit, across, _), word = plan.fragment.mnk, plan.fragment.c.dtype.itemsize
+        for rows, columns, tall, wide in _TILES.get(plan.left.use.dtype.itemsize, _SMALL):
+            if tall % unit or wide % across or tall * wide * word > _SUM_BYTES * plan.fragment.threads:
+                continue
             if self.rows not in (0, rows) or self.columns not in (0, columns):
                 continue
             if rows >= 2 * max(_tallest(plan), _LEAST) or columns >= 2 * max(plan.right.index.range, _LEAST):
                 continue
-            high = max(1, rows // max(_LEAST, power_of_two_from(plan.left.index.range)))
+            high = max(1, rows // max(_LEAST, unit, power_of_two_from(plan.left.index.range)))
             sized = attrs.evolve(plan, rows=rows, columns=columns, tall=tall, wide=wide, high=high)
             tile = self._deep(sized if high > 1 else attrs.evolve(sized, above=None))
             if tile is None or tile.threads > self.threads:
@@ -141,7 +150,10 @@ _SMALL: Final = (
     (16, 32, 16, 16),
 )
 _TILES: Final = {2: ((128, 128, 64, 64), *_SMALL), 4: ((128, 128, 64, 32), *_SMALL)}
-"""Rows and columns of a group, then those of 32 threads, by the bytes of an element."""
+"""Rows and columns of a group, then those of the threads of a fragment, by the bytes of an element."""
+
+_SUM_BYTES: Final = 512
+"""Most bytes of sums that a thread holds in registers."""
 
 _LEAST: Final = 16
 """Fewer rows or columns than so many leave most of an instruction unused."""
@@ -154,7 +166,7 @@ _DEPTH_BYTES: Final = (128, 64)
 
 
 def multiplies(nest: Nest, segment: Segment) -> bool:
-    """Return whether a reduction adds products of two loads in f32, and does nothing else."""
+    """Return whether a reduction adds products of two loads in the dtype of the sums, and does nothing else."""
     writes = [use for use in segment.uses if use.direction.writes]
     loads = [s for s in segment.statements if isinstance(s, stripe.Load)]
     stores = [s for s in segment.statements if isinstance(s, stripe.Store)]
@@ -164,9 +176,10 @@ def multiplies(nest: Nest, segment: Segment) -> bool:
         return False
     if len(segment.statements) != 4 + len(converts) or products[0].op is not Op.MUL:
         return False
-    wide = all(s.dtype is DType.F32 for s in converts.values()) and products[0].dtype is DType.F32
+    total = writes[0].dtype
+    wide = all(s.dtype is total for s in converts.values()) and products[0].dtype is total
     sources = {converts[name].input if name in converts else name for name in products[0].inputs}
-    sums = writes[0].aggregation is Aggregation.SUM and writes[0].dtype is DType.F32
+    sums = writes[0].aggregation is Aggregation.SUM
     straight = sources == {load.into for load in loads} and stores[0].source == products[0].into
     return wide and sums and straight and not sch.constrained_indices(nest)
 
