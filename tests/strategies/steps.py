@@ -29,6 +29,7 @@ OPTIONS: Final = (
     "partition_memory{num_parts=2}",
     "register_tile{vector_bytes=16,rows=2,columns=1,threads=2}",
     "register_transpose{vector_bytes=16,max_tile=2,rows=4,columns=4}",
+    "combine{vector_bytes=8,parts=2,part_terms=4}",
     "scan{least=2,vector_bytes=8,parts=2,part_terms=1}",
     "scan{least=2,threads=4,each=2,local_bytes=4096}",
     "schedule{mem_kib=0,num_banks=2,window=0}",

@@ -16,6 +16,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "bound_places": "rewrites.bound_places",
         "cache": "placement.cache",
         "canonicalise": "rewrites.canonicalise",
+        "combine": "algorithms.combine",
         "compute_deps": "analysis.compute_deps",
         "constant_propagate": "rewrites.constant_propagate",
         "dead_code": "rewrites.dead_code",

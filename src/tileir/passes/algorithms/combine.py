@@ -1,0 +1,100 @@
+"""Tuple reductions by several states: of lanes, of columns beside each other, and of parts of a long axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.text.names import NameScope
+from tileir.passes.algorithms.combines import CombineKernels, TupleReduction
+from tileir.passes.base import at_least, selected_kernel, with_temporaries
+from tileir.passes.kernels import schedule as sch
+from tileir.schedule.nest import product
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@attrs.frozen
+class Combine:
+    """Take the elements of tuple reductions in another grouping than one after the other.
+
+    Where elements are contiguous along a reduced index, each lane of some vectors has a state of its own, and takes
+    every so many-th element; in the end vectors are merged with each other, and then halves of lanes. Where they are
+    contiguous along another index, neighbouring results are reduced beside each other, in stretches of lanes. Long axes
+    that few results share are cut into parts, whose states one more kernel merges. What is none of this stays a loop.
+
+    Attributes:
+        reqs: Tags that a kernel must carry.
+        vector_bytes: Width of a vector register; 0 leaves all points scalar.
+        max_lanes: Most lanes of a vector; 0 for as many as fit.
+        unroll: So many vectors of states are kept at a time.
+        stretch_bytes: At most so many bytes of each component of the states of neighbouring results.
+        outputs: Results that are enough to keep all threads busy; parts are made for fewer.
+        parts: At most so many parts of an axis.
+        part_terms: A part has at least so many elements.
+
+    """
+
+    name: ClassVar[str] = "combine"
+    reqs: tuple[str, ...] = ()
+    vector_bytes: int = attrs.field(default=0, validator=at_least(0))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
+    unroll: int = attrs.field(default=4, validator=at_least(1))
+    stretch_bytes: int = attrs.field(default=2048, validator=at_least(1))
+    outputs: int = attrs.field(default=8, validator=at_least(1))
+    parts: int = attrs.field(default=1, validator=at_least(1))
+    part_terms: int = attrs.field(default=16 * 1024, validator=at_least(1))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with tuple reductions by several states."""
+        names = NameScope.of(memory.name for memory in program.memory)
+        statements: list[stripe.Statement] = []
+        added: list[stripe.Refinement] = []
+        for kernel in program.main.statements:
+            suits = isinstance(kernel, stripe.Block) and selected_kernel(kernel, self.reqs)
+            found = TupleReduction.of(kernel) if suits and isinstance(kernel, stripe.Block) else None
+            if found is None:
+                statements.append(kernel)
+                continue
+            blocks, temporaries = self._kernels(found, names)
+            statements.extend(blocks)
+            added.extend(temporaries)
+        if all(a is b for a, b in zip(statements, program.main.statements, strict=False)):
+            return program
+        return with_temporaries(program, statements, added)
+
+    def _kernels(
+        self, found: TupleReduction, names: NameScope
+    ) -> tuple[Sequence[stripe.Block], Sequence[stripe.Refinement]]:
+        """Return the kernels of one reduction, and the temporaries between them."""
+        lanes = sch.vector_lanes(self.vector_bytes, found.widest_itemsize, self.max_lanes)
+        along = next((i for i in found.inner if found.is_contiguous(i.name)), None)
+        builder = CombineKernels(found)
+        if along is not None and along.range >= 2 * lanes > 2:
+            count = self._count(found, along)
+            width = min(self.unroll, along.range // count // lanes)
+            return builder.along(along, lanes, max(1, width), count, names)
+        across = next((i for i in found.outer if found.is_contiguous(i.name) and found.stores_along(i.name)), None)
+        if across is not None and across.range >= lanes > 1:
+            return builder.across(across, lanes, self._width(found, across, lanes)), ()
+        if (count := self._count(found, found.inner[0])) > 1:
+            return builder.along(found.inner[0], 1, 1, count, names)
+        return (found.kernel,), ()
+
+    def _count(self, found: TupleReduction, index: stripe.Index) -> int:
+        """Return in how many parts an index is cut, all of one length: as many as divide most of it."""
+        beside = product(i.range for i in found.outer)
+        if beside >= self.outputs or self.parts < 2:
+            return 1
+        return max(1, min(self.parts, index.range // self.part_terms))
+
+    def _width(self, found: TupleReduction, index: stripe.Index, lanes: int) -> int:
+        """Return how many neighbours are reduced beside each other: few enough for all threads to have some."""
+        most = max(lanes, self.stretch_bytes // found.widest_itemsize)
+        others = product(i.range for i in found.outer) // index.range
+        most = min(most, max(lanes, index.range * others // self.outputs))
+        widths = range(lanes, min(most, index.range) + 1, lanes)
+        return max((width for width in widths if index.range % width == 0), default=widths[-1])
