@@ -45,7 +45,7 @@ def loops(program: Program) -> list[list[int]]:
     found: list[list[int]] = []
 
     def visit(block: Block, around: list[int]) -> None:
-        inside = [*around, *(i.range for i in block.indices if i.affine is None and not i.tags.items and i.range > 1)]
+        inside = [*around, *(i.range for i in block.indices if i.is_plain and i.range > 1)]
         if not block.blocks and any(r.aggregation is not None for r in block.refinements):
             found.append(inside)
         for inner in block.blocks:

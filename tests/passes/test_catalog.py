@@ -24,6 +24,7 @@ from tileir.passes.rewrites.localise import Localise
 from tileir.passes.rewrites.scalarise import Scalarise
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.lower.lowering import lower
+from tileir.stripe.blocks import Binding
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Program
 
@@ -127,7 +128,7 @@ def test_no_vector_has_more_lanes_than_the_device(name: str, case: str) -> None:
     pending = list(run(PIPELINES[name](Target(max_lanes=2)), stripe_program(case)).main.blocks)
     while pending:
         block = pending.pop()
-        assert all(index.range <= 2 for index in block.indices if "vector" in index.tags)
+        assert all(index.range <= 2 for index in block.indices if index.binding is Binding.LANE)
         pending.extend(block.blocks)
 
 

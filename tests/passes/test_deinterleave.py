@@ -23,6 +23,7 @@ from tileir.passes.layouts.deinterleave import Deinterleave
 from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.passes.rewrites.canonicalise import Canonicalise
+from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Constant, Load, Store
 from tileir.stripe.lower.lowering import lower
 from tileir.typed.inference.inference import infer
@@ -129,7 +130,7 @@ def test_vectors_run_over_pixels(channels: int) -> None:
     target = Target("cpu", vector_bytes=32, threads=2)
     program = run(pipeline_for(target), program_of(text, {"A": (64, 64, channels)}))
     (kernel,) = program.main.blocks
-    vectors = [i for block in _all(kernel) for i in block.indices if "vector" in i.tags]
+    vectors = [i for block in _all(kernel) for i in block.indices if i.binding is Binding.LANE]
     assert [i.range for i in vectors] == [8]
 
 

@@ -17,7 +17,7 @@ from tileir.stripe.ir import Program
 
 def indices(program: Program, tag: str) -> list[list[tuple[str, int]]]:
     """Return name and range of the indices with a tag, for each kernel."""
-    return [[(i.name, i.range) for i in kernel.indices if tag in i.tags] for kernel in program.main.blocks]
+    return [[(i.name, i.range) for i in kernel.indices if tag in i.words] for kernel in program.main.blocks]
 
 
 def test_neighbouring_threads_take_neighbouring_elements() -> None:

@@ -17,6 +17,7 @@ from tileir.passes.base import run
 from tileir.passes.fusion.fuse import Fuse
 from tileir.passes.regions.separate import Separate
 from tileir.passes.schedules.registers.register_tile import RegisterTile
+from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Program, Refinement, Store
@@ -112,7 +113,7 @@ def test_rows_are_shared_out_where_there_are_fewer_panels_than_threads() -> None
 
     def groups(threads: int) -> list[int]:
         (kernel,) = attrs.evolve(SMALL, threads=threads)(program).main.blocks
-        return [index.range for index in kernel.indices if "grid" in index.tags]
+        return [index.range for index in kernel.indices if index.binding is Binding.GRID]
 
     alone, several = groups(1), groups(8)
     assert alone == [2]  # two panels, each taken by one group
@@ -154,7 +155,7 @@ def test_rows_at_the_edges_alone_are_tested() -> None:
 def test_rows_are_not_tested_where_that_costs_more_than_kernels_of_their_own() -> None:
     for edges, kernels in ((1, 0), (100, 1)):
         program = convolved(40, 40, attrs.evolve(SMALL, rows=2, columns=1, edges=edges))
-        assert sum(any("grid" in i.tags for i in kernel.indices) for kernel in program.main.blocks) == kernels
+        assert sum(any(i.binding is Binding.GRID for i in kernel.indices) for kernel in program.main.blocks) == kernels
 
 
 @pytest.mark.parametrize("shift", [1, 2, 3])

@@ -8,6 +8,7 @@ from strategies.kernels import stripe_program
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.schedules.vectors.stream_reduction import StreamReduction
+from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Program
 
 ROWS = "sum over rows of two axes"  # 3 * 6 rows of 32
@@ -33,13 +34,13 @@ def test_each_group_takes_a_stretch_of_sums(stretch: int, width: int) -> None:
     kernel = program.main.blocks[0]
     (sums,) = [r for r in kernel.refinements if r.name.endswith("acc")]
     assert sums.shape.sizes == (width,)
-    assert [i.range for i in kernel.indices if "grid" in i.tags] == [32 // width] * (width < 32)
+    assert [i.range for i in kernel.indices if i.binding is Binding.GRID] == [32 // width] * (width < 32)
 
 
 @pytest.mark.parametrize(("unroll", "rows"), [(1, set()), (2, {2}), (4, {3}), (6, {6})])
 def test_a_few_rows_are_added_at_a_time(unroll: int, rows: set[int]) -> None:
     program = streamed(ROWS, StreamReduction(vector_bytes=16, stretch_bytes=64, unroll=unroll))
-    assert {i.range for b in all_blocks(program) for i in b.indices if "unroll" in i.tags} == rows
+    assert {i.range for b in all_blocks(program) for i in b.indices if i.binding is Binding.UNROLL} == rows
 
 
 @pytest.mark.parametrize("name", ["sum over columns", "matmul", "cumulative sum", "pool", "transpose", "scalar"])

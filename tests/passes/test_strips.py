@@ -34,6 +34,7 @@ from tileir.passes.rewrites.localise import Localise
 from tileir.passes.rewrites.scalarise import Scalarise
 from tileir.passes.schedules.vectors.thread import Thread
 from tileir.passes.schedules.vectors.vectorise import Vectorise
+from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Block, Direction, Program
 from tileir.stripe.lower.lowering import lower
@@ -119,7 +120,7 @@ def test_what_passes_between_kernels_is_allocated_for_a_strip() -> None:
     after = same(chain("edge", [(3, 1), (1, 3)], 21, 66))
     (kernel,) = (k for k in after.main.blocks if any(i.name == "strip" for i in k.indices))
     assert allocated(kernel) == [(1, 2, 66)]
-    assert [i.range for i in kernel.indices if "grid" in i.tags] == [9]  # rows 1 to 18
+    assert [i.range for i in kernel.indices if i.binding is Binding.GRID] == [9]  # rows 1 to 18
 
 
 def test_strips_are_lower_where_others_do_not_fit() -> None:

@@ -7,11 +7,14 @@ from strategies.passes import program_of
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.schedules.vectors.thread import Thread
+from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Program
 
 
 def grids(program: Program) -> list[list[int]]:
-    return [[index.range for index in kernel.indices if "grid" in index.tags] for kernel in program.main.blocks]
+    return [
+        [index.range for index in kernel.indices if index.binding is Binding.GRID] for kernel in program.main.blocks
+    ]
 
 
 @pytest.mark.parametrize(("groups", "expected"), [(1, []), (9, [9]), (10, [9, 18]), (200, [9, 18, 3])])
@@ -32,7 +35,7 @@ def test_indices_of_the_grid_come_first() -> None:
     text = "block [a:1, b:5, c:4] ( in A[b, c] fp32:I(1, 1):(4, 1) out O[b, c] fp32:I(1, 1):(4, 1) ) " \
            "{ 0: $x = load(A) 1: O = store($x) }"  # fmt: skip
     (kernel,) = Thread(groups=2)(program_of([text], {"A": (5, 4), "O": (5, 4)})).main.blocks
-    assert [(i.name, "grid" in i.tags) for i in kernel.indices] == [("b", True), ("a", False), ("c", False)]
+    assert [(i.name, i.binding is Binding.GRID) for i in kernel.indices] == [("b", True), ("a", False), ("c", False)]
 
 
 def test_points_that_merge_into_one_element_stay_in_one_group() -> None:
@@ -42,6 +45,13 @@ def test_points_that_merge_into_one_element_stay_in_one_group() -> None:
     program = Thread(groups=100)(program_of([start, text], {"A": (5, 4), "O": (4,)}))
     assert grids(program) == [[4], [4]]
     assert [i.name for i in program.main.blocks[1].indices] == ["b", "a"]
+
+
+def test_points_that_run_in_their_order_have_no_grid() -> None:
+    text = "block [(#serial a:5), b:4] ( in A[a, b] fp32:I(1, 1):(4, 1) out O[a, b] fp32:I(1, 1):(4, 1) ) " \
+           "{ 0: $x = load(A) 1: O = store($x) }"  # fmt: skip
+    program = program_of([text], {"A": (5, 4), "O": (5, 4)})
+    assert Thread(groups=100)(program) is program
 
 
 def test_kernels_with_a_grid_are_left_alone() -> None:

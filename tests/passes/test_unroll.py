@@ -20,6 +20,7 @@ from tileir.passes.tiling.tile import Tile
 from tileir.passes.tiling.unroll import Unroll
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.lower.lowering import lower
+from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.text.printer import to_text
@@ -105,7 +106,7 @@ def test_indices_are_chosen_by_name_and_tag() -> None:
     assert Unroll(index_reqs=("tagged",))(program) is program
     assert Unroll(reqs=("elsewhere",))(program) is program
     marked = Unroll(indices=("i",), mark=True)(program)
-    assert "unroll" in marked.main.blocks[0].index("i").tags
+    assert marked.main.blocks[0].index("i").binding is Binding.UNROLL
     assert Unroll(indices=("i",))(marked) is marked
     tiles = run((Tensorise(), Unroll(reqs=("stencil",), index_reqs=("stencil_m",))), stripe_program("matmul"))
     assert "stencil_m" in str(tiles)

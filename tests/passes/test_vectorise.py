@@ -17,6 +17,7 @@ from tileir.passes.fusion.fuse import Fuse
 from tileir.passes.rewrites.localise import Localise
 from tileir.passes.rewrites.scalarise import Scalarise
 from tileir.passes.schedules.vectors.vectorise import Vectorise
+from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
@@ -30,7 +31,7 @@ def lanes(program: Program) -> list[int]:
     pending: list[Block] = list(reversed(program.main.blocks))
     while pending:
         block = pending.pop()
-        found.extend(index.range for index in block.indices if "vector" in index.tags)
+        found.extend(index.range for index in block.indices if index.binding is Binding.LANE)
         pending.extend(reversed(block.blocks))
     return found
 
@@ -62,7 +63,7 @@ def test_short_rows_end_with_shorter_vectors(bytes_: int, widths: list[int]) -> 
 
 def test_long_rows_are_cut_over_the_grid() -> None:
     program = vectorised("chain", Vectorise(vector_bytes=16, chunk=16))
-    grids = [[i.range for i in kernel.indices if "grid" in i.tags] for kernel in program.main.blocks]
+    grids = [[i.range for i in kernel.indices if i.binding is Binding.GRID] for kernel in program.main.blocks]
     assert grids[0] == [3, 2]  # rows, and two chunks of four vectors each
     assert grids[1] == [3]  # the rest of each row
 
@@ -108,7 +109,7 @@ def test_rows_of_stencils_keep_their_meaning(rows: int, columns: int, height: in
 def test_rows_that_read_the_same_elements_are_computed_together(height: int) -> None:
     program = run((Vectorise(vector_bytes=16, chunk=8, rows=3),), stencil(18 + height, 16, height, 0))
     blocks = [b for kernel in program.main.blocks for outer in kernel.blocks for b in outer.blocks]
-    beside = [i.range for block in blocks for i in block.indices if "unroll" in i.tags]
+    beside = [i.range for block in blocks for i in block.indices if i.binding is Binding.UNROLL]
     assert beside == ([3] if 0 < height < 3 else [])
 
 
@@ -117,7 +118,7 @@ def test_rows_that_run_together_have_a_body_that_is_not_too_long(statements: int
     before = stencil(19, 16, 1, 0)  # six statements
     program = run((Vectorise(vector_bytes=16, chunk=8, rows=3, statements=statements),), before)
     blocks = [b for kernel in program.main.blocks for outer in kernel.blocks for b in outer.blocks]
-    assert [i.range for block in blocks for i in block.indices if "unroll" in i.tags] == rows
+    assert [i.range for block in blocks for i in block.indices if i.binding is Binding.UNROLL] == rows
     assert_same_meaning(before, program)
 
 
@@ -138,4 +139,4 @@ def test_rows_that_read_other_places_are_not_computed_together() -> None:
     after = run((Vectorise(vector_bytes=16, chunk=8, rows=4),), program)
     assert lanes(after)
     blocks = [b for kernel in after.main.blocks for outer in kernel.blocks for b in (outer, *outer.blocks)]
-    assert not any("unroll" in index.tags for block in blocks for index in block.indices)
+    assert not any(index.binding is Binding.UNROLL for block in blocks for index in block.indices)

@@ -22,6 +22,7 @@ from tileir.passes.tiling.tile import Tile
 from tileir.passes.tiling.vectorise_inner import VectoriseInner
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.lower.lowering import lower
+from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.text.printer import to_text
@@ -101,7 +102,7 @@ def test_few_lanes_are_not_worth_it() -> None:
 def test_tiles_of_sums_run_side_by_side_along_the_indices_of_the_result() -> None:
     after = run((Tile((8, 16, 4)), Accumulate(), Thread()), stripe_program("matmul"))
     kernel = after.main.blocks[-1]
-    assert [index.name for index in kernel.indices if "grid" in index.tags] == ["i", "j"]
+    assert [index.name for index in kernel.indices if index.binding is Binding.GRID] == ["i", "j"]
 
 
 @pytest.mark.parametrize("text", ["vectorise_inner{least=1}", "vectorise_inner{vector_bytes=0}"])

@@ -29,7 +29,7 @@ def indices(program: Program, tag: str) -> list[Index]:
     pending: list[Block] = list(reversed(program.main.blocks))
     while pending:
         block = pending.pop()
-        found.extend(index for index in block.indices if tag in index.tags)
+        found.extend(index for index in block.indices if tag in index.words)
         pending.extend(reversed(block.blocks))
     return found
 

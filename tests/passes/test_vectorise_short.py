@@ -14,6 +14,7 @@ from tileir.passes.schedules.vectors.thread import Thread
 from tileir.passes.schedules.vectors.vectorise_short import VectoriseShort
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.lower.lowering import lower as lower_to_kernels
+from tileir.stripe.blocks import Binding
 from tileir.stripe.lower.lowering import lower
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
@@ -30,7 +31,7 @@ def gathered(channels: int, text: str = ROWS) -> Program:
 
 
 def lanes(block: Block) -> list[int]:
-    mine = [index.range for index in block.indices if "vector" in index.tags]
+    mine = [index.range for index in block.indices if index.binding is Binding.LANE]
     return mine + [count for inner in block.blocks for count in lanes(inner)]
 
 

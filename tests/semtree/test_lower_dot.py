@@ -74,6 +74,23 @@ def test_neighbours_become_the_terms_of_lanes() -> None:
     np.testing.assert_array_equal(run_program(lower(found, Target()), values)["O"], wanted)
 
 
+@pytest.mark.parametrize(
+    ("good", "bad", "words"),
+    [
+        ("(#dot term:4)]:32 (", "(#dot term:4)]:32 (\n      3*k - term >= 0", "starts at 0 without constraints"),
+        ("(#dot term:4)]:32 (", "(#dot term:4), (#dot more:1)]:32 (", "one index of block"),
+        ("mul($a, $b)", "add($a, $b)", "does not just add products"),
+        ("inout S[lane]:add", "inout S[lane]:max", "are added to neighbours in S"),
+    ],
+)
+def test_other_blocks_are_an_error_and_no_loop(good: str, bad: str, words: str) -> None:
+    assert good in KERNEL
+    text = KERNEL.replace(good, bad).replace("STEP", "4*k + lane, term")
+    wrong = program_of([text], {"O": (4,), "A": (8,), "B": (8, 4)}, inputs=("A", "B"), dtype=DType.I32)
+    with pytest.raises(TileError, match=f"TIL502.*{words}"):
+        lower(wrong, Target())
+
+
 def test_terms_that_are_apart_are_an_error() -> None:
     with pytest.raises(TileError, match="the terms of dot products are neighbours in B"):
         nodes(program("4*k + term, lane"))

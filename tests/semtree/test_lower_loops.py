@@ -11,9 +11,10 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.poly.affine import Affine
 from tileir.semtree.ir import LoopKind, Type, Var
-from tileir.semtree.lower.loops import LoopPlan, plan_loops
+from tileir.semtree.lower.loops import LoopPlan, grid_indices, plan_loops, thread_count
 from tileir.semtree.lower.offsets import LANE
-from tileir.stripe.ir import Block, Index, Tags
+from tileir.stripe.blocks import Binding
+from tileir.stripe.ir import Block, Index
 
 i, j = Affine.index("i"), Affine.index("j")
 
@@ -28,9 +29,9 @@ def test_indices_become_loops_lanes_and_nothing() -> None:
     indices = (
         Index("a", 3),
         Index("b", 1),
-        Index("c", 4, None, Tags.of("unroll")),
+        Index("c", 4, None, Binding.UNROLL),
         Index("p", 1, Affine.index("outer") * 2),
-        Index("v", 8, None, Tags.of("vector")),
+        Index("v", 8, None, Binding.LANE),
     )
     plan, values = planned(Block("k", indices=indices))
     assert [(loop.counter.name, loop.range, loop.kind) for loop in plan.loops] == [
@@ -65,7 +66,7 @@ def test_a_constraint_is_tested_as_far_outside_as_it_can_be() -> None:
 
 
 def test_unrolled_loops_have_no_bounds() -> None:
-    block = Block("k", indices=(Index("i", 4, None, Tags.of("unroll")),), constraints=(i - 2,))
+    block = Block("k", indices=(Index("i", 4, None, Binding.UNROLL),), constraints=(i - 2,))
     plan, _ = planned(block)
     assert (plan.loops[0].lower, plan.inner_guards) == ((), (i - 2,))
 
@@ -73,8 +74,8 @@ def test_unrolled_loops_have_no_bounds() -> None:
 @pytest.mark.parametrize(
     "block",
     [
-        Block("k", indices=(Index("v", 4, None, Tags.of("vector")),), statements=(Block("inside"),)),
-        Block("k", indices=(Index("v", 4, None, Tags.of("vector")),), constraints=(Affine.index("v") - 1,)),
+        Block("k", indices=(Index("v", 4, None, Binding.LANE),), statements=(Block("inside"),)),
+        Block("k", indices=(Index("v", 4, None, Binding.LANE),), constraints=(Affine.index("v") - 1,)),
     ],
     ids=["blocks inside", "constrained"],
 )
@@ -84,9 +85,21 @@ def test_lanes_that_cannot_run_side_by_side_are_refused(block: Block) -> None:
     assert [d.code for d in caught.value.diagnostics] == ["TIL502"]
 
 
+def test_what_a_binding_asks_for_and_cannot_have_is_an_error() -> None:
+    lanes = tuple(Index(name, 4, None, Binding.LANE) for name in "vw")
+    with pytest.raises(TileError, match=r"TIL502.*block k has several vector indices"):
+        planned(Block("k", lanes))
+    with pytest.raises(TileError, match=r"TIL502.*index g of block k is bound to grid, but the block is no kernel"):
+        planned(Block("k", (Index("g", 4, None, Binding.GRID),)))
+    with pytest.raises(TileError, match=r"TIL502.*index g of block k is serial: .* cannot be bound to grid"):
+        grid_indices(Block("k", (Index("g", 4, None, Binding.GRID, serial=True),)))
+    with pytest.raises(TileError, match=r"TIL502.*index t of block k is serial: .* cannot be bound to thread"):
+        thread_count(Block("k", (Index("t", 4, None, Binding.THREAD, serial=True),)))
+
+
 @st.composite
 def constrained_blocks(draw: st.DrawFn) -> Block:
-    kinds = st.sampled_from([Tags(), Tags(), Tags.of("unroll")])
+    kinds = st.sampled_from([None, None, Binding.UNROLL])
     indices = tuple(Index(name, draw(st.integers(1, 5)), None, draw(kinds)) for name in "ijk")
     coefficients = st.dictionaries(st.sampled_from("ijk"), st.integers(-2, 2), max_size=3)
     constraint = st.builds(Affine.of, coefficients, st.integers(-4, 4))

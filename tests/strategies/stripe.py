@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
+from tileir.stripe.bindings import WORDS
 from tileir.stripe.dtypes import intrinsic_dtype
 from tileir.stripe.flattening import flattened
 from tileir.stripe.ir import (
+    Binding,
     Block,
     Constant,
     Convert,
@@ -341,6 +343,9 @@ _TAGS = st.dictionaries(_WORDS, _VALUES, max_size=3).map(lambda items: Tags.of(*
 _AFFINES = st.builds(Affine.of, st.dictionaries(_WORDS, _NUMBERS, max_size=3), _NUMBERS)
 _DEVICES = st.builds(Device, _WORDS, st.lists(_AFFINES, max_size=2).map(tuple))
 _LOCATIONS = st.lists(_DEVICES, max_size=2).map(tuple)
+_BINDINGS = st.none() | st.sampled_from(Binding)
+_FREE_TAGS = _TAGS.filter(lambda tags: tags.remove(*WORDS) is tags)
+_INDICES = st.builds(Index, _WORDS, _NUMBERS, st.none() | _AFFINES, _BINDINGS, st.booleans(), _FREE_TAGS)
 
 
 @st.composite
@@ -381,7 +386,7 @@ _STATEMENTS = st.one_of(
 def blocks(draw: Draw, depth: int = 2) -> Block:
     """Return a block that can be spelt, but follows no other rule."""
     statements = st.lists(_STATEMENTS | blocks(depth - 1) if depth else _STATEMENTS, max_size=3)
-    indices = st.lists(st.builds(Index, _WORDS, _NUMBERS, st.none() | _AFFINES, _TAGS), max_size=3)
+    indices = st.lists(_INDICES, max_size=3)
     dependencies = st.lists(st.integers(0, 99), max_size=2).map(tuple)
     return Block(
         draw(_LINES),

@@ -24,7 +24,7 @@ from tileir.semtree.lower.lowering import lower as lower_to_kernels
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.interpret.interpreter import interpret
-from tileir.stripe.ir import Block, Program, Tags
+from tileir.stripe.ir import Block, Program
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.text.parser import parse as parse_stripe
 from tileir.stripe.text.printer import to_text
@@ -121,7 +121,7 @@ def changed(program: Program, change: Callable[[Block], Block]) -> Program:
             "argmax does not reduce f16",
         ),
         (
-            lambda block: attrs.evolve(block, indices=tuple(attrs.evolve(i, tags=Tags()) for i in block.indices)),
+            lambda block: attrs.evolve(block, indices=tuple(attrs.evolve(i, serial=False) for i in block.indices)),
             "its indices have to be serial",
         ),
     ],

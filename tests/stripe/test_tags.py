@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tileir.stripe.bindings import WORDS as BINDINGS
 from tileir.stripe.tags import LIFETIMES, PLACES, ROLES, SCHEDULE
 
 ROOT = Path(__file__).parents[2]
 STAGES = ("stripe", "passes", "semtree")
 SOURCES = [path for stage in STAGES for path in sorted((ROOT / "src/tileir" / stage).rglob("*.py"))]
-WORDS = {*SCHEDULE, *PLACES, *LIFETIMES}
+WORDS = {*SCHEDULE, *BINDINGS, *PLACES, *LIFETIMES}
 METHODS = {"add", "remove", "get", "of"}
 OTHER_WORDS = {"main", "out", "p", "t", "a", "b", "range", "stride"}
 
@@ -22,7 +23,7 @@ def test_the_manual_names_them_all() -> None:
     text = (ROOT / "docs/stripe.md").read_text(encoding="utf-8")
     section = text[text.index("A scheduled program tells") : text.index("Here is a row sum for groups")]
     words = {word.partition("=")[0] for word in re.findall(r"`([a-z_]+(?:=[0-9]+)?)`", section)}
-    assert words - OTHER_WORDS == set(SCHEDULE)
+    assert words - OTHER_WORDS == {*SCHEDULE, *BINDINGS}
 
 
 def test_the_manual_has_the_roles_of_products() -> None:

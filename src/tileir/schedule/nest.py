@@ -18,7 +18,7 @@ from tileir.poly.affine import Affine, movement, total
 from tileir.schedule.emitter import write
 from tileir.schedule.reindex import with_values
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import GRID, THREAD, VECTOR
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
     from tileir.core.ops import Aggregation
 
-_SCHEDULED: Final = (GRID, THREAD, VECTOR)
+_SCHEDULED: Final = (Binding.GRID, Binding.THREAD, Binding.LANE)
 
 
 @attrs.frozen
@@ -141,7 +141,7 @@ def analyse(kernel: stripe.Block) -> Nest | None:
     """
     if any(i.affine is not None for i in kernel.indices):
         return None
-    if any(tag in i.tags for block in (kernel, *kernel.blocks) for i in block.indices for tag in _SCHEDULED):
+    if any(i.binding in _SCHEDULED for block in (kernel, *kernel.blocks) for i in block.indices):
         return None
     if any(block.is_serial for block in (kernel, *kernel.blocks)):
         return None

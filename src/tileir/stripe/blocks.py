@@ -3,7 +3,7 @@
 Meaning, in short (:mod:`tileir.stripe.interpret.interpreter` is the definition):
 
 - A block runs its statements, in order, once for each point of its index box that satisfies all
-  constraints. Points are unordered and may run in parallel, or, with an index tagged ``serial``, in row-major order.
+  constraints. Points are unordered and may run in parallel, or, with a ``serial`` index, in row-major order.
 - An index without ``affine`` runs over ``0 <= i < range``. With one, its value is
   ``affine(parent indices) + k`` for ``0 <= k < range``. Parent indices are visible in no other way.
 - A refinement is a view. With direction NONE it allocates fresh memory, undefined until written, each time
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import enum
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import attrs
 
@@ -34,12 +34,13 @@ from tileir.core.ops import Aggregation, Op, merges
 from tileir.core.rewrite import rewritten
 from tileir.core.schema import BODY, INTRODUCES, READS, USES, WRITES
 from tileir.poly.affine import Affine
+from tileir.stripe.bindings import SERIAL, bindings_of, of_older_json
+from tileir.stripe.bindings import Binding as Binding
 from tileir.stripe.shapes import Device as Device
 from tileir.stripe.shapes import Dim as Dim
 from tileir.stripe.shapes import Location as Location
 from tileir.stripe.shapes import TensorShape as TensorShape
 from tileir.stripe.tags import INSIDE as INSIDE
-from tileir.stripe.tags import SERIAL
 from tileir.stripe.tags import Tags as Tags
 from tileir.stripe.tags import TagValue as TagValue
 
@@ -103,12 +104,46 @@ class Refinement:
 
 @attrs.frozen(cache_hash=True)
 class Index:
-    """An index of a block; see the module text for its values."""
+    """An index of a block; see the module text for its values.
+
+    ``binding`` says what its values become in a kernel, and changes no result. With ``serial``, the points of the block
+    run in their order.
+    """
 
     name: str
     range: int
     affine: Affine | None = None
+    binding: Binding | None = None
+    serial: bool = False
     tags: Tags = Tags()
+
+    of_older_json: ClassVar = staticmethod(of_older_json)
+
+    @property
+    def words(self) -> Tags:
+        """What text says of it: its tags, and the words for its binding and order."""
+        if not self.serial and self.binding is None:
+            return self.tags
+        return self.tags.add(*([SERIAL] if self.serial else []), *([self.binding.value] if self.binding else []))
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether anything says how it runs, or what it is for: a binding, its order, or a tag."""
+        return self.serial or self.binding is not None or bool(self.tags.items)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it starts at 0, and nobody has said how it runs, or what it is for."""
+        return self.affine is None and not self.is_marked
+
+    def bound(self, binding: Binding | None) -> Index:
+        """Return it with another binding, or none."""
+        return attrs.evolve(self, binding=binding)
+
+    def worded(self, *words: str) -> Index:
+        """Return it with tags added; a word for a binding, or for order, says that instead."""
+        bindings, serial, tags = bindings_of(self.tags.add(*words))
+        return attrs.evolve(self, binding=(*bindings, self.binding)[0], serial=serial or self.serial, tags=tags)
 
 
 @attrs.frozen(cache_hash=True)
@@ -242,7 +277,7 @@ class Block:
     @property
     def is_serial(self) -> bool:
         """Whether the points of this block, blocks inside not counted, run one after the other."""
-        return any(SERIAL in index.tags for index in self.indices)
+        return any(index.serial for index in self.indices)
 
     def index(self, name: str) -> Index:
         """Return the index called ``name``; a KeyError is a defect of the caller."""

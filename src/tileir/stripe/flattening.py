@@ -15,7 +15,7 @@ from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.stripe.ir import Block, Branch, Carry, Direction, Launch, Loop, Program, Special, While
 from tileir.stripe.lower.kernel_table import KernelTable, is_laid_out
-from tileir.stripe.tags import BRANCH, ELSE, LIFETIMES, LOOP, PROGRAM, SERIAL, THEN, WHILE
+from tileir.stripe.tags import BRANCH, ELSE, LIFETIMES, LOOP, PROGRAM, THEN, WHILE
 from tileir.stripe.works import MAX_LOOPS, parts, sorted_memory
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class _Flattening:
             times = While(outer[condition])
         else:
             index = loop.indices[0] if len(loop.indices) == 1 else None
-            if index is None or SERIAL not in index.tags or index.affine is not None or loop.constraints:
+            if index is None or not index.serial or index.affine is not None or loop.constraints:
                 _refuse(f"{place} must have one index, which is serial, and no constraints")
             times = index.range
         body, *copies = loop.statements or (None,)

@@ -7,6 +7,7 @@ from functools import cached_property
 import attrs
 
 from tileir.stripe.blocks import INSIDE as INSIDE
+from tileir.stripe.blocks import Binding as Binding
 from tileir.stripe.blocks import Block as Block
 from tileir.stripe.blocks import Buffer as Buffer
 from tileir.stripe.blocks import Constant as Constant

@@ -23,7 +23,7 @@ import attrs
 from tileir.poly.affine import Affine
 from tileir.stripe.blocks import Block, Direction, Index, Special, Tags
 from tileir.stripe.lower.kernel_table import launched
-from tileir.stripe.tags import BODY, BRANCH, ELSE, LOOP, MAIN, PROGRAM, SERIAL, TEMPORARY, THEN, USER, WHILE
+from tileir.stripe.tags import BODY, BRANCH, ELSE, LOOP, MAIN, PROGRAM, TEMPORARY, THEN, USER, WHILE
 from tileir.stripe.works import (
     Branch,
     Launch,
@@ -138,7 +138,7 @@ class _Nesting:
         copies = (Special("copy", (carry.made,), (carry.kept,)) for carry in loop.carries)
         return Block(
             loop.name,
-            (Index("step", loop.times, tags=Tags.of(SERIAL)),) if isinstance(loop.times, int) else (),
+            (Index("step", loop.times, serial=True),) if isinstance(loop.times, int) else (),
             refinements=views,
             statements=(body, *copies),
             comments=loop.comments,

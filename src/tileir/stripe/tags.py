@@ -12,12 +12,6 @@ if TYPE_CHECKING:
 
 TagValue: TypeAlias = bool | int | float | str | None
 
-GRID: Final = "grid"
-THREAD: Final = "thread"
-UNROLL: Final = "unroll"
-VECTOR: Final = "vector"
-SERIAL: Final = "serial"
-DOT: Final = "dot"
 INSIDE: Final = "inside"
 ADVANCE: Final = "advance"
 PADDED: Final = "padded"
@@ -56,12 +50,6 @@ ROLES: Final = (LANE, ELEMENT, TILE_HIGH, TILE_ROW, TILE_COLUMN, DEPTH)
 
 SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        GRID: "an axis of the launch grid; on indices of kernels",
-        THREAD: "shared out to the threads of a group; on indices",
-        UNROLL: "an unrolled loop; on indices",
-        VECTOR: "the lanes of a vector; on indices",
-        SERIAL: "a loop whose points run in their order; on indices",
-        DOT: "four neighbours whose products are added by one instruction; on indices",
         INSIDE: "the place that data give is in bounds; on loads and stores",
         ADVANCE: "hands a step's results on to the next step; on kernels of loops",
         PADDED: "what constraints keep from being stored is zero; on blocks",

@@ -10,6 +10,7 @@ from tileir.passes.base import map_kernels, run
 from tileir.passes.schedules.vectors.thread import Thread
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, analyse, emit, leaf, product, strided
+from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Block, Special
 
@@ -119,7 +120,7 @@ def test_a_view_starts_at_the_least_element_below_it() -> None:
 
 def test_grids_are_made_once() -> None:
     program = run((Thread(),), program_of([TOTAL.strip()], SIZES))
-    assert [index.tags.items for index in program.main.blocks[0].indices] == [(("grid", None),)]
+    assert [index.binding for index in program.main.blocks[0].indices] == [Binding.GRID]
     assert run((Thread(),), program) is program
 
 

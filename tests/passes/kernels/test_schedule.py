@@ -92,7 +92,7 @@ def test_a_matrix_product_is_packed_tiled_and_vectorised() -> None:
 
 
 def _tags(block: Block) -> set[str]:
-    own = {tag for index in block.indices for tag, _ in index.tags.items}
+    own = {tag for index in block.indices for tag, _ in index.words.items}
     return own.union(*(_tags(inner) for inner in block.blocks))
 
 

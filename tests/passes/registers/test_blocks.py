@@ -38,7 +38,7 @@ def inside_of_a_loop(kernel: Block, limits: Limits) -> Block:
 
 
 def tags(block: Block) -> set[str]:
-    own = {tag for index in block.indices for tag, _ in index.tags.items}
+    own = {tag for index in block.indices for tag, _ in index.words.items}
     return own.union(*map(tags, block.blocks))
 
 
@@ -76,7 +76,7 @@ def chosen(text: str, shapes: dict[str, tuple[int, ...]], registers: int) -> Blo
 
 def looped(block: Block) -> list[str]:
     """Return the names of all indices that are loops in the code."""
-    own = [i.name for i in block.indices if not i.tags.items]
+    own = [i.name for i in block.indices if not i.is_marked]
     return [*own, *(name for inner in block.blocks for name in looped(inner))]
 
 

@@ -54,7 +54,7 @@ def tiled(program: Program, step: RegisterTile = TILE) -> Program:
 
 
 def tags(block: Block) -> set[str]:
-    own = {tag for index in block.indices for tag, _ in index.tags.items}
+    own = {tag for index in block.indices for tag, _ in index.words.items}
     return own.union(*map(tags, block.blocks))
 
 

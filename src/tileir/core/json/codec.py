@@ -6,6 +6,9 @@ arrays, enumerations their value, fractions ``"p/q"``. What JSON lacks is spelt 
 (also ``-inf`` and ``nan``) and, beyond 64 bits, ``{"$": "int", "value": "0x…"}``; bytes are strings in base64. Keys are
 sorted and nothing is optional, so equal bytes mean equal nodes.
 
+A class whose fields have changed may have ``of_older_json``, a function of the JSON of a node with other keys than now
+that returns it as it would be now.
+
 Decoding is driven by the type annotations of the node classes, which their modules must therefore import at
 run time.
 """

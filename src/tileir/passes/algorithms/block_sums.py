@@ -23,13 +23,13 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.tiling.tile import tiled
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import GRID, SERIAL, THREAD, UNROLL, VECTOR
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_SCHEDULED = (GRID, THREAD, VECTOR, UNROLL, SERIAL)
-"""Indices with these tags are no loops that could be cut."""
+_SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.LANE, Binding.UNROLL)
+"""Indices with these bindings are no loops that could be cut."""
 
 _REGISTER_BYTES = 1024
 """Accumulators of one loop that take more than this are in a cache, not in registers."""
@@ -94,7 +94,7 @@ def _adds(refinement: stripe.Refinement) -> bool:
 
 def _is_loop(block: stripe.Block) -> bool:
     """Return whether all indices of a block are plain loops, or values that its parent hands on."""
-    return not any(tag in index.tags for index in block.indices for tag in _SCHEDULED)
+    return not any(index.serial or index.binding in _SCHEDULED for index in block.indices)
 
 
 @attrs.frozen(repr=False)
@@ -134,7 +134,7 @@ class _Sum:
             inside = [r for r in user.refinements if r.source == name]
             if len(inside) != 1 or len(inside[0].access) != len(place) or inside[0].aggregation is not view.aggregation:
                 return None
-            if any(THREAD in i.tags for i in user.indices):
+            if any(i.binding is Binding.THREAD for i in user.indices):
                 return None
             place = tuple(a + b for a, b in zip(place, inside[0].access, strict=True))
             indices.extend(i for i in user.indices if i.affine is None)
@@ -145,7 +145,7 @@ class _Sum:
         own = {n for affine in place for n in affine.indices}
         if len({i.name for i in indices}) < len(indices) or not own.issubset(i.name for i in indices):
             return None
-        steps = prod(i.range for i in indices if i.name not in own and VECTOR not in i.tags)
+        steps = prod(i.range for i in indices if i.name not in own and i.binding is not Binding.LANE)
         kept = tuple(i for i in indices if i.name in own)
         return cls(view, kept, place, steps, _contracts(path, user.source, [i.name for i in kept if i.range > 1]))
 

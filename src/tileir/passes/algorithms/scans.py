@@ -13,16 +13,13 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Node, Use, emit
 from tileir.schedule.reindex import with_values
 from tileir.stripe import ir as stripe
-from tileir.stripe import tags
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.ops import Aggregation
     from tileir.passes.analysis.running import Running
-
-SERIAL = stripe.Tags.of(tags.SERIAL)
-_SERIAL_LANES = stripe.Tags.of(tags.SERIAL, tags.VECTOR)
 
 
 @attrs.frozen
@@ -92,12 +89,13 @@ class ScanKernels:
         if part.totals is not None:
             nodes.extend(self._totals_before(part, part.totals, number, merging))
         if vectors:
-            step = sch.index(self._names.fresh(f"{self.found.along.name}_vector"), vectors, SERIAL)
-            lane = sch.index(self._names.fresh(f"{self.found.along.name}_lane"), lanes, _SERIAL_LANES)
+            step = stripe.Index(self._names.fresh(f"{self.found.along.name}_vector"), vectors, serial=True)
+            name = self._names.fresh(f"{self.found.along.name}_lane")
+            lane = stripe.Index(name, lanes, binding=Binding.LANE, serial=True)
             value = first + sch.part(step, lanes) + sch.part(lane)
             nodes.append(self._steps(value, (*sch.present((step,)), lane), merging, {}))
         if left:
-            step = sch.index(self._names.fresh(f"{self.found.along.name}_step"), left, SERIAL)
+            step = stripe.Index(self._names.fresh(f"{self.found.along.name}_step"), left, serial=True)
             nodes.append(self._steps(first + sch.part(step) + vectors * lanes, sch.present((step,)), merging, {}))
         outer = (*self.found.others, *sch.present((number,)))
         return self._emitted(Node(outer, (self._allocation(()),), tuple(nodes)), part.totals)
@@ -113,11 +111,11 @@ class ScanKernels:
         where = _Lanes(
             sch.index(fresh(f"{index.name}_stretch"), stretches),
             sch.index(fresh(f"{index.name}_vector"), width // lanes),
-            sch.index(fresh(f"{index.name}_lane"), lanes, sch.VECTOR),
+            sch.index(fresh(f"{index.name}_lane"), lanes, Binding.LANE),
         )
         moved = {index.name: sch.part(where.stretch, width) + where.inner + start}
         merging = self._merging((where.inner,), (1,)) if width > 1 else self._merging((), ())
-        step = sch.index(fresh(f"{self.found.along.name}_step"), self.found.steps, SERIAL)
+        step = stripe.Index(fresh(f"{self.found.along.name}_step"), self.found.steps, serial=True)
         inside = self._steps(sch.part(step), where.points, merging, moved)
         nodes = (
             self._begin(merging, where.points),

@@ -70,7 +70,7 @@ class SplitReduction:
 
     def _split(self, kernel: stripe.Block, names: NameScope) -> _Split | None:
         outputs = [r for r in kernel.refinements if r.direction.writes]
-        if len(outputs) != 1 or kernel.blocks or any(i.affine is not None or i.tags.items for i in kernel.indices):
+        if len(outputs) != 1 or kernel.blocks or not all(i.is_plain for i in kernel.indices):
             return None
         output = outputs[0]
         scoped = output.opens_scope

@@ -66,7 +66,7 @@ class SplitScatter:
         if kernel.blocks or kernel.constraints or len(outputs) != 1 or "fill" not in clear.tags:
             return None
         (output,) = outputs
-        plain = all(index.affine is None and not index.tags.items for index in kernel.indices)
+        plain = all(index.is_plain for index in kernel.indices)
         cleared = [r.source for r in clear.refinements if r.direction.writes] == [output.source]
         if output.aggregation is not Aggregation.SUM or not plain or not cleared or not output.access:
             return None

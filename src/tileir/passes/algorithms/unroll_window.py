@@ -87,7 +87,7 @@ def _aggregate(kernel: Block) -> Refinement | None:
     """Return the view through which a flat kernel merges its points; None for other kernels."""
     if kernel.constraints or any(isinstance(s, Block | Special) for s in kernel.statements):
         return None
-    if any(i.affine is not None or i.tags.items for i in kernel.indices):
+    if not all(i.is_plain for i in kernel.indices):
         return None
     written = [r for r in kernel.refinements if r.direction is not Direction.IN]
     stores = [s for s in kernel.statements if isinstance(s, Store)]

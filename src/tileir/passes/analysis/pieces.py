@@ -54,7 +54,7 @@ class Pieces:
 
 def is_copy(kernel: Block, target: str) -> bool:
     """Return whether a kernel stores elements of another tensor, or one value, to ``target``, and does nothing else."""
-    if len(kernel.statements) != 2 or any(i.affine is not None or i.tags.items for i in kernel.indices):
+    if len(kernel.statements) != 2 or not all(i.is_plain for i in kernel.indices):
         return False
     first, second = kernel.statements
     if not isinstance(first, Load | Constant) or not isinstance(second, Store) or second.source != first.into:

@@ -51,7 +51,7 @@ def writing(statement: Statement) -> tuple[Refinement, ...]:
     stores = (s for s in statement.statements if isinstance(s, Store))
     if any(isinstance(s, Block | Special) for s in statement.statements) or any(s.index is not None for s in stores):
         return ()
-    if any(i.affine is not None or i.tags.items for i in statement.indices):
+    if not all(i.is_plain for i in statement.indices):
         return ()
     written = tuple(r for r in statement.refinements if r.direction is not Direction.IN)
     plain = all(not r.merges for r in written)

@@ -153,7 +153,7 @@ def running(kernel: stripe.Block) -> Running | None:
 
 def _output(kernel: stripe.Block) -> stripe.Refinement | None:
     """Return the one refinement to which a flat kernel stores, merging; None for kernels of another form."""
-    if kernel.blocks or any(i.affine is not None or i.tags.items for i in kernel.indices):
+    if kernel.blocks or not all(i.is_plain for i in kernel.indices):
         return None
     outputs = [r for r in kernel.refinements if r.direction is not stripe.Direction.IN]
     stores = [s for s in kernel.statements if isinstance(s, stripe.Store)]

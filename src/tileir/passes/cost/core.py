@@ -17,8 +17,8 @@ from tileir.core.dtype import accumulator
 from tileir.core.ops import Op
 from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.operations import fused_products, scalar_dtypes
-from tileir.passes.cost.scopes import Kind
 from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
 from tileir.stripe.tags import MULTIPLY, PIPELINE
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ def _expanded(scope: Scope) -> tuple[dict[int, int], dict[int, int]]:
     unrolled = {
         loop.number: loop.range
         for loop in loops
-        if loop.kind is Kind.UNROLL or (whole and loop in scope.loops and loop.kind is Kind.SERIAL)
+        if loop.binding is Binding.UNROLL or (whole and loop in scope.loops and loop.repeats)
     }
-    return unrolled, {loop.number: loop.range for loop in loops if loop.kind is Kind.VECTOR}
+    return unrolled, {loop.number: loop.range for loop in loops if loop.binding is Binding.LANE}
 
 
 @attrs.define(repr=False)
@@ -148,7 +148,7 @@ class _Counter:
                     pass
         self._spill()
         self._stage()
-        serial = any(loop.kind is Kind.SERIAL for loop in self.scope.loops)
+        serial = any(loop.repeats for loop in self.scope.loops)
         inner = not self.scope.loops and not self.scope.children and bool(self.scope.outer)
         self.overhead += ITERATION_CYCLES if (serial or inner) and self.machine.vector_bytes else 0.0
         return Cycles(self.arithmetic, self.transfer, self.local, self.latency, self.overhead)
@@ -208,7 +208,7 @@ class _Counter:
 
     def _different(self, access: Access) -> tuple[int, bool]:
         """Return how many threads in lock-step touch different elements, and whether these lie side by side."""
-        threads = [loop for loop in (*self.scope.outer, *self.scope.loops) if loop.kind is Kind.THREAD]
+        threads = [loop for loop in (*self.scope.outer, *self.scope.loops) if loop.binding is Binding.THREAD]
         left, different = self.machine.width, 1
         nearest = 0
         for loop in reversed(threads):
@@ -260,7 +260,7 @@ class _Counter:
 
     def _stays(self, access: Access) -> bool:
         """Return whether the next iteration merges into the same elements, and so waits for this one."""
-        loops = [loop for loop in (*self.scope.outer, *self.scope.loops) if loop.kind is Kind.SERIAL]
+        loops = [loop for loop in (*self.scope.outer, *self.scope.loops) if loop.repeats]
         return bool(loops) and access.step(loops[-1].number) == 0
 
     def _spill(self) -> None:
@@ -285,7 +285,7 @@ class _Counter:
 
     def _stage(self) -> None:
         """Count the wait of an iteration whose blocks hand elements on through local memory."""
-        if PIPELINE in self.scope.block.tags or not any(loop.kind is Kind.SERIAL for loop in self.scope.loops):
+        if PIPELINE in self.scope.block.tags or not any(loop.repeats for loop in self.scope.loops):
             return
         accesses = [a for child in self.scope.children for each in child.walk() for a in each.accesses.values()]
         local = [access for access in accesses if access.root.location == LOCAL]

@@ -17,9 +17,10 @@ from tileir.core.targets.hardware import REGISTER
 from tileir.passes.cost.core import Cycles, cycles_of, issues_of
 from tileir.passes.cost.operations import operations_of
 from tileir.passes.cost.points import count_points
-from tileir.passes.cost.scopes import Kind, scope_of
+from tileir.passes.cost.scopes import scope_of
 from tileir.passes.cost.traffic import Moved, Traffic
 from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.works import uses_of
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from tileir.core.dtype import DType
     from tileir.passes.cost.machine import Machine
-    from tileir.passes.cost.operations import Kind as OperationKind
+    from tileir.passes.cost.operations import Kind
     from tileir.passes.cost.points import Constraint, Count
     from tileir.passes.cost.scopes import Scope
 
@@ -46,7 +47,7 @@ class Operations:
     """Operations of one dtype and kind."""
 
     dtype: DType
-    kind: OperationKind
+    kind: Kind
     count: int
 
 
@@ -253,7 +254,7 @@ def predict_kernel(
     blocks = tuple(_blocks(scope, traffic, machine))
     groups = 1
     for loop in scope.loops:
-        groups *= loop.range if loop.kind is Kind.GRID else 1
+        groups *= loop.range if loop.binding is Binding.GRID else 1
     rounds = -(-groups // machine.units)
     units = groups / rounds if rounds else 1.0
     levels = tuple(_levels(traffic, machine, min(units, machine.units), program_bytes))
@@ -300,7 +301,7 @@ def _blocks(
     inner = (*constraints, *scope.constraints)
     below = [list(_blocks(child, traffic, machine, depth + 1, inner)) for child in scope.children]
     counted = _points(scope, constraints)
-    operations: dict[tuple[DType, OperationKind], int] = {}
+    operations: dict[tuple[DType, Kind], int] = {}
     for dtype, kind, count in operations_of(scope):
         operations[dtype, kind] = operations.get((dtype, kind), 0) + count * counted.points
     accessed = counted.points * _bytes_of_a_point(scope)
@@ -317,7 +318,7 @@ def _blocks(
     yield BlockCost(
         scope.block.name,
         depth,
-        tuple((loop.name, loop.range, loop.kind.value) for loop in scope.loops),
+        tuple((loop.name, loop.range, "" if loop.binding is None else loop.binding.value) for loop in scope.loops),
         counted.points,
         counted.exact,
         tuple(Operations(dtype, kind, count) for (dtype, kind), count in operations.items()),

@@ -6,7 +6,6 @@ start of its root: a tensor of the program, or an allocation inside the kernel.
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING
 
 import attrs
@@ -14,7 +13,7 @@ import attrs
 from tileir.core.ops import Aggregation
 from tileir.passes.cost.points import Constraint
 from tileir.stripe import ir as stripe
-from tileir.stripe import tags
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,18 +23,6 @@ if TYPE_CHECKING:
     from tileir.poly.affine import Affine
 
 
-class Kind(enum.Enum):
-    """How the values of an index come about when a kernel runs; the value is the tag that says so."""
-
-    GRID = tags.GRID
-    THREAD = tags.THREAD
-    SERIAL = ""
-    UNROLL = tags.UNROLL
-    VECTOR = tags.VECTOR
-
-    __hash__ = object.__hash__
-
-
 @attrs.frozen
 class Loop:
     """An index of some block, with the number that stands for it."""
@@ -43,7 +30,12 @@ class Loop:
     number: int
     name: str
     range: int
-    kind: Kind
+    binding: Binding | None
+
+    @property
+    def repeats(self) -> bool:
+        """Whether its values come one after the other."""
+        return self.binding in (None, Binding.DOT)
 
 
 @attrs.frozen
@@ -163,7 +155,7 @@ class _Builder:
             terms, offset = ((), 0) if index.affine is None else _value(index.affine, outer)
             if index.range != 1:
                 self.loops += 1
-                own.append(Loop(self.loops, index.name, index.range, _kind(index)))
+                own.append(Loop(self.loops, index.name, index.range, index.binding))
                 terms = (*terms, (self.loops, 1))
             values[index.name] = terms, offset
         views = {r.name: self._view(r, values, sources) for r in block.refinements}
@@ -195,10 +187,6 @@ class _Builder:
                 steps[loop] = steps.get(loop, 0) + coefficient * dim.stride
         found = tuple((loop, step) for loop, step in steps.items() if step)
         return Access(source.root, found, offset, shape.dtype)
-
-
-def _kind(index: stripe.Index) -> Kind:
-    return next((kind for kind in Kind if kind.value and kind.value in index.tags), Kind.SERIAL)
 
 
 def _value(affine: Affine, values: Mapping[str, tuple[Terms, int]]) -> tuple[Terms, int]:

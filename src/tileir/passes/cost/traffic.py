@@ -18,7 +18,7 @@ import attrs
 
 from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.regions import distinct, lines_of, region_of
-from tileir.passes.cost.scopes import Kind
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,7 +115,7 @@ class Traffic:
     @staticmethod
     def _still(scope: Scope, depth: int) -> frozenset[int]:
         """Return the loops around a scope and its own first ones; threads of a group run side by side, so move."""
-        return frozenset(n.number for n in (*scope.outer, *scope.loops[:depth]) if n.kind is not Kind.THREAD)
+        return frozenset(n.number for n in (*scope.outer, *scope.loops[:depth]) if n.binding is not Binding.THREAD)
 
     @staticmethod
     def _touched(
@@ -157,7 +157,9 @@ class Traffic:
 
     def _moved(self, scope: Scope, depth: int, capacity: float) -> dict[int, Moved]:
         loops = [
-            (n, loop) for n, loop in enumerate(scope.loops) if n >= depth and loop.kind in (Kind.GRID, Kind.SERIAL)
+            (n, loop)
+            for n, loop in enumerate(scope.loops)
+            if n >= depth and (loop.repeats or loop.binding is Binding.GRID)
         ]
         whole = self.footprint(scope, depth)
         if _size(whole) <= capacity:

@@ -135,7 +135,7 @@ class FusionGroup:
     @property
     def is_movable(self) -> bool:
         """Whether the box is free to be enumerated in another way: no schedule has marked it."""
-        return not any(i.affine is not None or i.tags.items for i in self.indices) and not self.block.location
+        return all(i.is_plain for i in self.indices) and not self.block.location
 
     def places(self, root: str) -> list[Place | None]:
         """Return what each view of the tensor ``root`` shows; None where that is not one element to overwrite."""

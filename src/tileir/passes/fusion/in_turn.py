@@ -9,7 +9,6 @@ import attrs
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Index, Refinement
-from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,9 +66,9 @@ def _inside(
     """Return a kernel as a block inside another, for one value of an index where the other one counts these."""
     indices = []
     for index in kernel.indices:
-        plain = attrs.evolve(index, tags=index.tags.remove(GRID))
+        plain = attrs.evolve(index, binding=None)
         if index is own and shared is not None:
-            plain = attrs.evolve(plain, range=1, affine=Affine.index(shared.name), tags=index.tags.remove(GRID))
+            plain = attrs.evolve(plain, range=1, affine=Affine.index(shared.name), binding=None)
         indices.append(plain)
     here = {} if own is None else {own.name: Affine()}
     refinements = []

@@ -112,7 +112,7 @@ class _Producer:
 
 def _counts_elements(block: Block, result: Refinement) -> bool:
     """Return whether each index of ``block`` runs along one axis of ``result``, and other axes stay at 0."""
-    if any(i.affine is not None or i.tags.items for i in block.indices):
+    if not all(i.is_plain for i in block.indices):
         return False
     moving = [access for access in result.access if not access.is_constant]
     simple = all(a.offset == 0 and [c for _, c in a.terms] in ([], [1]) for a in result.access)
@@ -252,7 +252,7 @@ def _read(kernel: Block) -> set[str]:
 
 def _is_flat_reduction(kernel: Block) -> bool:
     """Return whether a block without others in it merges several points into one element."""
-    if any(isinstance(s, Block | Special) for s in kernel.statements) or any(i.tags.items for i in kernel.indices):
+    if any(isinstance(s, Block | Special) for s in kernel.statements) or any(i.is_marked for i in kernel.indices):
         return False
     scoped = [r for r in kernel.refinements if r.merges]
     moved = {name for r in scoped for access in r.access for name in access.indices}

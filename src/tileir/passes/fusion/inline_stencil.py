@@ -180,7 +180,7 @@ def _element_views(kernel: Block, name: str) -> set[Refinement]:
 def _is_elementwise(kernel: Block) -> bool:
     """Return whether a kernel has neither a schedule nor blocks inside, and merges nothing."""
     scalars = all(isinstance(s, Store) or scalar_output(s) is not None for s in kernel.statements)
-    plain = not kernel.constraints and not any(i.affine is not None or i.tags.items for i in kernel.indices)
+    plain = not kernel.constraints and all(i.is_plain for i in kernel.indices)
     return scalars and plain and all(not r.merges for r in kernel.refinements)
 
 

@@ -80,7 +80,7 @@ def producer_of(
 
 def _is_plain(kernel: Block) -> bool:
     """Return whether a kernel computes one element of one tensor at each point."""
-    if kernel.constraints or any(i.affine is not None or i.tags.items for i in kernel.indices):
+    if kernel.constraints or not all(i.is_plain for i in kernel.indices):
         return False
     if any(isinstance(s, Block | Special | LoadIndex) for s in kernel.statements):
         return False

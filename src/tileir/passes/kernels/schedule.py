@@ -10,17 +10,12 @@ from tileir.core.targets import hardware
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import chosen_by_data, product
 from tileir.stripe import ir as stripe
-from tileir.stripe import tags
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from tileir.schedule.nest import Nest, Segment, Use
 
-GRID = stripe.Tags.of(tags.GRID)
-THREAD = stripe.Tags.of(tags.THREAD)
-UNROLL = stripe.Tags.of(tags.UNROLL)
-VECTOR = stripe.Tags.of(tags.VECTOR)
 LOCAL: stripe.Location = (stripe.Device(hardware.LOCAL),)
 REGISTER: stripe.Location = (stripe.Device(hardware.REGISTER),)
 SCRATCH: stripe.Location = (stripe.Device(hardware.SCRATCH),)
@@ -31,7 +26,7 @@ def is_scheduled(kernel: stripe.Block) -> bool:
     pending = [kernel]
     while pending:
         block = pending.pop()
-        if any(tags.GRID in index.tags or tags.THREAD in index.tags for index in block.indices):
+        if any(index.binding in (stripe.Binding.GRID, stripe.Binding.THREAD) for index in block.indices):
             return True
         pending.extend(block.blocks)
     return False
@@ -179,9 +174,11 @@ def divisor_at_least(value: int, least: int) -> int:
     return next((d for d in range(max(1, least), value) if value % d == 0), value)
 
 
-def index(name: str, size: int, tags: stripe.Tags | None = None) -> stripe.Index:
+def index(
+    name: str, size: int, binding: stripe.Binding | None = None, *tags: str, **values: stripe.TagValue
+) -> stripe.Index:
     """Return an index that starts at 0."""
-    return stripe.Index(name, size, None, tags or stripe.Tags())
+    return stripe.Index(name, size, None, binding, tags=stripe.Tags.of(*tags, **values))
 
 
 def part(index: stripe.Index, stride: int = 1) -> Affine:

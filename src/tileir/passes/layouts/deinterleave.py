@@ -204,7 +204,7 @@ class _Pixels:
         if (
             result.direction is not Direction.OUT
             or any(r.direction is not Direction.IN or r.source == result.source for r in others)
-            or any(index.affine is not None or index.tags.items for index in kernel.indices)
+            or not all(index.is_plain for index in kernel.indices)
         ):
             return None
         ranges = {index.name: index.range for index in kernel.indices if index.range > 1}

@@ -80,7 +80,7 @@ class Pad:
     def _plan(self, kernel: Block, sizes: dict[str, TensorShape], written: set[str]) -> _Plan | None:
         """Return how to pad a kernel; None where its meaning would change, or nothing would be gained."""
         term = _Term.of(kernel)
-        if term is None or any(i.affine is not None or i.tags.items for i in kernel.indices):
+        if term is None or not all(i.is_plain for i in kernel.indices):
             return None
         if term.output.direction is Direction.OUT and term.output.source in written:
             return None  # elements that no point reaches keep what an earlier kernel wrote

@@ -63,7 +63,7 @@ def _unit(unit: int | str, block: Block) -> Affine:
     if isinstance(unit, int):
         return Affine.constant(unit)
     if unit.startswith("#"):
-        tagged = [index.name for index in block.indices if unit[1:] in index.tags]
+        tagged = [index.name for index in block.indices if unit[1:] in index.words]
         if len(tagged) != 1:
             found = "none does" if not tagged else f"{', '.join(tagged)} do"
             message = (

@@ -58,7 +58,7 @@ class PartitionCompute:
         return map_blocks(program, self._split, self.reqs) if self.num_parts > 1 else program
 
     def _split(self, block: Block) -> Block:
-        if any(self.idx_tag in index.tags for index in block.indices):
+        if any(self.idx_tag in index.words for index in block.indices):
             return block
         candidates = [index for index in block.indices if self._parts(index) > 1 and _owns_results(block, index.name)]
         if not candidates:
@@ -81,7 +81,7 @@ class PartitionCompute:
             return attrs.evolve(outer, location=location(self.loc, outer))
         if not where or where[-1].units:
             return outer
-        (number,) = (Affine.index(index.name) for index in outer.indices if self.idx_tag in index.tags)
+        (number,) = (Affine.index(index.name) for index in outer.indices if self.idx_tag in index.words)
         return attrs.evolve(outer, location=(*where[:-1], attrs.evolve(where[-1], units=(number,))))
 
 
@@ -101,7 +101,7 @@ def moves_apart(view: Refinement, name: str) -> bool:
 def _without_idle(outer: Block, chosen: str, tag: str) -> Block:
     """Return a block of parts over the chosen index, which gets a tag; the others have one value only."""
     kept = tuple(
-        attrs.evolve(index, tags=index.tags.add(tag)) if index.name == chosen else index
+        index.worded(tag) if index.name == chosen else index
         for index in outer.indices
         if index.name == chosen or index.affine is not None
     )

@@ -48,7 +48,7 @@ def grouped(block: Block, depth: int) -> Block:
 
 def _divides(block: Block, index: Index, depth: int) -> bool:
     """Return whether groups of ``depth`` values of an index can be one point."""
-    if index.affine is not None or index.range % depth or index.tags.items:
+    if index.affine is not None or index.range % depth or index.is_marked:
         return False
     if any(index.name in constraint.indices for constraint in block.constraints):
         return False

@@ -8,7 +8,7 @@ import attrs
 
 from tileir.passes.base import with_kernels
 from tileir.passes.fusion.in_turn import in_turn
-from tileir.passes.kernels import schedule as sch
+from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Index, views_read, views_written
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _joined(kernels: Sequence[Block], main: Block) -> tuple[Block, ...]:
     if len(kernels) < 2:
         return tuple(kernels)
     sides = [_side(kernel) for kernel in kernels]
-    shared = None if None in sides else Index("side", 2, tags=sch.GRID)
+    shared = None if None in sides else Index("side", 2, binding=Binding.GRID)
     own = sides if shared else [None] * len(kernels)
     return (in_turn(kernels, main, shared, own, {}),)
 

@@ -12,6 +12,7 @@ from tileir.passes.fusion.in_turn import in_turn
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.regions.strips import STRIP
 from tileir.poly.affine import Affine
+from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Direction, Index, TensorShape, views_read, views_written
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class JoinStrips:
             local = _local(kernels, program)
             gone.update(local)
             own = [next(i for i in kernel.indices if STRIP in i.tags) for kernel in kernels]
-            shared = Index(STRIP, own[0].range, tags=sch.GRID)
+            shared = Index(STRIP, own[0].range, binding=Binding.GRID)
             joined = in_turn(kernels, program.main, shared, own, local)
             statements.append(attrs.evolve(joined, tags=joined.tags.remove(STRIP)))
         if len(statements) == len(program.main.statements):

@@ -52,7 +52,7 @@ class SplitBorder:
     def _kernel(self, kernel: Block) -> tuple[Statement, ...]:
         if any(isinstance(s, Block | Special) for s in kernel.statements) or kernel.constraints:
             return (kernel,)
-        if any(i.affine is not None or i.tags.items for i in kernel.indices):
+        if not all(i.is_plain for i in kernel.indices):
             return (kernel,)
         if any(r.merges for r in kernel.refinements):
             return (kernel,)

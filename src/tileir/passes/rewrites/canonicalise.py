@@ -71,7 +71,7 @@ def simplified(kernel: Block) -> Block | None:
 
 
 def _is_scheduled(block: Block) -> bool:
-    return any(i.tags.items for i in block.indices) or any(map(_is_scheduled, block.blocks))
+    return any(i.is_marked for i in block.indices) or any(map(_is_scheduled, block.blocks))
 
 
 def _interval(affine: Affine, bounds: Bounds) -> tuple[int, int]:
@@ -91,7 +91,7 @@ def _simplified(block: Block, outer: Bounds) -> Block | None:
     values = {
         i.name: Affine.constant(bounds[i.name][0])
         for i in block.indices
-        if bounds[i.name][0] == bounds[i.name][1] and not i.tags.items
+        if bounds[i.name][0] == bounds[i.name][1] and not i.is_marked
     }
     if values:
         block = reindexed(block, tuple(i for i in block.indices if i.name not in values), values)
@@ -107,7 +107,7 @@ def _simplified(block: Block, outer: Bounds) -> Block | None:
         statements = [attrs.evolve(s, deps=()) if s.deps else s for s in statements]
     block = attrs.evolve(block, constraints=constraints, statements=tuple(statements))
     used = _used_indices(block)
-    idle = tuple(i for i in block.indices if i.range > 1 or i.tags.items or i.name in used)
+    idle = tuple(i for i in block.indices if i.range > 1 or i.is_marked or i.name in used)
     return attrs.evolve(block, indices=idle)
 
 

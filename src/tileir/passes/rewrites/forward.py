@@ -158,7 +158,7 @@ def _is_elementwise(kernel: Block) -> bool:
     """Return whether a kernel has neither a schedule nor blocks inside, and merges nothing."""
     if any(isinstance(s, Block | Special) for s in kernel.statements):
         return False
-    if kernel.constraints or any(i.affine is not None or i.tags.items for i in kernel.indices):
+    if kernel.constraints or not all(i.is_plain for i in kernel.indices):
         return False
     indirect = {s.source for s in kernel.statements if isinstance(s, Load) and s.index is not None}
     if any(r.name in indirect and is_element(r) for r in kernel.refinements):

@@ -143,7 +143,7 @@ class _Window:
         limited = {name for constraint in kernel.constraints for name in constraint.indices}
         if (
             not inside
-            or any(index.affine is not None or index.tags.items for index in kernel.indices)
+            or not all(index.is_plain for index in kernel.indices)
             or any(len(names) != 1 for names in kept)
             or len(outside) != len(kept)  # each point of the result is another element
             or ranges.keys() - outside != inside.keys()

@@ -93,7 +93,7 @@ class ReduceConstraints:
         moves: dict[str, Affine] = {}
         for index in block.indices:
             low, high = spans[inner.variables[index.name]]
-            fixed = index.tags.items or index.name in self.skip_indices
+            fixed = index.is_marked or index.name in self.skip_indices
             if fixed or (low, high) == (0, index.range - 1):
                 indices.append(index)
                 continue

@@ -41,10 +41,10 @@ class OrderLoops:
 
     def _block(self, block: Block) -> Block:
         statements = tuple(self._block(s) if isinstance(s, Block) and not self.reqs else s for s in block.statements)
-        free = [index for index in block.indices if not index.tags.items]
+        free = [index for index in block.indices if not index.is_marked]
         costs = {index.name: self._cost(block, index) for index in free}
         ordered = iter(sorted(free, key=lambda index: -costs[index.name]))
-        indices = tuple(index if index.tags.items else next(ordered) for index in block.indices)
+        indices = tuple(index if index.is_marked else next(ordered) for index in block.indices)
         same = all(new is old for new, old in zip(statements, block.statements, strict=True))
         if indices == block.indices and same:
             return block

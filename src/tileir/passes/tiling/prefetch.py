@@ -82,4 +82,4 @@ class Prefetch:
 
 def _loop(block: Block) -> list[Index]:
     """Return the indices that no tag takes away from loops."""
-    return [i for i in block.indices if i.range > 1 and not i.tags.items]
+    return [i for i in block.indices if i.range > 1 and not i.is_marked]

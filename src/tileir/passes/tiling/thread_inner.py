@@ -12,8 +12,8 @@ from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.vectors.thread import independent_indices
 from tileir.schedule.reindex import reindexed
+from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Direction
-from tileir.stripe.tags import GRID
 
 if TYPE_CHECKING:
     from tileir.poly.affine import Affine
@@ -51,7 +51,7 @@ class ThreadInner:
             return kernel
         allowed = independent_indices(kernel)
         grid = [i for i in kernel.indices if i.name in allowed and i.range > 1 and i.affine is None]
-        marked = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in grid]
+        marked = [i.bound(Binding.GRID) for i in grid]
         return attrs.evolve(inside, indices=(*marked, *(i for i in kernel.indices if i not in grid)))
 
     def _pieces(self, block: Block) -> Block:
@@ -81,7 +81,7 @@ class ThreadInner:
             if size == 1:
                 break
             left //= size
-            thread = sch.index(names.fresh(f"{index.name}_thread"), size, sch.THREAD)
+            thread = sch.index(names.fresh(f"{index.name}_thread"), size, Binding.THREAD)
             more = attrs.evolve(index, range=-(-index.range // size))
             values[index.name] = sch.part(more, size) + sch.part(thread)
             if more.range * size > index.range:

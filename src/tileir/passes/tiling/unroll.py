@@ -9,16 +9,15 @@ import attrs
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_blocks, unordered
-from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import moved, reindexed, renamed
+from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Direction, scalar_output
-from tileir.stripe.tags import GRID, THREAD, UNROLL, VECTOR
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program, Refinement, Statement
 
-_SCHEDULED = (GRID, THREAD, VECTOR)
+_SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.LANE)
 """Indices with these tags have a meaning of their own."""
 
 
@@ -36,7 +35,7 @@ class Unroll:
         index_reqs: Tags that an index must carry instead. Without names and tags it is all indices of blocks which hold
             no others, the last ones first.
         most: Most copies of a statement; indices that take more stay.
-        mark: Whether the indices get the tag ``unroll`` only, so that the lowering to kernels writes them out.
+        mark: Whether the indices are bound to ``unroll`` only, so that the lowering to kernels writes them out.
     """
 
     name: ClassVar[str] = "unroll"
@@ -68,16 +67,16 @@ class Unroll:
         return block
 
     def _wanted(self, block: Block, index: Index) -> bool:
-        if index.range == 1 or any(tag in index.tags for tag in (*_SCHEDULED, UNROLL)):
+        if index.range == 1 or index.binding in (*_SCHEDULED, Binding.UNROLL):
             return False
         if not self.indices and not self.index_reqs:
             return not block.blocks
-        return (not self.indices or index.name in self.indices) and index.tags.has_all(self.index_reqs)
+        return (not self.indices or index.name in self.indices) and index.words.has_all(self.index_reqs)
 
 
 def _marked(block: Block, index: Index) -> Block:
-    tagged = attrs.evolve(index, tags=index.tags.add(*(name for name, _ in sch.UNROLL.items)))
-    return attrs.evolve(block, indices=tuple(tagged if i is index else i for i in block.indices), deps=())
+    marked = index.bound(Binding.UNROLL)
+    return attrs.evolve(block, indices=tuple(marked if i is index else i for i in block.indices), deps=())
 
 
 def may_expand(block: Block, index: Index) -> bool:

@@ -12,8 +12,8 @@ from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import at_least, map_inside, map_kernels, selected_kernel, unordered
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.reindex import reindexed
+from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Convert, Direction, Intrinsic, Load, LoadIndex, Special, Store
-from tileir.stripe.tags import GRID, THREAD, UNROLL, VECTOR
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program
@@ -52,7 +52,7 @@ class VectoriseInner:
         if block.blocks:
             inner = rewritten(block.statements, lambda s: (self._below(s) if isinstance(s, Block) else s,))
             return block if inner is block.statements else attrs.evolve(block, statements=unordered(inner), deps=())
-        if any(VECTOR in index.tags for index in block.indices):
+        if any(index.binding is Binding.LANE for index in block.indices):
             return block
         index = max(block.indices, key=lambda index: self._lanes(block, index), default=None)
         if index is None or (lanes := self._lanes(block, index)) < self.least:
@@ -61,7 +61,7 @@ class VectoriseInner:
 
     def _lanes(self, block: Block, index: Index) -> int:
         """Return how many lanes an index can have; 0 for none."""
-        if index.affine is not None or any(tag in index.tags for tag in (GRID, THREAD, UNROLL)):
+        if index.affine is not None or index.binding in (Binding.GRID, Binding.THREAD, Binding.UNROLL):
             return 0
         if not may_have_lanes(block, index.name):
             return 0
@@ -104,7 +104,7 @@ def _widest(block: Block) -> int:
 def with_lanes(block: Block, index: Index, lanes: int) -> Block:
     """Return ``block`` with ``index`` split into vectors of ``lanes``, which divides its range."""
     names = NameScope.of(i.name for i in block.indices)
-    lane = sch.index(names.fresh(f"{index.name}_lane"), lanes, sch.VECTOR)
+    lane = sch.index(names.fresh(f"{index.name}_lane"), lanes, Binding.LANE)
     vector = attrs.evolve(index, range=index.range // lanes)
     value = sch.part(vector, lanes) + sch.part(lane)
     others = [vector if i is index else i for i in block.indices if i is not index or vector.range > 1]

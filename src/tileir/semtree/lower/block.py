@@ -15,7 +15,7 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.barriers import THREAD, Touch
 from tileir.semtree.lower.dot import dot_index, dot_product
-from tileir.semtree.lower.loops import Guard, LoopPlan, plan_loops, with_zeros
+from tileir.semtree.lower.loops import Guard, LoopPlan, grid_indices, plan_loops, with_zeros
 from tileir.semtree.lower.offsets import LANE, OffsetBuilder
 from tileir.semtree.lower.running import RunningLanes
 from tileir.semtree.lower.specials import lower_special
@@ -23,7 +23,7 @@ from tileir.semtree.lower.values import backward_run, cast, reversed_lanes, unif
 from tileir.semtree.lower.views import View, check_owner, swizzle_of
 from tileir.semtree.matrices import swizzled
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import GRID, PADDED
+from tileir.stripe.tags import PADDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ class BlockLowering:
 
         Beyond three grid indices, the outermost ones share the last axis.
         """
-        indices = [i for i in block.indices if GRID in i.tags]
+        indices = grid_indices(block)
         packed, alone = indices[:-2] if len(indices) > 3 else [], indices[-2:] if len(indices) > 3 else indices
         body: list[sem.Stmt] = []
         values: dict[str, Affine] = {}
@@ -122,7 +122,7 @@ class BlockLowering:
         its own arrays come into sight here.
         """
         values = dict(bound)
-        terms = dot_index(block) if self._team is None else None
+        terms = dot_index(block)
         plan = plan_loops(block, parent_indices, values, self.counter, terms)
         views = self.views(block, parent_views, values, thread)
         scope = _Scope(views, values, {}, plan.lanes, RunningLanes.of(block, plan.lanes, self.names))

@@ -1,7 +1,7 @@
-"""Blocks with an index tagged ``dot`` as dot products: each lane adds the products of a few neighbours at once.
+"""Blocks with an index bound to ``dot`` as dot products: each lane adds the products of a few neighbours at once.
 
-Such a block is an ordinary one, which adds products of what it loads to sums. Its two factors are neighbours along the
-tagged index; along the lanes, each stays the same, or goes on where the terms of the lane before end.
+Such a block is an ordinary one, which adds products of what it loads to sums. Its two factors are neighbours along that
+index; along the lanes, each stays the same, or goes on where the terms of the lane before end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tileir.semtree.dots import kind_of
 from tileir.semtree.lower.offsets import LANE, TERM
 from tileir.semtree.lower.product import only_multiplies
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import DOT
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -25,12 +25,25 @@ if TYPE_CHECKING:
 
 
 def dot_index(block: stripe.Block) -> stripe.Index | None:
-    """Return the index of a block that numbers the terms of dot products; None where it is an ordinary block."""
+    """Return the index of a block that numbers the terms of dot products; None where it has none.
+
+    Raises:
+        TileError: TIL502, there are two of them, a constraint or an outer index decides about one, or the block does
+            not just add products to sums.
+    """
+    indices = [index for index in block.indices if index.binding is Binding.DOT]
+    if not indices:
+        return None
+    (index, *others), name = indices, block.name or "(unnamed)"
     tested = {name for constraint in block.constraints for name in constraint.indices}
-    index = next((i for i in block.indices if DOT in i.tags and i.name not in tested and i.affine is None), None)
+    if others or index.name in tested or index.affine is not None:
+        raise fail("TIL502", f"one index of block {name} is for dot products, and it starts at 0 without constraints")
     directions = [r.direction for r in block.refinements]
     whole = directions.count(stripe.Direction.IN) == 2 and directions.count(stripe.Direction.INOUT) == 1
-    return index if whole and len(directions) == 3 and only_multiplies(block) else None
+    if not whole or len(directions) != 3 or not only_multiplies(block):
+        message = f"index {index.name} of block {name} is for dot products, but the block does not just add products"
+        raise fail("TIL502", f"{message} of two elements to a third")
+    return index
 
 
 def dot_product(

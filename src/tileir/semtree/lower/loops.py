@@ -11,7 +11,7 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.offsets import LANE, TERM
 from tileir.semtree.lower.values import zero
-from tileir.stripe.tags import THREAD, UNROLL, VECTOR
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,12 @@ def plan_loops(
         if index.name in values:
             continue
         base = Affine() if index.affine is None else index.affine.substitute(parent)
-        if VECTOR in index.tags:
+        if index.binding is Binding.GRID:
+            message = (
+                f"index {index.name} of block {block.name or '(unnamed)'} is bound to grid, but the block is no kernel"
+            )
+            raise fail("TIL502", f"{message}: bind indices of the kernel around it")
+        if index.binding is Binding.LANE:
             lanes = _vector_lanes(block, index)
             values[index.name] = base + Affine.index(LANE)
         elif index is terms:
@@ -82,7 +87,7 @@ def plan_loops(
         deeper = inside - {variable.name}
         guards = tuple(c for c in pending if not inside.intersection(c.indices))
         mine = [c for c in pending if variable.name in c.indices and not deeper.intersection(c.indices)]
-        kind = sem.LoopKind.UNROLL if UNROLL in index.tags else sem.LoopKind.SERIAL
+        kind = sem.LoopKind.UNROLL if index.binding is Binding.UNROLL else sem.LoopKind.SERIAL
         bounds = [c for c in mine if kind is sem.LoopKind.SERIAL and abs(c.coefficient(variable.name)) == 1]
         lower = tuple(-c.substitute({variable.name: 0}) for c in bounds if c.coefficient(variable.name) == 1)
         upper = tuple(c.substitute({variable.name: 0}) + 1 for c in bounds if c.coefficient(variable.name) == -1)
@@ -92,6 +97,8 @@ def plan_loops(
 
 
 def _vector_lanes(block: Block, index: Index) -> int:
+    if any(other.binding is Binding.LANE for other in block.indices if other is not index):
+        raise fail("TIL502", f"block {block.name} has several vector indices: join them to one")
     if block.blocks:
         raise fail("TIL502", f"index {index.name} is a vector index, but block {block.name} holds other blocks")
     if any(index.name in constraint.indices for constraint in block.constraints):
@@ -117,7 +124,7 @@ def thread_count(block: Block) -> int:
     """Return how many threads a group needs for a kernel: the most that a block of it shares its points among.
 
     Raises:
-        TileError: TIL502 where blocks with thread indices are nested, or such an index depends on others.
+        TileError: TIL502 where blocks with thread indices are nested, or such an index depends on others, or is serial.
 
     """
     most, pending = 1, [(block, False)]
@@ -128,14 +135,33 @@ def thread_count(block: Block) -> int:
             raise fail("TIL502", f"block {current.name} has thread indices inside those of another block")
         if any(index.affine is not None for index in team):
             raise fail("TIL502", f"a thread index of block {current.name} depends on the indices around it")
+        _check_free(current, team)
         most = max(most, point_count(team))
         pending.extend((inner, inside or bool(team)) for inner in current.blocks)
     return most
 
 
+def grid_indices(block: Block) -> tuple[Index, ...]:
+    """Return the indices of a kernel that are axes of its launch grid.
+
+    Raises:
+        TileError: TIL502, the points along one run in their order.
+    """
+    indices = tuple(index for index in block.indices if index.binding is Binding.GRID)
+    _check_free(block, indices)
+    return indices
+
+
+def _check_free(block: Block, indices: tuple[Index, ...]) -> None:
+    for index in indices:
+        if index.serial and index.binding is not None:
+            message = f"index {index.name} of block {block.name or '(unnamed)'} is serial: what runs in order"
+            raise fail("TIL502", f"{message} cannot be bound to {index.binding.value}")
+
+
 def thread_indices(block: Block) -> tuple[Index, ...]:
     """Return the indices of a block that run over the threads of a group."""
-    return tuple(index for index in block.indices if THREAD in index.tags)
+    return tuple(index for index in block.indices if index.binding is Binding.THREAD)
 
 
 def point_count(indices: tuple[Index, ...]) -> int:

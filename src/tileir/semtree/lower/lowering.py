@@ -1,7 +1,7 @@
 """Stripe programs to kernels: one kernel for each block of ``main``.
 
 The program must have been scheduled: aggregation scopes made explicit by the pass ``accumulate``, and
-indices tagged ``grid``, ``thread``, ``unroll`` and ``vector`` where they are to become grid axes, threads of a
+indices bound to ``grid``, ``thread``, ``unroll`` and ``vector`` where they are to become grid axes, threads of a
 group, unrolled loops and vector lanes. Everything else becomes a serial loop, the first index outermost.
 """
 
@@ -21,8 +21,8 @@ from tileir.semtree.lower.loops import thread_count
 from tileir.semtree.lower.repeats import lower_loop
 from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
 from tileir.stripe.lower.kernel_table import launched
-from tileir.stripe.tags import GRID
 from tileir.stripe.works import local_memory
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class ProgramLowering:
         """Return what copies one buffer to another, in as many groups as it has rows."""
         shape = self.buffers[source].shape
         indices = tuple(
-            stripe.Index(f"d{axis}", size, tags=stripe.Tags.of(GRID) if axis == 0 else stripe.Tags())
+            stripe.Index(f"d{axis}", size, binding=Binding.GRID if axis == 0 else None)
             for axis, size in enumerate(shape)
         )
         dims = stripe.TensorShape.dense(self.buffers[source].dtype, shape).dims

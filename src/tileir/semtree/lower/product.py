@@ -122,7 +122,7 @@ class _Roles:
         own = {role: index.range for role, index in self.found.items() if role[0] in (tags.LANE, tags.ELEMENT)}
         stride, strides = 1, {}
         for index in reversed(block.indices):
-            if tags.THREAD in index.tags:
+            if index.binding is stripe.Binding.THREAD:
                 strides[index.name] = stride
                 stride *= index.range
         ordered = all(

@@ -13,7 +13,7 @@ import attrs
 from tileir.core.errors import fail
 from tileir.core.ops import Op
 from tileir.semtree import ir as sem
-from tileir.stripe.tags import SERIAL, VECTOR
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from tileir.core.ops import Aggregation
@@ -40,9 +40,9 @@ class RunningLanes:
         if lanes == 1 or not block.is_serial:
             return None
         last = block.indices[-1]
-        if VECTOR not in last.tags or SERIAL not in last.tags:
+        if last.binding is not Binding.LANE or not last.serial:
             message = f"the points of block {block.name or '(unnamed)'} run in order: its last index must be its lanes"
-            raise fail("TIL502", f"{message}, tagged serial and vector")
+            raise fail("TIL502", f"{message}, which are serial and vector")
         return cls(block.name, lanes, names)
 
     def merge(

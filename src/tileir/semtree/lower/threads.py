@@ -1,7 +1,7 @@
 """Kernels whose groups have several threads: which thread runs which points, what it owns, and where all of them meet.
 
 The blocks of such a kernel form a tree. Its inner nodes are run by all threads alike; below them stand *phases*,
-blocks whose indices tagged ``thread`` are shared out: the first listed slowest, and a thread whose number is beyond
+blocks whose indices bound to ``thread`` are shared out: the first listed slowest, and a thread whose number is beyond
 their product does nothing. A block without such indices, in itself and below, is a phase of the first thread.
 """
 

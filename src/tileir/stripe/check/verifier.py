@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import Diagnostic, VerifyError
+from tileir.stripe.bindings import BINDINGS, WORDS
 from tileir.stripe.check.body import check_aggregations, check_directions, check_scalars, check_specials
 from tileir.stripe.check.content import check_content
 from tileir.stripe.check.order import check_dependencies, check_order, check_placement
@@ -145,7 +146,7 @@ def check_reduction(scope: Scope) -> Iterator[Diagnostic]:
 
 
 def check_indices(scope: Scope) -> Iterator[Diagnostic]:
-    """Ranges are positive; index affines are integral and over the parent's indices, constraints over the block's."""
+    """Ranges are positive, bindings no tags; affines are integral, of indices over those outside, as in constraints."""
     outer = () if scope.parent is None else scope.parent.values
     for index in scope.block.indices:
         if index.range < 1:
@@ -153,6 +154,10 @@ def check_indices(scope: Scope) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL505", message)
         if index.affine is not None:
             yield from _check_affine(scope, index.affine, f"index {index.name!r}", outer, "the block around it")
+        for word in (name for name, _ in index.tags.items if name in WORDS):
+            instead = f"binding=Binding.{BINDINGS[word].name}" if word in BINDINGS else "serial=True"
+            message = f"index {index.name!r} of {scope.place} must not have the tag {word}: say {instead} instead"
+            yield Diagnostic("TIL503", message)
     for constraint in scope.block.constraints:
         yield from _check_affine(scope, constraint, "a constraint", scope.values, "the block")
 

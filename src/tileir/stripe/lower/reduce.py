@@ -35,7 +35,6 @@ from tileir.stripe.ir import (
 from tileir.stripe.lower.kernel_builder import KernelBuilder, element
 from tileir.stripe.lower.storage import ZERO
 from tileir.stripe.reductions import statements_of
-from tileir.stripe.tags import SERIAL
 from tileir.typed.ir import Cast, Elementwise, operands
 from tileir.typed.reductions import positions_in
 
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from tileir.typed.ir import Reduce, Shape
 
 _REGISTER: Final = (Device(hardware.REGISTER),)
-_SERIAL: Final = Tags.of(SERIAL)
 _MOST_STATEMENTS: Final = 32
 """Elements that take more operations are stored before they are reduced."""
 
@@ -154,7 +152,7 @@ class _Kernel:
         """Yield the indices along axes that are reduced, or kept."""
         for axis, (index, size) in enumerate(zip(self.indices, self.sizes, strict=True)):
             if index.indices and (axis in self.results[0].axes) is reduced:
-                yield Index(index.indices[0], size, tags=_SERIAL if reduced else Tags())
+                yield Index(index.indices[0], size, serial=reduced)
 
     def _view(self, name: str, tensor: Tensor, *, inside: bool) -> Refinement:
         """Return a view of an operand, which is broadcast: an element, or from outside all along the reduced axes."""

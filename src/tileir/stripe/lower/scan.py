@@ -18,7 +18,7 @@ from tileir.stripe.ir import Block, Direction, Index, Special, Tags
 from tileir.stripe.lower.kernel_builder import KernelBuilder, element
 from tileir.stripe.lower.program_builder import ProgramBuilder
 from tileir.stripe.lower.storage import ZERO, Storage, Tensor
-from tileir.stripe.tags import ADVANCE, LOOP, SERIAL
+from tileir.stripe.tags import ADVANCE, LOOP
 from tileir.typed.ir import Marker, ScanPart, ScanResult
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class _Loop:
         copies = tuple(Special("copy", (source,), (target,)) for target, source in new.items())
         return Block(
             self.outer.next_name(),
-            (Index("step", self.scan.count, tags=Tags.of(SERIAL)),),
+            (Index("step", self.scan.count, serial=True),),
             refinements=tuple(refinements),
             statements=(body, *copies),
             comments=(self.outer.comment(self.scan),),

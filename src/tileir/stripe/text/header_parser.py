@@ -9,6 +9,7 @@ import attrs
 from tileir.core.combines import Combine
 from tileir.core.ops import Aggregation
 from tileir.core.text.lexing import END
+from tileir.stripe.bindings import bindings_of
 from tileir.stripe.ir import Block, Dim, Direction, Index, Reduction, Refinement, TensorShape
 from tileir.stripe.text.lexer import NAME, NUMBER, TAG, comments
 from tileir.stripe.text.token_parser import TokenParser
@@ -79,10 +80,14 @@ class HeaderParser(TokenParser):
         if not self.at("("):
             return self._plain_index()
         self.advance()
-        tags = self.tags()
+        opening = self.token
+        bindings, serial, tags = bindings_of(self.tags())
+        if len(bindings) > 1:
+            words = ", ".join(f"#{binding.value}" for binding in bindings)
+            self.report(f"an index is one of {words}, and not all of them", self.span_of(opening))
         index = self._plain_index()
         self.expect(")")
-        return attrs.evolve(index, tags=tags)
+        return attrs.evolve(index, binding=bindings[0] if bindings else None, serial=serial, tags=tags)
 
     def _plain_index(self) -> Index:
         name = self.name()

@@ -188,7 +188,7 @@ def _index(index: Index) -> str:
     else:
         count = "" if index.range == 1 else f":{index.range}"
         text = f"{index.name} = {index.affine}{count}"
-    return f"({_tags(index.tags)}{text})" if index.tags.items else text
+    return f"({_tags(index.words)}{text})" if index.is_marked else text
 
 
 def _block_header(block: Block) -> str:

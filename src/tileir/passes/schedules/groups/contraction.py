@@ -12,7 +12,8 @@ from tileir.passes.schedules.groups.staging import Staging
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import GRID, PIPELINE
+from tileir.stripe.blocks import Binding
+from tileir.stripe.tags import PIPELINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -52,18 +53,18 @@ class _Builder:
         grid, starts = [], {}
         for index in nest.indices:
             extent = extents.get(index.name, 1)
-            group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add(GRID))
+            group = attrs.evolve(index, range=-(-index.range // extent), binding=Binding.GRID)
             grid.append(group)
             starts[index.name] = sch.part(group, extent)
         team = (
-            sch.index(names.fresh(f"{tiles.loop.name}_thread"), tiles.parts, sch.THREAD),
-            sch.index(names.fresh(f"{row}_thread"), tiles.down, sch.THREAD),
-            sch.index(names.fresh(f"{column}_thread"), tiles.across, sch.THREAD),
+            sch.index(names.fresh(f"{tiles.loop.name}_thread"), tiles.parts, Binding.THREAD),
+            sch.index(names.fresh(f"{row}_thread"), tiles.down, Binding.THREAD),
+            sch.index(names.fresh(f"{column}_thread"), tiles.across, Binding.THREAD),
         )
         own = (
-            sch.index(names.fresh(f"{row}_own"), tiles.rows, sch.UNROLL),
-            sch.index(names.fresh(f"{column}_own"), tiles.vectors, sch.UNROLL),
-            sch.index(names.fresh(f"{column}_lane"), tiles.lanes, sch.VECTOR),
+            sch.index(names.fresh(f"{row}_own"), tiles.rows, Binding.UNROLL),
+            sch.index(names.fresh(f"{column}_own"), tiles.vectors, Binding.UNROLL),
+            sch.index(names.fresh(f"{column}_lane"), tiles.lanes, Binding.LANE),
         )
         step = sch.index(names.fresh(f"{tiles.loop.name}_tile"), -(-tiles.loop.range // tiles.depth))
         inner = sch.index(names.fresh(f"{tiles.loop.name}_step"), -(-tiles.depth // tiles.parts))
@@ -95,7 +96,7 @@ class _Builder:
             children.append(self._threads([self._copied(views[use], places[use](own)) for use in writes]))
             half = self.tiles.parts // 2
             while half:
-                part = sch.index(self.names.fresh(self.team[0].name), half, sch.THREAD)
+                part = sch.index(self.names.fresh(self.team[0].name), half, Binding.THREAD)
                 place = sch.part(part)
                 merges = [merge_block(at(place + half), at(place), self.own) for at in places.values()]
                 children.append(self._threads(merges, part))

@@ -13,7 +13,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.vectors.thread import independent_indices
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
-from tileir.stripe.tags import GRID
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
@@ -54,9 +54,9 @@ class Distribute:
         for index in sorted(parallel, key=lambda i: _jumps(kernel, i.name)):
             size = min(index.range, left)
             left //= size
-            thread = sch.index(names.fresh(f"{index.name}_thread"), size, sch.THREAD)
+            thread = sch.index(names.fresh(f"{index.name}_thread"), size, Binding.THREAD)
             groups = -(-index.range // size)
-            group = attrs.evolve(index, range=groups, tags=index.tags.add(GRID))
+            group = attrs.evolve(index, range=groups, binding=Binding.GRID)
             values[index.name] = sch.part(group, size) + sch.part(thread)
             if groups * size > index.range:
                 ends.append(index.range - 1 - values[index.name])

@@ -12,7 +12,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import merged
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, analyse, emit, leaf, product
-from tileir.stripe.tags import GRID
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
@@ -95,8 +95,8 @@ class _Builder:
         many = self.options.vectors_of(self.nest, each * product(i.range for i in grid) // self.options.groups)
         count = min(many, each)
         chunks = -(-each // count)
-        chunk = sch.index(self.names.fresh(f"{self.index.name}_group"), chunks, sch.GRID)
-        thread = sch.index(self.names.fresh(f"{self.index.name}_thread"), columns, sch.THREAD)
+        chunk = sch.index(self.names.fresh(f"{self.index.name}_group"), chunks, Binding.GRID)
+        thread = sch.index(self.names.fresh(f"{self.index.name}_thread"), columns, Binding.THREAD)
         tile = _Columns(chunk, thread, count, lanes)
         full = vectors // (columns * count)
         whole = full - 1 - sch.part(chunk)
@@ -137,8 +137,8 @@ class _Builder:
         for index in reversed(others):
             size = min(index.range, threads)
             threads //= size
-            thread = sch.index(self.names.fresh(f"{index.name}_thread"), size, sch.THREAD)
-            group = attrs.evolve(index, range=-(-index.range // size), tags=index.tags.add(GRID))
+            thread = sch.index(self.names.fresh(f"{index.name}_thread"), size, Binding.THREAD)
+            group = attrs.evolve(index, range=-(-index.range // size), binding=Binding.GRID)
             values[index.name] = sch.part(group, size) + sch.part(thread)
             if group.range * size > index.range:
                 ends.append(index.range - 1 - values[index.name])
@@ -151,8 +151,8 @@ class _Builder:
     ) -> Node:
         """Return the vectors of each thread; with ``end``, those from this number on are left out."""
         name = self.index.name
-        step = sch.index(self.names.fresh(f"{name}_vector"), tile.count, sch.UNROLL)
-        lane = sch.index(self.names.fresh(f"{name}_lane"), tile.lanes, sch.VECTOR)
+        step = sch.index(self.names.fresh(f"{name}_vector"), tile.count, Binding.UNROLL)
+        lane = sch.index(self.names.fresh(f"{name}_lane"), tile.lanes, Binding.LANE)
         width = tile.thread.range
         number = sch.part(tile.chunk, tile.count * width) + sch.part(step, width) + sch.part(tile.thread)
         mapping = {**values, name: number * tile.lanes + sch.part(lane)}

@@ -11,7 +11,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import merged
 from tileir.passes.schedules.groups.staging import Staging, TileShape
 from tileir.schedule.nest import Nest, Node, analyse, emit, leaf
-from tileir.stripe.tags import GRID
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
@@ -82,7 +82,7 @@ class GroupTranspose:
         starts, grid = {}, []
         for index in nest.indices:
             extent = shape.extents.get(index.name, 1)
-            group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add(GRID))
+            group = attrs.evolve(index, range=-(-index.range // extent), binding=Binding.GRID)
             starts[index.name] = sch.part(group, extent)
             grid.append(group)
         tested = sch.constrained_indices(nest)
@@ -105,8 +105,8 @@ class GroupTranspose:
 
     def _points(self, index: stripe.Index, threads: int, names: NameScope) -> _Points:
         """Share one axis of a tile out to threads."""
-        thread = sch.index(names.fresh(f"{index.name}_thread"), threads, sch.THREAD)
-        more = sch.index(names.fresh(f"{index.name}_more"), -(-self.tile // threads), sch.UNROLL)
+        thread = sch.index(names.fresh(f"{index.name}_thread"), threads, Binding.THREAD)
+        more = sch.index(names.fresh(f"{index.name}_more"), -(-self.tile // threads), Binding.UNROLL)
         return _Points(thread, more)
 
 

@@ -12,11 +12,11 @@ from tileir.passes.schedules.groups.reduction import identity_block, memory, mer
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Use, leaf
 from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
 from tileir.stripe.tags import (
     COPY,
     DEPTH,
     ELEMENT,
-    GRID,
     LANE,
     MULTIPLY,
     PADDED,
@@ -26,8 +26,6 @@ from tileir.stripe.tags import (
     TILE_COLUMN,
     TILE_HIGH,
     TILE_ROW,
-    UNROLL,
-    VECTOR,
 )
 
 if TYPE_CHECKING:
@@ -142,19 +140,19 @@ class _Builder:
         grid, starts = [], {}
         for index in nest.indices:
             extent = extents.get(index.name, 1)
-            group = attrs.evolve(index, range=-(-index.range // extent), tags=index.tags.add(GRID))
+            group = attrs.evolve(index, range=-(-index.range // extent), binding=Binding.GRID)
             grid.append(group)
             starts[index.name] = sch.part(group, extent)
         down = next(g for g in grid if g.name == top)
         high = next(n for n in range(min(_SWATH, down.range), 0, -1) if down.range % n == 0)
-        inner = sch.index(names.fresh(f"{top}_swath"), high, sch.GRID)
+        inner = sch.index(names.fresh(f"{top}_swath"), high, Binding.GRID)
         outer = attrs.evolve(down, range=down.range // high)
         starts[top] = sch.part(outer, high * extents[top]) + sch.part(inner, extents[top])
         grid = [*(outer if g is down else g for g in grid), inner]
-        thread, along, fragment = sch.THREAD, min(plan.tall, plan.across), plan.fragment
+        thread, along, fragment = Binding.THREAD, min(plan.tall, plan.across), plan.fragment
         axes = {"m": row, "n": column}
         lanes = [
-            (run, sch.index(names.fresh(f"{axes[run.axis]}_thread"), run.extent, thread.add(**{LANE: run.start})))
+            (run, sch.index(names.fresh(f"{axes[run.axis]}_thread"), run.extent, thread, **{LANE: run.start}))
             for run in reversed(fragment.sums.thread_runs())
         ]
         team = (
@@ -163,16 +161,16 @@ class _Builder:
             sch.index(names.fresh(f"{column}_team"), plan.columns // plan.wide, thread),
             *(index for _, index in lanes),
         )
-        paired = VECTOR if _pairs(nest, plan) else UNROLL
+        paired = Binding.LANE if _pairs(nest, plan) else Binding.UNROLL
         elements = [
             (run, sch.index(names.fresh(f"{axes[run.axis]}_{_word(run)}"), run.extent,
-                            stripe.Tags.of(paired if _neighbours(run) else UNROLL, **{ELEMENT: run.start})))
+                            paired if _neighbours(run) else Binding.UNROLL, **{ELEMENT: run.start}))
             for run in reversed(fragment.sums.element_runs())
         ]  # fmt: skip
         own = (
-            sch.index(names.fresh(f"{top}_tile"), plan.tall // along, sch.UNROLL.add(TILE_HIGH)),
-            sch.index(names.fresh(f"{row}_tile"), along // fragment.mnk[0], sch.UNROLL.add(TILE_ROW)),
-            sch.index(names.fresh(f"{column}_tile"), plan.wide // fragment.mnk[1], sch.UNROLL.add(TILE_COLUMN)),
+            sch.index(names.fresh(f"{top}_tile"), plan.tall // along, Binding.UNROLL, TILE_HIGH),
+            sch.index(names.fresh(f"{row}_tile"), along // fragment.mnk[0], Binding.UNROLL, TILE_ROW),
+            sch.index(names.fresh(f"{column}_tile"), plan.wide // fragment.mnk[1], Binding.UNROLL, TILE_COLUMN),
             *(index for _, index in elements),
         )
         pair = next((index for run, index in elements if _neighbours(run)), None)
@@ -233,7 +231,7 @@ class _Builder:
     @property
     def _vector(self) -> tuple[stripe.Index, ...]:
         """The neighbours that are a vector in what follows the reduction, if they are."""
-        return (self.pair,) if self.pair is not None and VECTOR in self.pair.tags else ()
+        return (self.pair,) if self.pair is not None and self.pair.binding is Binding.LANE else ()
 
     def _sum(self, use: Use, held: stripe.Refinement) -> Use:
         """Return a thread's sums as the reduction sees them."""
@@ -247,7 +245,7 @@ class _Builder:
         """Return the loop over the reduction; copies may run ahead of the products."""
         plan, segment = self.plan, sch.the_reduction(self.nest)
         others = tuple(i for i in segment.loops if i is not plan.loop)
-        depth = sch.index(self.names.fresh(f"{plan.loop.name}_step"), plan.depth, stripe.Tags.of(DEPTH))
+        depth = sch.index(self.names.fresh(f"{plan.loop.name}_step"), plan.depth, None, DEPTH)
         row = self._above * plan.across + self._row
         panels = ((plan.left, plan.rows, row), (plan.right, plan.columns, self._column))
         stages, copies, uses = [], [], {use: sums}
@@ -257,7 +255,7 @@ class _Builder:
             copies.append(self._copy(panel, stage))
             axes = (place, sch.part(depth)) if panel.along_loop else (sch.part(depth), place)
             uses[panel.use] = _staged(panel.use, stage, axes, stripe.Direction.IN)
-        own = (i if i is self.pair else attrs.evolve(i, tags=i.tags.remove(UNROLL)) for i in self.own)
+        own = (i if i is self.pair else i.bound(None) for i in self.own)
         multiply = Node(
             sch.present((*self.team, depth, *own)),
             statements=segment.statements,
@@ -284,7 +282,7 @@ class _Builder:
             own.append((plan.above, plan.high))
         reduction = [(plan.loop, plan.depth)]
         axes = [*reduction, *own] if panel.along_loop else [*own, *reduction]
-        lane = sch.index(self.names.fresh("lane"), panel.lanes, sch.VECTOR)
+        lane = sch.index(self.names.fresh("lane"), panel.lanes, Binding.LANE)
         left = plan.threads
         team: list[stripe.Index] = []
         loops: list[stripe.Index] = []
@@ -294,8 +292,8 @@ class _Builder:
             lanes = panel.lanes if axis is axes[0][0] else 1
             size = min(left, extent // lanes)
             left //= size
-            thread = sch.index(self.names.fresh(f"{axis.name}_copy"), size, sch.THREAD)
-            more = sch.index(self.names.fresh(f"{axis.name}_more"), extent // lanes // size, sch.UNROLL)
+            thread = sch.index(self.names.fresh(f"{axis.name}_copy"), size, Binding.THREAD)
+            more = sch.index(self.names.fresh(f"{axis.name}_more"), extent // lanes // size, Binding.UNROLL)
             places[axis.name] = sch.part(more, size * lanes) + sch.part(thread, lanes)
             if axis is not plan.loop:
                 tests.extend(self._inside(axis, extent, places[axis.name]))

@@ -10,7 +10,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import GRID
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,16 +82,16 @@ class _Builder:
         """Choose names, the grid and the memory of a kernel."""
         names = nest.taken_names()
         stem = "output" if plan.column is None else plan.column.name
-        part = sch.index(names.fresh(f"{plan.loop.name}_thread"), plan.threads, sch.THREAD)
-        place = sch.index(names.fresh(f"{stem}_thread"), plan.beside, sch.THREAD)
-        lane = sch.index(names.fresh("lane"), plan.lanes, sch.VECTOR)
-        grid = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in nest.indices]
+        part = sch.index(names.fresh(f"{plan.loop.name}_thread"), plan.threads, Binding.THREAD)
+        place = sch.index(names.fresh(f"{stem}_thread"), plan.beside, Binding.THREAD)
+        lane = sch.index(names.fresh("lane"), plan.lanes, Binding.LANE)
+        grid = [i.bound(Binding.GRID) for i in nest.indices]
         values: dict[str, Affine] = {}
         ends: list[Affine] = []
         if plan.column is not None:
             width = plan.beside * (plan.lanes if plan.along_outputs else 1)
             groups = -(-plan.column.range // width)
-            group = sch.index(names.fresh(f"{stem}_group"), groups, sch.GRID)
+            group = sch.index(names.fresh(f"{stem}_group"), groups, Binding.GRID)
             grid = [group if i.name == plan.column.name else i for i in grid]
             first = sch.part(group, width) + sch.part(place, plan.lanes if plan.along_outputs else 1)
             values[plan.column.name] = first + sch.part(lane) if plan.along_outputs else first
@@ -185,7 +185,7 @@ class _Builder:
         steps = vectors // stride
         names = self.names
         others = tuple(i for i in segment.loops if i.name != plan.loop.name)
-        unrolled = sch.index(names.fresh(f"{plan.loop.name}_vector"), plan.unroll, sch.UNROLL)
+        unrolled = sch.index(names.fresh(f"{plan.loop.name}_vector"), plan.unroll, Binding.UNROLL)
         nodes = [identity_block(self._wide(a, unrolled), (unrolled, self.lane)) for a in self.accumulators]
         nodes += [identity_block(self._narrow(a, a.narrow.name), self._outputs) for a in self.accumulators]
         lanes = Affine() if plan.along_outputs else sch.part(self.lane)
@@ -267,7 +267,7 @@ class _Builder:
 
     def _halve(self, half: int) -> Node:
         """Return one level of the tree."""
-        part = sch.index(self.names.fresh(self.part.name), half, sch.THREAD)
+        part = sch.index(self.names.fresh(self.part.name), half, Binding.THREAD)
         place = sch.part(part)
         merges = [
             merge_block(self._shared(a, place + half), self._shared(a, place), self._outputs) for a in self.accumulators

@@ -11,7 +11,7 @@ from tileir.passes.schedules.groups.reduction import identity_block, memory, mer
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import GRID
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -99,15 +99,15 @@ class _Builder:
         """Choose names, the grid and the memory of a kernel."""
         names = nest.taken_names()
         stem = "row" if plan.column is None else plan.column.name
-        part = sch.index(names.fresh("part_thread"), plan.threads, sch.THREAD)
-        place = sch.index(names.fresh(f"{stem}_thread"), plan.beside, sch.THREAD)
-        lane = sch.index(names.fresh("lane"), plan.lanes, sch.VECTOR)
-        grid = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in nest.indices]
+        part = sch.index(names.fresh("part_thread"), plan.threads, Binding.THREAD)
+        place = sch.index(names.fresh(f"{stem}_thread"), plan.beside, Binding.THREAD)
+        lane = sch.index(names.fresh("lane"), plan.lanes, Binding.LANE)
+        grid = [i.bound(Binding.GRID) for i in nest.indices]
         values: dict[str, Affine] = {}
         ends: tuple[Affine, ...] = ()
         if plan.column is not None:
             groups = -(-plan.column.range // plan.beside)
-            group = sch.index(names.fresh(f"{stem}_group"), groups, sch.GRID)
+            group = sch.index(names.fresh(f"{stem}_group"), groups, Binding.GRID)
             grid = [group if i.name == plan.column.name else i for i in grid]
             values[plan.column.name] = sch.part(group, plan.beside) + sch.part(place)
             if groups * plan.beside > plan.column.range:
@@ -234,7 +234,7 @@ class _Builder:
         vectors = loop.range // plan.lanes
         steps, rest = divmod(vectors, plan.threads)
         nodes = []
-        vector = sch.index(self.names.fresh(f"{loop.name}_vector"), steps, sch.UNROLL)
+        vector = sch.index(self.names.fresh(f"{loop.name}_vector"), steps, Binding.UNROLL)
         if steps:
             nodes.append(self._vectors(segment, loop, sch.part(vector), (*others, *sch.present((vector,))), ()))
         if rest:
@@ -266,14 +266,14 @@ class _Builder:
         count = self.plan.threads
         if count > _ALONE:
             fewer = sch.power_of_two_below(_ALONE)
-            some = sch.index(self.names.fresh(self.part.name), fewer, sch.THREAD)
-            more = sch.index(self.names.fresh("share"), count // fewer, sch.UNROLL)
+            some = sch.index(self.names.fresh(self.part.name), fewer, Binding.THREAD)
+            more = sch.index(self.names.fresh("share"), count // fewer, Binding.UNROLL)
             for use, array in found.items():
                 source = self._shared(use, array, sch.part(more, fewer) + sch.part(some))
                 found[use] = self._alone(use, source, sch.part(some), fewer, more)
             self._flush(some)
             count = fewer
-        share = sch.index(self.names.fresh("share"), count, sch.UNROLL)
+        share = sch.index(self.names.fresh("share"), count, Binding.UNROLL)
         for use, array in found.items():
             self.pending.append(merge_block(self._shared(use, array, sch.part(share)), self._in_memory(use), (share,)))
 

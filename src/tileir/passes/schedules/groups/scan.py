@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.passes.algorithms.scans import SERIAL, ScanKernels
+from tileir.passes.algorithms.scans import ScanKernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, memory, merge_block
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Node, Use
 from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from tileir.core.ops import Aggregation
@@ -60,8 +61,9 @@ class GroupScanKernels(ScanKernels):
 
     def together(self, part: Part) -> stripe.Block:
         """Return a kernel each group of which takes the steps of a part."""
-        number = sch.index(self._names.fresh(f"{self.found.along.name}_part"), part.repeats, sch.GRID)
-        tile = sch.index(self._names.fresh(f"{self.found.along.name}_tile"), -(-part.steps // self.plan.terms), SERIAL)
+        number = sch.index(self._names.fresh(f"{self.found.along.name}_part"), part.repeats, Binding.GRID)
+        tiles = -(-part.steps // self.plan.terms)
+        tile = stripe.Index(self._names.fresh(f"{self.found.along.name}_tile"), tiles, serial=True)
         begin = [identity_block(self._sum(buffer, Affine()), ()) for buffer in (0, 1)]
         begin.extend(self._terms_before(self._sum(0, Affine()), {}, ()))
         if part.totals is not None:
@@ -75,12 +77,12 @@ class GroupScanKernels(ScanKernels):
             self._store(start, first, part.steps),
             self._copy(Affine.constant(self.plan.threads), Affine(), merges=False),
         )
-        outer = tuple(attrs.evolve(i, tags=sch.GRID) for i in (*self.found.others, *sch.present((number,))))
+        outer = tuple(i.bound(Binding.GRID) for i in (*self.found.others, *sch.present((number,))))
         root = Node(outer, (self._tile, *self._sums), (*begin, Node((tile,), children=body)))
         return self._emitted(root, part.totals)
 
     def _thread(self) -> stripe.Index:
-        return sch.index(self._names.fresh("thread"), self.plan.threads, sch.THREAD)
+        return sch.index(self._names.fresh("thread"), self.plan.threads, Binding.THREAD)
 
     def _sum(self, buffer: int, place: Affine) -> Use:
         """Return an element of one of the two arrays of sums, to merge into.
@@ -106,9 +108,9 @@ class GroupScanKernels(ScanKernels):
         that scans it, and its number there.
         """
         each, rows = self.plan.each, self.plan.threads // self.plan.each
-        high = sch.index(self._names.fresh("thread_row"), rows, sch.THREAD)
-        low = sch.index(self._names.fresh("thread_column"), each, sch.THREAD)
-        more = sch.index(self._names.fresh("more"), each, sch.UNROLL)
+        high = sch.index(self._names.fresh("thread_row"), rows, Binding.THREAD)
+        low = sch.index(self._names.fresh("thread_column"), each, Binding.THREAD)
+        more = sch.index(self._names.fresh("more"), each, Binding.UNROLL)
         term = start + sch.part(more, self.plan.threads) + sch.part(high, each) + sch.part(low)
         return (high, low), more, term, (sch.part(more, rows) + sch.part(high), sch.part(low))
 
@@ -119,7 +121,7 @@ class GroupScanKernels(ScanKernels):
 
     def _own_terms(self) -> Node:
         """Return what each thread does with its own terms."""
-        thread, number = self._thread(), sch.index(self._names.fresh("own"), self.plan.each, SERIAL)
+        thread, number = self._thread(), stripe.Index(self._names.fresh("own"), self.plan.each, serial=True)
         total = self._allocation(())
         merging = self._merging((), ())
         place = (sch.part(thread), sch.part(number))

@@ -16,6 +16,7 @@ from tileir.passes.schedules.groups.reduction import memory
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Node, Use, product
 from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
 from tileir.stripe.tags import COPY, PADDED
 
 if TYPE_CHECKING:
@@ -104,14 +105,14 @@ class Staging:
         tests: list[Affine] = []
         ends: list[Affine] = []
         fastest, *others = sorted(self.shape.axes(use), key=lambda axis: abs(use.stride(axis)))
-        lane = sch.index(self.names.fresh("lane"), self._lanes(use, fastest), sch.VECTOR)
+        lane = sch.index(self.names.fresh("lane"), self._lanes(use, fastest), Binding.LANE)
         for name in (fastest, *others):
             lanes = lane.range if name == fastest else 1
             vectors = self.shape.extents[name] // lanes
             size = min(left, 1 << (vectors - 1).bit_length())
             left //= size
-            thread = sch.index(self.names.fresh(f"{name}_thread"), size, sch.THREAD)
-            more = sch.index(self.names.fresh(f"{name}_more"), -(-vectors // size), sch.UNROLL)
+            thread = sch.index(self.names.fresh(f"{name}_thread"), size, Binding.THREAD)
+            more = sch.index(self.names.fresh(f"{name}_more"), -(-vectors // size), Binding.UNROLL)
             places[name] = sch.part(more, size * lanes) + sch.part(thread, lanes)
             if vectors % size:
                 tests.append(self.shape.extents[name] - 1 - places[name])

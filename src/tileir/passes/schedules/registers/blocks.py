@@ -19,7 +19,7 @@ from tileir.passes.schedules.registers.panels import Columns, Panel, ordered_loo
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import GRID, UNROLL
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -121,30 +121,30 @@ class _Builder:
 
     def kernel(self, piece: _Piece, threads: int) -> Node:
         """Return the kernel for some columns."""
-        panels, columns, start = self._columns(piece, sch.GRID)
+        panels, columns, start = self._columns(piece, Binding.GRID)
         own = {i.name for i in self._outside()}
         outside = [i for i in self.nest.indices if i.name in own]
         within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
         groups = product(i.range for i in outside) * piece.count
         chunks = self._chunks(within, groups, threads)
-        marked = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in outside]
+        marked = [i.bound(Binding.GRID) for i in outside]
         grid = (*marked, *panels, *(chunk.grid for chunk in chunks.values()))
         return self._panel(grid, within, {self.plan.vector.name: start + columns.inner}, columns, chunks)
 
     def serial(self, piece: _Piece) -> Node:
         """Return the same without a grid."""
-        panels, columns, start = self._columns(piece, stripe.Tags())
+        panels, columns, start = self._columns(piece, None)
         own = {i.name for i in self._outside()}
         within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
         indices = (*self._outside(), *panels)
         return self._panel(indices, within, {self.plan.vector.name: start + columns.inner}, columns, {})
 
-    def _columns(self, piece: _Piece, tags: stripe.Tags) -> tuple[tuple[stripe.Index, ...], Columns, Affine]:
+    def _columns(self, piece: _Piece, binding: Binding | None) -> tuple[tuple[stripe.Index, ...], Columns, Affine]:
         """Return the loop over panels, the columns of a tile, and where a panel starts."""
         vector = self.plan.vector.name
-        panel = sch.index(self.names.fresh(f"{vector}_panel"), piece.count, tags)
-        column = sch.index(self.names.fresh(f"{vector}_vector"), piece.columns, sch.UNROLL)
-        lane = sch.index(self.names.fresh(f"{vector}_lane"), piece.lanes, sch.VECTOR)
+        panel = sch.index(self.names.fresh(f"{vector}_panel"), piece.count, binding)
+        column = sch.index(self.names.fresh(f"{vector}_vector"), piece.columns, Binding.UNROLL)
+        lane = sch.index(self.names.fresh(f"{vector}_lane"), piece.lanes, Binding.LANE)
         width = piece.columns * piece.lanes
         inner = sch.part(column, piece.lanes) + sch.part(lane)
         columns = Columns(sch.present((column,)), sch.present((lane,)), inner, width)
@@ -174,7 +174,7 @@ class _Builder:
             size = -(-blocks // max(1, min(wanted, blocks)))
             count = -(-blocks // size)
             if count > 1:
-                grid = sch.index(self.names.fresh(f"{index.name}_chunk"), count, sch.GRID)
+                grid = sch.index(self.names.fresh(f"{index.name}_chunk"), count, Binding.GRID)
                 chunks[index.name] = _Chunk(grid, size, blocks)
                 wanted = -(-wanted // count)
             if wanted < 2:
@@ -210,7 +210,7 @@ class _Builder:
         if blocks:
             yield self._split(index, blocks, height, chunk)
         if left:
-            row = sch.index(self.names.fresh(f"{index.name}_row"), left, sch.UNROLL)
+            row = sch.index(self.names.fresh(f"{index.name}_row"), left, Binding.UNROLL)
             last = () if chunk is None else (sch.part(chunk.grid) - (chunk.grid.range - 1),)
             inner = sch.part(row)
             value = inner + blocks * height
@@ -230,7 +230,7 @@ class _Builder:
         number = start + sch.part(block)
         if chunk is not None and chunk.size * chunk.grid.range > blocks:
             tests = (blocks - 1 - number,)
-        row = sch.index(self.names.fresh(f"{index.name}_row"), height, sch.UNROLL)
+        row = sch.index(self.names.fresh(f"{index.name}_row"), height, Binding.UNROLL)
         inner = sch.part(row)
         place = Affine.of({name: height}) + inner
         around, rows = sch.present((block,)), sch.present((row,))
@@ -292,7 +292,7 @@ class _Builder:
         spare = self._spare_registers(product(i.range for i in rows), size)
         loops = _unrolled(ordered_loops(segment.loops, segment.uses), size, spare)
         tested = {name for constraint in segment.constraints for name in constraint.indices}
-        steps = tuple(i for i in loops if UNROLL in i.tags and i.name in tested)
+        steps = tuple(i for i in loops if i.binding is Binding.UNROLL and i.name in tested)
         vectors = (*columns.vectors, *columns.lanes, *self._terms())
         places = {index.name: split.place for index, split in zip(within, splits, strict=True)}
         ranges = {i.name: i.range for i in (*self.nest.indices, *segment.loops, *rows)}
@@ -348,7 +348,7 @@ class _Builder:
             nodes.append(Node(unrolled, statements=copy, uses=(use.substitute(values), into.substitute(values))))
             spilled[use.root] = memory
             uses.append(attrs.evolve(use, root=memory.name))
-        loops = tuple(attrs.evolve(index, tags=stripe.Tags()) for index in rows or columns.vectors)
+        loops = tuple(index.bound(None) for index in rows or columns.vectors)
         inner = columns.vectors if rows else ()
         last = leaf(attrs.evolve(segment, uses=tuple(uses)), values, (*loops, *inner, *columns.lanes))
         return tuple(spilled.values()), (*nodes, last)
@@ -388,5 +388,5 @@ def _unrolled(loops: tuple[stripe.Index, ...], size: int, spare: int) -> tuple[s
         iterations *= loops[place].range
         if size * iterations > _UNROLLED or iterations - 1 > spare:
             break
-        result[place] = attrs.evolve(loops[place], tags=loops[place].tags.add(UNROLL))
+        result[place] = loops[place].bound(Binding.UNROLL)
     return tuple(result)

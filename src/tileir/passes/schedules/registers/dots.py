@@ -1,7 +1,7 @@
 """Register tiles whose steps are dot products: each lane adds the products of a few neighbours by one instruction.
 
 Processors have such instructions for narrow factors and wide sums, as VNNI has for bytes. The reduction index along
-which one factor is contiguous is split, its inner part gets the tag ``dot``, and the panel of the other factor is
+which one factor is contiguous is split, its inner part is bound to ``dot``, and the panel of the other factor is
 packed so that the terms of each lane are neighbours.
 """
 
@@ -14,7 +14,7 @@ import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.kernels import schedule as sch
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import DOT
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
     from tileir.passes.schedules.registers.cost import Plan
     from tileir.schedule.nest import Nest, Segment, Use
-
-TERM = stripe.Tags.of(DOT)
 
 
 def with_dots(nest: Nest, plan: Plan, kinds: Collection[str]) -> tuple[Nest, Plan]:
@@ -44,7 +42,7 @@ def with_dots(nest: Nest, plan: Plan, kinds: Collection[str]) -> tuple[Nest, Pla
     index = _split_index(nest, segment, plan, factors, terms)
     if index is None:
         return nest, plan
-    term = sch.index(nest.taken_names().fresh(f"{index.name}_term"), terms, TERM)
+    term = sch.index(nest.taken_names().fresh(f"{index.name}_term"), terms, Binding.DOT)
     outer = attrs.evolve(index, range=index.range // terms)
     mapping = {index.name: sch.part(outer, terms) + sch.part(term)}
     loops = tuple(outer if loop is index else loop for loop in segment.loops)

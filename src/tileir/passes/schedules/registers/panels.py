@@ -16,6 +16,7 @@ from tileir.passes.schedules.vectors.turning import turned_tile
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Node, Use, product
 from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,12 +77,12 @@ def panel(
     packed = Use(use.name, name, access, shape.strides, use.dtype, stripe.Direction.IN)
     target = attrs.evolve(packed, name=names.fresh("panel"), direction=stripe.Direction.OUT)
     lanes = (*columns.vectors, *columns.lanes)
-    plain = tuple(attrs.evolve(i, tags=sch.UNROLL) for i in terms)
+    plain = tuple(i.bound(Binding.UNROLL) for i in terms)
     nodes: tuple[Node, ...]
     if use.stride(vector) == 1:
         nodes = (_copy((*loops, *plain, *lanes), use.substitute(mapping), target),)
     elif terms:
-        across = tuple(attrs.evolve(i, tags=stripe.Tags()) for i in lanes)
+        across = tuple(i.bound(None) for i in lanes)
         nodes = (_copy((*across, *loops, *plain), use.substitute(mapping), target),)
     else:
         column = sch.index(names.fresh(f"{vector}_column"), columns.width)
@@ -164,7 +165,7 @@ def _turned(
         rows.index.name: sch.part(down[0], rows.size) + sch.part(down[1]) + rows.start,
     }
     allocations, nodes, tile = turned_tile(source.substitute(values), down[1], across[1], names)
-    points = (attrs.evolve(down[1], tags=sch.UNROLL), attrs.evolve(across[1], tags=sch.VECTOR))
+    points = (down[1].bound(Binding.UNROLL), across[1].bound(Binding.LANE))
     store = _copy(points, tile, target.substitute(values))
     around = (*(i for i in loops if i is not rows.index), *sch.present((down[0], across[0])))
     return Node(around, allocations, (*nodes, store))

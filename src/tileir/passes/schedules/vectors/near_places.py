@@ -84,7 +84,7 @@ class NearPlaces:
 
 def _line(kernel: Block) -> tuple[Index, ...] | None:
     """Return the indices of the line along which all results run without gaps; None where there is none."""
-    plain = not kernel.constraints and not any(i.affine is not None or i.tags.items for i in kernel.indices)
+    plain = not kernel.constraints and all(i.is_plain for i in kernel.indices)
     if not plain or not kernel.indices or any(isinstance(s, Block | Special) for s in kernel.statements):
         return None
     stored = [kernel.refinement(s.into) for s in kernel.statements if isinstance(s, Store)]

@@ -13,6 +13,7 @@ from tileir.passes.analysis.accesses import address
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Node, Use, emit
+from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Constant, Direction, Intrinsic, Load, Refinement, Store, TensorShape, scalar_output
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Permuted:
     def _vectors(self, loop: tuple[Index, ...], number: Affine, first: Affine) -> Node:
         """Return a loop over vectors: the one of this ``number`` begins with the element ``first`` of the line."""
         near = self.near
-        lane = sch.index(self.names.fresh("lane"), near.width, sch.VECTOR)
+        lane = sch.index(self.names.fresh("lane"), near.width, Binding.LANE)
         allocations, children = [], []
         held: dict[str, str] = {}
         for neighbours, starts in zip(near.neighbours, self._starts, strict=True):

@@ -13,7 +13,7 @@ from tileir.passes.schedules.vectors.turning import turned_tile
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Use, analyse, emit, leaf
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import GRID
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
@@ -97,7 +97,7 @@ class _Axis:
         counts = [n for n in range(1, 2 * max(1, wanted // lanes) + 1) if tiles % n == 0]
         inside = min(counts, key=lambda n: (abs(n * lanes - wanted), n))
         return cls(
-            sch.index(names.fresh(f"{index.name}_block"), tiles // inside, sch.GRID),
+            sch.index(names.fresh(f"{index.name}_block"), tiles // inside, Binding.GRID),
             sch.index(names.fresh(f"{index.name}_tile"), inside),
             sch.index(names.fresh(f"{index.name}_in"), lanes),
         )
@@ -107,9 +107,9 @@ class _Axis:
         """The first element of a tile."""
         return sch.part(self.block, self.tile.range * self.point.range) + sch.part(self.tile, self.point.range)
 
-    def tagged(self, tags: stripe.Tags) -> tuple[stripe.Index, ...]:
+    def bound(self, binding: Binding) -> tuple[stripe.Index, ...]:
         """Return the index over the elements of a tile, as lanes or to be unrolled."""
-        return (attrs.evolve(self.point, tags=tags),)
+        return (self.point.bound(binding),)
 
 
 @attrs.define(repr=False)
@@ -157,7 +157,7 @@ class _Builder:
             tiles, nodes, turned[use] = turned_tile(use.substitute(whole), row.point, column.point, self.names)
             allocations.extend(tiles)
             children.extend(nodes)
-        inside = leaf(segment, whole, (*row.tagged(sch.UNROLL), *column.tagged(sch.VECTOR)))
+        inside = leaf(segment, whole, (*row.bound(Binding.UNROLL), *column.bound(Binding.LANE)))
         uses = tuple(turned.get(use) or use.substitute(whole) for use in segment.uses)
         children.append(attrs.evolve(inside, uses=uses, constraints=()))
         constraints = tuple(c.substitute(start) for c in segment.constraints)
@@ -168,4 +168,4 @@ class _Builder:
 
 
 def _as_grid(indices: tuple[stripe.Index, ...]) -> tuple[stripe.Index, ...]:
-    return tuple(attrs.evolve(i, tags=i.tags.add(GRID)) for i in indices)
+    return tuple(i.bound(Binding.GRID) for i in indices)

@@ -13,7 +13,7 @@ from tileir.passes.kernels.merge import reduction_nest
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import GRID
+from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen
@@ -81,9 +81,9 @@ class StreamReduction:
 
     def _node(self, nest: Nest, vector: stripe.Index, lanes: int, width: int) -> Node:
         names = nest.taken_names()
-        panel = sch.index(names.fresh(f"{vector.name}_panel"), vector.range // width, sch.GRID)
+        panel = sch.index(names.fresh(f"{vector.name}_panel"), vector.range // width, Binding.GRID)
         step = sch.index(names.fresh(f"{vector.name}_vector"), width // lanes)
-        lane = sch.index(names.fresh(f"{vector.name}_lane"), lanes, sch.VECTOR)
+        lane = sch.index(names.fresh(f"{vector.name}_lane"), lanes, Binding.LANE)
         inner = sch.part(step, lanes) + sch.part(lane)
         mapping = {vector.name: sch.part(panel, width) + inner}
         sums = {r.name: _stretched(r, width) for r in nest.allocations}
@@ -91,9 +91,9 @@ class StreamReduction:
         for segment in nest.segments:
             moved = attrs.evolve(segment, uses=tuple(_in_stretch(u, sums, inner) for u in segment.uses))
             children.append(self._segment(moved, mapping, step, lane, names))
-        others = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in nest.indices if i.name != vector.name]
+        others = [i.bound(Binding.GRID) for i in nest.indices if i.name != vector.name]
         kept = others[-2:]
-        loops = [attrs.evolve(i, tags=i.tags.remove(GRID)) for i in others[:-2]]
+        loops = [attrs.evolve(i, binding=None) for i in others[:-2]]
         return Node((*loops, *kept, *sch.present((panel,))), tuple(sums.values()), tuple(children))
 
     def _segment(
@@ -110,7 +110,7 @@ class StreamReduction:
         *outer, last = segment.loops
         count = next(n for n in range(min(self.unroll, last.range), 0, -1) if last.range % n == 0)
         block = sch.index(names.fresh(f"{last.name}_block"), last.range // count)
-        row = sch.index(names.fresh(f"{last.name}_row"), count, sch.UNROLL)
+        row = sch.index(names.fresh(f"{last.name}_row"), count, Binding.UNROLL)
         value = sch.part(block, count) + sch.part(row)
         inside = leaf(segment, {**mapping, last.name: value}, (*vectors, *sch.present((row, lane))))
         return Node((*outer, *sch.present((block,))), children=(inside,), tags=segment.tags)

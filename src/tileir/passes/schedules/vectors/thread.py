@@ -9,7 +9,7 @@ import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.nest import analyse
-from tileir.stripe.tags import GRID, THREAD, UNROLL, VECTOR
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
@@ -31,7 +31,7 @@ class Thread:
         return map_kernels(program, self._kernel)
 
     def _kernel(self, kernel: stripe.Block) -> stripe.Block:
-        if any(GRID in i.tags for i in kernel.indices):
+        if any(i.binding is Binding.GRID for i in kernel.indices):
             return kernel
         allowed = independent_indices(kernel)
         chosen: list[str] = []
@@ -45,13 +45,13 @@ class Thread:
         if not chosen:
             return kernel
         # Grid indices come first: the loops that stay run inside each group.
-        marked = [attrs.evolve(i, tags=i.tags.add(GRID)) for i in kernel.indices if i.name in chosen]
+        marked = [i.bound(Binding.GRID) for i in kernel.indices if i.name in chosen]
         others = [i for i in kernel.indices if i.name not in chosen]
         return attrs.evolve(kernel, indices=(*marked, *others))
 
 
-_SCHEDULED = (GRID, THREAD, UNROLL, VECTOR)
-"""Indices with these tags have their place in a schedule already."""
+_SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.UNROLL, Binding.LANE)
+"""Indices with these bindings have their place in a schedule already."""
 
 
 def independent_indices(kernel: stripe.Block) -> frozenset[str]:
@@ -59,8 +59,10 @@ def independent_indices(kernel: stripe.Block) -> frozenset[str]:
     nest = analyse(kernel)
     if nest is not None:
         return frozenset(index.name for index in sch.parallel_indices(nest))
+    if kernel.is_serial:
+        return frozenset()
     merging = [r for r in kernel.refinements if r.direction.writes and r.aggregation is not None and r.aggregation.op]
-    usable = (index.name for index in kernel.indices if not any(tag in index.tags for tag in _SCHEDULED))
+    usable = (index.name for index in kernel.indices if index.binding not in _SCHEDULED)
     return frozenset(name for name in usable if all(_has_its_own(view, name) for view in merging))
 
 

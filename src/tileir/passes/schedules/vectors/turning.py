@@ -10,6 +10,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Node, Use
 from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
@@ -26,7 +27,7 @@ def turned_tile(
     lanes = row.range
     before, after = (_tile(source, names.fresh(f"{source.root}_{what}"), lanes) for what in ("rows", "columns"))
     by_rows = _view(source, before, (sch.part(column), sch.part(row)), stripe.Direction.OUT)
-    points = (attrs.evolve(column, tags=sch.UNROLL), attrs.evolve(row, tags=sch.VECTOR))
+    points = (column.bound(Binding.UNROLL), row.bound(Binding.LANE))
     statements = (stripe.Load(source.name, "element"), stripe.Store("element", by_rows.name))
     load = Node(points, statements=statements, uses=(attrs.evolve(source, aggregation=None), by_rows))
     result = attrs.evolve(

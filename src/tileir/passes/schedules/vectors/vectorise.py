@@ -14,7 +14,7 @@ from tileir.passes.regions.strips import STRIP
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import GRID
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -119,7 +119,7 @@ class Vectorise:
         nodes = []
         runs = [_Run(groups * per_group * lanes, rest, lanes)]
         if groups > 1 or (rest == 0 and not left):
-            block = sch.index(names.fresh(f"{vector.name}_chunk"), groups, sch.GRID)
+            block = sch.index(names.fresh(f"{vector.name}_chunk"), groups, Binding.GRID)
             inside = shape.node(nest, _Run(0, per_group, lanes), sch.part(block, per_group * lanes))
             nodes.append(Node((*grid, *sch.present((block,))), children=(inside,)))
         else:
@@ -147,7 +147,7 @@ class Vectorise:
     ) -> tuple[list[stripe.Index], _Shape]:
         """Let each vector of a row stand beside those of the rows after it."""
         block = sch.index(shape.names.fresh(f"{row.name}_block"), row.range // rows)
-        inner = sch.index(shape.names.fresh(f"{row.name}_in"), rows, sch.UNROLL)
+        inner = sch.index(shape.names.fresh(f"{row.name}_in"), rows, Binding.UNROLL)
         others = [block if i.name == row.name else i for i in others]
         mapping = {row.name: sch.part(block, rows) + sch.part(inner)}
         sources = {r.name: r.source for r in nest.kernel.refinements}
@@ -159,13 +159,13 @@ class Vectorise:
     def _grid_of_rows(self, others: list[stripe.Index], row: int) -> list[stripe.Index]:
         """Mark outer indices as grid axes until a group has about ``chunk`` points; at most two of them."""
         if any(STRIP in i.tags for i in others):
-            return [attrs.evolve(i, tags=i.tags.add(GRID)) if STRIP in i.tags else i for i in others]
+            return [i.bound(Binding.GRID) if STRIP in i.tags else i for i in others]
         result = []
         points = product(i.range for i in others) * row
         for position, index in enumerate(others):
             marked = position < 2 and points > self.chunk
             points //= index.range
-            result.append(attrs.evolve(index, tags=index.tags.add(GRID)) if marked else index)
+            result.append(index.bound(Binding.GRID) if marked else index)
         return result
 
 
@@ -241,7 +241,7 @@ def _shared_index(nest: Nest, vector: stripe.Index, rows: int) -> stripe.Index |
     ]
     for index, name in zip(nest.indices, names, strict=True):
         least = rows if STRIP in nest.kernel.tags else 2 * rows
-        if index is vector or index.tags.items or name in constrained or index.range < least:
+        if index is vector or index.is_marked or name in constrained or index.range < least:
             continue
         for number, (source, strides, offset) in enumerate(reads):
             step = strides[names.index(name)]
@@ -291,11 +291,11 @@ class _Shape:
     def node(self, nest: Nest, run: _Run, base: Affine) -> Node:
         """Return the loops over one run of vectors from ``base`` on, with the leaf that they repeat."""
         step = sch.index(self.names.fresh(f"{self.vector.name}_vector"), run.count)
-        lane = sch.index(self.names.fresh(f"{self.vector.name}_lane"), run.lanes, sch.VECTOR)
+        lane = sch.index(self.names.fresh(f"{self.vector.name}_lane"), run.lanes, Binding.LANE)
         value = sch.part(step, run.lanes) + sch.part(lane) + run.start + base
         whole = run.lanes == self.lanes
         # The ends of rows are one after the other: they are not worth a copy for each row.
-        beside = self.beside if whole else tuple(attrs.evolve(i, tags=stripe.Tags()) for i in self.beside)
+        beside = self.beside if whole else tuple(i.bound(None) for i in self.beside)
         segment, tile = nest.segments[0], (*beside, *sch.present((lane,)))
         if whole and self.together is not None:
             segment, tile = self.together, sch.present((lane,))

@@ -15,6 +15,7 @@ from tileir.passes.regions.inside import cut, span_inside
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,8 +128,8 @@ class _Builder:
         width = lanes * unroll
         steps, left = divmod(index.range, width)
         step = sch.index(self.names.fresh(f"{index.name}_step"), steps)
-        vector = sch.index(self.names.fresh(f"{index.name}_vector"), unroll, sch.UNROLL)
-        lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, sch.VECTOR)
+        vector = sch.index(self.names.fresh(f"{index.name}_vector"), unroll, Binding.UNROLL)
+        lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, Binding.LANE)
         others = tuple(i for i in segment.loops if i.name != index.name)
         inner = sch.part(vector, lanes) + sch.part(lane)
         accumulators = {u: self._lanes_of(u, width, inner) for u in segment.uses if u.merges}
@@ -152,7 +153,7 @@ class _Builder:
         """Yield nodes for the last ``left`` elements, by ever shorter vectors, whose lanes merge at once."""
         while left:
             lanes = sch.power_of_two_below(left)
-            lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, sch.VECTOR)
+            lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, Binding.LANE)
             yield _run(segment, {index.name: sch.part(lane) + (index.range - left)}, others, (lane,))
             left -= lanes
 

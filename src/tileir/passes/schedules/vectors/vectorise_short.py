@@ -11,8 +11,8 @@ from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.nest import chosen_by_data
+from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Direction, Load, Special, Store
-from tileir.stripe.tags import VECTOR
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program
@@ -42,19 +42,19 @@ class VectoriseShort:
             inner = rewritten(block.statements, lambda s: (self._below(s) if isinstance(s, Block) else s,))
             return block if inner is block.statements else attrs.evolve(block, statements=unordered(inner), deps=())
         chosen = chosen_by_data(block.statements)
-        if not chosen or block.is_serial or any(VECTOR in index.tags for index in block.indices):
+        if not chosen or block.is_serial or any(index.binding is Binding.LANE for index in block.indices):
             return block
         index = next((index for index in block.indices if self._is_short_row(block, index)), None)
         if index is None:
             return block
-        row = attrs.evolve(index, tags=index.tags.add(VECTOR))
+        row = index.bound(Binding.LANE)
         return attrs.evolve(block, indices=tuple(row if i is index else i for i in block.indices), deps=())
 
     def _is_short_row(self, block: Block, index: Index) -> bool:
         """Return whether all that a block stores, and some that data choose, are neighbours along an index."""
         itemsize = max((view.shape.dtype.itemsize for view in block.refinements), default=1)
         lanes = sch.vector_lanes(self.vector_bytes, itemsize, self.max_lanes)
-        if index.affine is not None or index.tags.items or not 1 < index.range <= lanes:
+        if not index.is_plain or not 1 < index.range <= lanes:
             return False
         if any(index.name in constraint.indices for constraint in block.constraints):
             return False

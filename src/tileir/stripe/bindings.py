@@ -1,0 +1,68 @@
+"""Bindings: what the values of an index become when a kernel runs; and the words by which text says so."""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.stripe.tags import Tags
+
+
+class Binding(enum.Enum):
+    """What the values of an index become in a kernel; the value is the word of text. No binding is a loop."""
+
+    GRID = "grid"
+    """An axis of the launch grid; on indices of kernels alone."""
+
+    THREAD = "thread"
+    """Shared out to the threads of a group."""
+
+    LANE = "vector"
+    """The lanes of a vector."""
+
+    UNROLL = "unroll"
+    """A loop that is written out."""
+
+    DOT = "dot"
+    """The terms of dot products: neighbours whose products one instruction adds."""
+
+    __hash__ = object.__hash__
+
+
+SERIAL: Final = "serial"
+"""The word of text for an index whose points run in their order."""
+
+BINDINGS: Final[Mapping[str, Binding]] = MappingProxyType({binding.value: binding for binding in Binding})
+"""The binding that each word stands for."""
+
+WORDS: Final = (*BINDINGS, SERIAL)
+"""Words by which text says how an index runs; indices have none of them as tags."""
+
+
+def bindings_of(tags: Tags) -> tuple[tuple[Binding, ...], bool, Tags]:
+    """Return the bindings that words among ``tags`` stand for, whether one is ``serial``, and the other tags.
+
+    Words with a value are left among the others, where the verifier tells of them.
+    """
+    words = [name for name, value in tags.items if value is None and name in WORDS]
+    return tuple(BINDINGS[name] for name in words if name in BINDINGS), SERIAL in words, tags.remove(*words)
+
+
+def of_older_json(data: dict[str, object]) -> dict[str, object]:
+    """Return the JSON of an index as it is now, of one from before bindings, where these words were tags.
+
+    What is no such index stays as it is. Of several bindings the first is taken, and the verifier tells of the others.
+    """
+    tags = data.get("tags")
+    items = tags.get("items") if isinstance(tags, dict) else None
+    if not isinstance(tags, dict) or not isinstance(items, list) or not {"binding", "serial"}.isdisjoint(data):
+        return data
+    words = [item[0] for item in items if isinstance(item, list) and item[1:] == [None]]
+    binding = next((word for word in words if word in tuple(BINDINGS)), None)
+    said = [[word, None] for word in (binding, SERIAL) if word in words]
+    left = {**tags, "items": [item for item in items if item not in said]}
+    return {**data, "binding": binding, "serial": SERIAL in words, "tags": left}
