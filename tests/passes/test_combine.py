@@ -18,11 +18,11 @@ from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.lower.lowering import lower as lower_to_kernels
+from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.lower.lowering import lower
-from tileir.stripe.tags import VECTOR
 from tileir.stripe.text.parser import parse
 from tileir.stripe.text.printer import to_text
 from tileir.typed.inference.inference import infer
@@ -68,7 +68,7 @@ def combined(shape: tuple[int, ...], axes: str, step: Combine, name: str = "argm
 
 
 def lanes_of(block: Block) -> set[int]:
-    own = {index.range for index in block.indices if VECTOR in index.tags}
+    own = {index.range for index in block.indices if index.binding is Binding.LANE}
     return own.union(*(lanes_of(inner) for inner in block.blocks))
 
 

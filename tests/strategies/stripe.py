@@ -343,9 +343,9 @@ _TAGS = st.dictionaries(_WORDS, _VALUES, max_size=3).map(lambda items: Tags.of(*
 _AFFINES = st.builds(Affine.of, st.dictionaries(_WORDS, _NUMBERS, max_size=3), _NUMBERS)
 _DEVICES = st.builds(Device, _WORDS, st.lists(_AFFINES, max_size=2).map(tuple))
 _LOCATIONS = st.lists(_DEVICES, max_size=2).map(tuple)
-_BINDINGS = st.none() | st.sampled_from(Binding)
 _FREE_TAGS = _TAGS.filter(lambda tags: tags.remove(*WORDS) is tags)
-_INDICES = st.builds(Index, _WORDS, _NUMBERS, st.none() | _AFFINES, _BINDINGS, st.booleans(), _FREE_TAGS)
+_BOUND = st.sampled_from((None, *Binding))
+_INDICES = st.builds(Index, _WORDS, _NUMBERS, st.none() | _AFFINES, _BOUND, st.booleans(), _FREE_TAGS)
 
 
 @st.composite
@@ -386,11 +386,10 @@ _STATEMENTS = st.one_of(
 def blocks(draw: Draw, depth: int = 2) -> Block:
     """Return a block that can be spelt, but follows no other rule."""
     statements = st.lists(_STATEMENTS | blocks(depth - 1) if depth else _STATEMENTS, max_size=3)
-    indices = st.lists(_INDICES, max_size=3)
     dependencies = st.lists(st.integers(0, 99), max_size=2).map(tuple)
     return Block(
         draw(_LINES),
-        tuple(draw(indices)),
+        tuple(draw(st.lists(_INDICES, max_size=3))),
         tuple(draw(st.lists(_AFFINES, max_size=2))),
         tuple(draw(st.lists(_refinements(), max_size=3))),
         tuple(attrs.evolve(s, tags=draw(_TAGS), deps=draw(dependencies)) for s in draw(statements)),

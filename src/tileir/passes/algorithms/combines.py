@@ -12,15 +12,13 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Node, Use, emit
 from tileir.schedule.reindex import with_values
 from tileir.stripe import ir as stripe
-from tileir.stripe import tags
+from tileir.stripe.blocks import Binding
 from tileir.stripe.reductions import state_of, statements_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.core.dtype import DType
-
-_SERIAL = stripe.Tags.of(tags.SERIAL)
 
 
 @attrs.frozen(repr=False)
@@ -54,7 +52,7 @@ class TupleReduction:
             return None
         step = blocks[0]
         indices = (*kernel.indices, *step.indices)
-        plain = all(i.affine is None for i in indices) and not any(i.tags.items for i in kernel.indices)
+        plain = all(i.affine is None for i in indices) and not any(i.is_marked for i in kernel.indices)
         if not plain or not step.indices or step.blocks or len({i.name for i in indices}) < len(indices):
             return None
         state = {step.refinement(name).source: number for number, name in enumerate(state_of(step))}
@@ -225,7 +223,7 @@ class CombineKernels:
 
     def _merged(self, made: Sequence[stripe.Refinement]) -> stripe.Block:
         """Return a kernel that merges the states of all parts."""
-        number = sch.index(self._names.fresh("part"), made[0].shape.sizes[-1], _SERIAL)
+        number = stripe.Index(self._names.fresh("part"), made[0].shape.sizes[-1], serial=True)
         states = self._states(1)
         others = [self._temporary(memory, sch.part(number), stripe.Direction.IN) for memory in made]
         nodes = (self._begun(states, (), Affine()), self._merge(states, Affine(), others, (number,)))
@@ -239,15 +237,15 @@ class CombineKernels:
         width = lanes * vectors
         states = self._states(width)
         steps, left = divmod(length, width)
-        step = sch.index(self._names.fresh(f"{index.name}_step"), steps, _SERIAL)
-        points, inner = self._points(index.name, lanes, vectors, sch.UNROLL)
+        step = stripe.Index(self._names.fresh(f"{index.name}_step"), steps, serial=True)
+        points, inner = self._points(index.name, lanes, vectors, Binding.UNROLL)
         taken = self._taken(states, inner, {index.name: start + sch.part(step, width) + inner}, points)
         runs = [Node(sch.present((step,)), children=(taken,))] if steps else []
         if fewer := left // lanes if lanes > 1 else 0:
-            more, place = self._points(index.name, lanes, fewer, sch.UNROLL)
+            more, place = self._points(index.name, lanes, fewer, Binding.UNROLL)
             runs.append(self._taken(states, place, {index.name: start + place + steps * width}, more))
         if rest := left - fewer * lanes:
-            last = sch.index(self._names.fresh(f"{index.name}_rest"), rest, _SERIAL)
+            last = stripe.Index(self._names.fresh(f"{index.name}_rest"), rest, serial=True)
             value = start + sch.part(last) + (length - rest)
             runs.append(self._taken(states, Affine(), {index.name: value}, sch.present((last,))))
         around = tuple(i for i in self.found.inner if i.name != index.name)
@@ -294,11 +292,11 @@ class CombineKernels:
         return self._kernel((*others, *sch.present((stretch,))), states, nodes, ())
 
     def _points(
-        self, stem: str, lanes: int, vectors: int, tag: stripe.Tags | None
+        self, stem: str, lanes: int, vectors: int, binding: Binding | None
     ) -> tuple[tuple[stripe.Index, ...], Affine]:
         """Return indices over some vectors, and the number of a lane."""
-        vector = sch.index(self._names.fresh(f"{stem}_vector"), vectors, tag)
-        lane = sch.index(self._names.fresh(f"{stem}_lane"), lanes, sch.VECTOR)
+        vector = sch.index(self._names.fresh(f"{stem}_vector"), vectors, binding)
+        lane = sch.index(self._names.fresh(f"{stem}_lane"), lanes, Binding.LANE)
         return sch.present((vector, lane)), sch.part(vector, lanes) + sch.part(lane)
 
     def _begun(self, states: _States, points: tuple[stripe.Index, ...], place: Affine) -> Node:
