@@ -9,7 +9,7 @@ from mutants.mutant import Mutant
 IN_EMITTERS: Final = (
     Mutant(
         "integer to float to integer wraps instead of saturating",
-        "semtree.conversion_rules",
+        "semtree.simplify.conversion_rules",
         "alike = inner.is_float == source.is_float or not outer.is_integer or outer.holds(source)",
         "alike = True",
         tests="theorems/test_semtree_rules.py",
@@ -124,7 +124,7 @@ IN_EMITTERS: Final = (
     ),
     Mutant(
         "ranges: the divisor of a quotient that may be 0",
-        "semtree.ranges",
+        "semtree.analysis.ranges",
         "return not overflows and not divisor.low <= 0 <= divisor.high",
         "return not overflows",
         tests="semtree/test_ranges.py",

@@ -9,14 +9,14 @@ from mutants.mutant import Mutant
 IN_PIXELS: Final = (
     Mutant(
         "constant of the first channel taken for all",
-        "passes.deinterleave",
+        "passes.layouts.deinterleave",
         "loaded[source][int(element.offset)]",
         "loaded[source][0 * int(element.offset)]",
         tests="passes/test_deinterleave.py",
     ),
     Mutant(
         "temporary of the first channel taken for all",
-        "passes.kernels.channels",
+        "passes.layouts.channels",
         "source=parts[place]",
         "source=parts[0 * place]",
         tests="passes/test_deinterleave.py",
@@ -30,14 +30,14 @@ IN_PIXELS: Final = (
     ),
     Mutant(
         "vectors read beyond their last element",
-        "semtree.interleaving",
+        "semtree.transform.interleaving",
         "min(start, count - kind.lanes)",
         "min(start, count)",
         tests="semtree/test_interleaving.py",
     ),
     Mutant(
         "load moved past a store to what may overlap",
-        "semtree.interleaving",
+        "semtree.transform.interleaving",
         "one == other or {one, other} <= self.shared",
         "one == other",
         tests="semtree/test_interleaving.py",
