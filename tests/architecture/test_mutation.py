@@ -1,0 +1,19 @@
+"""What is mutated, and the tests that have to notice, are there."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from strategies.sources import ROOT
+
+pytestmark = pytest.mark.once
+
+LAYERS = tomllib.loads((ROOT / "tests/mutation/layers.toml").read_text(encoding="utf-8"))
+NAMED = [(name, pattern) for name, layer in LAYERS.items() for pattern in (*layer["files"], *layer["tests"])]
+
+
+@pytest.mark.parametrize(("layer", "pattern"), NAMED)
+def test_what_layers_of_mutants_name_is_there(layer: str, pattern: str) -> None:
+    assert any(ROOT.glob(pattern.partition("::")[0])), f"{pattern} of the layer {layer} of tests/mutation names no file"
