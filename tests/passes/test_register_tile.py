@@ -69,7 +69,7 @@ def test_columns_that_are_left_over_overlap_others() -> None:
 
 @pytest.mark.parametrize(("columns", "expected"), [(32, [8]), (33, [8, 1]), (34, [8, 2]), (35, [8, 4]), (36, [8, 4])])
 def test_columns_overlap_only_where_that_is_less_work(columns: int, expected: list[int]) -> None:
-    shapes = {"A": (5, 7), "B": (7, columns)}
+    shapes: dict[str, tuple[int, ...]] = {"A": (5, 7), "B": (7, columns)}
     assert widths(small_product("O[m, n : M, N] = +(A[m, k] * B[k, n])", shapes)) == expected
 
 

@@ -58,8 +58,8 @@ class _Interrupter:
 def _leaves_condition(code: CodeType) -> bool:
     """Return whether a function is how Python's conditions, and what is made of them, let go of their lock.
 
-    They do it in Python. An interrupt on the first lines of that leaves the lock taken, of a semaphore or an executor of
-    Python's, too: that is a gap of CPython's, which nothing around it can close.
+    They do it in Python. An interrupt on the first lines of that leaves the lock taken, of a semaphore or an executor
+    of Python's, too: that is a gap of CPython's, which nothing around it can close.
     """
     return code.co_name == "__exit__" and code.co_filename == threading.__file__
 
