@@ -231,6 +231,7 @@ def test_facts_of_targets_fit_their_models(name: str) -> None:
         ("NVIDIA_CUDA-NVIDIA_H200", "nvidia-hopper"),
         ("NVIDIA_CUDA-NVIDIA_H100_80GB_HBM3", "nvidia-hopper"),
         ("AMD_Accelerated_Parallel_Processing-gfx942:sramecc+:xnack-", "amd-cdna3"),
+        ("Intel(R)_OpenCL_Graphics-Intel(R)_Data_Center_GPU_Max_1550", "intel-xe-hpc"),
         ("NVIDIA_CUDA-NVIDIA_A100", "NVIDIA_CUDA-NVIDIA_A100"),
     ],
 )
@@ -252,6 +253,7 @@ def test_settings_of_kernels_are_known_too() -> None:
         # data sheets: 10^12 operations a second, those on matrices too, and 10^9 bytes a second
         ("nvidia-hopper", {"f32": (62, 495), "f64": (31, 62), "f16": (124, 989), "i8": (15, 1979), "memory": 4800}),
         ("amd-cdna3", {"f32": (163, 163), "f64": (82, 163), "f16": (163, 1307), "i8": (82, 2615), "memory": 5300}),
+        ("intel-xe-hpc", {"f32": (52, 419), "f64": (52, 52), "f16": (105, 839), "i8": (26, 1678), "memory": 3277}),
     ],
 )
 def test_models_agree_with_data_sheets(name: str, rates: dict[str, tuple[int, int] | int]) -> None:
