@@ -56,7 +56,6 @@ if TYPE_CHECKING:
             "a sequence has one axis, or as many as the values, 3; this one has 2",
         ),
         (lambda x, _: ops.bucketize(x, x), "TIL217", "boundaries have one axis, not 2"),
-        (lambda x, _: ops.sort(x, longest=0), "TIL217", "longest is positive, not 0"),
         (lambda x, _: ops.top_k(x, 0), "TIL217", "k is positive, not 0"),
         (lambda x, _: ops.quantile(x, 1.5), "TIL217", "a quantile is from 0 to 1, not 1.5"),
         (lambda x, _: ops.cumsum(x, -3), "TIL314", "the axis is -3, but the tensor has axes 0 to 1"),
@@ -98,7 +97,6 @@ def test_mistakes(attempt: Callable[..., object], code: str, message: str) -> No
     ("build", "code"),
     [
         (lambda x, _: ops.top_k(x, 4)[0], "TIL312"),
-        (lambda x, _: ops.sort(x, longest=2), "TIL312"),
         (lambda x, i: ops.gather_nd(x, i, depth=1), "TIL312"),
         (lambda x, _: ops.take(x, x, 1), "TIL302"),
         (lambda x, i: ops.scatter(x, i, x), "TIL310"),

@@ -179,6 +179,9 @@ def test_nonsense_gives_diagnostics_and_no_crash(block: Block) -> None:
         ("(local) = zero()", "(local) = fill(value=none)", "TIL512", "does not fit"),
         ("(local) = zero()", "(local) = zero(T)", "TIL512", "no input"),
         ("(local) = zero()", "(local) = copy(T)", "TIL512", "one shape"),
+        ("(local) = zero()", "(local) = order(T)", "TIL512", "the parameter descending"),
+        ("(local) = zero()", "(local) = order(T, descending=2)", "TIL512", "the parameter descending"),
+        ("(local) = zero()", "(local) = order(T, descending=1)", "TIL512", "order needs rows"),
         ("(local) = zero()", "(O) = zero()", "TIL512", "aggregates"),
         ("(local) = zero()", "(Q) = zero()", "TIL503", "no refinement"),
         # annotations

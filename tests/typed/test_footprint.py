@@ -78,6 +78,11 @@ def test_footprints_of_steps(text: str, place: tuple[int, int], expected: list[t
     np.testing.assert_array_equal(covered(PICTURE.shape, boxes), wanted)
 
 
+def test_sorted_elements() -> None:
+    function = function_of("function (A[N, M]) -> (B) { B = argsort(A, 1, 0, 3); }", A=(9, 4))
+    assert footprint(function, "B", ((1, 3), (0, 2))) == {"A": (((1, 3), (0, 4)),)}
+
+
 def test_chosen_elements() -> None:
     shifted = "function (A[N, M]) -> (B) { B = gather(A, index(A, 0) * 0 + 2); }"
     function = function_of("function (A[N, M], C[K]) -> (B) { B = gather(A, index(C, 0) + 2); }", A=(9, 4), C=(5,))

@@ -78,6 +78,7 @@ CALLS: Final = {
     "index": ("index(A, 1)", "index(A, -2)", "index(B, 0)"),
     "shape": ("shape(A)", "shape(I)"),
     "reshape": ("reshape(A, 3, 2)", "reshape(I)", "reshape(A, 2, 3)", "reshape(2)"),
+    "argsort": ("argsort(A, 1)", "argsort(A, -2, 1)", "argsort(B, 0, 0, 2)"),
     "gather": ("gather(A, B)", "gather(A, 1)", "gather(B, D)"),
     "scatter": ("scatter(A, reshape(as_i32(I), 1) * 0 + shape(A), E)", "scatter(D, as_i32(D), B)"),
     "simple_reduce": ("simple_reduce(A, 1, 3)", "simple_reduce(A)", "simple_reduce(E, 3)", "simple_reduce(A, 2, 3)"),

@@ -9,6 +9,7 @@ from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.ir import (
     Access,
+    Argsort,
     Cast,
     Checkpoint,
     Constant,
@@ -70,6 +71,10 @@ OPERATIONS = [
     (ShapeOf("R", (2, 3), DType.I32, (3,)), "does not have the type of a shape"),
     (Reshape("R", "A", F, (7,)), "is a reshape"),
     (Reshape("R", "A", DType.F64, (6,)), "is a reshape"),
+    (Argsort("R", "A", 2, False, DType.I32, (2, 3)), "sorts along axis 2 of rank 2"),
+    (Argsort("R", "A", 1, False, DType.I32, (2, 4)), "keeps 4 of 3 elements"),
+    (Argsort("R", "A", 1, False, DType.I32, (1, 3)), "changes the size of another axis"),
+    (Argsort("R", "A", 1, False, DType.I64, (2, 3)), "cannot name places as i64"),
     (Gather("R", "A", "A", F, (2, 3, 3)), "has indices of f32"),
     (Gather("R", "A", "B", F, (3, 2)), "does not have the shape"),
     (Gather("R", "A", "B", DType.F64, (3, 3)), "has dtype f64"),

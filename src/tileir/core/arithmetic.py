@@ -77,6 +77,29 @@ def constant(value: Number, dtype: DType) -> Array:
     return np.asarray(rounded(value, dtype)).astype(dtype.numpy)
 
 
+def order(array: Array, axis: int, *, descending: bool) -> Array:
+    """Return where along ``axis`` the elements stand that come first, second and so on when they are sorted.
+
+    NaN is greater than all numbers, and 0.0 equals -0.0. Of equal elements that which stands first comes first, in
+    descending order too.
+
+    Args:
+        array: Elements of any dtype, with one axis or more.
+        axis: Along which to sort, counted from the front.
+        descending: Whether the greatest element comes first.
+
+    Returns:
+        Places, i64, in the shape of ``array``.
+
+    """
+    if dtype_of(array).is_narrow:
+        array = array.astype(np.float32)
+    if not descending:
+        return np.argsort(array, axis, kind="stable")
+    turned = np.argsort(np.flip(array, axis), axis, kind="stable")
+    return np.asarray(array.shape[axis] - 1 - np.flip(turned, axis))
+
+
 def fits(value: Number, dtype: DType) -> bool:
     """Return whether ``dtype`` can hold ``value``: integers exactly, floats up to rounding.
 

@@ -50,6 +50,10 @@ class NumberSystem:
         """Compute ``op`` at every element; ``dtype`` is that of the result."""
         return arithmetic.apply(op, *args)
 
+    def order(self, array: Array, axis: int, *, descending: bool) -> Array:
+        """Return the places of the elements along ``axis`` in sorted order: :func:`tileir.core.arithmetic.order`."""
+        return arithmetic.order(array, axis, descending=descending)
+
     def merge_at(
         self,
         aggregation: Aggregation,

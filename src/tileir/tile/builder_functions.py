@@ -230,6 +230,15 @@ def reshape(x: Tensor, *sizes: Dim | int) -> Tensor:
     return call("reshape", x, *sizes)
 
 
+def argsort(x: Tensor, axis: int, descending: bool = False, count: Dim | int | None = None) -> Tensor:
+    """Return where the elements of ``x`` stand along ``axis``, in order: all of them, or the first ``count``.
+
+    The order is stable, and NaN is greater than all numbers.
+    """
+    options = (int(descending),) if count is None else (int(descending), count)
+    return call("argsort", x, axis, *(options if descending or count is not None else ()))
+
+
 def gather(data: Tensor, indices: Tensor) -> Tensor:
     """Return ``data[indices]`` along the first axis; indices outside of it are clamped."""
     return call("gather", data, indices)

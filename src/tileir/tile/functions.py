@@ -109,6 +109,7 @@ def _rows() -> tuple[Builtin, ...]:
         _function("index", 2, constants=1),  # (T, axis): the coordinate on that axis, shape of T
         _function("shape", 1),  # the sizes of T as a vector
         _function("reshape", 1, None, constants=1),  # (T, sizes…); no sizes make rank 0
+        _function("argsort", 2, 4, constants=1),  # (T, axis, descending, count): where the elements in order stand
         _function("gather", 2),  # (data, indices)
         _function("scatter", 3),  # (updates, indices, like)
         _function("simple_reduce", 1, None, constants=1),  # (T, sizes…): sum down to these sizes

@@ -18,6 +18,7 @@ from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import (
+    Argsort,
     Contraction,
     Elementwise,
     Function,
@@ -113,6 +114,8 @@ def _of_operation(
                 yield from _of_contraction(operation, box, shapes)
             case Reshape():
                 yield operation.input, _reshaped(box, operation.shape, shapes[operation.input])
+            case Argsort(input=name, axis=axis):
+                yield name, (*box[:axis], (0, shapes[name][axis]), *box[axis + 1 :])
             case Gather():
                 rank = len(shapes[operation.indices])
                 yield operation.indices, box[:rank]

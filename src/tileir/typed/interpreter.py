@@ -16,6 +16,7 @@ from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.number_system import REAL
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.typed.ir import (
+    Argsort,
     ArrayConstant,
     Cast,
     Checkpoint,
@@ -131,6 +132,9 @@ def _evaluate(
             return numbers.encoded(value.numpy())
         case Reshape(input=name, shape=shape):
             return values[name].reshape(shape)
+        case Argsort(input=name, axis=axis, descending=descending, dtype=dtype, shape=shape):
+            places = numbers.order(values[name], axis, descending=descending)
+            return places.take(range(shape[axis]), axis).astype(dtype.numpy)
         case Gather(data=data, indices=indices):
             return _gather(values[data], values[indices])
         case Scatter():
@@ -144,12 +148,19 @@ def _evaluate(
         case Upstream(dtype=dtype, shape=shape):
             return np.broadcast_to(np.zeros((), numbers.storage(dtype)), shape)
         case Scan():
-            loop = loop_of(operation)
-            if loop not in loops:
-                loops[loop] = _loop(operation, values, numbers)
-            return loops[loop][operation.result]
+            return _of_loop(operation, values, loops, numbers)
         case _:
             assert_never(operation)
+
+
+def _of_loop(
+    operation: Scan, values: Mapping[str, Array], loops: dict[Scan, Mapping[ScanResult, Array]], numbers: NumberSystem
+) -> Array:
+    """Return one result of a loop, which runs once for all of them."""
+    loop = loop_of(operation)
+    if loop not in loops:
+        loops[loop] = _loop(operation, values, numbers)
+    return loops[loop][operation.result]
 
 
 def _gather(data: Array, indices: Array) -> Array:

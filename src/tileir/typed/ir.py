@@ -139,6 +139,23 @@ class Reshape:
 
 
 @attrs.frozen(cache_hash=True)
+class Argsort:
+    """Where the elements of ``input`` stand along ``axis`` when they are sorted: the first ``shape[axis]`` of them.
+
+    The order is that of :func:`tileir.core.arithmetic.order`: stable, with NaN as the greatest element. Its dtype is
+    that of a :class:`Coordinate`. What is sorted by it, keys and payload alike, follows by a :class:`Gather`.
+    """
+
+    name: str = attrs.field(metadata=INTRODUCES)
+    input: str = attrs.field(metadata=USES)
+    axis: int
+    descending: bool
+    dtype: DType
+    shape: Shape
+    span: Span | None = span_field()
+
+
+@attrs.frozen(cache_hash=True)
 class Gather:
     """``out[i…, r…] = data[clamp(indices[i…], 0, data.shape[0] - 1), r…]``; indices are i32 or i64."""
 
@@ -331,6 +348,7 @@ Computation: TypeAlias = (
     | Coordinate
     | ShapeOf
     | Reshape
+    | Argsort
     | Gather
     | Scatter
     | Contraction

@@ -8,6 +8,7 @@ from tileir.core.ops import Combination
 from tileir.core.text.writer import Writer, listed
 from tileir.tile.constant_printer import value_text
 from tileir.typed.ir import (
+    Argsort,
     ArrayConstant,
     Cast,
     Checkpoint,
@@ -99,6 +100,8 @@ def _definition(operation: Operation, steps: Mapping[Function, str]) -> str:
             return f"shape({', '.join(map(str, dims))})"
         case Reshape(input=name):
             return f"reshape({name})"
+        case Argsort(input=name, axis=axis, descending=descending):
+            return f"argsort({name}, {axis}){' descending' if descending else ''}"
         case Gather(data=data, indices=indices):
             return f"gather({data}, {indices})"
         case Scatter(updates=updates, indices=indices, accumulator=accumulator):

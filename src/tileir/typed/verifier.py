@@ -13,6 +13,7 @@ from tileir.core.ops import Op
 from tileir.poly.bounds import constraint_only_indices, unbounded_indices
 from tileir.typed.inference.emission import broadcast_shape
 from tileir.typed.ir import (
+    Argsort,
     ArrayConstant,
     Cast,
     Constant,
@@ -155,9 +156,9 @@ def _check_computation(operation: Computation, defined: Mapping[str, Value | Ope
             if operation.shape != (len(dims),) or operation.dtype is not _counting(max(dims, default=0)):
                 yield f"does not have the type of a shape with {len(dims)} axes"
         case Reshape(input=name):
-            source = defined[name]
-            if source.dtype is not operation.dtype or math.prod(source.shape) != math.prod(operation.shape):
-                yield "is a reshape, which keeps dtype and number of elements"
+            yield from _check_reshape(operation, defined[name])
+        case Argsort(input=name, axis=axis):
+            yield from _check_argsort(operation, axis, defined[name])
         case Gather():
             yield from _check_gather(operation, defined[operation.data], defined[operation.indices])
         case Scatter():
@@ -170,6 +171,11 @@ def _check_computation(operation: Computation, defined: Mapping[str, Value | Ope
             yield from _check_scan(operation, defined)
         case _:
             assert_never(operation)
+
+
+def _check_reshape(operation: Reshape, source: Value | Operation) -> Iterator[str]:
+    if source.dtype is not operation.dtype or math.prod(source.shape) != math.prod(operation.shape):
+        yield "is a reshape, which keeps dtype and number of elements"
 
 
 def _check_coordinate(operation: Coordinate, axis: int, shape: Shape) -> Iterator[str]:
@@ -215,6 +221,19 @@ def _check_elementwise(operation: Elementwise, inputs: list[Value | Operation]) 
         return
     if operation.shape != shape:
         yield f"has shape {list(operation.shape)}, not {list(shape)}"
+
+
+def _check_argsort(operation: Argsort, axis: int, keys: Value | Operation) -> Iterator[str]:
+    if not 0 <= axis < len(keys.shape) or len(operation.shape) != len(keys.shape):
+        yield f"sorts along axis {axis} of rank {len(keys.shape)}"
+        return
+    if operation.shape[axis] > keys.shape[axis]:
+        yield f"keeps {operation.shape[axis]} of {keys.shape[axis]} elements"
+    others = (operation.shape[:axis], operation.shape[axis + 1 :])
+    if others != (keys.shape[:axis], keys.shape[axis + 1 :]):
+        yield "changes the size of another axis than that along which it sorts"
+    if operation.dtype is not _counting(keys.shape[axis]):
+        yield f"cannot name places as {operation.dtype.value}"
 
 
 def _check_gather(operation: Gather, data: Value | Operation, indices: Value | Operation) -> Iterator[str]:

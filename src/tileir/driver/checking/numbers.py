@@ -75,6 +75,11 @@ class ExactNumbers(NumberSystem):
                 return _extremum(op, *args)
             return _computed(op, dtype, args)
 
+    def order(self, array: Array, axis: int, *, descending: bool) -> Array:
+        """Return the places of the elements in sorted order."""
+        plain = _ordered(array) if array.dtype == np.complex128 else array
+        return super().order(plain, axis, descending=descending)
+
     def merge_at(self, aggregation: Aggregation, dtype: DType, out: Array, places: Array, values: Array) -> None:
         """Merge pairs of values that meet at one place until one of each is left: so few steps do."""
         op = aggregation.op

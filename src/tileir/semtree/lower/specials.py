@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tileir.core.errors import fail
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.lower.ordering import lower_order
 from tileir.semtree.lower.transpose import is_square_power, transposed
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def lower_special(blocks: BlockLowering, views: Mapping[str, View], statement: stripe.Special) -> list[sem.Stmt]:
-    """Return what ``copy``, ``fill``, ``prefetch``, ``transpose`` and ``zero`` do.
+    """Return what ``copy``, ``fill``, ``order``, ``prefetch``, ``transpose`` and ``zero`` do.
 
     Raises:
         TileError: TIL502, a special that only a pass can replace.
@@ -26,6 +27,8 @@ def lower_special(blocks: BlockLowering, views: Mapping[str, View], statement: s
     match statement.name:
         case "copy" | "fill" | "zero":
             return [_filled(blocks, views, statement, position) for position in range(len(statement.outputs))]
+        case "order":
+            return lower_order(blocks, views, statement)
         case "prefetch":
             return _prefetches(blocks, [views[name] for name in statement.inputs], statement)
         case "transpose":

@@ -186,6 +186,17 @@ def check_specials(scope: Scope) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL512", f"statement {number} of {scope.place}: {fault}")
 
 
+def _order_fault(special: Special, inputs: list[Refinement], outputs: list[Refinement]) -> str | None:
+    if [name for name, _ in special.parameters] != ["descending"] or special.parameters[0][1] not in (0, 1):
+        return "order takes the parameter descending, 0 or 1"
+    for keys, places in zip(inputs, outputs, strict=False):
+        if any(sum(size > 1 for size in view.shape.sizes) > 1 for view in (keys, places)):
+            return f"order needs rows, views of which one axis has elements, not {keys.name!r} and {places.name!r}"
+        if places.shape.elements > keys.shape.elements or not places.shape.dtype.is_integer:
+            return f"order stores at most {keys.shape.elements} integers, so not to {places.name!r}"
+    return None
+
+
 def _special_fault(scope: Scope, special: Special) -> str | None:
     outputs = [scope.views[name] for name in special.outputs if name in scope.views]
     inputs = [scope.views[name] for name in special.inputs if name in scope.views]
@@ -196,11 +207,13 @@ def _special_fault(scope: Scope, special: Special) -> str | None:
         fits_form = special.inputs and not special.outputs and ahead.keys() <= {"ahead"}
         whole = all(type(value) is int for value in ahead.values())
         return None if fits_form and whole else "prefetch takes inputs, no output, and the parameter ahead, an integer"
-    if special.name not in ("copy", "fill", "zero", "transpose"):
+    if special.name not in ("copy", "fill", "order", "zero", "transpose"):
         return None
-    reads = special.name in ("copy", "transpose")
+    reads = special.name in ("copy", "order", "transpose")
     if len(special.outputs) != 1 or len(special.inputs) != (1 if reads else 0):
         return f"{special.name} takes one output and {'one input' if reads else 'no input'}"
+    if special.name == "order":
+        return _order_fault(special, inputs, outputs)
     names = [name for name, _ in special.parameters]
     if names != (["value"] if special.name == "fill" else []):
         return "fill takes the parameter value, copy, zero and transpose take none"

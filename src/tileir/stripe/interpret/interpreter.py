@@ -336,7 +336,7 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
     """
     if special.name == "prefetch":
         return
-    if special.name not in ("copy", "fill", "zero", "transpose"):
+    if special.name not in ("copy", "fill", "order", "zero", "transpose"):
         message = f"the special {special.name!r} has no meaning outside a back end: lower it before interpretation"
         raise fail("TIL512", message)
     target = views[special.outputs[0]]
@@ -348,6 +348,10 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
         source = views[special.inputs[0]]
         check_offsets(special.inputs[0], source.offsets(), source.memory)
         content = source.memory.data[source.offsets()]
+        if special.name == "order":
+            descending = bool(dict(special.parameters)["descending"])
+            places = source.memory.numbers.order(content.ravel(), 0, descending=descending)
+            content = places[: offsets.size].reshape(offsets.shape)
         target.memory.data[offsets] = content.T if special.name == "transpose" else content
         return
     value = special.parameters[0][1] if special.name == "fill" else 0

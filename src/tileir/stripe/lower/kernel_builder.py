@@ -22,6 +22,7 @@ from tileir.stripe.ir import (
     Load,
     LoadIndex,
     Refinement,
+    Special,
     Store,
     Tags,
     TensorShape,
@@ -104,6 +105,15 @@ class KernelBuilder:
         """Merge ``scalar`` with what is at an element displaced by ``index`` along axis 0, where ``access`` is 0."""
         name = self._add_view(value, tensor, Direction.INOUT, access, tensor.column_shape(), how)
         self._statements.append(Store(scalar.name, name, index.name))
+
+    def order(self, value: str, keys: Tensor, name: str, target: Tensor, axis: int, *, descending: bool) -> None:
+        """Order a row of ``keys``, called ``value``, along ``axis``, and store where its elements stand in order."""
+        rows = []
+        for stem, tensor, direction in ((value, keys, Direction.IN), (name, target, Direction.OUT)):
+            one = (*tensor.sizes[:axis], 1, *tensor.sizes[axis + 1 :])
+            rows.append(self._add_view(stem, tensor, direction, element(one, one), tensor.row_shape(axis)))
+        self._read[value] = None
+        self._statements.append(Special("order", tuple(rows[:1]), tuple(rows[1:]), (("descending", int(descending)),)))
 
     def constant(self, stem: str, dtype: DType, value: bool | int | float) -> Scalar:
         """Define a constant."""

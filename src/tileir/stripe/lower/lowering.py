@@ -22,6 +22,7 @@ from tileir.stripe.lower.scan import lower_scan
 from tileir.stripe.lower.storage import ZERO, Storage
 from tileir.stripe.places import Places
 from tileir.typed.ir import (
+    Argsort,
     ArrayConstant,
     Cast,
     Constant,
@@ -95,6 +96,8 @@ def _lower_operation(builder: ProgramBuilder, operation: Computation) -> None:
                 builder.fill(operation, builder.storage.result(name), name)
         case ShapeOf():
             _shape_of(builder, operation)
+        case Argsort():
+            _argsort(builder, operation)
         case Gather():
             _gather(builder, operation)
         case Scatter():
@@ -152,6 +155,19 @@ def _shape_of(builder: ProgramBuilder, operation: ShapeOf) -> None:
         value = kernel.constant(operation.name, operation.dtype, size)
         kernel.store(operation.name, value, target, (Affine.constant(axis),))
     builder.add(kernel, operation, Tags.of("shape"))
+
+
+def _argsort(builder: ProgramBuilder, operation: Argsort) -> None:
+    """Sort row by row: the points of the kernel are the rows, and a special orders one."""
+    target = builder.storage.result(operation.name)
+    axis, shape = operation.axis, operation.shape
+    if operation.input in builder.storage.constants or builder.storage.tensors[operation.input].sizes[axis] == 1:
+        builder.fill(operation, target, None)
+        return
+    kernel = KernelBuilder.over((*shape[:axis], 1, *shape[axis + 1 :]))
+    keys = builder.storage.tensors[operation.input]
+    kernel.order(operation.input, keys, operation.name, target, axis, descending=operation.descending)
+    builder.add(kernel, operation, Tags.of("argsort"))
 
 
 def _gather(builder: ProgramBuilder, operation: Gather) -> None:

@@ -55,6 +55,11 @@ class Tensor:
         """Return the shape of one element."""
         return TensorShape(self.dtype, tuple(Dim(1, dim.stride) for dim in self.shape.dims))
 
+    def row_shape(self, axis: int) -> TensorShape:
+        """Return the shape of all elements along ``axis``."""
+        dims = (dim if place == axis else Dim(1, dim.stride) for place, dim in enumerate(self.shape.dims))
+        return TensorShape(self.dtype, tuple(dims))
+
     def column_shape(self, size: int | None = None) -> TensorShape:
         """Return the shape of ``size`` elements along axis 0, or of all that there are."""
         first, *others = self.shape.dims

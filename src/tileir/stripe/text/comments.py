@@ -9,6 +9,7 @@ from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.writer import listed
 from tileir.typed.ir import (
     Access,
+    Argsort,
     ArrayConstant,
     Cast,
     Constant,
@@ -60,6 +61,8 @@ def tile_text(operation: Computation, constants: Mapping[str, Constant]) -> str:
             return f"{name} = shape({', '.join(map(str, dims))})"
         case Reshape(name=name, input=value, shape=shape):
             return f"{name} = reshape({', '.join((shown(value), *map(str, shape)))})"
+        case Argsort(name=name, input=value, axis=axis, descending=descending, shape=shape):
+            return f"{name} = argsort({value}, {axis}, {int(descending)}, {shape[axis]})"
         case Gather(name=name, data=data, indices=indices):
             return f"{name} = gather({data}, {shown(indices)})"
         case Scatter(name=name, updates=updates, indices=indices):

@@ -82,7 +82,7 @@ class _Analysis:
                 return self._scatter(operation)
             case typed.Gather(data=data) | typed.Reshape(input=data):
                 return _run(attrs.evolve(operation, dtype=DType.F64), {**self.values, data: self.of(data)})
-            case typed.Constant() | typed.ArrayConstant() | typed.Coordinate() | typed.ShapeOf():
+            case typed.Constant() | typed.ArrayConstant() | typed.Coordinate() | typed.ShapeOf() | typed.Argsort():
                 return np.zeros(())
             case (
                 typed.Reduce()

@@ -15,5 +15,6 @@ from tileir.testing.programs.elementwise import ELEMENTWISE
 from tileir.testing.programs.layers import LAYERS
 from tileir.testing.programs.loops import LOOPS
 from tileir.testing.programs.moves import MOVES
+from tileir.testing.programs.orders import ORDERS
 
-CASES: Final = (*CONTRACTIONS, *CONVOLUTIONS, *MOVES, *LAYERS, *LOOPS, *ELEMENTWISE, *CONSTANTS)
+CASES: Final = (*CONTRACTIONS, *CONVOLUTIONS, *MOVES, *ORDERS, *LAYERS, *LOOPS, *ELEMENTWISE, *CONSTANTS)

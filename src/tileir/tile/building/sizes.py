@@ -151,6 +151,19 @@ def _given(recorder: Recorder, call: Call) -> Sizes | None:
     return _dims(recorder, call.arguments[1:])
 
 
+def _argsort(recorder: Recorder, call: Call) -> Sizes | None:
+    """Return the sizes of what is sorted, along the axis as many as are asked for."""
+    sizes = _of(recorder, call.arguments[0])
+    match call.arguments[1:]:
+        case (IntLiteral(value=axis), _, count) if sizes is not None:
+            kept = _dims(recorder, (count,))
+            return (*sizes[:axis], *kept, *sizes[axis + 1 :])
+        case (_, _, _):
+            return None
+        case _:
+            return sizes
+
+
 def _shape(recorder: Recorder, call: Call) -> Sizes | None:
     sizes = _of(recorder, call.arguments[0])
     return None if sizes is None else (_literal(recorder, len(sizes)),)
@@ -216,6 +229,7 @@ _MEMBERS: Final[Mapping[str, int]] = MappingProxyType({"tuple": 0, "gradient": 1
 
 _ROWS: Final[Mapping[str, Callable[[Recorder, Call], Sizes | None]]] = MappingProxyType(
     {
+        "argsort": _argsort,
         "as_like": _like_the_first,
         "builtin_softmax": _like_the_first,
         "builtin_logsoftmax": _like_the_first,

@@ -17,6 +17,7 @@ from tileir.typed.derivatives import contractions, elementwise, forward_loops, r
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.ir import (
+    Argsort,
     ArrayConstant,
     Cast,
     Checkpoint,
@@ -151,7 +152,7 @@ def pushforward(motion: Motion, operation: Operation) -> Tensor | None:
             return forward_loops.push_scan(motion, operation, forward)
         case Override():
             return _override(motion, operation)
-        case Constant() | ArrayConstant() | Coordinate() | ShapeOf() | Upstream():
+        case Constant() | ArrayConstant() | Coordinate() | ShapeOf() | Argsort() | Upstream():
             return None
         case _:
             assert_never(operation)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from tileir.typed.derivatives import contractions, elementwise, overrides, reductions, structure
 from tileir.typed.ir import (
+    Argsort,
     ArrayConstant,
     Cast,
     Checkpoint,
@@ -57,7 +58,7 @@ def pullback(sweep: Sweep, operation: Operation, cotangent: Tensor) -> Iterator[
             return overrides.pull_override(sweep, operation, cotangent)
         case Checkpoint() | Recall():
             return overrides.pull_same(sweep, operation, cotangent)
-        case Constant() | ArrayConstant() | Coordinate() | ShapeOf() | Upstream():
+        case Constant() | ArrayConstant() | Coordinate() | ShapeOf() | Argsort() | Upstream():
             return iter(())
         case Scan():
             return iter(())  # a loop is pulled back as a whole, for all of its results: `reverse` does that

@@ -17,6 +17,7 @@ from tileir.typed.inference.elementwise import scalar, tensor
 from tileir.typed.inference.values import Group, Operand, Tensor
 from tileir.typed.ir import (
     Access,
+    Argsort,
     Contraction,
     Coordinate,
     Gather,
@@ -52,6 +53,20 @@ def _axis(operand: Operand, shape: Shape) -> int:
         count = "no axes" if not shape else f"axes 0 to {len(shape) - 1}"
         raise fail("TIL314", f"the axis is {axis}, but the tensor has {count}", operand.span)
     return axis % len(shape)
+
+
+def _argsort(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    keys = _with_axes(emission, operands[0])
+    keys = emission.cast(keys, arithmetic_type(keys.dtype), span)
+    axis = _axis(operands[1], keys.shape)
+    longest = keys.shape[axis]
+    descending = len(operands) > 2 and known_integer(operands[2], "whether the order descends") != 0
+    count = size(operands[3], "a size") if len(operands) > 3 else longest
+    if count > longest:
+        raise fail("TIL310", f"{operands[0].label} has {longest} elements along axis {axis}, not {count}", span)
+    dtype = DType.I32 if longest <= DType.I32.maximum else DType.I64
+    shape = (*keys.shape[:axis], count, *keys.shape[axis + 1 :])
+    return emission.add(Argsort(emission.fresh(), keys.name, axis, descending, dtype, shape, span=span))
 
 
 def _shape(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -221,6 +236,7 @@ SHAPES: Final[Mapping[str, Callable[[Emission, Sequence[Operand], Span | None], 
         "builtin_softmax": _softmax,
         "builtin_logsoftmax": partial(_softmax, logarithm=True),
         "index": _index,
+        "argsort": _argsort,
         "shape": _shape,
         "reshape": _reshape,
         "gather": _gather,

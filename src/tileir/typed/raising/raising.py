@@ -19,6 +19,7 @@ from tileir.tile.grammar import is_tensor_name
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, IntLiteral, Name, Statement
 from tileir.tile.traversal import walk
 from tileir.typed.ir import (
+    Argsort,
     ArrayConstant,
     Cast,
     Checkpoint,
@@ -60,7 +61,9 @@ if TYPE_CHECKING:
 
 _MOST_NODES: Final = 12  # of an expression that is nested into another, as for functions built in Python
 _GENERATED: Final = re.compile(r".*_\d+")  # the form of fresh names: nobody misses them
-_Expressed: TypeAlias = Elementwise | Cast | Coordinate | ShapeOf | Reshape | Gather | Scatter | Reduce | Marker
+_Expressed: TypeAlias = (
+    Elementwise | Cast | Coordinate | ShapeOf | Reshape | Argsort | Gather | Scatter | Reduce | Marker
+)
 _NO_DIMS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _NO_SIZES: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -226,6 +229,9 @@ class _Raising:
                 return Call("shape", (self._like(dims),))
             case Reshape(input=name, shape=shape):
                 return Call("reshape", (self._lone(name), *map(IntLiteral, shape)))
+            case Argsort(input=name, axis=axis, descending=descending, shape=shape):
+                options = (axis, int(descending), shape[axis])
+                return Call("argsort", (self._lone(name), *map(IntLiteral, options)))
             case Gather(data=data, indices=indices):
                 return Call("gather", (self._lone(data), self._lone(indices)))
             case Scatter(updates=updates, indices=indices, shape=shape):

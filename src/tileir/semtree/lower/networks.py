@@ -1,0 +1,244 @@
+"""Sorting networks over rows of words in memory: every comparison is known when compiling, so lanes compare at once.
+
+Bitonic sorting with blocks that all ascend (Batcher, "Sorting networks and their applications", 1968): blocks of twice
+the size are merged by a flip, which compares an element with that as far from the other end of the block, and by steps
+of half the distance each. As no comparator descends, what lies behind the end of a row never moves, and takes no part.
+
+Elements are tuples of words that are ordered from the first word on. No two are equal, or else nobody can tell. Blocks
+of a few vectors are sorted and merged in registers: distances below the lanes of a vector are shuffles.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from tileir.core.ops import Op
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.lower.values import reversed_lanes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tileir.semtree.lower.block import BlockLowering
+
+Element: TypeAlias = tuple[sem.Expr, ...]
+"""The words of one element, or of as many as vectors have lanes."""
+
+Body: TypeAlias = list[sem.Stmt]
+
+_VECTORS: Final = 4
+"""How many vectors of one word are sorted in registers together; those of more words are fewer."""
+
+
+@attrs.frozen
+class Network:
+    """Sorts elements that are in arrays of words.
+
+    Attributes:
+        blocks: The lowering of the kernel.
+        arrays: The array of each word.
+        word: The type of a vector of one word.
+        near: How many elements stay in the nearest cache; a power of two.
+
+    """
+
+    blocks: BlockLowering
+    arrays: tuple[str, ...]
+    word: sem.Type
+    near: int
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector: a power of two."""
+        return self.word.lanes
+
+    def leaf(self, size: int) -> int:
+        """Return how many of ``size`` elements, or more, are sorted in registers: a power of two."""
+        return min(self.lanes * max(1, _VECTORS // len(self.arrays)), 1 << max(0, size - 1).bit_length())
+
+    def at(self, place: Affine, lanes: int | None = None) -> tuple[sem.Subscript, ...]:
+        """Return the words of the elements from ``place`` on: of a vector, or of ``lanes`` of them."""
+        offset = self.blocks.offsets.scalar(place)
+        kind = sem.Type(self.word.dtype, self.lanes if lanes is None else lanes)
+        return tuple(sem.Subscript(array, offset, kind) for array in self.arrays)
+
+    def loop(self, body: Body, begin: Sequence[Affine], end: Sequence[Affine], step: int) -> _Loop:
+        """Return a loop that is added to ``body`` on exit: from the greatest ``begin`` to the least ``end``."""
+        bound = self.blocks.offsets.bound
+        return _Loop(body, self.blocks.counter("t"), bound([*begin], Op.MAX), bound([*end], Op.MIN), step)
+
+    def sort(self, body: Body, start: int, size: int) -> None:
+        """Sort ``size`` elements from ``start`` on, a multiple of :meth:`leaf`."""
+        leaf, chunk = self.leaf(size), min(self.near, 1 << (size - 1).bit_length())
+        first, last = Affine.constant(start), Affine.constant(start + size)
+        chunk = max(chunk, leaf)
+        with self.loop(body, [first], [last], chunk) as (inner, base):
+            end = [base + chunk] if size % chunk == 0 else [base + chunk, last]
+            self._each_leaf(inner, base, end, leaf, self._sorted)
+            block = 2 * leaf
+            while block <= chunk:
+                self._flip(inner, base, end, block, chunk // block)
+                self._steps(inner, base, end, block // 4, leaf, chunk)
+                block *= 2
+        block = 2 * chunk
+        while block // 2 < size:
+            count = -(-(size - block // 2) // block)
+            self._flip(body, first, [last], block, count)
+            far = block // 4
+            while far >= chunk:
+                self._exchange(body, first, [last], far, -(-(size - far) // (2 * far)))
+                far //= 2
+            with self.loop(body, [first], [last], chunk) as (inner, base):
+                end = [base + chunk] if size % chunk == 0 else [base + chunk, last]
+                self._steps(inner, base, end, chunk // 2, leaf, chunk)
+            block *= 2
+
+    def keep_least(self, body: Body, size: int) -> None:
+        """Leave in the first ``size`` elements, which are sorted, the least of them and ``size`` sorted ones behind."""
+        end = Affine.constant(size)
+        with self.loop(body, [Affine()], [end], self.lanes) as (inner, t):
+            there = self._reversed(self.at(Affine.constant(2 * size - self.lanes) - t))
+            low, _ = self._ordered(inner, self.at(t), there)
+            self._store(inner, t, low)
+        self._steps(body, Affine(), [end], size // 2, self.leaf(size), size)
+
+    def _flip(self, body: Body, base: Affine, end: Sequence[Affine], block: int, count: int) -> None:
+        """Compare each element in the first half of a block with that as far from its end."""
+        with self.loop(body, [base], [base + count * block], block) as (outer, start):
+            beyond = [start + block - limit for limit in end]
+            with self.loop(outer, [Affine(), *beyond], [Affine.constant(block // 2)], self.lanes) as (inner, t):
+                here, there = start + t, start + (block - self.lanes) - t
+                low, high = self._ordered(inner, self.at(here), self._reversed(self.at(there)))
+                self._store(inner, here, low)
+                self._store(inner, there, self._reversed(high))
+
+    def _exchange(self, body: Body, base: Affine, end: Sequence[Affine], distance: int, count: int) -> None:
+        """Compare elements whose places differ by ``distance``, a power of two and no less than a vector."""
+        with self.loop(body, [base], [base + count * 2 * distance], 2 * distance) as (outer, start):
+            inside = [limit - start - distance for limit in end]
+            with self.loop(outer, [Affine()], [Affine.constant(distance), *inside], self.lanes) as (inner, t):
+                here, there = start + t, start + t + distance
+                low, high = self._ordered(inner, self.at(here), self.at(there))
+                self._store(inner, here, low)
+                self._store(inner, there, high)
+
+    def _steps(self, body: Body, base: Affine, end: Sequence[Affine], distance: int, leaf: int, size: int) -> None:
+        """Merge by steps from ``distance`` on, within ``size`` elements; the last ones in registers."""
+        while distance >= leaf:
+            self._exchange(body, base, end, distance, size // (2 * distance))
+            distance //= 2
+        self._each_leaf(body, base, end, leaf, lambda inner, vectors: self._merged(inner, vectors, distance))
+
+    def _each_leaf(
+        self,
+        body: Body,
+        base: Affine,
+        end: Sequence[Affine],
+        leaf: int,
+        change: Callable[[Body, list[Element]], list[Element]],
+    ) -> None:
+        with self.loop(body, [base], end, leaf) as (inner, start):
+            places = [start + place for place in range(0, leaf, self.lanes)]
+            vectors = [self._declared(inner, self.at(place)) for place in places]
+            for place, vector in zip(places, change(inner, vectors), strict=True):
+                self._store(inner, place, vector)
+
+    def _sorted(self, body: Body, vectors: list[Element]) -> list[Element]:
+        """Sort the elements of some vectors in registers."""
+        block = 2
+        while block <= len(vectors) * self.lanes:
+            vectors = self._flipped(body, vectors, block)
+            vectors = self._merged(body, vectors, block // 4)
+            block *= 2
+        return vectors
+
+    def _flipped(self, body: Body, vectors: list[Element], block: int) -> list[Element]:
+        if block <= self.lanes:
+            return [self._within(body, vector, block - 1) for vector in vectors]
+        result, count = list(vectors), block // self.lanes
+        for first in range(0, len(vectors), count):
+            for low in range(first, first + count // 2):
+                high = 2 * first + count - 1 - low
+                least, greatest = self._ordered(body, result[low], self._reversed(result[high]))
+                result[low], result[high] = least, self._declared(body, self._reversed(greatest))
+        return result
+
+    def _merged(self, body: Body, vectors: list[Element], distance: int) -> list[Element]:
+        result = list(vectors)
+        while distance:
+            if distance < self.lanes:
+                result = [self._within(body, vector, distance) for vector in result]
+            else:
+                step = distance // self.lanes
+                for low in range(len(result)):
+                    if not low & step:
+                        result[low], result[low + step] = self._ordered(body, result[low], result[low + step])
+            distance //= 2
+        return result
+
+    def _within(self, body: Body, vector: Element, mask: int) -> Element:
+        """Compare lanes whose numbers differ in the bits of ``mask``; the lower one gets the lesser element."""
+        partners = tuple(lane ^ mask for lane in range(self.lanes))
+        other = self._declared(body, tuple(sem.Shuffle((word,), partners) for word in vector))
+        low, high = self._ordered(body, vector, other)
+        chosen = tuple(lane if lane < lane ^ mask else self.lanes + lane for lane in range(self.lanes))
+        return self._declared(body, tuple(sem.Shuffle(pair, chosen) for pair in zip(low, high, strict=True)))
+
+    def _ordered(self, body: Body, left: Sequence[sem.Expr], right: Sequence[sem.Expr]) -> tuple[Element, Element]:
+        """Return the lesser and the greater of each pair of elements."""
+        left, right = self._declared(body, left), self._declared(body, right)
+        if len(left) == 1:
+            low, high = (sem.Apply(op, (left[0], right[0])) for op in (Op.MIN, Op.MAX))
+            return self._declared(body, (low,)), self._declared(body, (high,))
+        (swaps,) = self._declared(body, (is_less(right, left),))
+        pairs = list(zip(left, right, strict=True))
+        lows = tuple(sem.Apply(Op.COND, (swaps, other, mine)) for mine, other in pairs)
+        highs = tuple(sem.Apply(Op.COND, (swaps, mine, other)) for mine, other in pairs)
+        return self._declared(body, lows), self._declared(body, highs)
+
+    def _reversed(self, words: Sequence[sem.Expr]) -> Element:
+        return tuple(words) if self.lanes == 1 else tuple(reversed_lanes(word) for word in words)
+
+    def _store(self, body: Body, place: Affine, words: Element) -> None:
+        body += [sem.Assign(target, word) for target, word in zip(self.at(place), words, strict=True)]
+
+    def _declared(self, body: Body, words: Sequence[sem.Expr]) -> Element:
+        result = []
+        for word in words:
+            if isinstance(word, sem.Var):
+                result.append(word)
+                continue
+            result.append(sem.Var(self.blocks.names.fresh("w"), word.type))
+            body.append(sem.Declare(result[-1], word))
+        return tuple(result)
+
+
+@attrs.define
+class _Loop:
+    """A loop whose body is being made, added where it ends."""
+
+    around: Body
+    counter: sem.Var
+    begin: sem.Expr
+    end: sem.Expr
+    step: int
+    body: Body = attrs.field(factory=list, init=False)
+
+    def __enter__(self) -> tuple[Body, Affine]:
+        return self.body, Affine.index(self.counter.name)
+
+    def __exit__(self, kind: object, value: object, traceback: object) -> None:
+        self.around.append(sem.For(self.counter, self.begin, self.end, self.step, tuple(self.body)))
+
+
+def is_less(left: Sequence[sem.Expr], right: Sequence[sem.Expr]) -> sem.Expr:
+    """Return whether an element comes before another: by the first word that differs."""
+    less = sem.Apply(Op.CMP_LT, (left[-1], right[-1]))
+    for mine, other in reversed(list(zip(left[:-1], right[:-1], strict=True))):
+        equal = sem.Apply(Op.CMP_EQ, (mine, other))
+        first = sem.Apply(Op.CMP_LT, (mine, other))
+        less = sem.Apply(Op.BIT_OR, (first, sem.Apply(Op.BIT_AND, (equal, less))))
+    return less
