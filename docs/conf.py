@@ -28,6 +28,7 @@ myst_substitutions = {
     "passes": tables.passes(),
     "plaidml_names": tables.plaidml_names(),
     "precedence": tables.precedence(),
+    "remarks": tables.remarks(),
 }
 
 html_theme = "furo"

@@ -16,6 +16,7 @@ from tileir.formula.function_file import parameter_text
 from tileir.formula.words import WORDS
 from tileir.ops.plaidml import ALIASES
 from tileir.passes.pipelines.catalog import PASSES
+from tileir.schedule.reasons import REASONS
 from tileir.semtree.transform.expansions import ULP
 from tileir.tile.grammar import RANK
 from tileir.tile.ir import UnaryOperator
@@ -48,6 +49,31 @@ def codes() -> str:
     for digit, title in STAGES.items():
         rows = [(f"`{code}`", text) for code, text in CODES.items() if code[3] == digit]
         parts.append(f"**{title}**\n\n{_table(('code', 'meaning'), rows)}")
+    return "\n\n".join(parts)
+
+
+REMARKS = {
+    "0": "General",
+    "1": "Form of kernels",
+    "2": "Loops",
+    "3": "Vectors",
+    "4": "Groups of threads",
+    "5": "Register tiles",
+    "6": "Algorithms and regions",
+    "7": "Scripts",
+}
+
+
+def remarks() -> str:
+    """Return one table of codes of remarks for each kind of step, under a bold title."""
+    parts = []
+    for digit, title in REMARKS.items():
+        rows = [
+            (f"`{code}`", reason.text, "yes" if reason.relevant else "")
+            for code, reason in REASONS.items()
+            if code[2] == digit
+        ]
+        parts.extend([f"**{title}**\n\n{_table(('code', 'reason', 'shown'), rows)}"] if rows else [])
     return "\n\n".join(parts)
 
 

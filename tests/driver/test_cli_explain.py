@@ -44,6 +44,36 @@ def test_json_is_printed(command: Command) -> None:
     assert json.loads(out)["kernels"][0]["blocks"][0]["operations"][0]["count"] == 2 * 64**3
 
 
+def test_remarks_are_printed(command: Command) -> None:
+    wide = ("A=f64[64,64]", "B=f64[64,64]", "--target", "nvidia-hopper")
+    code, out, _ = command(*wide, "--remarks")
+    assert code == 0
+    lines = out.splitlines()
+    kernel = lines.index("kernel_0(A,B)")
+    assert "matrix_contraction" in lines[kernel + 1]
+    assert (
+        "left TR429  the target has no instructions for products and sums of these dtypes (left=f64"
+        in lines[kernel + 1]
+    )
+    assert "group_contraction" in lines[kernel + 2]
+    assert "done TR001" in lines[kernel + 2]
+    assert "TR114" not in out
+    _, every, _ = command(*wide, "--all-remarks")
+    assert "left TR114  the kernel has loops inside" in every
+    _, plain, _ = command(*wide)
+    assert "TR429" not in plain
+
+
+def test_remarks_are_in_the_json_where_they_are_asked_for(command: Command) -> None:
+    wide = ("A=f64[64,64]", "B=f64[64,64]", "--target", "nvidia-hopper", "--json")
+    assert "remarks" not in json.loads(command(*wide)[1])
+    found = json.loads(command(*wide, "--remarks")[1])["remarks"]
+    (left,) = [each for each in found if each["code"] == "TR429"]
+    assert left["step"] == "matrix_contraction"
+    assert left["facts"].items() >= {"left": "f64", "right": "f64", "sum": "f64"}.items()
+    assert (left["fired"], left["relevant"], left["launches"]) == (False, True, [left["kernel"]])
+
+
 def test_measured_times_are_printed(command: Command) -> None:
     code, out, _ = command(*TYPES, "--measure")
     assert code == 0

@@ -16,6 +16,7 @@ from tileir import Context, Options
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.driver import compilation
 from tileir.driver.compiler import passes_of
+from tileir.passes.schedules.vectors.thread import Thread
 from tileir.runtime.disk_cache import DiskCache
 from tileir.stripe.ir import Program
 
@@ -90,6 +91,25 @@ def test_the_second_context_compiles_nothing(
             np.testing.assert_array_equal(one, other)
     for stage in ("tile", "typed", "stripe", "scheduled"):
         assert getattr(second, stage) == getattr(first, stage)
+
+
+def test_remarks_are_the_same_for_what_comes_from_the_cache(disk: DiskCache) -> None:
+    first, second = _compile(disk), _compile(disk)
+    assert second.remarks == first.remarks == _compile(None).remarks
+    assert {remark.step for remark in first.remarks if remark.fired} >= {"register_tile"}
+    assert second.remarks is second.remarks
+
+
+def test_remarks_tell_of_passes_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object, __: Program) -> Program:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(Thread, "__call__", fail)
+    with pytest.warns(tileir.SkippedPassWarning):
+        compiled = _compile(None)
+    (failed,) = [remark for remark in compiled.remarks if remark.code == "TR004"]
+    assert failed.step == "thread"
+    assert "RuntimeError: no" in str(dict(failed.facts)["problem"])
 
 
 def test_numbers_are_converted_alike_by_what_comes_from_the_cache(

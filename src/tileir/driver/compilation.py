@@ -15,7 +15,7 @@ import attrs
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, GroupLimitError, TileError
 from tileir.core.json.codec import from_json, identity, to_json
-from tileir.driver.compiler import Stages, compile_stages, passes_of
+from tileir.driver.compiler import Stages, compile_stages, passes_of, remarks_of
 from tileir.passes.base import unnamed
 from tileir.runtime.disk_cache import cache_log, digest_of
 from tileir.runtime.source_digest import source_digest
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tileir.passes.base import Pass
     from tileir.runtime.disk_cache import DiskCache
     from tileir.runtime.interface import Compiler, DeviceInfo, Library
+    from tileir.schedule.remarks import Remark
     from tileir.tile import ir as tile
     from tileir.typed import ir as typed
 
@@ -69,10 +70,14 @@ class Request:
 
     def stages(self) -> Stages:
         """Take the function all the way down."""
+        return compile_stages(self.function, self.types, self.target, passes=self.pipeline, tolerant=self.tolerant)
+
+    @property
+    def tolerant(self) -> bool:
+        """Whether passes that fail are left out."""
         from tileir.core.targets.target_file import names_of_targets  # importing tileir must stay cheap
 
-        tolerant = self.default and (self.scheduling or self.target).pipeline in names_of_targets()
-        return compile_stages(self.function, self.types, self.target, passes=self.pipeline, tolerant=tolerant)
+        return self.default and (self.scheduling or self.target).pipeline in names_of_targets()
 
     @cached_property
     def pipeline(self) -> tuple[Pass, ...]:
@@ -139,6 +144,11 @@ class Compilation:
     def stages(self) -> Stages:
         """All stages, compiled again where only the last one came from the cache."""
         return self.request.stages() if self._known is None else self._known
+
+    @cached_property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What each step of the pipeline did to each kernel, or why it refused: the passes run again to tell."""
+        return remarks_of(self.request.pipeline, self.stages.stripe, tolerant=self.request.tolerant)
 
 
 def compiled(request: Request, disk: DiskCache | None) -> Compilation:

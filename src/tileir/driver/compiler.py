@@ -12,6 +12,7 @@ from tileir.core.collection import collection_paused
 from tileir.core.errors import ArgumentError, Diagnostic, SkippedPassWarning
 from tileir.passes.base import run, run_at_once
 from tileir.passes.recovery import run_without_failing
+from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.semtree.simplify.simplifier import simplify as simplify_kernel
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tileir.core.targets.target import Target
     from tileir.passes.base import Pass
     from tileir.passes.recovery import Skipped
+    from tileir.schedule.remarks import Remark
     from tileir.semtree import ir as sem
     from tileir.stripe.ir import Program as StripeProgram
     from tileir.tile import ir as tile
@@ -108,6 +110,23 @@ def compile_stages(
             _warn(skipped, arguments, target)
         kernels = _finished(share_kernels(lower_to_semtree(scheduled, target)))
         return Stages(function, graph, program, scheduled, kernels, skipped)
+
+
+def remarks_of(steps: tuple[Pass, ...], program: StripeProgram, *, tolerant: bool = False) -> tuple[Remark, ...]:
+    """Return what each pass did to each kernel of a program, or why it refused.
+
+    Args:
+        steps: The passes, first to last.
+        program: A valid program, which went through them before.
+        tolerant: Whether passes that fail are left out.
+    """
+    kept = Remarks()
+    with collection_paused(), listening(kept):
+        if tolerant:
+            run_without_failing(steps, program)
+        else:
+            run(steps, program, verify=False)
+    return kept.all()
 
 
 def _warn(skipped: tuple[Skipped, ...], arguments: Mapping[str, typed.TensorType], target: Target) -> None:

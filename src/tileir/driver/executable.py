@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tileir.runtime.arrays import Array
     from tileir.runtime.interface import Backend, DeviceInfo, Event, Library, Options
     from tileir.runtime.plan import MemoryUse
+    from tileir.schedule.remarks import Remark
     from tileir.semtree import ir as sem
     from tileir.stripe.ir import Program as StripeProgram
     from tileir.tile import ir as tile
@@ -81,6 +82,14 @@ class Executable:
     def scheduled(self) -> StripeProgram:
         """The nested polyhedral program after all passes."""
         return self._compilation.stages.scheduled
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What each step of the pipeline did to each kernel, or why it refused, in the order of the steps.
+
+        The cache on disk has no remarks: the passes run again where somebody looks at them, and say the same.
+        """
+        return self._compilation.remarks
 
     @property
     def sem(self) -> sem.Program:

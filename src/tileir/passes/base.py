@@ -15,18 +15,20 @@ from tileir.core.cancelling import checkpoint
 from tileir.core.errors import TileError, VerifyError, fail
 from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
+from tileir.passes.kernels.expansion import expanded
 from tileir.passes.loops import between_loops
+from tileir.schedule.remarks import listener, refused, strongest
 from tileir.stripe.check.verifier import diagnose
 from tileir.stripe.check.verifier import verify as verify_program
 from tileir.stripe.flattening import with_blocks
-from tileir.stripe.ir import Block, Launch, Program
-from tileir.stripe.lower.kernel_table import KernelTable, launched
+from tileir.stripe.ir import Block, Program
 from tileir.stripe.tags import KERNEL, MAIN, PLACES
-from tileir.stripe.works import in_order, map_launches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
+    from tileir.passes.kernels.expansion import Outcome
+    from tileir.schedule.remarks import Done, Refused
     from tileir.stripe.ir import Buffer, Refinement, Statement
 
 
@@ -120,6 +122,7 @@ def run(
     *,
     verify: bool = True,
     verify_first: bool = True,
+    position: int = 0,
     dump: Callable[[str, Program], None] | None = None,
 ) -> Program:
     """Apply passes one after the other.
@@ -132,6 +135,7 @@ def run(
         program: A valid program.
         verify: Whether to check the rules of Stripe before the first pass and after each.
         verify_first: Whether that begins before the first pass; the program is known to be valid otherwise.
+        position: The number of the first pass in its pipeline, for remarks.
         dump: Called with the name of each step and the program that it returned.
 
     Raises:
@@ -142,7 +146,8 @@ def run(
     """
     if verify and verify_first:
         verify_program(program)
-    for step in passes:
+    for number, step in enumerate(passes, position):
+        begin(number, step)
         after = applied(step, program)
         if verify and after is not program:
             after = verified(after, label_of(step), since=program)
@@ -150,6 +155,12 @@ def run(
         if dump is not None:
             dump(label_of(step), program)
     return program
+
+
+def begin(position: int, step: Pass) -> None:
+    """Tell whoever listens which step of a pipeline the remarks that follow are of."""
+    if (remarks := listener()) is not None:
+        remarks.begin(position, label_of(step))
 
 
 def run_at_once(passes: Iterable[Pass], program: Program) -> Program:
@@ -192,7 +203,8 @@ def unchecked(steps: Iterable[Pass], program: Program) -> Program | Exception | 
     try:
         if not is_plain(program):
             return None
-        for step in steps:
+        for position, step in enumerate(steps):
+            begin(position, step)
             before, program = program, applied(step, program)
             if not is_plain(program, since=before):
                 return None
@@ -248,17 +260,42 @@ def means_all(reqs: Iterable[str]) -> bool:
     return all(name in (MAIN, "all") for name in reqs)
 
 
-def map_kernels(program: Program, function: Callable[[Block], Block], reqs: Iterable[str] = ()) -> Program:
-    """Apply ``function`` to each kernel that carries all tags of ``reqs``."""
-    return expand_kernels(program, lambda kernel: (function(kernel),), reqs)
+NOT_MEANT: Final = refused("TR003")
 
 
-def map_blocks(program: Program, function: Callable[[Block], Block], reqs: Iterable[str] = ()) -> Program:
-    """Apply ``function`` to the first blocks, on the way from each kernel inwards, that carry all tags of ``reqs``."""
+def map_kernels(
+    program: Program, function: Callable[[Block], Block | Refused | Done], reqs: Iterable[str] = ()
+) -> Program:
+    """Apply ``function`` to each kernel that carries all tags of ``reqs``; where it refuses, the kernel stays."""
+
+    def apply(kernel: Block) -> Outcome:
+        result = function(kernel)
+        return (result,) if isinstance(result, Block) else result
+
+    return expand_kernels(program, apply, reqs)
+
+
+def map_blocks(program: Program, function: Callable[[Block], Block | Refused], reqs: Iterable[str] = ()) -> Program:
+    """Apply ``function`` to the first blocks, on the way from each kernel inwards, that carry all tags of ``reqs``.
+
+    Where it refuses, the block stays; a kernel that stays as a whole is refused for what was said of one of its blocks.
+    """
     wanted = tuple(reqs)
 
-    def apply(kernel: Block) -> Block:
-        return function(kernel) if selected_kernel(kernel, wanted) else map_inside(kernel, function, wanted)
+    def apply(kernel: Block) -> Block | Refused:
+        if selected_kernel(kernel, wanted):
+            return function(kernel)
+        said: list[Refused] = []
+
+        def inner(block: Block) -> Block:
+            result = function(block)
+            if isinstance(result, Block):
+                return result
+            said.append(result)
+            return block
+
+        after = map_inside(kernel, inner, wanted)
+        return after if after is not kernel else strongest(said) if said else NOT_MEANT
 
     return map_kernels(program, apply)
 
@@ -275,79 +312,20 @@ def map_inside(block: Block, function: Callable[[Block], Block], reqs: tuple[str
     return block if inner is block.statements else attrs.evolve(block, statements=unordered(inner), deps=())
 
 
-def expand_kernels(
-    program: Program, function: Callable[[Block], tuple[Statement, ...]], reqs: Iterable[str] = ()
-) -> Program:
+def expand_kernels(program: Program, function: Callable[[Block], Outcome], reqs: Iterable[str] = ()) -> Program:
     """Replace each kernel that carries all tags of ``reqs`` by none or more kernels.
 
     Where ``main`` carries them all, it is meant: each kernel of it. ``function`` sees the block of the first launch of
     each kernel, and what it makes of that is launched for the others, too: it may look at names only to tell things
-    apart.
+    apart. Where it refuses, the kernel stays. Whoever listens is told the outcome for each kernel.
     """
     wanted = tuple(reqs)
     everywhere = means_all(wanted)
-    memory = {each.name: each for each in program.memory}
-    table = KernelTable()
-    made: dict[int, _Expansion | None] = {}
 
-    def expand(launch: Launch) -> tuple[Launch, ...]:
-        kernel = program.kernels[launch.kernel]
-        if launch.kernel not in made:
-            block = launched(kernel, launch)
-            chosen = everywhere or selected_kernel(block, wanted)
-            made[launch.kernel] = _Expansion.of(function, block, launch, table, memory) if chosen else None
-        expansion = made[launch.kernel]
-        if expansion is not None:
-            return expansion.launches(launch)
-        number = table.number(kernel)
-        return (launch if number == launch.kernel else attrs.evolve(launch, kernel=number),)
+    def meant(block: Block) -> Outcome:
+        return function(block) if everywhere or selected_kernel(block, wanted) else NOT_MEANT
 
-    works = map_launches(program.works, expand)
-    if all(expansion is None for expansion in made.values()):
-        return program
-    return attrs.evolve(program, kernels=tuple(table.kernels), works=in_order(works))
-
-
-@attrs.frozen(repr=False)
-class _Expansion:
-    """Launches that replace one launch of a kernel, and so those that replace any other."""
-
-    first: Launch
-    after: tuple[Launch, ...]
-
-    @classmethod
-    def of(
-        cls,
-        function: Callable[[Block], tuple[Statement, ...]],
-        block: Block,
-        first: Launch,
-        table: KernelTable,
-        memory: Mapping[str, Refinement],
-    ) -> _Expansion | None:
-        """Return what ``function`` makes of the block of a launch; None where that stays."""
-        try:
-            result = function(block)
-        except Exception as error:  # it is raised again
-            error.add_note(f"in the kernel {block.name!r}")
-            raise
-        if len(result) == 1 and result[0] is block:
-            return None
-        launches = (table.launch(each, memory) for each in result if isinstance(each, Block))
-        return cls(first, tuple(launches))
-
-    def launches(self, launch: Launch) -> tuple[Launch, ...]:
-        """Return what replaces a launch."""
-        names = dict(zip(self.first.arguments, launch.arguments, strict=True))
-        return tuple(self._like(each, launch, names) for each in self.after)
-
-    def _like(self, made: Launch, launch: Launch, names: Mapping[str, str]) -> Launch:
-        derived = bool(self.first.name) and made.name.startswith(self.first.name)
-        return Launch(
-            made.kernel,
-            tuple(names.get(name, name) for name in made.arguments),
-            launch.name + made.name.removeprefix(self.first.name) if derived else made.name,
-            launch.comments if made.comments == self.first.comments else made.comments,
-        )
+    return expanded(program, meant)
 
 
 def with_kernels(

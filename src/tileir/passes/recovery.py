@@ -11,6 +11,7 @@ import attrs
 
 from tileir.core.errors import TileError, VerifyError
 from tileir.passes.base import NOT_REPEATED, label_of, run, unchecked
+from tileir.schedule.remarks import refused, remark
 from tileir.stripe.check.verifier import verify as verify_program
 from tileir.stripe.ir import Program
 
@@ -49,9 +50,10 @@ def run_without_failing(passes: Iterable[Pass], program: Program) -> tuple[Progr
     if isinstance(outcome, Program):
         return outcome, ()
     skipped: list[Skipped] = []
-    for step in steps:
+    for position, step in enumerate(steps):
+        failed = len(skipped)
         try:
-            program = run((step,), program, verify_first=False)
+            program = run((step,), program, verify_first=False, position=position)
         except VerifyError as error:
             skipped.append(Skipped(label_of(step), f"it made an illegal program: {error}"))
         except TileError as error:
@@ -62,6 +64,8 @@ def run_without_failing(passes: Iterable[Pass], program: Program) -> tuple[Progr
             raise
         except Exception as error:  # whatever it is, the program of the user must run
             skipped.append(Skipped(label_of(step), f"it failed with {_told(error)}"))
+        for each in skipped[failed:]:
+            remark("", refused("TR004", problem=each.problem))
     if outcome is not None and not skipped:
         skipped.append(Skipped(None, f"{_told(outcome)}; {NOT_REPEATED}"))
     return program, tuple(skipped)

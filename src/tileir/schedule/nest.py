@@ -17,6 +17,7 @@ from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, movement, total
 from tileir.schedule.emitter import write
 from tileir.schedule.reindex import with_values
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
@@ -133,30 +134,24 @@ class Node:
     tags: stripe.Tags = stripe.Tags()
 
 
-def analyse(kernel: stripe.Block) -> Nest | None:
-    """Return a kernel as a nest, or None where it is not of the form that the module text describes.
+def analyse(kernel: stripe.Block) -> Nest | Refused:
+    """Return a kernel as a nest, or why it is not of the form that the module text describes.
 
-    None too where points must run one after the other, or have groups, threads or lanes already: whoever asks is going
-    to run them in another order.
+    Refused too where points must run one after the other, or have groups, threads or lanes already: whoever asks is
+    going to run them in another order.
     """
-    if any(i.affine is not None for i in kernel.indices):
-        return None
-    if any(i.binding in _SCHEDULED for block in (kernel, *kernel.blocks) for i in block.indices):
-        return None
-    if any(block.is_serial for block in (kernel, *kernel.blocks)):
-        return None
-    if _chooses_by_data(kernel) or any(r.opens_scope for r in kernel.refinements):
-        return None
     segments: list[Segment] = []
     run: list[stripe.Statement] = []
+    if (why := _against_form(kernel)) is not None:
+        return why
     for statement in kernel.statements:
         match statement:
             case stripe.Special():
-                return None
+                return refused("TR106", special=statement.name)
             case stripe.Block():
                 segment = _inner_segment(kernel, statement)
-                if segment is None:
-                    return None
+                if isinstance(segment, Refused):
+                    return segment
                 if run:
                     segments.append(_own_segment(kernel, run))
                     run = []
@@ -166,7 +161,25 @@ def analyse(kernel: stripe.Block) -> Nest | None:
     if run:
         segments.append(_own_segment(kernel, run))
     completed = _completed(segments)
-    return None if completed is None else with_one_range_each(Nest(kernel, kernel.indices, completed))
+    if isinstance(completed, Refused):
+        return completed
+    return with_one_range_each(Nest(kernel, kernel.indices, completed))
+
+
+def _against_form(kernel: stripe.Block) -> Refused | None:
+    """Return what keeps a kernel, before any look at its statements, from being a nest."""
+    for index in kernel.indices:
+        if index.affine is not None:
+            return refused("TR102", index=index.name)
+    blocks = (kernel, *kernel.blocks)
+    if any(i.binding in _SCHEDULED for block in blocks for i in block.indices):
+        return refused("TR101")
+    if any(block.is_serial for block in blocks):
+        return refused("TR103")
+    if (name := _chosen_by_data(kernel)) is not None:
+        return refused("TR104", memory=name)
+    scope = next((r.name for r in kernel.refinements if r.opens_scope), None)
+    return None if scope is None else refused("TR105", view=scope)
 
 
 def with_one_range_each(nest: Nest) -> Nest:
@@ -199,12 +212,24 @@ def _with_loops_called(segment: Segment, renamed: Mapping[str, str]) -> Segment:
     )
 
 
-def _chooses_by_data(kernel: stripe.Block) -> bool:
-    """Return whether data decide which element of an allocation is touched: it cannot be kept in registers."""
+def _has_lanes(block: stripe.Block) -> bool:
+    """Return whether some block inside has groups, threads or lanes."""
+    pending = [*block.blocks]
+    while pending:
+        inner = pending.pop()
+        if any(i.binding in _SCHEDULED for i in inner.indices):
+            return True
+        pending.extend(inner.blocks)
+    return False
+
+
+def _chosen_by_data(kernel: stripe.Block) -> str | None:
+    """Return an allocation of which data decide the element that is touched: it cannot be kept in registers."""
     names = set(chosen_by_data(kernel.statements))
     for block in kernel.blocks:
         names.update(block.refinement(name).source for name in chosen_by_data(block.statements))
-    return any(r.direction is stripe.Direction.NONE and r.name in names for r in kernel.refinements)
+    own = (r.name for r in kernel.refinements if r.direction is stripe.Direction.NONE)
+    return next((name for name in own if name in names), None)
 
 
 def chosen_by_data(statements: Iterable[stripe.Statement]) -> frozenset[str]:
@@ -247,9 +272,12 @@ def _writes_first(name: str, statements: Iterable[stripe.Statement]) -> bool:
     return name not in stripe.views_read(next(touching))
 
 
-def _inner_segment(kernel: stripe.Block, block: stripe.Block) -> Segment | None:
-    if block.blocks or any(isinstance(s, stripe.Special) for s in block.statements):
-        return None
+def _inner_segment(kernel: stripe.Block, block: stripe.Block) -> Segment | Refused:
+    if block.blocks:
+        return refused("TR101" if _has_lanes(block) else "TR107")
+    special = next((s.name for s in block.statements if isinstance(s, stripe.Special)), None)
+    if special is not None:
+        return refused("TR106", special=special)
     values: dict[str, Affine] = {}
     loops = []
     for index in block.indices:
@@ -259,16 +287,16 @@ def _inner_segment(kernel: stripe.Block, block: stripe.Block) -> Segment | None:
         elif index.range == 1:
             values[index.name] = index.affine
         else:
-            return None
-    if {i.name for i in loops} & {i.name for i in kernel.indices}:
-        return None
+            return refused("TR102", index=index.name)
+    if twice := {i.name for i in loops} & {i.name for i in kernel.indices}:
+        return refused("TR108", index=min(twice))
     uses = []
     for refinement in block.refinements:
         if refinement.direction is stripe.Direction.NONE:
-            return None
+            return refused("TR109", memory=refinement.name)
         parent = kernel.refinement(refinement.source)
         if parent.shape.strides != refinement.shape.strides:
-            return None
+            return refused("TR110", view=refinement.name)
         parts = zip(parent.access, refinement.access, strict=True)
         access = tuple(outer + inner.substitute(values) for outer, inner in parts)
         shape = refinement.shape
@@ -289,7 +317,7 @@ def _inner_segment(kernel: stripe.Block, block: stripe.Block) -> Segment | None:
     return Segment(tuple(loops), constraints, tuple(uses), statements, block.tags)
 
 
-def _completed(segments: list[Segment]) -> tuple[Segment, ...] | None:
+def _completed(segments: list[Segment]) -> tuple[Segment, ...] | Refused:
     """Give each segment the definitions of scalars that it takes from segments before it.
 
     What such a definition loads must still be there: no segment from its own on may write it.
@@ -305,14 +333,14 @@ def _completed(segments: list[Segment]) -> tuple[Segment, ...] | None:
             if name in needed:
                 continue
             if name not in defined:
-                return None
+                return refused("TR111", scalar=name)
             needed.add(name)
             statement, origin = defined[name]
             if isinstance(statement, stripe.Load):
                 use = segments[origin].use(statement.source)
                 between = segments[origin : number + 1]
                 if uses.get(use.name, use) != use or any(_writes(other, use.root) for other in between):
-                    return None
+                    return refused("TR112", scalar=name, memory=use.root)
                 uses[use.name] = use
             queue.extend(stripe.scalar_inputs(statement))
         prefix = [statement for name, (statement, _) in defined.items() if name in needed]

@@ -43,7 +43,100 @@ _GENERAL: Final = {
 }
 _FORMS: Final = {
     "TR101": _beside("the kernel has lanes, threads or groups already"),
+    "TR102": Reason("an index of the kernel is no loop: other indices decide its values"),
+    "TR103": Reason("points of the kernel must run one after the other"),
+    "TR104": Reason("data decide which element of the kernel's own memory is touched"),
+    "TR105": Reason("a view of the kernel merges into memory of its own, which others see when the kernel is done"),
+    "TR106": Reason("a statement of the kernel works on whole views"),
+    "TR107": Reason("a block of the kernel has blocks inside"),
+    "TR108": Reason("a loop inside the kernel has the name of an index of the kernel"),
+    "TR109": Reason("a block inside the kernel has memory of its own"),
+    "TR110": Reason("a block inside the kernel sees a view by other strides than the kernel does"),
+    "TR111": Reason("a statement takes a scalar that nothing before it in the kernel defines"),
+    "TR112": Reason("a scalar is used after the memory was written that it was loaded from"),
+    "TR113": _beside("the kernel has no loop inside, such as that of a reduction"),
+    "TR114": _beside("the kernel has loops inside, such as those of a reduction"),
+    "TR115": Reason("the kernel has memory of its own"),
+    "TR116": Reason("the kernel has several parts, or none"),
+}
+_LOOPS: Final = {
+    "TR201": Reason("different values of an outer index merge into the same elements"),
+    "TR202": Reason("data decide which element of a view is read or written"),
+    "TR203": Reason("a loop reads memory that the kernel writes"),
+    "TR204": Reason("memory of the kernel's own has more than one element"),
+    "TR205": Reason("the kernel has several loops inside, where the step schedules one"),
+    "TR206": Reason("something merges into memory that is no accumulator of the kernel's own, of one element"),
+    "TR207": Reason("the kernel, or the loop inside, stores nothing"),
+    "TR208": Reason("data decide where elements are stored, so points may meet in one"),
+    "TR211": Reason("no index of the kernel has several values that may run at the same time"),
+}
+_VECTORS: Final = {
+    "TR301": Reason("the index that could have the lanes has too few values"),
+    "TR302": Reason("no outer index moves all outputs to the next element, so that accesses would be contiguous"),
+    "TR303": _beside("no input is contiguous along another index than the outputs"),
+    "TR304": Reason("a transposed input has fewer rows or columns than a tile"),
+    "TR305": Reason("a transposed input holds bools"),
+    "TR306": Reason("a constraint cuts the index that could have the lanes"),
+    "TR307": Reason("lanes along the index would meet in one element of an output"),
+    "TR308": Reason("elements of a view along the index are apart, and packing it is not possible"),
+    "TR309": Reason("a vector holds a single element"),
+    "TR310": _beside("the index that could have the lanes numbers strips of rows"),
+    "TR312": Reason("no loop inside moves all that it reads to the next element, or not at all"),
+    "TR313": _beside("data choose no element that the kernel reads"),
+    "TR314": Reason("the index has a single value, or more than a vector has lanes"),
+    "TR315": Reason("the index moves a view by more than one element"),
+    "TR316": Reason("data choose other elements for each value of the index"),
+    "TR317": Reason("the index moves no view of which data choose elements"),
+    "TR318": _beside("vectors have too few lanes for gathers at constant places"),
+    "TR319": _beside("the program has no constant tensors"),
+    "TR320": Reason("the last one or two indices do not move an output without gaps"),
+    "TR321": Reason("what decides which elements are gathered, or goes with them, is no constant"),
+    "TR322": Reason("elements that a vector gathers are further apart than it has lanes"),
+    "TR323": Reason("a gather reads from a view of another form than rows of elements of four bytes"),
+}
+_GROUPS: Final = {
+    "TR401": _beside("both inputs are read again for many outputs, so that tiles of them are worth staging"),
+    "TR402": _beside("no two inputs are read again for many outputs, so that tiles of them are not worth staging"),
+    "TR403": Reason("no input is contiguous along an index of the reduction"),
+    "TR404": Reason("the reduction is too short to be shared by the threads of a group"),
+    "TR405": Reason("no input is contiguous along an index of the output"),
+    "TR406": Reason("what the threads of a group share does not fit local memory"),
+    "TR407": _beside("the kernel has one loop inside, which stores no elements"),
+    "TR408": Reason("a loop merges into memory that is no accumulator of one element"),
+    "TR409": Reason("a loop overwrites an accumulator of the kernel"),
+    "TR410": Reason("a statement reads what its loop merges into"),
+    "TR411": Reason("a thread would read memory that another thread of its group writes"),
+    "TR420": _beside("the target has no instructions for products of matrices"),
+    "TR421": Reason("a constraint cuts the product, as at the edges of a padded convolution"),
+    "TR422": Reason("a statement of the reduction is neither a load, a conversion, a product, nor a store"),
+    "TR423": Reason("the reduction is not one product of two inputs that goes to one sum"),
+    "TR424": Reason("an operand of the product is not what was loaded, or both are the same"),
+    "TR425": Reason("the product, or a conversion of an operand, is not in the dtype of the sum"),
+    "TR426": Reason("what the reduction stores is not the product"),
+    "TR427": Reason("the reduction is not a sum"),
+    "TR429": Reason("the target has no instructions for products and sums of these dtypes"),
+    "TR430": Reason("the inputs of the product are not one that moves with rows, and one that moves with columns"),
+    "TR431": Reason("no index of the reduction moves both inputs"),
+    "TR432": Reason("the output has fewer rows or columns than an instruction"),
+    "TR433": Reason("the longest index of the reduction is no multiple of what an instruction takes"),
+    "TR434": Reason("neighbours of an input that are aligned have too few bytes to be copied together"),
+    "TR435": Reason("no tile fits the threads of a group and their local memory"),
+    "TR436": _beside("the instruction reads its inputs from local memory, which this step does not arrange for it"),
+}
+_TILES: Final = {
+    "TR501": _beside("no constraint cuts an outer index, as at the edges of a picture"),
+    "TR502": Reason("one kernel with tests would be slower than one for the inside and others for the edges"),
+    "TR503": Reason("the kernel has a single output"),
+    "TR504": Reason("an input that lanes read across memory serves too few points to be packed"),
+    "TR505": Reason("an input that lanes read across memory cannot be packed as a whole"),
+    "TR506": Reason("the registers do not hold the sums of a tile"),
+}
+_ALGORITHMS: Final = {
+    "TR601": Reason("no outer index has rows that are contiguous, used once, and far apart along the reduction"),
+    "TR602": Reason("no width of a stretch divides the rows"),
 }
 
-REASONS: Final[Mapping[str, Reason]] = MappingProxyType({**_GENERAL, **_FORMS})
+REASONS: Final[Mapping[str, Reason]] = MappingProxyType(
+    {**_GENERAL, **_FORMS, **_LOOPS, **_VECTORS, **_GROUPS, **_TILES, **_ALGORITHMS}
+)
 """All codes, with what they mean."""

@@ -16,7 +16,9 @@ import attrs
 from tileir.schedule.reasons import REASONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from tileir.stripe.ir import Statement
 
 Value: TypeAlias = bool | int | float | str
 """What a fact may be: a number or a word."""
@@ -26,8 +28,6 @@ Fact: TypeAlias = tuple[str, Value]
 
 FIRED: Final = "TR001"
 SILENT: Final = "TR002"
-OTHER_TAGS: Final = "TR003"
-FAILED: Final = "TR004"
 
 
 def _known(_: object, __: attrs.Attribute[str], code: str) -> None:
@@ -66,6 +66,25 @@ def refused(code: str, **facts: Value) -> Refused:
         ValueError: There is no such code.
     """
     return Refused(code, tuple(facts.items()))
+
+
+def strongest(said: Sequence[Refused]) -> Refused:
+    """Return the first of some refusals, at least one, that somebody could act on, else the first that has a reason."""
+    return max(said, key=lambda each: (each.relevant, each.code != SILENT))
+
+
+@attrs.frozen
+class Done:
+    """What a scheduling step may return in place of a kernel alone: kernels, and facts on what it did.
+
+    Attributes:
+        blocks: What replaces the kernel.
+        facts: Numbers and words, such as the sizes of a tile.
+
+    """
+
+    blocks: tuple[Statement, ...]
+    facts: tuple[Fact, ...] = ()
 
 
 @attrs.frozen
@@ -124,18 +143,27 @@ class Remarks:
 
     position: int = 0
     step: str = ""
-    _kept: dict[tuple[int, str], Remark] = attrs.field(factory=dict, init=False)
+    _kept: dict[tuple[int, str, int], Remark] = attrs.field(factory=dict, init=False)
 
     def begin(self, position: int, step: str) -> None:
-        """Note which step the outcomes that follow are of."""
+        """Note which step the outcomes that follow are of; what a run before said from there on is dropped."""
+        if position <= self.position:
+            self._kept = {key: made for key, made in self._kept.items() if key[0] < position}
         self.position, self.step = position, step
 
-    def add(self, kernel: str, outcome: Refused | None, facts: tuple[Fact, ...], launches: tuple[str, ...]) -> None:
-        """Note the outcome of the step for a kernel, None where it did something."""
+    def add(
+        self,
+        kernel: str,
+        outcome: Refused | None,
+        facts: tuple[Fact, ...] = (),
+        launches: tuple[str, ...] = (),
+        number: int = 0,
+    ) -> None:
+        """Note the outcome of the step for a kernel, None where it did something; :func:`remark` tells more."""
         code = FIRED if outcome is None else outcome.code
         reason, told = REASONS[code].text, facts if outcome is None else outcome.facts
         made = Remark(self.position, self.step, kernel, code, outcome is None, reason, told, launches or (kernel,))
-        key = (self.position, kernel)
+        key = (self.position, kernel, number)
         before = self._kept.get(key)
         if before is None or _weight(made) > _weight(before):
             self._kept[key] = made
@@ -167,15 +195,15 @@ def listening(remarks: Remarks | None) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
-def remark(kernel: str, outcome: Refused | None, facts: tuple[Fact, ...] = (), launches: tuple[str, ...] = ()) -> None:
+def remark(kernel: str, outcome: Refused | None, facts: tuple[Fact, ...] = (), number: int = 0) -> None:
     """Note what a step did to a kernel where somebody listens.
 
     Args:
         kernel: Its name.
         outcome: Why the step refused; None where it did something.
         facts: What it did, as numbers and words; a refusal has its own.
-        launches: The names of the launches of the kernel; none for its own.
+        number: What tells it from others of that name.
 
     """
     if (kept := _LISTENER.get()) is not None:
-        kept.add(kernel, outcome, facts, launches)
+        kept.add(kernel, outcome, facts, number=number)

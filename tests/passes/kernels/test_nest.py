@@ -10,6 +10,7 @@ from tileir.passes.base import map_kernels, run
 from tileir.passes.schedules.vectors.thread import Thread
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, analyse, emit, leaf, product, strided
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Block, Special
@@ -47,7 +48,7 @@ def kernel(text: str) -> Block:
 
 def nest() -> Nest:
     found = analyse(kernel(TOTAL))
-    assert found is not None
+    assert isinstance(found, Nest)
     return found
 
 
@@ -67,34 +68,44 @@ def test_accesses_and_constraints_are_absolute() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "expected"),
     [
-        ("[i:3]", "[(#grid i:3)]"),  # a launch grid is there already
-        ("[k:5, i = i]", "[k = i:5, i = i]"),  # a loop that starts elsewhere each time
+        ("[i:3]", "[(#grid i:3)]", refused("TR101")),  # a launch grid is there already
+        ("[k:5, i = i]", "[k = i:5, i = i]", refused("TR102", index="k")),  # a loop that starts elsewhere each time
     ],
 )
-def test_other_kernels_are_left_alone(old: str, new: str) -> None:
+def test_other_kernels_are_left_alone(old: str, new: str, expected: Refused) -> None:
     assert old in TOTAL
-    assert analyse(kernel(TOTAL.replace(old, new))) is None
+    assert analyse(kernel(TOTAL.replace(old, new))) == expected
 
 
 def test_a_kernel_with_specials_is_left_alone() -> None:
     block = kernel(TOTAL)
-    assert analyse(attrs.evolve(block, statements=(Special("zero", (), ("T",)), *block.statements))) is None
+    found = analyse(attrs.evolve(block, statements=(Special("zero", (), ("T",)), *block.statements)))
+    assert found == refused("TR106", special="zero")
+
+
+def test_a_kernel_with_blocks_inside_blocks_is_left_alone() -> None:
+    block = kernel(TOTAL)
+    deeper = attrs.evolve(block, statements=(attrs.evolve(block, refinements=(), statements=(block,)),))
+    assert analyse(deeper) == refused("TR107")
+    lane = block.indices[0].bound(Binding.LANE)
+    lanes = attrs.evolve(deeper.blocks[0], statements=(attrs.evolve(block, indices=(lane,)),))
+    assert analyse(attrs.evolve(deeper, statements=(lanes,))) == refused("TR101")
 
 
 def test_a_segment_gets_the_scalars_that_it_takes_from_those_before() -> None:
     block = kernel(TOTAL)
     load = block.statements[4]
     found = analyse(attrs.evolve(block, statements=(load, *(s for s in block.statements if s is not load))))
-    assert found is not None
+    assert isinstance(found, Nest)
     assert [type(s).__name__ for s in found.segments[2].statements] == ["Load", "Load", "Intrinsic", "Store"]
     assert found.segments[2].use("S").root == "S"
 
 
 def _rebuilt(block: Block) -> Block:
     found = analyse(block)
-    if found is None:
+    if isinstance(found, Refused):
         return block
     children = tuple(leaf(segment, {}, segment.loops) for segment in found.segments)
     return emit(Node(found.indices, found.allocations, children), block)

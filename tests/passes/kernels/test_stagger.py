@@ -25,7 +25,7 @@ def softmax(rows: int) -> Nest:
     joined = (Accumulate(), Fuse(), Fusion(rows=True), Fuse(parent_reqs=("fused",)), Localise(), Scalarise())
     (kernel,) = run(joined, program).main.blocks
     nest = reduction_nest(kernel)
-    assert nest is not None
+    assert isinstance(nest, Nest)
     return nest
 
 

@@ -18,7 +18,8 @@ from tileir.passes.regions.separate import Separate
 from tileir.passes.schedules.registers.blocks import nested
 from tileir.passes.schedules.registers.cost import Limits, choose
 from tileir.passes.schedules.registers.register_tile import RegisterTile
-from tileir.schedule.nest import Node, emit
+from tileir.schedule.nest import Nest, Node, emit
+from tileir.schedule.remarks import Refused
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Block, Program
 
@@ -28,11 +29,11 @@ BATCHED = "function (A[Z, M, K], B[Z, K, N]) -> (O) { O[z, m, n : Z, M, N] = +(A
 def inside_of_a_loop(kernel: Block, limits: Limits) -> Block:
     """Tile all indices of a kernel but ``z``, in a loop over that."""
     nest = reduction_nest(kernel)
-    assert nest is not None
+    assert isinstance(nest, Nest)
     batches = tuple(i for i in nest.indices if i.name == "z")
     part = attrs.evolve(nest, indices=tuple(i for i in nest.indices if i not in batches))
     plan = choose(part, limits, {})
-    if plan is None:
+    if isinstance(plan, Refused):
         return kernel
     return emit(Node(batches, children=nested(part, plan, nest.taken_names())), kernel)
 

@@ -16,13 +16,14 @@ from tileir.passes.schedules.registers.cost import (
     Limits,
     Plan,
     Rows,
-    can_be_vector,
+    against_vector,
     choose,
     may_overlap,
     overlapping,
     row_pieces,
 )
-from tileir.schedule.nest import Use
+from tileir.schedule.nest import Nest, Use
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.ir import Direction, Index
 
 WIDE = Limits(
@@ -37,16 +38,18 @@ DEPTHWISE = (
 POOL = "function (X[H, W, C]) -> (O) { O[y, x, c : H / 2, W / 2, C] = >(X[2*y + i, 2*x + j, c]), i < 2, j < 2; }"
 
 
-def plan(text: str, shapes: dict[str, tuple[int, ...]], limits: Limits = WIDE, dtype: DType = DType.F32) -> Plan | None:
+def plan(
+    text: str, shapes: dict[str, tuple[int, ...]], limits: Limits = WIDE, dtype: DType = DType.F32
+) -> Plan | Refused:
     program = run((Accumulate(), Separate()), Case(text, dtype, shapes).program())
     nest = reduction_nest(program.main.blocks[0])
-    assert nest is not None
+    assert isinstance(nest, Nest)
     return choose(nest, limits, {})
 
 
 def tile(text: str, shapes: dict[str, tuple[int, ...]], limits: Limits = WIDE) -> tuple[dict[str, int], int]:
     chosen = plan(text, shapes, limits)
-    assert chosen is not None
+    assert isinstance(chosen, Plan)
     return {r.index.name: r.height for r in chosen.rows}, chosen.columns
 
 
@@ -97,8 +100,8 @@ def test_a_strided_operand_is_packed_and_a_dense_one_is_not() -> None:
     text = "function (A[M, K], B[N, K]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[n, k]); }"
     strided = plan(text, {"A": (600, 64), "B": (64, 64)})
     dense = plan(PRODUCT, product(6000, 600, 64))
-    assert strided is not None
-    assert dense is not None
+    assert isinstance(strided, Plan)
+    assert isinstance(dense, Plan)
     assert [use.root for use in strided.packed] == [strided.packed[0].root]
     assert dense.packed == ()
 
@@ -112,7 +115,7 @@ def test_lanes_run_across_the_result_where_its_rows_do_not_fill_vectors(
         "{ O[d, y, x : D, H - I + 1, W - J + 1] = +(X[c, y + i, x + j] * F[d, c, i, j]); }"
     )
     chosen = plan(text, {"X": (channels, 50, width), "F": (64, channels, 3, 3)})
-    assert chosen is not None
+    assert isinstance(chosen, Plan)
     assert chosen.vector.name == expected
 
 
@@ -120,17 +123,21 @@ def test_lanes_that_are_apart_do_not_merge_into_memory() -> None:
     text = "function (A[M, K], B[K, N]) -> (O) { O[n, m : N, M] = +(A[m, k] * B[k, n]); }"
     program = Case(text, DType.F32, {"A": (3, 50), "B": (50, 64)}).program()
     nest = reduction_nest(run((Accumulate(),), program).main.blocks[0])
-    assert nest is not None
-    assert can_be_vector(nest, "n")
+    assert isinstance(nest, Nest)
+    assert against_vector(nest, "n") is None
     merging = tuple(
         attrs.evolve(s, uses=tuple(attrs.evolve(u, aggregation=Aggregation.SUM) for u in s.uses)) for s in nest.segments
     )
-    assert not can_be_vector(attrs.evolve(nest, segments=merging), "n")
+    why = against_vector(attrs.evolve(nest, segments=merging), "n")
+    assert why is not None
+    assert why.code == "TR308"
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_no_index_has_room_for_lanes(size: int) -> None:
-    assert plan(PRODUCT, product(size, 20, size)) is None
+@pytest.mark.parametrize(
+    ("size", "expected"), [(1, refused("TR503")), (3, refused("TR301", index="m", range=3, lanes=16))]
+)
+def test_no_index_has_room_for_lanes(size: int, expected: Refused) -> None:
+    assert plan(PRODUCT, product(size, 20, size)) == expected
 
 
 def test_pieces_cover_all_rows() -> None:
@@ -142,7 +149,7 @@ def test_pieces_cover_all_rows() -> None:
 def test_elements_are_stored_twice_only_where_nothing_depends_on_them() -> None:
     program = run((Accumulate(),), Case(PRODUCT, DType.F32, product(4, 3, 21)).program())
     nest = reduction_nest(program.main.blocks[0])
-    assert nest is not None
+    assert isinstance(nest, Nest)
     (output,) = (view for view in nest.kernel.refinements if view.direction is Direction.OUT)
     assert may_overlap(nest)
 

@@ -23,6 +23,7 @@ from tileir.passes.rewrites.canonicalise import Canonicalise
 from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.poly.affine import total
+from tileir.schedule.nest import Nest
 from tileir.stripe.ir import Program, TensorShape
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
@@ -47,7 +48,7 @@ def accumulated(text: str, shapes: dict[str, tuple[int, ...]]) -> Program:
 
 def whole(program: Program, shapes: Mapping[str, TensorShape] = MappingProxyType({})) -> set[str]:
     nest = reduction_nest(program.main.blocks[-1])
-    assert nest is not None
+    assert isinstance(nest, Nest)
     return {use.name for use in whole_uses(nest, shapes)}
 
 
@@ -61,7 +62,7 @@ def test_weights_are_whole_where_some_row_reads_all_of_them(rows: int, expected:
 
 def constrained(program: Program) -> bool:
     nest = reduction_nest(program.main.blocks[-1])
-    assert nest is not None
+    assert isinstance(nest, Nest)
     return bool(constrained_indices(nest))
 
 
@@ -125,7 +126,7 @@ def test_what_is_whole_stays_inside_of_its_memory(
     except TileError:  # some index has no bounds
         reject()
     shapes = {view.name: view.shape for view in program.main.refinements}
-    for nest in filter(None, map(reduction_nest, program.main.blocks)):
+    for nest in (found for found in map(reduction_nest, program.main.blocks) if isinstance(found, Nest)):
         inside = whole_uses(nest, shapes if known else {})
         for segment in nest.segments:
             ranges = {index.name: index.range for index in (*nest.indices, *segment.loops)}

@@ -12,7 +12,7 @@ from tileir.driver.cli.binding import bind_option, read_bound
 from tileir.driver.cli.targets import target_options
 from tileir.driver.explain.explanation import explain
 from tileir.driver.explain.stages import need_types
-from tileir.driver.explain.text import WIDTH, as_tables
+from tileir.driver.explain.text import WIDTH, as_tables, remark_lines
 from tileir.driver.targets import choice_of, settings_of
 
 
@@ -25,6 +25,8 @@ from tileir.driver.targets import choice_of, settings_of
     "--measure", is_flag=True, help="Run each kernel on the device as well, and tell how far off the model is."
 )
 @click.option("--json", "json_", is_flag=True, help="Print JSON: bytes, operations and seconds as numbers.")
+@click.option("--remarks", is_flag=True, help="Say what each pass did to each kernel, or what kept it from that.")
+@click.option("--all-remarks", is_flag=True, help="The same, with passes that a kernel is not for at all.")
 @click.option("--passes", metavar="PIPELINE", help="Stripe passes instead of the target's: text, JSON, or a name.")
 @target_options
 @click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
@@ -35,6 +37,8 @@ def explain_(
     after: str | None,
     measure: bool,
     json_: bool,
+    remarks: bool,
+    all_remarks: bool,
     passes: str | None,
     target: str | None,
     settings: tuple[str, ...],
@@ -50,10 +54,14 @@ def explain_(
     choice = choice_of(target, settings_of(settings))
     found = explain(function, types, device=device, target=choice, passes=passes, after=after, measure=measure)
     if json_:
-        click.echo(found.to_json())
+        click.echo(found.to_json(remarks=remarks or all_remarks))
         return
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=WIDTH)
     for part in as_tables(found):
         console.print(part, soft_wrap=isinstance(part, str), markup=False)
+    if remarks or all_remarks:
+        console.print()
+        for line in remark_lines(found.remarks, everything=all_remarks):
+            console.print(line, soft_wrap=True, markup=False)

@@ -16,6 +16,7 @@ from tileir.driver.targets import choice_of, scheduling_target
 from tileir.driver.tuning.winners import tuned
 from tileir.passes.base import names_of, run
 from tileir.runtime.context import default_context
+from tileir.schedule.remarks import Remarks, listening
 from tileir.stripe.ir import Launch
 from tileir.stripe.lower.lowering import lower
 from tileir.typed.inference.inference import infer
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tileir.passes.cost.prediction import KernelCost
     from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo
+    from tileir.schedule.remarks import Remark
     from tileir.stripe.ir import Program
     from tileir.tile import ir as tile
 
@@ -41,6 +43,7 @@ class Explanation:
         seconds: The predicted time of one run, under :attr:`assumptions`; less than that of all kernels where some run
             side by side.
         measured: The seconds that each one took on the device; empty where nothing was measured.
+        remarks: What each step of the pipeline did to each kernel, or why it refused; empty where no passes ran.
 
     """
 
@@ -48,6 +51,7 @@ class Explanation:
     kernels: tuple[KernelCost, ...]
     seconds: float
     measured: tuple[float, ...] = ()
+    remarks: tuple[Remark, ...] = attrs.field(default=(), repr=False)
 
     @property
     def measured_seconds(self) -> float | None:
@@ -75,11 +79,11 @@ class Explanation:
 
         return explanation_html(self)
 
-    def to_json(self) -> str:
-        """Return everything as JSON: bytes, operations and seconds as numbers."""
+    def to_json(self, *, remarks: bool = False) -> str:
+        """Return everything as JSON: bytes, operations and seconds as numbers; remarks too where they are asked for."""
         from tileir.driver.explain.text import as_json
 
-        return as_json(self)
+        return as_json(self, remarks=remarks)
 
 
 def explain(
@@ -123,8 +127,10 @@ def explain(
         request = tuned(request, owner.disk_cache, owner.compiler(chosen), chosen)
     if measure and after is not None:
         raise fail("TIL902", "only finished kernels can be measured: leave `after` or `measure` out")
-    program = run(_until(request.pipeline, after), lower(prepared(infer(function, types))))
-    found = explain_program(program, modelled)
+    kept = Remarks()
+    with listening(kept):
+        program = run(_until(request.pipeline, after), lower(prepared(infer(function, types))))
+    found = attrs.evolve(explain_program(program, modelled), remarks=kept.all())
     if chosen is None or not measure:
         return found
     if not all(isinstance(work, Launch) for work in program.works):

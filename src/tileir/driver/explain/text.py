@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from tileir.schedule.remarks import facts_text
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import RenderableType
     from rich.table import Table
 
     from tileir.driver.explain.explanation import Explanation
     from tileir.passes.cost.prediction import BlockCost, KernelCost
+    from tileir.schedule.remarks import Remark
 
 WIDTH: Final = 132
 """Columns of the text."""
@@ -143,8 +146,28 @@ def _level_table(kernel: KernelCost) -> Table:
     return table
 
 
-def as_json(found: Explanation) -> str:
-    """Return everything that is known of the kernels."""
+def remark_lines(remarks: Iterable[Remark], *, everything: bool = False) -> Iterator[str]:
+    """Yield the remarks on each kernel under its name: what steps did, and refusals that somebody could act on.
+
+    Args:
+        remarks: The remarks, by step.
+        everything: Whether to tell all refusals.
+
+    """
+    shown = [remark for remark in remarks if everything or remark.relevant]
+    width = max((len(remark.step) for remark in shown), default=0)
+    for name in dict.fromkeys(remark.kernel for remark in shown):
+        mine = [remark for remark in shown if remark.kernel == name]
+        others = len(mine[0].launches) - 1
+        yield f"{name or 'program'}{f' and {others} more like it' if others else ''}"
+        for remark in mine:
+            outcome = "done" if remark.fired else "left"
+            place = f"  {remark.position:>3} {remark.step:<{width}}  {outcome} {remark.code}"
+            yield f"{place}  {remark.reason}{facts_text(remark.facts)}"
+
+
+def as_json(found: Explanation, *, remarks: bool = False) -> str:
+    """Return everything that is known of the kernels, and what was said of them where that is asked for."""
     measured = found.measured
     document: dict[str, Any] = {
         "target": found.target,
@@ -157,7 +180,23 @@ def as_json(found: Explanation) -> str:
         for entry, seconds in zip(document["kernels"], measured, strict=True):
             entry["measured_seconds"] = seconds
             entry["error"] = entry["seconds"] / seconds - 1 if seconds else None
+    if remarks:
+        document["remarks"] = [_remark_json(remark) for remark in found.remarks]
     return json.dumps(document, indent=2)
+
+
+def _remark_json(remark: Remark) -> dict[str, Any]:
+    return {
+        "position": remark.position,
+        "step": remark.step,
+        "kernel": remark.kernel,
+        "launches": list(remark.launches),
+        "code": remark.code,
+        "fired": remark.fired,
+        "relevant": remark.relevant,
+        "reason": remark.reason,
+        "facts": dict(remark.facts),
+    }
 
 
 def _kernel_json(kernel: KernelCost) -> dict[str, Any]:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tileir.passes.kernels.schedule import indirect_names
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Nest, Segment, Use, analyse, with_one_range_each
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
 
-def reduction_nest(kernel: stripe.Block) -> Nest | None:
-    """Return a kernel that reduces as a nest with its indices joined; None for any other kernel."""
+def reduction_nest(kernel: stripe.Block) -> Nest | Refused:
+    """Return a kernel that reduces as a nest with its indices joined; why not, for any other kernel."""
     nest = analyse(kernel)
-    if nest is None or not any(segment.loops for segment in nest.segments):
-        return None
-    return merged(nest)
+    if isinstance(nest, Refused):
+        return nest
+    return merged(nest) if any(segment.loops for segment in nest.segments) else NO_REDUCTION
+
+
+NO_REDUCTION: Final = refused("TR113")
 
 
 def merged(nest: Nest) -> Nest:

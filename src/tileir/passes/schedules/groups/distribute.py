@@ -10,9 +10,11 @@ from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.forms import SCHEDULED
 from tileir.passes.schedules.vectors.thread import independent_indices
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
@@ -38,13 +40,13 @@ class Distribute:
         """Return the program with threads for each kernel that can have some."""
         return map_kernels(program, self._kernel)
 
-    def _kernel(self, kernel: stripe.Block) -> stripe.Block:
+    def _kernel(self, kernel: stripe.Block) -> stripe.Block | Refused:
         if sch.is_scheduled(kernel):
-            return kernel
+            return SCHEDULED
         allowed = independent_indices(kernel)
         parallel = [i for i in kernel.indices if i.name in allowed and i.range > 1 and i.affine is None]
         if not parallel:
-            return kernel
+            return refused("TR211", indices=len(kernel.indices))
         names = NameScope.of(i.name for i in kernel.indices)
         grid: list[stripe.Index] = []
         team: list[stripe.Index] = []

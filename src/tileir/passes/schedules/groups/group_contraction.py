@@ -13,11 +13,12 @@ import attrs
 
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.contraction import build
-from tileir.passes.schedules.groups.group_reduction import is_plain, is_product_of_panels, power_of_two_from
+from tileir.passes.schedules.groups.group_reduction import is_product_of_panels, power_of_two_from
 from tileir.passes.schedules.groups.tiles import Tiles, local_bytes
 from tileir.schedule.nest import emit, product
+from tileir.schedule.remarks import Done, Refused, refused
 
 if TYPE_CHECKING:
     from tileir.schedule.nest import Nest
@@ -59,12 +60,18 @@ class GroupContraction:
         sizes = {r.name: r.shape.elements for r in program.main.refinements}
         return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
 
-    def _kernel(self, kernel: stripe.Block, sizes: dict[str, int]) -> stripe.Block:
-        nest = None if sch.is_scheduled(kernel) else reduction_nest(kernel)
-        if nest is None or not is_plain(nest) or not (self.always or is_product_of_panels(nest)):
-            return kernel
+    def _kernel(self, kernel: stripe.Block, sizes: dict[str, int]) -> Done | Refused:
+        nest = unscheduled_reduction(kernel)
+        if isinstance(nest, Refused):
+            return nest
+        if (why := against_plain(nest)) is not None:
+            return why
+        if not self.always and not is_product_of_panels(nest):
+            return refused("TR402")
         elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}
-        return emit(build(nest, self._tiles(nest), elements), kernel)
+        tiles = self._tiles(nest)
+        facts = (("rows", tiles.height), ("columns", tiles.width), ("depth", tiles.depth), ("staged", tiles.staged))
+        return Done((emit(build(nest, tiles, elements), kernel),), facts)
 
     def _tiles(self, nest: Nest) -> Tiles:
         """Choose the indices of a tile, and how large it is."""

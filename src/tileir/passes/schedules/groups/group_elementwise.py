@@ -9,9 +9,11 @@ import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.forms import against_parallel, unscheduled_elementwise
 from tileir.passes.kernels.merge import merged
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Node, analyse, emit, leaf, product
+from tileir.schedule.nest import Nest, Node, emit, leaf, product
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
@@ -45,17 +47,18 @@ class GroupElementwise:
         """Return the program with its elementwise kernels scheduled."""
         return map_kernels(program, self._kernel)
 
-    def _kernel(self, kernel: stripe.Block) -> stripe.Block:
-        nest = None if sch.is_scheduled(kernel) else analyse(kernel)
-        if nest is None or nest.allocations or len(nest.segments) != 1 or nest.segments[0].loops:
-            return kernel
-        if any(sch.scatters(nest.segments[0], i.name) for i in nest.indices) or len(sch.parallel_indices(nest)) < len(
-            nest.indices
-        ):
-            return kernel
+    def _kernel(self, kernel: stripe.Block) -> stripe.Block | Refused:
+        nest = unscheduled_elementwise(kernel)
+        if isinstance(nest, Refused):
+            return nest
+        scattered = next((i.name for i in nest.indices if sch.scatters(nest.segments[0], i.name)), None)
+        if scattered is not None:
+            return refused("TR208", index=scattered)
+        if (why := against_parallel(nest)) is not None:
+            return why
         nest = merged(nest)
         index = _contiguous(nest)
-        return kernel if index is None else emit(_Builder(self, nest, index).kernel(), kernel)
+        return index if isinstance(index, Refused) else emit(_Builder(self, nest, index).kernel(), kernel)
 
     def vectors_of(self, nest: Nest, available: int) -> int:
         """Return how many vectors a thread takes, where each thread could have ``available``."""
@@ -64,12 +67,14 @@ class GroupElementwise:
         return max(1, min(wanted, available))
 
 
-def _contiguous(nest: Nest) -> stripe.Index | None:
+def _contiguous(nest: Nest) -> stripe.Index | Refused:
     """Return the index for neighbouring threads: it moves results by one element, and most inputs by one or none."""
     written = sch.written_uses(nest)
     candidates = [i for i in nest.indices if i.range > 1 and all(u.stride(i.name) == 1 for u in written)]
     reads = sch.read_uses(nest)
-    return max(candidates, key=lambda i: (sum(u.stride(i.name) in (0, 1) for u in reads), i.range), default=None)
+    if not candidates:
+        return refused("TR302", outputs=len(written))
+    return max(candidates, key=lambda i: (sum(u.stride(i.name) in (0, 1) for u in reads), i.range))
 
 
 @attrs.define(eq=False, repr=False)

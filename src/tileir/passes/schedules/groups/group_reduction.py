@@ -12,13 +12,14 @@ import attrs
 
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.reduction import Plan, build
 from tileir.schedule.nest import emit, product
-from tileir.stripe import ir as stripe
+from tileir.schedule.remarks import Done, Refused, refused, strongest
 
 if TYPE_CHECKING:
     from tileir.schedule.nest import Nest, Use
+    from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
@@ -53,27 +54,36 @@ class GroupReduction:
         """Return the program with such reductions scheduled."""
         return map_kernels(program, self._kernel)
 
-    def _kernel(self, kernel: stripe.Block) -> stripe.Block:
-        nest = None if sch.is_scheduled(kernel) else reduction_nest(kernel)
-        if nest is None or not is_plain(nest) or is_product_of_panels(nest):
-            return kernel
-        plan = self._along_reduction(nest) or self._along_outputs(nest)
-        return kernel if plan is None else emit(build(nest, plan), kernel)
+    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
+        nest = unscheduled_reduction(kernel)
+        if isinstance(nest, Refused):
+            return nest
+        if (why := against_plain(nest)) is not None:
+            return why
+        if is_product_of_panels(nest):
+            return refused("TR401")
+        plan = self._along_reduction(nest)
+        if isinstance(plan, Refused):
+            first, plan = plan, self._along_outputs(nest)
+            if isinstance(plan, Refused):
+                return strongest((first, plan))
+        facts = (("threads", plan.threads), ("lanes", plan.lanes), ("along_outputs", plan.along_outputs))
+        return Done((emit(build(nest, plan), kernel),), facts)
 
-    def _along_reduction(self, nest: Nest) -> Plan | None:
-        """Plan for inputs that are contiguous along a reduction index; None where they are not."""
+    def _along_reduction(self, nest: Nest) -> Plan | Refused:
+        """Plan for inputs that are contiguous along a reduction index; refused where they are not."""
         segment = sch.the_reduction(nest)
         reads = sch.reads_of(nest, segment)
         loops = [i for i in segment.loops if i.range > 1 and any(u.stride(i.name) == 1 for u in reads)]
         if not loops:
-            return None
+            return refused("TR403")
         loop = max(loops, key=lambda i: (sum(u.stride(i.name) in (0, 1) for u in reads), i.range))
         lanes = self._lanes(nest, loop, reads)
         vectors = loop.range // lanes
         outputs = product(i.range for i in nest.indices)
         threads = self._beside(nest, vectors, outputs)
         if threads < min(4, self.width):
-            return None
+            return refused("TR404", index=loop.name, range=loop.range, lanes=lanes, threads=threads)
         column = max(nest.indices, key=lambda i: i.range, default=None)
         many = min(self.threads // threads, max(1, outputs // self.groups), column.range if column else 1)
         beside = self._within_local_memory(nest, threads, sch.power_of_two_below(max(1, many)))
@@ -87,8 +97,8 @@ class GroupReduction:
         threads = max(power_of_two_from(wanted), min(self.width, power_of_two_from(vectors)))
         return min(most, sch.power_of_two_below(threads))
 
-    def _along_outputs(self, nest: Nest) -> Plan | None:
-        """Plan for inputs that are contiguous along an output index; None where they are not."""
+    def _along_outputs(self, nest: Nest) -> Plan | Refused:
+        """Plan for inputs that are contiguous along an output index; refused where they are not."""
         segment = sch.the_reduction(nest)
         reads = sch.reads_of(nest, segment)
         uses = (*reads, *sch.written_uses(nest))
@@ -99,8 +109,8 @@ class GroupReduction:
             and any(u.stride(i.name) == 1 for u in reads)
             and all(u.stride(i.name) in (0, 1) for u in uses)
         ]
-        if not columns or not segment.loops:
-            return None
+        if not columns:
+            return refused("TR405")
         column = max(columns, key=lambda i: i.range)
         lanes = self._lanes(nest, column, (*reads, *sch.written_uses(nest), *sch.read_uses(nest)))
         while column.range % lanes:
@@ -131,24 +141,6 @@ class GroupReduction:
         while threads > 1 and threads * size > self.local_bytes:
             threads //= 2
         return threads
-
-
-def is_plain(nest: Nest) -> bool:
-    """Return whether a nest has one reduction, into scalar accumulators, whose points are independent otherwise."""
-    reductions = [segment for segment in nest.segments if segment.loops]
-    if len(reductions) != 1 or len(sch.parallel_indices(nest)) < len(nest.indices):
-        return False
-    if any(s.has_indirect_store or sch.indirect_names(s) for s in nest.segments):
-        return False
-    if any(r.shape.elements != 1 for r in nest.allocations):
-        return False
-    local = {allocation.name for allocation in nest.allocations}
-    writes = [use for use in reductions[0].uses if use.direction.writes]
-    merging = all(use.root in local and use.merges and use.direction.reads for use in writes)
-    loaded = {s.source for s in reductions[0].statements if isinstance(s, stripe.Load)}
-    read = {use.root for use in reductions[0].uses if use.name in loaded}
-    written = {use.root for use in nest.uses if use.direction.writes}
-    return bool(writes) and merging and not read & written
 
 
 def is_product_of_panels(nest: Nest) -> bool:

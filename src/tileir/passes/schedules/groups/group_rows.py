@@ -9,10 +9,11 @@ import attrs
 
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.forms import against_parallel, against_plain_places, unscheduled_reduction
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.rows import ELEMENT, Plan, Row, build, row_of
 from tileir.schedule.nest import emit, product
+from tileir.schedule.remarks import Done, Refused, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -57,20 +58,20 @@ class GroupRows:
         """Return the program with such kernels scheduled."""
         return map_kernels(program, self._kernel)
 
-    def _kernel(self, kernel: stripe.Block) -> stripe.Block:
-        nest = None if sch.is_scheduled(kernel) else reduction_nest(kernel)
-        if (
-            nest is None
-            or not _is_row_kernel(nest)
-            or _crosses_threads(nest)
-            or len(sch.parallel_indices(nest)) < len(nest.indices)
-        ):
-            return kernel
+    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
+        nest = unscheduled_reduction(kernel)
+        if isinstance(nest, Refused):
+            return nest
+        if (why := _against_rows(nest) or _across_threads(nest) or against_parallel(nest)) is not None:
+            return why
         plan = self._plan(nest)
-        return kernel if plan is None else emit(build(nest, plan), kernel)
+        if isinstance(plan, Refused):
+            return plan
+        facts = (("threads", plan.threads), ("rows", plan.beside), ("lanes", plan.lanes), ("kept", len(plan.rows)))
+        return Done((emit(build(nest, plan), kernel),), facts)
 
-    def _plan(self, nest: Nest) -> Plan | None:
-        """Choose threads, lanes, and where rows are kept; None where local memory does not suffice."""
+    def _plan(self, nest: Nest) -> Plan | Refused:
+        """Choose threads, lanes, and where rows are kept; refused where local memory does not suffice."""
         loops = {number: _loop(segment) for number, segment in enumerate(nest.segments) if segment.loops}
         lanes = self._lanes(nest, loops)
         vectors = max(loop.range for loop in loops.values()) // lanes
@@ -87,7 +88,9 @@ class GroupRows:
         local += sum(2 * threads * u.dtype.itemsize for s in nest.segments for u in s.uses if s.loops and u.merges)
         while beside > 1 and beside * local > self.local_bytes:
             beside //= 2
-        return None if beside * local > self.local_bytes else Plan(column, threads, beside, lanes, loops, rows)
+        if beside * local > self.local_bytes:
+            return refused("TR406", bytes=beside * local, local_bytes=self.local_bytes)
+        return Plan(column, threads, beside, lanes, loops, rows)
 
     def _lanes(self, nest: Nest, loops: Mapping[int, stripe.Index]) -> int:
         """Return the most lanes with which all vectors of all rows are whole and aligned."""
@@ -118,8 +121,8 @@ class GroupRows:
         return tuple(found)
 
 
-def _crosses_threads(nest: Nest) -> bool:
-    """Return whether a thread may read memory of the caller that another one of its group writes."""
+def _across_threads(nest: Nest) -> Refused | None:
+    """Return which memory of the caller a thread may read that another one of its group writes."""
     written = {use.root for use in sch.written_uses(nest)}
     back = written.intersection(use.root for use in sch.read_uses(nest))
     rows: dict[str, set[Row | None]] = {}
@@ -128,7 +131,8 @@ def _crosses_threads(nest: Nest) -> bool:
         for use in segment.uses:
             if use.root in back:
                 rows.setdefault(use.root, set()).add(row_of(use, segment.loops[0]) if alone else None)
-    return any(None in seen or len(seen) > 1 for seen in rows.values())
+    found = next((root for root, seen in rows.items() if None in seen or len(seen) > 1), None)
+    return None if found is None else refused("TR411", memory=found)
 
 
 def _loop(segment: Segment) -> stripe.Index:
@@ -166,20 +170,26 @@ def _rows_read_again(nest: Nest, loops: Mapping[int, stripe.Index]) -> Iterator[
     return (row for row, count in times.items() if count > 1)
 
 
-def _is_row_kernel(nest: Nest) -> bool:
-    """Return whether a nest has several loops, or one that stores elements, and only such as threads can share."""
+def _against_rows(nest: Nest) -> Refused | None:
+    """Return what keeps a nest from having several loops, or one that stores elements, that threads can share."""
     loops = [segment for segment in nest.segments if segment.loops]
     storing = any(u.direction.writes and not u.merges for s in loops for u in s.uses)
     if len(loops) < 2 and not storing:
-        return False
-    scalars = {r.name for r in nest.allocations if r.shape.elements == 1}
-    for segment in nest.segments:
-        if sch.indirect_names(segment):
-            return False
-        if segment.loops and not all(u.root in scalars for u in segment.uses if u.merges):
-            return False
-        if segment.loops and any(u.root in scalars and u.direction.writes and not u.merges for u in segment.uses):
-            return False
-        if any(isinstance(s, stripe.Load) and segment.use(s.source).merges for s in segment.statements):
-            return False
-    return True
+        return refused("TR407")
+    if (why := against_plain_places(nest)) is not None:
+        return why
+    scalars = frozenset(r.name for r in nest.allocations if r.shape.elements == 1)
+    found = (_against_sharing(segment, scalars) for segment in nest.segments)
+    return next((why for why in found if why is not None), None)
+
+
+def _against_sharing(segment: Segment, scalars: frozenset[str]) -> Refused | None:
+    """Return what keeps threads from sharing a segment, given the accumulators of the kernel."""
+    for use in segment.uses if segment.loops else ():
+        if use.merges and use.root not in scalars:
+            return refused("TR408", memory=use.root)
+        if use.direction.writes and not use.merges and use.root in scalars:
+            return refused("TR409", memory=use.root)
+    loads = (s.source for s in segment.statements if isinstance(s, stripe.Load))
+    merged = next((segment.use(name).root for name in loads if segment.use(name).merges), None)
+    return None if merged is None else refused("TR410", memory=merged)

@@ -8,9 +8,16 @@ import attrs
 
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.forms import (
+    against_crossing,
+    against_parallel,
+    against_plain_places,
+    unscheduled_elementwise,
+)
 from tileir.passes.kernels.merge import merged
 from tileir.passes.schedules.groups.staging import Staging, TileShape
-from tileir.schedule.nest import Nest, Node, analyse, emit, leaf
+from tileir.schedule.nest import Nest, Node, emit, leaf
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
@@ -48,21 +55,22 @@ class GroupTranspose:
         sizes = {r.name: r.shape.elements for r in program.main.refinements}
         return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
 
-    def _kernel(self, kernel: stripe.Block, sizes: dict[str, int]) -> stripe.Block:
-        nest = None if sch.is_scheduled(kernel) else analyse(kernel)
-        if nest is None or nest.allocations or len(nest.segments) != 1 or nest.segments[0].loops:
-            return kernel
-        if sch.indirect_names(nest.segments[0]) or len(sch.parallel_indices(nest)) < len(nest.indices):
-            return kernel
+    def _kernel(self, kernel: stripe.Block, sizes: dict[str, int]) -> stripe.Block | Refused:
+        nest = unscheduled_elementwise(kernel)
+        if isinstance(nest, Refused):
+            return nest
+        if (why := against_plain_places(nest) or against_parallel(nest)) is not None:
+            return why
         nest = merged(nest)
         found = _crossing(nest, self.tile)
-        if found is None:
-            return kernel
+        if isinstance(found, Refused):
+            return found
         row, column = found
         shape = TileShape({row.name: self.tile, column.name: self.tile})
         crossing = tuple(use for use in sch.read_uses(nest) if use.crosses(row.name, column.name))
-        if sum(shape.local_bytes(use) for use in crossing) > self.local_bytes:
-            return kernel
+        needed = sum(shape.local_bytes(use) for use in crossing)
+        if needed > self.local_bytes:
+            return refused("TR406", bytes=needed, local_bytes=self.local_bytes)
         elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}
         return emit(self._node(nest, row, column, shape, crossing, elements), kernel)
 
@@ -123,10 +131,10 @@ class _Points:
         return sch.part(self.more, self.thread.range) + sch.part(self.thread)
 
 
-def _crossing(nest: Nest, least: int) -> tuple[stripe.Index, stripe.Index] | None:
+def _crossing(nest: Nest, least: int) -> tuple[stripe.Index, stripe.Index] | Refused:
     """Return the index along which some input is contiguous, and the one along which all results are.
 
-    None where there are none, or where they have fewer than ``least`` values.
+    Refused where there are none, or where they have fewer than ``least`` values.
     """
     written = sch.written_uses(nest)
     long = [index for index in nest.indices if index.range >= least]
@@ -135,4 +143,4 @@ def _crossing(nest: Nest, least: int) -> tuple[stripe.Index, stripe.Index] | Non
             for row in long:
                 if row is not column and any(use.crosses(row.name, column.name) for use in sch.read_uses(nest)):
                     return row, column
-    return None
+    return against_crossing(nest, least)

@@ -15,10 +15,11 @@ from tileir.core.fragments import Where, usable
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.schedules.groups.group_reduction import is_plain, power_of_two_from
+from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
+from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.matrix import Panel, Plan, build
 from tileir.schedule.nest import emit, product
+from tileir.schedule.remarks import Done, Refused, refused, strongest
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -55,41 +56,67 @@ class MatrixContraction:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such contractions scheduled."""
-        return map_kernels(program, self._kernel) if self.fragments else program
+        return map_kernels(program, self._kernel if self.fragments else lambda _: _NO_INSTRUCTIONS)
 
-    def _kernel(self, kernel: stripe.Block) -> stripe.Block:
-        nest = None if sch.is_scheduled(kernel) else reduction_nest(kernel)
-        if nest is None or not is_plain(nest):
-            return kernel
+    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
+        nest = unscheduled_reduction(kernel)
+        if isinstance(nest, Refused):
+            return nest
+        if (why := against_plain(nest) or against_product(nest, sch.the_reduction(nest))) is not None:
+            return why
         plan = self._plan(nest)
-        return kernel if plan is None else emit(build(nest, plan), kernel)
+        if isinstance(plan, Refused):
+            return plan
+        facts = (("rows", plan.rows), ("columns", plan.columns), ("depth", plan.depth), ("stages", plan.stages))
+        return Done((emit(build(nest, plan), kernel),), facts)
 
-    def _plan(self, nest: Nest) -> Plan | None:
-        """Choose the indices and the sizes of tiles; None where instructions do not fit the kernel."""
+    def _plan(self, nest: Nest) -> Plan | Refused:
+        """Choose the indices and the sizes of tiles of a product; refused where instructions do not fit them."""
         segment = sch.the_reduction(nest)
         reads = sch.reads_of(nest, segment)
-        if not multiplies(nest, segment) or len(reads) != 2:
-            return None
+        if len(reads) != 2:
+            return refused("TR423", inputs=len(reads))
+        total = next(use.dtype for use in segment.uses if use.direction.writes)
         panels = _panels(nest, reads)
+        if isinstance(panels, Refused):
+            return panels
         loops = [i for i in segment.loops if all(use.stride(i.name) for use in reads)]
-        if panels is None or not loops:
-            return None
+        if not loops:
+            return refused("TR431")
         loop = max(loops, key=lambda i: i.range)
         left, right = (self._with_axes(panel, loop) for panel in panels)
+        dtypes = (left.use.dtype, right.use.dtype, total)
+        fragments = [each for each in usable(self.fragments, rounded=True) if each.dtypes == dtypes]
+        if not fragments:
+            told = dict(zip(("left", "right", "sum"), (dtype.value for dtype in dtypes), strict=True))
+            return refused("TR429", **told, offered=" ".join(self.fragments))
         if right.index.range < _LEAST or left.index.range <= _LEAST // 2:
-            return None
-        if min(panel.lanes * panel.use.dtype.itemsize for panel in (left, right)) < _WORD:
-            return None
+            return refused("TR432", rows=left.index.range, columns=right.index.range, least=_LEAST)
+        for panel in (left, right):
+            if panel.lanes * panel.use.dtype.itemsize < _WORD:
+                return refused("TR434", input=panel.use.root, bytes=panel.lanes * panel.use.dtype.itemsize, least=_WORD)
         repeats = product(i.range for i in segment.loops if i is not loop)
         others = [i for i in _rows_of(nest, left.use, right.use) if i is not left.index]
-        dtypes = (left.use.dtype, right.use.dtype, next(use.dtype for use in segment.uses if use.direction.writes))
-        for fragment in usable(self.fragments, rounded=True):
-            if fragment.dtypes != dtypes or loop.range % fragment.mnk[2] or fragment.a.where is Where.LOCAL:
-                continue
-            plan = Plan(left, right, loop, fragment, repeats, others[-1] if others else None)
-            if _tallest(plan) >= _LEAST and (sized := self._sized(nest, plan)) is not None:
+        plans = [Plan(left, right, loop, each, repeats, others[-1] if others else None) for each in fragments]
+        said: list[Refused] = []
+        for plan in plans:
+            sized = self._fitting(nest, plan)
+            if not isinstance(sized, Refused):
                 return sized
-        return None
+            said.append(sized)
+        return strongest(said)
+
+    def _fitting(self, nest: Nest, plan: Plan) -> Plan | Refused:
+        """Return a plan with the sizes of tiles for its instruction; refused where it does not fit the product."""
+        fragment, loop = plan.fragment, plan.loop
+        if fragment.a.where is Where.LOCAL:
+            return refused("TR436", instruction=fragment.name)
+        if loop.range % fragment.mnk[2]:
+            return refused("TR433", index=loop.name, range=loop.range, multiple=fragment.mnk[2])
+        if _tallest(plan) < _LEAST:
+            return refused("TR432", rows=_tallest(plan), columns=plan.right.index.range, least=_LEAST)
+        sized = self._sized(nest, plan)
+        return refused("TR435", local_bytes=self.local_bytes, threads=self.threads) if sized is None else sized
 
     def _with_axes(self, panel: Panel, loop: stripe.Index) -> Panel:
         """Return a panel whose neighbours in memory are copied together."""
@@ -165,36 +192,70 @@ _DEPTH_BYTES: Final = (128, 64)
 """Bytes of a row that are staged at a time: the deepest that leaves room for all stages, else the last."""
 
 
-def multiplies(nest: Nest, segment: Segment) -> bool:
-    """Return whether a reduction adds products of two loads in the dtype of the sums, and does nothing else."""
+_NO_INSTRUCTIONS: Final = refused("TR420")
+
+
+def against_product(nest: Nest, segment: Segment) -> Refused | None:
+    """Return what keeps a reduction from being a sum of products of two loads, in one dtype, and nothing else."""
+    if constrained := sch.constrained_indices(nest):
+        return refused("TR421", index=min(constrained))
+    return _against_statements(segment) or _against_sum(segment) or _against_operands(segment)
+
+
+def _against_statements(segment: Segment) -> Refused | None:
+    """Return which statement of a reduction is not one of two loads, conversions of them, a product and a store."""
+    counts = {stripe.Load: 0, stripe.Store: 0, stripe.Intrinsic: 0}
+    for statement in segment.statements:
+        if isinstance(statement, stripe.Intrinsic) and statement.op is not Op.MUL:
+            return refused("TR422", statement=statement.op.value, defines=statement.into)
+        if type(statement) in counts:
+            counts[type(statement)] += 1
+        elif not isinstance(statement, stripe.Convert):
+            return refused("TR422", statement=type(statement).__name__.lower())
+    loads, stores, products = counts.values()
+    if (loads, stores, products) != (2, 1, 1):
+        return refused("TR423", loads=loads, products=products, stores=stores)
+    return None
+
+
+def _against_sum(segment: Segment) -> Refused | None:
+    """Return why a reduction does not add its products up."""
+    (store,) = (s for s in segment.statements if isinstance(s, stripe.Store))
+    (multiplied,) = (s for s in segment.statements if isinstance(s, stripe.Intrinsic))
+    if store.source != multiplied.into:
+        return refused("TR426", stored=store.source)
+    into = segment.use(store.into)
+    if into.aggregation is not Aggregation.SUM:
+        return refused("TR427", aggregation="none" if into.aggregation is None else into.aggregation.value)
     writes = [use for use in segment.uses if use.direction.writes]
-    loads = [s for s in segment.statements if isinstance(s, stripe.Load)]
-    stores = [s for s in segment.statements if isinstance(s, stripe.Store)]
-    products = [s for s in segment.statements if isinstance(s, stripe.Intrinsic)]
+    return None if len(writes) == 1 else refused("TR423", outputs=len(writes))
+
+
+def _against_operands(segment: Segment) -> Refused | None:
+    """Return which operand of the product is no load, nor one that is converted to the dtype of the sum."""
+    (multiplied,) = (s for s in segment.statements if isinstance(s, stripe.Intrinsic))
+    (total,) = (use.dtype for use in segment.uses if use.direction.writes)
     converts = {s.into: s for s in segment.statements if isinstance(s, stripe.Convert)}
-    if segment.constraints or len(loads) != 2 or len(stores) != 1 or len(products) != 1 or len(writes) != 1:
-        return False
-    if len(segment.statements) != 4 + len(converts) or products[0].op is not Op.MUL:
-        return False
-    total = writes[0].dtype
-    wide = all(s.dtype is total for s in converts.values()) and products[0].dtype is total
-    sources = {converts[name].input if name in converts else name for name in products[0].inputs}
-    sums = writes[0].aggregation is Aggregation.SUM
-    straight = sources == {load.into for load in loads} and stores[0].source == products[0].into
-    return wide and sums and straight and not sch.constrained_indices(nest)
+    computed = {**{name: convert.dtype for name, convert in converts.items()}, multiplied.into: multiplied.dtype}
+    for scalar, dtype in computed.items():
+        if dtype is not total:
+            return refused("TR425", scalar=scalar, dtype=dtype.value, sum=total.value)
+    loads = {s.into for s in segment.statements if isinstance(s, stripe.Load)}
+    sources = {converts[name].input if name in converts else name for name in multiplied.inputs}
+    return None if sources == loads else refused("TR424", operands=" ".join(multiplied.inputs))
 
 
-def _panels(nest: Nest, reads: Sequence[Use]) -> tuple[Panel, Panel] | None:
+def _panels(nest: Nest, reads: Sequence[Use]) -> tuple[Panel, Panel] | Refused:
     """Return the left and the right input, each with the output index that moves it and not the other one."""
     written = sch.written_uses(nest)
     contiguous = [i for i in nest.indices if all(u.stride(i.name) == 1 for u in written)]
     column = max(contiguous or nest.indices, key=lambda i: i.range, default=None)
     if column is None:
-        return None
+        return refused("TR430", outputs=1)
     left, right = sorted(reads, key=lambda use: use.stride(column.name) != 0)
     rows = _rows_of(nest, left, right)
     if left.stride(column.name) or not right.stride(column.name) or not rows:
-        return None
+        return refused("TR430", column=column.name, rows=len(rows))
     return Panel(left, max(reversed(rows), key=lambda i: i.range)), Panel(right, column)
 
 

@@ -14,6 +14,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.passes.schedules.registers.steps import LATENCY, Step
 from tileir.schedule.nest import Nest, Use, product
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -97,25 +98,29 @@ class Plan:
     term: Index | None = None
 
 
-def choose(nest: Nest, limits: Limits, shapes: Mapping[str, stripe.TensorShape]) -> Plan | None:
-    """Return the cheapest plan; None where no index can have a vector's lanes.
+def choose(nest: Nest, limits: Limits, shapes: Mapping[str, stripe.TensorShape]) -> Plan | Refused:
+    """Return the cheapest plan; where no index can have a vector's lanes, why the longest one cannot.
 
     ``shapes`` holds those of the tensor behind each root, as far as they are known.
     """
     constrained = sch.constrained_indices(nest)
     lanes = sch.vector_lanes(limits.vector_bytes, sch.widest_itemsize(nest), limits.max_lanes)
     best: Plan | None = None
+    said: list[tuple[int, Refused]] = []
     for index in nest.indices:
         used = min(lanes, sch.power_of_two_below(index.range))
-        if index.range < 2 or index.name in constrained or used < min(lanes, 4):
+        if used < min(lanes, 4) or index.range < 2:
+            said.append((index.range, refused("TR301", index=index.name, range=index.range, lanes=lanes)))
             continue
-        if not can_be_vector(nest, index.name):
-            continue
-        candidate = _Candidate.of(nest, limits, index, used, constrained, shapes)
-        found = None if candidate is None else candidate.best()
-        if found is not None and (best is None or found.cost < best.cost):
-            best = found
-    return best
+        found = _Candidate.of(nest, limits, index, used, constrained, shapes)
+        plan = found if isinstance(found, Refused) else found.best()
+        if isinstance(plan, Refused):
+            said.append((index.range, plan))
+        elif best is None or plan.cost < best.cost:
+            best = plan
+    if best is not None:
+        return best
+    return max(said, key=lambda each: each[0])[1] if said else refused("TR503")
 
 
 def panel_uses(nest: Nest, vector: str) -> tuple[Use, ...]:
@@ -125,23 +130,23 @@ def panel_uses(nest: Nest, vector: str) -> tuple[Use, ...]:
     return tuple(dict.fromkeys(u for u in uses if u.stride(vector)))
 
 
-def can_be_vector(nest: Nest, index: str) -> bool:
-    """Return whether lanes may run along an index: it moves what is written, and the rest can follow.
+def against_vector(nest: Nest, index: str) -> Refused | None:
+    """Return what keeps lanes from an index; None where it moves what is written, and the rest can follow.
 
     Where reductions run, accesses are contiguous or packed; before and after them, lanes may be far apart.
     """
-    if any(use.stride(index) == 0 for use in sch.written_uses(nest)):
-        return False
+    if still := [use.root for use in sch.written_uses(nest) if use.stride(index) == 0]:
+        return refused("TR307", index=index, output=still[0])
     panels = panel_uses(nest, index)
     for segment in nest.segments:
         indirect = sch.indirect_names(segment)
-        if any(sch.scatters(segment, i.name) for i in nest.indices):
-            return False
+        if scattered := [i.name for i in nest.indices if sch.scatters(segment, i.name)]:
+            return refused("TR208", index=scattered[0])
         for use in segment.uses:
             movable = (not segment.loops and not use.merges) or (segment.loops and use in panels)
             if use.stride(index) not in (0, 1) and (use.name in indirect or not movable):
-                return False
-    return True
+                return refused("TR308", index=index, view=use.name, stride=use.stride(index))
+    return None
 
 
 def may_overlap(nest: Nest) -> bool:
@@ -198,30 +203,36 @@ class _Candidate:
         lanes: int,
         constrained: frozenset[str],
         shapes: Mapping[str, stripe.TensorShape],
-    ) -> _Candidate | None:
-        """Return the candidate; None where what it reads across memory is not worth packing."""
+    ) -> _Candidate | Refused:
+        """Return the candidate; refused where lanes cannot run there, or what it reads is not worth packing."""
+        if vector.name in constrained:
+            return refused("TR306", index=vector.name)
+        if (why := against_vector(nest, vector.name)) is not None:
+            return why
         strided = tuple(use for use in panel_uses(nest, vector.name) if use.stride(vector.name) != 1)
         still = [i for i in nest.indices if i.name != vector.name and not any(use.stride(i.name) for use in strided)]
-        if strided and product(i.range for i in still) < (_LEAST_BOUNDED if constrained else _LEAST_POINTS):
-            return None
+        points, least = product(i.range for i in still), _LEAST_BOUNDED if constrained else _LEAST_POINTS
+        if strided and points < least:
+            return refused("TR504", index=vector.name, input=strided[0].root, points=points, least=least)
         whole = whole_uses(nest, shapes) if constrained else frozenset(strided)
-        if not whole.issuperset(strided):
-            return None
+        if apart := [use.root for use in strided if use not in whole]:
+            return refused("TR505", index=vector.name, input=apart[0])
         rows = tuple(sorted((i for i in still if i.range > 1), key=lambda i: _reach(nest, i)))
         steps = tuple(
             Step.of(nest, segment, vector, lanes, limits.cache_bytes) for segment in nest.segments if segment.loops
         )
         return cls(nest, limits, vector, lanes, rows, strided, steps, constrained, may_overlap(nest))
 
-    def best(self) -> Plan | None:
-        """Return the cheapest tile."""
+    def best(self) -> Plan | Refused:
+        """Return the cheapest tile; refused where the registers hold none."""
         found: tuple[float, int, tuple[Rows, ...]] | None = None
         for rows in self._row_choices():
             for columns, cost in self._costs(rows):
                 if found is None or cost < found[0]:
                     found = cost, columns, rows
         if found is None:
-            return None
+            sums = len(self.nest.allocations)
+            return refused("TR506", index=self.vector.name, sums=sums, registers=self.limits.registers)
         cost, columns, rows = found
         packed = tuple(use for use in panel_uses(self.nest, self.vector.name) if self._packs(use, rows, columns))
         apart = _APART * _apart(self.nest, self.vector.name) * product(i.range for i in self.nest.indices)

@@ -18,6 +18,7 @@ from tileir.passes.schedules.registers.cost import Limits, Plan, choose
 from tileir.passes.schedules.registers.steps import left_out
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, leaf, product
+from tileir.schedule.remarks import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -59,7 +60,7 @@ def bears_edges(nest: Nest, plan: Plan, limits: Limits, percent: int) -> bool:
         return True
     segments = tuple(attrs.evolve(segment, constraints=()) for segment in nest.segments)
     inside = choose(attrs.evolve(nest, indices=indices, segments=segments), limits, {})
-    if inside is None:
+    if isinstance(inside, Refused):
         return False
     points, free = (product(i.range for i in each) for each in (nest.indices, indices))
     return 100 * plan.cost <= (100 + percent) * inside.cost * (1.5 * points - 0.5 * free) / free

@@ -13,13 +13,15 @@ import attrs
 
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.forms import against_parallel, against_reading, against_scalars
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.schedules.registers.blocks import kernels
 from tileir.passes.schedules.registers.cost import Limits, choose
 from tileir.passes.schedules.registers.dots import with_dots
 from tileir.passes.schedules.registers.edges import bears_edges, has_edges
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import emit
+from tileir.schedule.nest import emit, product
+from tileir.schedule.remarks import Done, Refused, refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,26 +71,31 @@ class RegisterTile:
         """Return the program with its contractions scheduled."""
         whole = {view.name: view.shape for view in program.main.refinements if _is_whole(view)}
 
-        def scheduled(kernel: stripe.Block) -> tuple[stripe.Block, ...]:
+        def scheduled(kernel: stripe.Block) -> Done | Refused:
             return self._kernel(kernel, {r.name: whole[r.source] for r in kernel.refinements if r.source in whole})
 
         return expand_kernels(program, scheduled, self.reqs)
 
-    def _kernel(self, kernel: stripe.Block, shapes: Mapping[str, stripe.TensorShape]) -> tuple[stripe.Block, ...]:
+    def _kernel(self, kernel: stripe.Block, shapes: Mapping[str, stripe.TensorShape]) -> Done | Refused:
         nest = reduction_nest(kernel)
-        if nest is None or sch.reads_back(nest):
-            return (kernel,)
-        if any(r.shape.elements != 1 for r in nest.allocations) or len(sch.parallel_indices(nest)) < len(nest.indices):
-            return (kernel,)
+        if isinstance(nest, Refused):
+            return nest
+        if (why := against_reading(nest) or against_scalars(nest) or against_parallel(nest)) is not None:
+            return why
         if self.edges and not has_edges(nest):
-            return (kernel,)
+            return refused("TR501")
         limits = Limits(**{field.name: getattr(self, field.name) for field in attrs.fields(Limits)})
         plan = choose(nest, limits, shapes)
-        if plan is None or (self.edges and not bears_edges(nest, plan, limits, self.edges)):
-            return (kernel,)
+        if isinstance(plan, Refused):
+            return plan
+        if self.edges and not bears_edges(nest, plan, limits, self.edges):
+            return refused("TR502", percent=self.edges)
         nest, plan = with_dots(nest, plan, self.dots)
         threads = self.threads if sch.total_operations(nest) >= self.operations else 1
-        return tuple(emit(node, kernel) for node in kernels(nest, plan, threads))
+        rows = product(row.height for row in plan.rows)
+        facts = (("vector", plan.vector.name), ("lanes", plan.lanes), ("vectors", plan.columns), ("rows", rows))
+        made = tuple(emit(node, kernel) for node in kernels(nest, plan, threads))
+        return Done(made, (*facts, ("packed", len(plan.packed)), ("dots", plan.term is not None)))
 
 
 def _is_whole(view: stripe.Refinement) -> bool:

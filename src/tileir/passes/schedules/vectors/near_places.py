@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from tileir.passes.analysis.accesses import address, is_element
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.ir import Block, Direction, Load, LoadIndex, Special, Store, scalar_inputs
 
 if TYPE_CHECKING:
@@ -59,49 +60,67 @@ class NearPlaces:
     tables: Mapping[str, Array]
 
     @classmethod
-    def of(cls, kernel: Block, known: Mapping[str, Array], width: int) -> NearPlaces | None:
-        """Return what is near in a kernel, given the elements of constant tensors; None where something is not."""
+    def of(cls, kernel: Block, known: Mapping[str, Array], width: int) -> NearPlaces | Refused:
+        """Return what is near in a kernel, given the elements of constant tensors; refused where something is not."""
+        if not any(isinstance(s, Load) and s.index is not None for s in kernel.statements):
+            return refused("TR313")
         line = _line(kernel)
-        if line is None:
-            return None
+        if isinstance(line, Refused):
+            return line
         pixels, channels = line[0], line[1].range if len(line) > 1 else 1
         count = pixels.range * channels
         if count < width:
-            return None
+            return refused("TR301", index=pixels.name, range=count, lanes=width)
         reader = _Reader(kernel, line, channels, known)
-        if not reader.reads():
-            return None
+        if (why := reader.against()) is not None:
+            return why
         firsts = np.arange(0, count - width + 1, width)
         if count % width:
             firsts = np.append(firsts, count - width)
         elements = firsts[:, None] + np.arange(width)
         neighbours = reader.neighbours(elements, width)
         if not neighbours:
-            return None
+            return refused("TR322", lanes=width)
         tables = {into: np.repeat(values, channels)[elements].reshape(-1) for into, values in reader.values.items()}
         return cls(kernel, line, count, width, firsts, neighbours, frozenset(reader.places), tables)
 
 
-def _line(kernel: Block) -> tuple[Index, ...] | None:
-    """Return the indices of the line along which all results run without gaps; None where there is none."""
-    plain = not kernel.constraints and all(i.is_plain for i in kernel.indices)
-    if not plain or not kernel.indices or any(isinstance(s, Block | Special) for s in kernel.statements):
-        return None
+def _line(kernel: Block) -> tuple[Index, ...] | Refused:
+    """Return the indices of the line along which all results run without gaps; refused where there is none."""
+    if (why := _against_plain(kernel)) is not None:
+        return why
     stored = [kernel.refinement(s.into) for s in kernel.statements if isinstance(s, Store)]
-    if not stored or any(isinstance(s, Store) and s.index is not None for s in kernel.statements):
-        return None
-    for view in kernel.refinements:
-        if view.direction not in (Direction.IN, Direction.OUT) or view.merges:
-            return None
     *others, last = kernel.indices
     line = (others[-1], last) if others and last.range <= _MOST_CHANNELS else (last,)
     steps = (last.range, 1) if len(line) > 1 else (1,)
     for view in stored:
         where = address(view)
         if any(where.coefficient(index.name) != step for index, step in zip(line, steps, strict=True)):
-            return None
+            return refused("TR320", output=view.name)
     written = {view.source for view in stored}
-    return None if any(r.direction is Direction.IN and r.source in written for r in kernel.refinements) else line
+    both = [r.source for r in kernel.refinements if r.direction is Direction.IN and r.source in written]
+    return refused("TR203", memory=both[0]) if both else line
+
+
+def _against_plain(kernel: Block) -> Refused | None:
+    """Return what keeps a kernel from computing each point of its indices by itself, without loops inside."""
+    if kernel.constraints:
+        return refused("TR306", index=kernel.constraints[0].indices[0] if kernel.constraints[0].indices else "")
+    for index in kernel.indices:
+        if not index.is_plain:
+            return refused("TR102" if index.affine is not None else "TR101", index=index.name)
+    if not kernel.indices:
+        return refused("TR211", indices=0)
+    for statement in kernel.statements:
+        if isinstance(statement, Block | Special):
+            return refused("TR114" if isinstance(statement, Block) else "TR106")
+    stores = [s for s in kernel.statements if isinstance(s, Store)]
+    if not stores or any(s.index is not None for s in stores):
+        return refused("TR208" if stores else "TR207")
+    for view in kernel.refinements:
+        if view.direction not in (Direction.IN, Direction.OUT) or view.merges:
+            return refused("TR206", memory=view.name)
+    return None
 
 
 _MOST_CHANNELS = 4
@@ -129,8 +148,8 @@ class _Reader:
     places: dict[str, Array] = attrs.field(factory=dict, init=False)
     gathers: list[tuple[str, Refinement, Array]] = attrs.field(factory=list, init=False)
 
-    def reads(self) -> bool:
-        """Return whether all loads are known: constants of pixels, what no pixel moves, and gathers at such places."""
+    def against(self) -> Refused | None:
+        """Return which load is neither of constants of pixels, nor of what no pixel moves, nor a gather there."""
         names = {index.name for index in self.line}
         used_at = {s.index for s in self.kernel.statements if isinstance(s, Load) and s.index is not None}
         other_uses = {
@@ -141,20 +160,20 @@ class _Reader:
         }
         for statement in self.kernel.statements:
             if isinstance(statement, LoadIndex) and not names.isdisjoint(statement.affine.indices):
-                return False
+                return refused("TR321", defines=statement.into)
             if not isinstance(statement, Load):
                 continue
             view = self.kernel.refinement(statement.source)
             if statement.index in self.places:
                 if not self._gathers(statement, view):
-                    return False
+                    return refused("TR323", view=view.name)
             elif statement.index is not None or not names.isdisjoint(address(view).indices):
                 values = None if statement.index is not None else self._values(view)
                 if values is None:
-                    return False
+                    return refused("TR321", view=view.name)
                 is_place = statement.into in used_at and statement.into not in other_uses
                 (self.places if is_place else self.values)[statement.into] = values
-        return bool(self.gathers)
+        return None if self.gathers else refused("TR313")
 
     def _values(self, view: Refinement) -> Array | None:
         """Return the constants that a view shows along the pixels of a line; None for other views."""

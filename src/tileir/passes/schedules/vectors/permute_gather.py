@@ -11,10 +11,12 @@ from tileir.passes.algorithms.terms import elements_of
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, with_kernels
 from tileir.passes.fusion.row_producers import producer_of
+from tileir.passes.kernels.expansion import called_block, left
 from tileir.passes.kernels.schedule import vector_lanes
 from tileir.passes.schedules.vectors.near_places import NearPlaces
 from tileir.passes.schedules.vectors.permuted import Permuted
 from tileir.poly.affine import Affine
+from tileir.schedule.remarks import Refused, refused, remark
 from tileir.stripe.ir import Block, Buffer, Direction, Refinement, TensorShape
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ class PermuteGather:
             name: elements_of(held[root], dtypes[root]).reshape(-1) for name, root in behind.items() if root in held
         }
         if lanes < _LEAST_LANES or not known:
-            return program
+            return left(program, refused("TR318", lanes=lanes, least=_LEAST_LANES) if known else refused("TR319"))
         inside = (r.name for kernel in program.main.blocks for r in kernel.refinements)
         tables = _Tables(NameScope.of((*behind, *dtypes, *inside)))
         ranks = {r.name: len(r.access) for r in program.main.refinements}
@@ -60,9 +62,13 @@ class PermuteGather:
         kept = frozenset(name for name, root in behind.items() if root in {*program.inputs, *program.outputs, *held})
 
         def permuted(number: int, statement: Statement) -> Statement:
-            near = NearPlaces.of(statement, known, lanes) if isinstance(statement, Block) else None
-            if near is None:
+            if not isinstance(statement, Block):
                 return statement
+            near = NearPlaces.of(statement, known, lanes)
+            if isinstance(near, Refused):
+                remark(called_block(statement), near, number=number)
+                return statement
+            remark(called_block(statement), None, (("line", near.count), ("lanes", near.width)), number)
             views = {each.view.name: each.view for each in near.neighbours}
             found = {name: producer_of(before, number, near, view, kept) for name, view in views.items()}
             producers = {name: producer for name, producer in found.items() if producer is not None}

@@ -8,10 +8,17 @@ import attrs
 
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.forms import (
+    against_crossing,
+    against_parallel,
+    against_plain_places,
+    unscheduled_elementwise,
+)
 from tileir.passes.kernels.merge import merged
 from tileir.passes.schedules.vectors.turning import turned_tile
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Node, Use, analyse, emit, leaf
+from tileir.schedule.nest import Nest, Node, Use, emit, leaf
+from tileir.schedule.remarks import Done, Refused, refused
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
@@ -50,26 +57,30 @@ class RegisterTranspose:
         """Return the program with such kernels scheduled."""
         return expand_kernels(program, self._kernel, self.reqs)
 
-    def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
-        nest = None if sch.is_scheduled(kernel) else analyse(kernel)
-        if nest is None or nest.allocations or len(nest.segments) != 1 or nest.segments[0].loops:
-            return (kernel,)
-        if sch.indirect_names(nest.segments[0]) or len(sch.parallel_indices(nest)) < len(nest.indices):
-            return (kernel,)
+    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
+        nest = unscheduled_elementwise(kernel)
+        if isinstance(nest, Refused):
+            return nest
+        if (why := against_plain_places(nest) or against_parallel(nest)) is not None:
+            return why
         nest = merged(nest)
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
         lanes = min(sch.power_of_two_below(lanes), sch.power_of_two_below(self.max_tile))
         found = _crossing(nest, lanes)
-        if found is None or lanes < 2:
-            return (kernel,)
-        builder = _Builder(self, nest, *found, lanes, nest.taken_names())
-        return tuple(emit(node, kernel) for node in builder.nodes())
+        if isinstance(found, Refused):
+            return found
+        if lanes < 2:
+            return refused("TR309", bytes=sch.widest_itemsize(nest), vector_bytes=self.vector_bytes)
+        row, column = found
+        builder = _Builder(self, nest, row, column, lanes, nest.taken_names())
+        facts = (("row", row.name), ("column", column.name), ("lanes", lanes))
+        return Done(tuple(emit(node, kernel) for node in builder.nodes()), facts)
 
 
-def _crossing(nest: Nest, least: int) -> tuple[stripe.Index, stripe.Index] | None:
+def _crossing(nest: Nest, least: int) -> tuple[stripe.Index, stripe.Index] | Refused:
     """Return the index along which some input is contiguous, and the one along which all results are.
 
-    None where there are none, where they have fewer than ``least`` values, or where constraints tell points apart.
+    Refused where there are none, where they have fewer than ``least`` values, or where constraints tell points apart.
     """
     written, constrained = sch.written_uses(nest), sch.constrained_indices(nest)
     long = [i for i in nest.indices if i.range >= least and i.name not in constrained]
@@ -79,7 +90,7 @@ def _crossing(nest: Nest, least: int) -> tuple[stripe.Index, stripe.Index] | Non
                 crossing = [u for u in sch.read_uses(nest) if row is not column and u.crosses(row.name, column.name)]
                 if crossing and not any(use.dtype.is_bool for use in crossing):
                     return row, column
-    return None
+    return against_crossing(nest, least)
 
 
 @attrs.frozen(repr=False)

@@ -9,9 +9,11 @@ import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.forms import against_parallel, against_plain_places, against_reading, against_scalars
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf
+from tileir.schedule.remarks import Done, Refused, refused
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
@@ -42,28 +44,34 @@ class StreamReduction:
         """Return the program with such reductions scheduled."""
         return expand_kernels(program, self._kernel)
 
-    def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
+    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
         nest = reduction_nest(kernel)
-        if nest is None or sch.reads_back(nest):
-            return (kernel,)
+        if isinstance(nest, Refused):
+            return nest
+        if (why := against_reading(nest)) is not None:
+            return why
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
         vector = self._vector(nest)
-        if vector is None or len(sch.parallel_indices(nest)) < len(nest.indices):
-            return (kernel,)
+        if isinstance(vector, Refused):
+            return vector
+        if (why := against_parallel(nest)) is not None:
+            return why
         most = self.stretch_bytes // sch.widest_itemsize(nest)
         least = -(-most // 4)
         widths = [w for w in range(lanes, most + 1, lanes) if vector.range % w == 0 and w >= least]
         if not widths:
-            return (kernel,)
+            return refused("TR602", index=vector.name, range=vector.range, lanes=lanes, least=least, most=most)
         shared = [w for w in widths if vector.range // w >= self.threads]
-        return (emit(self._node(nest, vector, lanes, (shared or widths)[-1]), kernel),)
+        width = (shared or widths)[-1]
+        facts = (("index", vector.name), ("width", width), ("lanes", lanes))
+        return Done((emit(self._node(nest, vector, lanes, width), kernel),), facts)
 
-    def _vector(self, nest: Nest) -> stripe.Index | None:
-        """Return the index along which rows run; None where the reduction is of another kind."""
-        if sch.constrained_indices(nest) or any(r.shape.elements != 1 for r in nest.allocations):
-            return None
-        if any(s.has_indirect_store or sch.indirect_names(s) for s in nest.segments):
-            return None
+    def _vector(self, nest: Nest) -> stripe.Index | Refused:
+        """Return the index along which rows run; refused where the reduction is of another kind."""
+        if constrained := sch.constrained_indices(nest):
+            return refused("TR306", index=min(constrained))
+        if (why := against_scalars(nest) or against_plain_places(nest)) is not None:
+            return why
         rows = [u for s in nest.segments if s.loops for u in sch.read_uses(nest) if u in s.uses]
         loops = [i.name for s in nest.segments for i in s.loops]
         for index in nest.indices:
@@ -77,7 +85,7 @@ class StreamReduction:
             far = all(abs(u.stride(name)) * u.dtype.itemsize >= self.stretch_bytes for u in along for name in loops)
             if far and not reused:
                 return index
-        return None
+        return refused("TR601")
 
     def _node(self, nest: Nest, vector: stripe.Index, lanes: int, width: int) -> Node:
         names = nest.taken_names()

@@ -8,7 +8,9 @@ import attrs
 
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
-from tileir.schedule.nest import analyse
+from tileir.passes.kernels.forms import SCHEDULED
+from tileir.schedule.nest import Nest, analyse
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
@@ -30,9 +32,9 @@ class Thread:
         """Return the program with a grid on each kernel that can have one."""
         return map_kernels(program, self._kernel)
 
-    def _kernel(self, kernel: stripe.Block) -> stripe.Block:
+    def _kernel(self, kernel: stripe.Block) -> stripe.Block | Refused:
         if any(i.binding is Binding.GRID for i in kernel.indices):
-            return kernel
+            return SCHEDULED
         allowed = independent_indices(kernel)
         chosen: list[str] = []
         groups = 1
@@ -43,7 +45,7 @@ class Thread:
                 chosen.append(index.name)
                 groups *= index.range
         if not chosen:
-            return kernel
+            return refused("TR211", indices=len(kernel.indices))
         # Grid indices come first: the loops that stay run inside each group.
         marked = [i.bound(Binding.GRID) for i in kernel.indices if i.name in chosen]
         others = [i for i in kernel.indices if i.name not in chosen]
@@ -57,7 +59,7 @@ _SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.UNROLL, Binding.LANE)
 def independent_indices(kernel: stripe.Block) -> frozenset[str]:
     """Return the indices of a kernel, of whatever form, whose values may run at the same time."""
     nest = analyse(kernel)
-    if nest is not None:
+    if isinstance(nest, Nest):
         return frozenset(index.name for index in sch.parallel_indices(nest))
     if kernel.is_serial:
         return frozenset()

@@ -9,15 +9,17 @@ import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.forms import elementwise_nest
 from tileir.passes.kernels.jam import is_merge, jammed
 from tileir.passes.regions.strips import STRIP
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Node, analyse, emit, leaf, product
+from tileir.schedule.nest import Nest, Node, emit, leaf, product
+from tileir.schedule.remarks import Done, Refused, refused
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from tileir.schedule.nest import Segment, Use
 
@@ -48,15 +50,16 @@ class Vectorise:
         """Return the program with its elementwise kernels vectorised."""
         return expand_kernels(program, self._kernel)
 
-    def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
-        nest = analyse(kernel)
-        if nest is None or any(s.loops for s in nest.segments) or len(nest.segments) != 1 or nest.allocations:
-            return (kernel,)
+    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
+        nest = elementwise_nest(kernel)
+        if isinstance(nest, Refused):
+            return nest
         vector = self._vector_index(nest)
-        if vector is None:
-            return (kernel,)
+        if isinstance(vector, Refused):
+            return vector
         parts = self._parts(nest, vector)
-        return tuple(emit(node, kernel) for part, count in parts for node in self._nodes(part, vector, count))
+        made = tuple(emit(node, kernel) for part, count in parts for node in self._nodes(part, vector, count))
+        return Done(made, (("index", vector.name), ("lanes", self._lanes(nest, vector)), ("rows", parts[0][1])))
 
     def _parts(self, nest: Nest, vector: stripe.Index) -> list[tuple[Nest, int]]:
         """Return the nest, and how many of its rows to compute together; in two parts where some rows are left."""
@@ -73,30 +76,34 @@ class Vectorise:
         parts = [(_rows_of(nest, row, 0, whole * rows), rows)]
         return [*parts, (_rows_of(nest, row, whole * rows, left), 1)] if left else parts
 
-    def _vector_index(self, nest: Nest) -> stripe.Index | None:
+    def _vector_index(self, nest: Nest) -> stripe.Index | Refused:
         constrained = sch.constrained_indices(nest)
-        if any(sch.scatters(nest.segments[0], i.name) for i in nest.indices) or not sch.written_uses(nest):
-            return None
+        if scattered := [i.name for i in nest.indices if sch.scatters(nest.segments[0], i.name)]:
+            return refused("TR208", index=scattered[0])
+        if not sch.written_uses(nest):
+            return refused("TR207")
         candidates = [
             (i, steps)
             for i in nest.indices
-            if i.range >= 4 and i.name not in constrained and STRIP not in i.tags
+            if i.range >= _LEAST and i.name not in constrained and STRIP not in i.tags
             if (steps := _whole_steps(nest, i.name)) is not None
         ]
+        if not candidates:
+            return _against_lanes(nest, constrained)
         # Among candidates prefer the one along which most outputs, then most inputs are contiguous or constant, then
         # the longest.
         reads = sch.read_uses(nest)
         return max(
             candidates,
             key=lambda c: (-max(c[1]), sum(u.stride(c[0].name) in (0, 1) for u in reads), c[0].range),
-            default=(None,),
         )[0]
 
+    def _lanes(self, nest: Nest, vector: stripe.Index) -> int:
+        lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
+        return min(lanes, sch.power_of_two_below(vector.range))
+
     def _nodes(self, nest: Nest, vector: stripe.Index, rows: int) -> list[Node]:
-        lanes = min(
-            sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes),
-            sch.power_of_two_below(vector.range),
-        )
+        lanes = self._lanes(nest, vector)
         names = nest.taken_names()
         others = [i for i in nest.indices if i.name != vector.name]
         vectors, left = divmod(vector.range, lanes)
@@ -226,6 +233,20 @@ def _whole_steps(nest: Nest, index: str) -> set[int] | None:
         channels.setdefault((sources[use.root], step, strides), set()).add(_offset(use) % step)
     return {step for _, step, _ in channels} if all(len(c) == step for (_, step, _), c in channels.items()) else None
 
+
+def _against_lanes(nest: Nest, constrained: Collection[str]) -> Refused:
+    """Return why no index of a nest can have the lanes: what keeps the longest one that leaves no gaps from it."""
+    whole = [index for index in nest.indices if _whole_steps(nest, index.name) is not None]
+    if not whole:
+        return refused("TR302", outputs=len(sch.written_uses(nest)))
+    index = max(whole, key=lambda i: i.range)
+    if index.range < _LEAST:
+        return refused("TR301", index=index.name, range=index.range, lanes=_LEAST)
+    return refused("TR306", index=index.name) if index.name in constrained else refused("TR310", index=index.name)
+
+
+_LEAST = 4
+"""Fewer values of an index are not worth the lanes."""
 
 _MOST_CHANNELS = 4
 """Up to so many interleaved channels are written by whole vectors."""

@@ -14,6 +14,7 @@ from tileir.passes.kernels.stagger import staggered
 from tileir.passes.regions.inside import cut, span_inside
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf
+from tileir.schedule.remarks import Done, Refused, refused, strongest
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
@@ -44,15 +45,17 @@ class VectoriseReduction:
         """Return the program with such reductions vectorised."""
         return expand_kernels(program, self._kernel)
 
-    def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
+    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
         nest = reduction_nest(kernel)
-        if nest is None:
-            return (kernel,)
+        if isinstance(nest, Refused):
+            return nest
         nest = self._cut(staggered(nest, self.rows))
-        chosen = {n: i for n, s in enumerate(nest.segments) if (i := self._index(nest, s)) is not None}
+        found = {n: self._index(nest, s) for n, s in enumerate(nest.segments) if s.loops}
+        chosen = {n: i for n, i in found.items() if not isinstance(i, Refused)}
         if not chosen:
-            return (kernel,)
-        return (emit(_Builder(self, nest).kernel(chosen), kernel),)
+            return strongest([why for why in found.values() if isinstance(why, Refused)])
+        facts = (("loops", len(found)), ("vectorised", len(chosen)), ("lanes", self._lanes(nest)))
+        return Done((emit(_Builder(self, nest).kernel(chosen), kernel),), facts)
 
     def _cut(self, nest: Nest) -> Nest:
         """Return a nest whose reductions are cut where constraints on the loop to vectorise begin to hold always."""
@@ -60,10 +63,13 @@ class VectoriseReduction:
         names = nest.taken_names()
         segments: list[Segment] = []
         for segment in nest.segments:
-            index = None if self._index(nest, segment) else self._index(nest, attrs.evolve(segment, constraints=()))
-            low, high = (0, 0) if index is None else span_inside(nest, segment, index)
+            if not isinstance(self._index(nest, segment), Refused):
+                segments.append(segment)
+                continue
+            index = self._index(nest, attrs.evolve(segment, constraints=()))
+            low, high = (0, 0) if isinstance(index, Refused) else span_inside(nest, segment, index)
             merges = all(use.merges for use in segment.uses if use.direction.writes)
-            if index is not None and merges and high - low >= max(lanes, index.range // 2):
+            if not isinstance(index, Refused) and merges and high - low >= max(lanes, index.range // 2):
                 segments.extend(cut(nest, segment, index, names))
             else:
                 segments.append(segment)
@@ -72,29 +78,38 @@ class VectoriseReduction:
     def _lanes(self, nest: Nest) -> int:
         return sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
 
-    def _index(self, nest: Nest, segment: Segment) -> stripe.Index | None:
-        """Return the index of a loop to vectorise along, if any."""
+    def _index(self, nest: Nest, segment: Segment) -> stripe.Index | Refused:
+        """Return the index of a loop to vectorise along, or why there is none."""
         constrained = {i for c in segment.constraints for i in c.indices}
         local = {r.name for r in nest.allocations if r.shape.elements == 1}
         writes = [u for u in segment.uses if u.direction.writes]
         plain = [u for u in writes if not u.merges]
-        if segment.has_indirect_store or not all(u.root in local for u in writes if u.merges):
-            return None
-        if any(isinstance(s, stripe.Load) and segment.use(s.source).direction.writes for s in segment.statements):
-            return None
+        if segment.has_indirect_store:
+            return refused("TR208", index=segment.loops[0].name if segment.loops else "")
+        if elsewhere := [u.root for u in writes if u.merges and u.root not in local]:
+            return refused("TR206", memory=elsewhere[0])
+        loaded = (segment.use(s.source) for s in segment.statements if isinstance(s, stripe.Load))
+        if both := [u.root for u in loaded if u.direction.writes]:
+            return refused("TR410", memory=both[0])
         reads = [u for u in segment.uses if not u.direction.writes]
         lanes = self._lanes(nest)
-        candidates = [
+        near = [
             i
             for i in segment.loops
-            if i.range >= lanes
-            and i.name not in constrained
-            and any(u.stride(i.name) == 1 for u in (*reads, *plain))
+            if any(u.stride(i.name) == 1 for u in (*reads, *plain))
             and all(u.stride(i.name) in (0, 1) for u in reads)
             and all(u.stride(i.name) == 1 for u in plain)
-            and not sch.gathers(segment, i.name)
         ]
-        return max(candidates, key=lambda i: i.range, default=None)
+        straight = [i for i in near if i.name not in constrained and not sch.gathers(segment, i.name)]
+        candidates = [i for i in straight if i.range >= lanes]
+        if candidates:
+            return max(candidates, key=lambda i: i.range)
+        if straight or not near:
+            index = max(straight or segment.loops, key=lambda i: i.range, default=None)
+            facts = () if index is None else (("index", index.name), ("range", index.range), ("lanes", lanes))
+            return Refused("TR301" if straight else "TR312", facts)
+        index = max(near, key=lambda i: i.range)
+        return refused("TR306" if index.name in constrained else "TR202", index=index.name)
 
 
 @attrs.define(repr=False)

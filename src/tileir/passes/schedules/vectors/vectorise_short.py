@@ -11,11 +11,12 @@ from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.nest import chosen_by_data
+from tileir.schedule.remarks import Refused, refused, strongest
 from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Direction, Load, Special, Store
 
 if TYPE_CHECKING:
-    from tileir.stripe.ir import Index, Program
+    from tileir.stripe.ir import Index, Program, Statement
 
 
 @attrs.frozen
@@ -37,36 +38,69 @@ class VectoriseShort:
         """Return the program with lanes along short rows that data choose."""
         return map_blocks(program, self._below)
 
-    def _below(self, block: Block) -> Block:
+    def _below(self, block: Block) -> Block | Refused:
         if block.blocks:
-            inner = rewritten(block.statements, lambda s: (self._below(s) if isinstance(s, Block) else s,))
-            return block if inner is block.statements else attrs.evolve(block, statements=unordered(inner), deps=())
-        chosen = chosen_by_data(block.statements)
-        if not chosen or block.is_serial or any(index.binding is Binding.LANE for index in block.indices):
-            return block
-        index = next((index for index in block.indices if self._is_short_row(block, index)), None)
+            return self._inside(block)
+        if not chosen_by_data(block.statements):
+            return refused("TR313")
+        if block.is_serial:
+            return refused("TR103")
+        if any(index.binding is Binding.LANE for index in block.indices):
+            return refused("TR101")
+        against = {index.name: self._against_short_row(block, index) for index in block.indices}
+        index = next((index for index in block.indices if against[index.name] is None), None)
         if index is None:
-            return block
+            said = [why for why in against.values() if why is not None]
+            return strongest(said) if said else refused("TR211", indices=0)
         row = index.bound(Binding.LANE)
         return attrs.evolve(block, indices=tuple(row if i is index else i for i in block.indices), deps=())
 
-    def _is_short_row(self, block: Block, index: Index) -> bool:
-        """Return whether all that a block stores, and some that data choose, are neighbours along an index."""
+    def _inside(self, block: Block) -> Block | Refused:
+        """Return a block with lanes in the blocks inside."""
+        said: list[Refused] = []
+
+        def apply(statement: Statement) -> tuple[Statement, ...]:
+            after = self._below(statement) if isinstance(statement, Block) else statement
+            if not isinstance(after, Refused):
+                return (after,)
+            said.append(after)
+            return (statement,)
+
+        inner = rewritten(block.statements, apply)
+        if inner is block.statements:
+            return strongest(said)
+        return attrs.evolve(block, statements=unordered(inner), deps=())
+
+    def _against_short_row(self, block: Block, index: Index) -> Refused | None:
+        """Return why not all that a block stores, and some that data choose, are neighbours along an index."""
         itemsize = max((view.shape.dtype.itemsize for view in block.refinements), default=1)
         lanes = sch.vector_lanes(self.vector_bytes, itemsize, self.max_lanes)
-        if not index.is_plain or not 1 < index.range <= lanes:
-            return False
+        if not index.is_plain:
+            return refused("TR101" if index.affine is None else "TR102", index=index.name)
+        if not 1 < index.range <= lanes:
+            return refused("TR314", index=index.name, range=index.range, lanes=lanes)
         if any(index.name in constraint.indices for constraint in block.constraints):
-            return False
-        strides = {view.name: int(address(view).coefficient(index.name)) for view in block.refinements}
-        stored = {s.into for s in block.statements if isinstance(s, Store)}
-        if not set(strides.values()) <= {0, 1} or any(strides[name] == 0 for name in stored):
-            return False
-        if any(view.direction is Direction.NONE or view.merges for view in block.refinements):
-            return False
-        moved = {name for name, stride in strides.items() if stride}
-        varying = sch.varying_scalars(block.statements, moved, index.name)
-        rows = [s for s in block.statements if isinstance(s, Load | Store) and s.index is not None]
-        if any(isinstance(s, Special) for s in block.statements) or any(s.index in varying for s in rows):
-            return False
-        return any(isinstance(s, Load) and s.source in moved for s in rows)
+            return refused("TR306", index=index.name)
+        return _against_neighbours(block, index)
+
+
+def _against_neighbours(block: Block, index: Index) -> Refused | None:
+    """Return which view of a block an index moves by more than an element, or why data choose no rows along it."""
+    strides = {view.name: int(address(view).coefficient(index.name)) for view in block.refinements}
+    stored = {s.into for s in block.statements if isinstance(s, Store)}
+    if far := [name for name, stride in strides.items() if stride not in (0, 1)]:
+        return refused("TR315", index=index.name, view=far[0], stride=strides[far[0]])
+    if still := sorted(name for name in stored if strides[name] == 0):
+        return refused("TR307", index=index.name, output=still[0])
+    for view in block.refinements:
+        if view.direction is Direction.NONE or view.merges:
+            return refused("TR115" if view.direction is Direction.NONE else "TR206", memory=view.name)
+    if special := [s.name for s in block.statements if isinstance(s, Special)]:
+        return refused("TR106", special=special[0])
+    moved = {name for name, stride in strides.items() if stride}
+    varying = sch.varying_scalars(block.statements, moved, index.name)
+    rows = [s for s in block.statements if isinstance(s, Load | Store) and s.index is not None]
+    if apart := [s.index for s in rows if s.index in varying]:
+        return refused("TR316", index=index.name, scalar=apart[0] or "")
+    chosen = any(isinstance(s, Load) and s.source in moved for s in rows)
+    return None if chosen else refused("TR317", index=index.name)

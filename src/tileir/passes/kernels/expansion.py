@@ -1,0 +1,125 @@
+"""Kernels of a program replaced by what a function makes of them, once for all launches, and remarks on each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.schedule.remarks import Done, Refused, listener, refused, remark
+from tileir.stripe.ir import Block, Direction, Launch
+from tileir.stripe.lower.kernel_table import KernelTable, launched
+from tileir.stripe.works import in_order, launches, map_launches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.schedule.remarks import Remarks
+    from tileir.stripe.ir import Program, Refinement, Statement
+
+Outcome: TypeAlias = "tuple[Statement, ...] | Done | Refused"
+"""What becomes of a kernel: none or more kernels, perhaps with facts, or itself with a reason."""
+
+UNCHANGED = refused("TR002")
+
+
+def expanded(program: Program, function: Callable[[Block], Outcome]) -> Program:
+    """Return a program whose kernels are what ``function`` makes of the block of the first launch of each.
+
+    What replaces that launch replaces the others in their names. Whoever listens is told the outcomes.
+    """
+    memory = {each.name: each for each in program.memory}
+    table = KernelTable()
+    made: dict[int, _Expansion | None] = {}
+    outcomes: dict[int, Outcome] = {}
+
+    def expand(launch: Launch) -> tuple[Launch, ...]:
+        kernel = program.kernels[launch.kernel]
+        if launch.kernel not in made:
+            block = launched(kernel, launch)
+            outcome = _outcome(function, block)
+            outcomes[launch.kernel] = outcome
+            made[launch.kernel] = _Expansion.of(outcome, launch, table, memory)
+        expansion = made[launch.kernel]
+        if expansion is not None:
+            return expansion.launches(launch)
+        number = table.number(kernel)
+        return (launch if number == launch.kernel else attrs.evolve(launch, kernel=number),)
+
+    works = map_launches(program.works, expand)
+    if (remarks := listener()) is not None:
+        _tell(remarks, program, outcomes)
+    if all(expansion is None for expansion in made.values()):
+        return program
+    return attrs.evolve(program, kernels=tuple(table.kernels), works=in_order(works))
+
+
+def _outcome(function: Callable[[Block], Outcome], block: Block) -> Outcome:
+    """Return what a function makes of a kernel; a refusal where that is the kernel itself."""
+    try:
+        outcome = function(block)
+    except Exception as error:  # it is raised again
+        error.add_note(f"in the kernel {block.name!r}")
+        raise
+    return UNCHANGED if isinstance(outcome, tuple) and len(outcome) == 1 and outcome[0] is block else outcome
+
+
+def called(launch: Launch) -> str:
+    """Return what remarks call a launch: its name, or else the memory that it sees."""
+    return launch.name or ",".join(launch.arguments)
+
+
+def called_block(block: Block) -> str:
+    """Return what remarks call the launch that a block stands for."""
+    sources = (view.source for view in block.refinements if view.direction is not Direction.NONE)
+    return block.name or ",".join(dict.fromkeys(sources))
+
+
+def left(program: Program, why: Refused) -> Program:
+    """Return a program itself, all of whose kernels a step leaves alone for one reason."""
+    if listener() is not None:
+        for number, launch in enumerate(launches(program.works)):
+            remark(called(launch), why, number=number)
+    return program
+
+
+def _tell(remarks: Remarks, program: Program, outcomes: Mapping[int, Outcome]) -> None:
+    names: dict[int, list[str]] = {}
+    for launch in launches(program.works):
+        names.setdefault(launch.kernel, []).append(called(launch))
+    for number, outcome in outcomes.items():
+        facts = outcome.facts if isinstance(outcome, Done) else ()
+        refusal = outcome if isinstance(outcome, Refused) else None
+        remarks.add(names[number][0], refusal, facts, tuple(names[number]), number)
+
+
+@attrs.frozen(repr=False)
+class _Expansion:
+    """Launches that replace one launch of a kernel, and so those that replace any other."""
+
+    first: Launch
+    after: tuple[Launch, ...]
+
+    @classmethod
+    def of(
+        cls, outcome: Outcome, first: Launch, table: KernelTable, memory: Mapping[str, Refinement]
+    ) -> _Expansion | None:
+        """Return what an outcome puts in place of a launch; None where the kernel stays."""
+        if isinstance(outcome, Refused):
+            return None
+        blocks = outcome.blocks if isinstance(outcome, Done) else outcome
+        return cls(first, tuple(table.launch(each, memory) for each in blocks if isinstance(each, Block)))
+
+    def launches(self, launch: Launch) -> tuple[Launch, ...]:
+        """Return what replaces a launch."""
+        names = dict(zip(self.first.arguments, launch.arguments, strict=True))
+        return tuple(self._like(each, launch, names) for each in self.after)
+
+    def _like(self, made: Launch, launch: Launch, names: Mapping[str, str]) -> Launch:
+        derived = bool(self.first.name) and made.name.startswith(self.first.name)
+        return Launch(
+            made.kernel,
+            tuple(names.get(name, name) for name in made.arguments),
+            launch.name + made.name.removeprefix(self.first.name) if derived else made.name,
+            launch.comments if made.comments == self.first.comments else made.comments,
+        )

@@ -1,0 +1,107 @@
+"""Kernels of known forms, which several schedules ask for: each check says what keeps a kernel from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.schedule.nest import analyse
+from tileir.schedule.remarks import Refused, refused
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from tileir.schedule.nest import Nest, Segment
+
+SCHEDULED = refused("TR101")
+
+
+def unscheduled_reduction(kernel: stripe.Block) -> Nest | Refused:
+    """Return a kernel that reduces, and has no groups or threads so far, as a nest with its indices joined."""
+    return SCHEDULED if sch.is_scheduled(kernel) else reduction_nest(kernel)
+
+
+def unscheduled_elementwise(kernel: stripe.Block) -> Nest | Refused:
+    """Return a kernel without loops inside that has no groups or threads so far."""
+    return SCHEDULED if sch.is_scheduled(kernel) else elementwise_nest(kernel)
+
+
+def elementwise_nest(kernel: stripe.Block) -> Nest | Refused:
+    """Return a kernel without loops inside and without memory of its own as a nest of one segment."""
+    nest = analyse(kernel)
+    if isinstance(nest, Refused):
+        return nest
+    if any(segment.loops for segment in nest.segments):
+        return refused("TR114")
+    if nest.allocations:
+        return refused("TR115", memory=nest.allocations[0].name)
+    return nest if len(nest.segments) == 1 else refused("TR116", parts=len(nest.segments))
+
+
+def against_parallel(nest: Nest) -> Refused | None:
+    """Return which outer index keeps the points of a nest from running at the same time; None where none does."""
+    allowed = sch.parallel_indices(nest)
+    index = next((i for i in nest.indices if i not in allowed), None)
+    return None if index is None else refused("TR201", index=index.name, range=index.range)
+
+
+def against_plain_places(nest: Nest) -> Refused | None:
+    """Return which view is read or written where data decide; None where there is none."""
+    for segment in nest.segments:
+        if names := sch.indirect_names(segment):
+            return refused("TR202", view=min(names))
+    return None
+
+
+def against_scalars(nest: Nest) -> Refused | None:
+    """Return which memory of a nest's own has more than one element; None where none has."""
+    wide = next((r for r in nest.allocations if r.shape.elements != 1), None)
+    return None if wide is None else refused("TR204", memory=wide.name, elements=wide.shape.elements)
+
+
+def against_reading(nest: Nest) -> Refused | None:
+    """Return which memory of the caller some loop reads that the kernel writes; None where none does."""
+    written = {use.root for use in sch.written_uses(nest)}
+    reading = (use for s in nest.segments if s.loops for use in s.uses if not use.direction.writes)
+    return next((refused("TR203", memory=use.root) for use in reading if use.root in written), None)
+
+
+def against_plain(nest: Nest) -> Refused | None:
+    """Return what keeps a nest from having one reduction, into scalar accumulators, with independent points."""
+    reductions = [segment for segment in nest.segments if segment.loops]
+    if len(reductions) != 1:
+        return refused("TR205", loops=len(reductions))
+    checks = (against_parallel, against_plain_places, against_scalars)
+    found = next((why for check in checks if (why := check(nest)) is not None), None)
+    return _against_accumulators(nest, reductions[0]) if found is None else found
+
+
+def _against_accumulators(nest: Nest, reduction: Segment) -> Refused | None:
+    local = {allocation.name for allocation in nest.allocations}
+    writes = [use for use in reduction.uses if use.direction.writes]
+    for use in writes:
+        if not (use.root in local and use.merges and use.direction.reads):
+            return refused("TR206", memory=use.root)
+    loaded = {s.source for s in reduction.statements if isinstance(s, stripe.Load)}
+    written = {use.root for use in nest.uses if use.direction.writes}
+    both = next((u.root for u in reduction.uses if u.name in loaded and u.root in written), None)
+    if both is not None:
+        return refused("TR203", memory=both)
+    return None if writes else refused("TR207")
+
+
+def against_crossing(nest: Nest, least: int) -> Refused:
+    """Return why no input of an elementwise nest is turned by tiles of ``least`` rows and columns."""
+    written, constrained = sch.written_uses(nest), sch.constrained_indices(nest)
+    columns = [i for i in nest.indices if written and all(use.stride(i.name) == 1 for use in written)]
+    pairs = [(row, column) for column in columns for row in nest.indices if row is not column]
+    uses = [(use, row, column) for row, column in pairs for use in sch.read_uses(nest)]
+    crossing = [each for each in uses if each[0].crosses(each[1].name, each[2].name)]
+    if not crossing:
+        return refused("TR303")
+    use, row, column = max(crossing, key=lambda each: min(each[1].range, each[2].range))
+    if min(row.range, column.range) < least:
+        return refused("TR304", rows=row.range, columns=column.range, least=least)
+    if use.dtype.is_bool:
+        return refused("TR305", input=use.root)
+    return refused("TR306", index=row.name if row.name in constrained else column.name)
