@@ -19,6 +19,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "combine": "algorithms.combine",
         "compute_deps": "analysis.compute_deps",
         "constant_propagate": "rewrites.constant_propagate",
+        "count_order": "algorithms.count_order",
         "dead_code": "rewrites.dead_code",
         "deinterleave": "layouts.deinterleave",
         "distribute": "schedules.groups.distribute",

@@ -1,0 +1,195 @@
+"""Orders by counting, for devices whose threads are many and whose rows are few.
+
+```text
+(O) = order(X)   ->   R[i] = +(X[j] is before X[i])
+                      O[k] = +(R[i] == k ? i : 0)
+```
+
+The rank of an element is the number of those before it. Time grows as the square of a row, but nothing waits for
+anything: all comparisons may run at once, and are reductions like others to the passes that follow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Op
+from tileir.core.text.names import NameScope
+from tileir.passes.base import with_temporaries
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from tileir.stripe.ir import Program
+
+_TAGS: Final = stripe.Tags.of("contraction", "agg_op_add")
+
+
+@attrs.frozen
+class CountOrder:
+    """Replace kernels that order rows by two that count: ranks, and the elements that have them."""
+
+    name: ClassVar[str] = "count_order"
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program without such kernels, but for those in loops."""
+        names = NameScope.of(r.name for r in program.memory)
+        statements: list[stripe.Statement] = []
+        added: list[stripe.Refinement] = []
+        for kernel in program.main.statements:
+            order = _order(kernel)
+            if order is None or not isinstance(kernel, stripe.Block):
+                statements.append(kernel)
+                continue
+            counted = _Counted.of(kernel, order, names.fresh("ranks"))
+            statements += [counted.ranking(), counted.choosing()]
+            added.append(counted.memory)
+        return with_temporaries(program, statements, added) if added else program
+
+
+def _order(kernel: stripe.Statement) -> stripe.Special | None:
+    """Return what orders the rows of a kernel, where it does nothing else."""
+    if not isinstance(kernel, stripe.Block) or kernel.constraints:
+        return None
+    match kernel.statements:
+        case (stripe.Special(name="order") as order,):
+            views = [kernel.refinement(name) for name in (*order.inputs, *order.outputs)]
+            return order if all(view.shape.elements > 1 or view is views[1] for view in views) else None
+        case _:
+            return None
+
+
+@attrs.frozen(repr=False)
+class _Counted:
+    """A kernel that orders rows, and the memory for ranks.
+
+    Attributes:
+        kernel: The kernel.
+        keys: The view of a row.
+        places: The view of what is stored about it.
+        axis: Along which the row runs.
+        descending: Whether the greatest element comes first.
+        memory: The ranks of all elements.
+        own: Names for two indices.
+
+    """
+
+    kernel: stripe.Block
+    keys: stripe.Refinement
+    places: stripe.Refinement
+    axis: int
+    descending: bool
+    memory: stripe.Refinement
+    own: tuple[str, str]
+
+    @classmethod
+    def of(cls, kernel: stripe.Block, order: stripe.Special, name: str) -> _Counted:
+        """Return the kernel with memory of this name."""
+        keys, places = kernel.refinement(order.inputs[0]), kernel.refinement(order.outputs[0])
+        axis = next(axis for axis, dim in enumerate(keys.shape.dims) if dim.size > 1)
+        sizes = (*(index.range for index in kernel.indices), keys.shape.elements)
+        shape = stripe.TensorShape.dense(DType.I32 if places.shape.dtype is DType.I32 else DType.I64, sizes)
+        memory = stripe.Refinement(name, stripe.Direction.NONE, "", (Affine(),) * len(sizes), shape)
+        names = NameScope.of(index.name for index in kernel.indices)
+        own = names.fresh("e"), names.fresh("o")
+        return cls(kernel, keys, places, axis, bool(dict(order.parameters)["descending"]), memory, own)
+
+    def ranking(self) -> stripe.Block:
+        """Return the kernel that counts for each element those before it."""
+        mine, other = self.own
+        size = self.keys.shape.elements
+        ranks = self._ranks(stripe.Direction.OUT, Aggregation.SUM)
+        views = (self._key("mine", mine), self._key("other", other), ranks)
+        body = _Body()
+        a, b = body.key("mine", self.keys.shape.dtype), body.key("other", self.keys.shape.dtype)
+        first = body.op(Op.CMP_LT, DType.BOOL, body.index(other), body.index(mine))
+        low, high = (a, b) if self.descending else (b, a)
+        before, behind = body.ordered(low, high), body.op(Op.CMP_EQ, DType.BOOL, body.ordered(high, low), body.no())
+        counted = body.op(Op.COND, DType.BOOL, first, behind, before)
+        body.statements.append(stripe.Convert(counted, "one", ranks.shape.dtype))
+        body.statements.append(stripe.Store("one", "ranks"))
+        return self._kernel("ranks", (size, size), views, body)
+
+    def choosing(self) -> stripe.Block:
+        """Return the kernel that finds for each rank the element that has it."""
+        element, rank = self.own
+        places, dtype = self.places, self.memory.shape.dtype
+        row = next((axis for axis, dim in enumerate(places.shape.dims) if dim.size > 1), self.axis)
+        access = tuple(a + Affine.index(rank) if k == row else a for k, a in enumerate(places.access))
+        target = attrs.evolve(
+            places, name="places", access=access, shape=_element(places.shape), aggregation=Aggregation.SUM
+        )
+        body = _Body()
+        body.statements.append(stripe.Load("ranks", "rank"))
+        equal = body.op(Op.CMP_EQ, DType.BOOL, "rank", body.index(rank, dtype))
+        body.statements.append(stripe.Constant("zero", dtype, 0))
+        chosen = body.op(Op.COND, dtype, equal, body.index(element, dtype), "zero")
+        body.statements.append(stripe.Store(chosen, "places"))
+        ranges = (self.keys.shape.elements, places.shape.elements)
+        return self._kernel("order", ranges, (self._ranks(stripe.Direction.IN, None), target), body)
+
+    def _key(self, name: str, index: str) -> stripe.Refinement:
+        access = tuple(a + Affine.index(index) if k == self.axis else a for k, a in enumerate(self.keys.access))
+        return attrs.evolve(self.keys, name=name, access=access, shape=_element(self.keys.shape))
+
+    def _ranks(self, direction: stripe.Direction, aggregation: Aggregation | None) -> stripe.Refinement:
+        access = tuple(Affine.index(name) for name in (*(index.name for index in self.kernel.indices), self.own[0]))
+        shape = _element(self.memory.shape)
+        return stripe.Refinement("ranks", direction, self.memory.name, access, shape, aggregation)
+
+    def _kernel(
+        self, suffix: str, ranges: tuple[int, int], views: tuple[stripe.Refinement, ...], body: _Body
+    ) -> stripe.Block:
+        own = tuple(stripe.Index(name, size) for name, size in zip(self.own, ranges, strict=True))
+        name = f"{self.kernel.name}_{suffix}" if self.kernel.name else ""
+        indices = (*self.kernel.indices, *own)
+        statements = tuple(body.statements)
+        return stripe.Block(name, indices, (), views, statements, self.kernel.comments, tags=_TAGS)
+
+
+@attrs.define
+class _Body:
+    """Statements that are being made."""
+
+    statements: list[stripe.Statement] = attrs.field(factory=list, init=False)
+    _names: NameScope = attrs.field(factory=NameScope, init=False)
+
+    def op(self, op: Op, dtype: DType, *inputs: str) -> str:
+        """Add an operation; return the name of its result."""
+        into = self._names.fresh("v")
+        self.statements.append(stripe.Intrinsic(op, inputs, into, dtype))
+        return into
+
+    def index(self, name: str, dtype: DType = DType.I64) -> str:
+        """Add the value of an index."""
+        into = self._names.fresh("n")
+        self.statements.append(stripe.LoadIndex(Affine.index(name), into, dtype))
+        return into
+
+    def key(self, view: str, dtype: DType) -> str:
+        """Add a key as something that is ordered."""
+        into = self._names.fresh("k")
+        self.statements.append(stripe.Load(view, into))
+        if not dtype.is_bool:
+            return into
+        self.statements.append(stripe.Convert(into, f"{into}_wide", DType.I32))
+        return f"{into}_wide"
+
+    def no(self) -> str:
+        """Add what is false."""
+        into = self._names.fresh("no")
+        self.statements.append(stripe.Constant(into, DType.BOOL, value=False))
+        return into
+
+    def ordered(self, low: str, high: str) -> str:
+        """Add whether one key is less than another, or a number where that is NaN."""
+        beyond = self.op(Op.CMP_LE, DType.BOOL, high, low)
+        below = self.op(Op.CMP_EQ, DType.BOOL, beyond, self.no())
+        return self.op(Op.BIT_AND, DType.BOOL, below, self.op(Op.CMP_EQ, DType.BOOL, low, low))
+
+
+def _element(shape: stripe.TensorShape) -> stripe.TensorShape:
+    return stripe.TensorShape(shape.dtype, tuple(stripe.Dim(1, dim.stride) for dim in shape.dims))
