@@ -38,6 +38,7 @@ OPTIONS = st.builds(
     outputs=st.sampled_from((1, 4, 100)),
     parts=st.integers(1, 5),
     part_terms=st.integers(1, 6),
+    least=st.sampled_from((0, 20, None)),
 )
 
 
@@ -56,7 +57,7 @@ def test_any_grouping_has_the_same_meaning(case: TupleCase, step: Combine) -> No
 @given(case=tuple_cases(most=70), step=OPTIONS)
 def test_kernels_compute_the_same(case: TupleCase, step: Combine) -> None:
     target = Target(vector_bytes=32)
-    combined = run((step, *parse_pipeline("thread{groups=3}")), lower(prepared(case.function)))
+    combined = run((step, *parse_pipeline("accumulate, thread{groups=3}")), lower(prepared(case.function)))
     found = run_program(lower_to_kernels(combined, target), {"X": case.data}, ALL_CHECKS)
     assert_components(case, tuple(found.values()))
 
@@ -89,6 +90,8 @@ def lanes_of(block: Block) -> set[int]:
         ),  # a stretch, a vector less, and the rest
         ((3, 64), "1", Combine(vector_bytes=16, parts=4, part_terms=8), 2, {2, 4}),
         ((3, 66), "1", Combine(vector_bytes=16, parts=4, part_terms=8), 3, {2, 4}),  # a last part of its own
+        ((3, 64), "1", Combine(vector_bytes=16, least=65), 0, set()),  # two aggregations, and candidates
+        ((64, 16), "0", Combine(vector_bytes=16, least=None), 0, set()),
         ((8, 64), "1", Combine(vector_bytes=16, parts=4, part_terms=8), 1, {2, 4}),  # enough results
     ],
 )

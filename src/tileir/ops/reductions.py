@@ -29,6 +29,7 @@ from tileir.ops.foundation import (
     real,
     wide,
 )
+from tileir.tile.builder_functions import reduce
 
 if TYPE_CHECKING:
     from tileir.ops.foundation import Axes, Dim, Operand, Size, Tensor
@@ -108,12 +109,12 @@ def argmax(x: Tensor, axis: int | None = None, *, keepdims: bool = False, ties: 
         TileError: TIL314, there is no such axis; TIL217, another word for ties.
 
     """
-    return _position(Aggregation.MAX, x, axis, keepdims, ties)
+    return _position("argmax", x, axis, keepdims, ties)
 
 
 def argmin(x: Tensor, axis: int | None = None, *, keepdims: bool = False, ties: str = "first") -> Tensor:
     """Return the position of the least element on ``axis``; all else as for :func:`argmax`."""
-    return _position(Aggregation.MIN, x, axis, keepdims, ties)
+    return _position("argmin", x, axis, keepdims, ties)
 
 
 def is_max(x: Tensor, axes: Axes = None) -> Tensor:
@@ -222,16 +223,14 @@ def _count(x: Tensor, axes: Axes) -> Size:
     return count
 
 
-def _position(aggregation: Aggregation, x: Tensor, axis: int | None, keepdims: bool, ties: str) -> Tensor:
+def _position(combine: str, x: Tensor, axis: int | None, keepdims: bool, ties: str) -> Tensor:
     chosen(ties, ("first", "last"), "ties")
     if axis is None:
         if keepdims:
             raise mistaken("keepdims needs an axis")
         x, axis = call("reshape", x, _count(x, None)), 0
     place = axis_of(x, axis)
-    best = _reduced(aggregation, x, place, True)
-    found = (x == best) | (x != x)
-    positions = call("index", x, place)
-    size = dims_of(x)[place]
-    candidates = call("cond", found, positions, size if ties == "first" else -1)
-    return _reduced(Aggregation.MIN if ties == "first" else Aggregation.MAX, candidates, place, keepdims)
+    _, position = reduce(combine if ties == "first" else f"last_{combine}", x, place)
+    if not keepdims:
+        return position
+    return call("reshape", position, *(1 if axis == place else dim for axis, dim in enumerate(dims_of(x))))

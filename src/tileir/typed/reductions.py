@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.typed.ir import Reduce
+from tileir.core.ops import Op
+from tileir.typed.dataflow import with_operands
+from tileir.typed.ir import Elementwise, Reduce
 
 if TYPE_CHECKING:
     from tileir.core.combines import Rule
@@ -37,3 +39,28 @@ def reductions_of(function: Function) -> dict[Reduce, list[Reduce]]:
         if isinstance(operation, Reduce):
             found.setdefault(reduction_of(operation), []).append(operation)
     return found
+
+
+def with_components_named(function: Function) -> Function:
+    """Return ``function`` with components in place of outputs that are the same as them; itself where there are none.
+
+    A part of a tuple that is returned gets its name by an operation of its own, which would be a copy in memory.
+    """
+    outputs = frozenset(function.outputs)
+    components = {each.name for each in function.operations if isinstance(each, Reduce)} - outputs
+    named: dict[str, str] = {}
+    for each in function.operations:
+        if isinstance(each, Elementwise) and each.op is Op.IDENT and each.name in outputs:
+            (source,) = each.inputs
+            if source in components:
+                named.setdefault(source, each.name)
+    if not named:
+        return function
+    copies = set(named.values())
+    operations = tuple(
+        attrs.evolve(each, name=named[each.name]) if each.name in named else with_operands(each, named)
+        for each in function.operations
+        if each.name not in copies
+    )
+    labels = tuple((named.get(name, name), label) for name, label in function.labels)
+    return attrs.evolve(function, operations=operations, labels=labels)

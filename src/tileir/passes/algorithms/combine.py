@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.combines import CombineKernels, TupleReduction
+from tileir.passes.algorithms.extrema import separated
 from tileir.passes.base import at_least, selected_kernel, with_temporaries
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.nest import product
@@ -24,7 +25,9 @@ class Combine:
     Where elements are contiguous along a reduced index, each lane of some vectors has a state of its own, and takes
     every so many-th element; in the end vectors are merged with each other, and then halves of lanes. Where they are
     contiguous along another index, neighbouring results are reduced beside each other, in stretches of lanes. Long axes
-    that few results share are cut into parts, whose states one more kernel merges. What is none of this stays a loop.
+    that few results share are cut into parts, whose states one more kernel merges. What is none of this stays a loop,
+    but for the positions of extrema: two aggregations find these, which other passes schedule, and which cost less than
+    states along short axes.
 
     Attributes:
         reqs: Tags that a kernel must carry.
@@ -35,6 +38,7 @@ class Combine:
         outputs: Results that are enough to keep all threads busy; parts are made for fewer.
         parts: At most so many parts of an axis.
         part_terms: A part has at least so many elements.
+        least: Positions of extrema among fewer contiguous elements are found by two aggregations; None for all.
 
     """
 
@@ -47,6 +51,7 @@ class Combine:
     outputs: int = attrs.field(default=8, validator=at_least(1))
     parts: int = attrs.field(default=1, validator=at_least(1))
     part_terms: int = attrs.field(default=16 * 1024, validator=at_least(1))
+    least: int | None = 0
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with tuple reductions by several states."""
@@ -72,6 +77,10 @@ class Combine:
         """Return the kernels of one reduction, and the temporaries between them."""
         lanes = sch.vector_lanes(self.vector_bytes, found.widest_itemsize, self.max_lanes)
         along = next((i for i in found.inner if found.is_contiguous(i.name)), None)
+        if self.least is None or (0 if along is None else along.range) < self.least:
+            apart = separated(found, names)
+            if apart is not None:
+                return apart
         builder = CombineKernels(found)
         if along is not None and along.range >= 2 * lanes > 2:
             count = self._count(found, along)

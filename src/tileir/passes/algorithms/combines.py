@@ -233,22 +233,32 @@ class CombineKernels:
     def _lanes_along(
         self, index: stripe.Index, start: Affine, length: int, lanes: int, vectors: int
     ) -> tuple[Node, ...]:
-        """Return nodes after which the first state is that of so many elements along an index from a start."""
+        """Return nodes after which the first state is that of so many elements along an index from a start.
+
+        Each state takes its elements in order, which steps ask for.
+        """
         width = lanes * vectors
         states = self._states(width)
         steps, left = divmod(length, width)
-        step = stripe.Index(self._names.fresh(f"{index.name}_step"), steps, serial=True)
+        place = [each.name for each in self.found.inner].index(index.name)
+        around, within = self.found.inner[:place], self.found.inner[place + 1 :]
+
+        def run(step: stripe.Index | None, lane: Affine, value: Affine, points: tuple[stripe.Index, ...]) -> Node:
+            node = self._taken(states, lane, {index.name: start + value}, points)
+            loops = (*(() if step is None else sch.present((step,))), *within)
+            return Node(loops, children=(node,)) if loops else node
+
         points, inner = self._points(index.name, lanes, vectors, Binding.UNROLL)
-        taken = self._taken(states, inner, {index.name: start + sch.part(step, width) + inner}, points)
-        runs = [Node(sch.present((step,)), children=(taken,))] if steps else []
+        runs: list[Node] = []
+        if steps:
+            step = stripe.Index(self._names.fresh(f"{index.name}_step"), steps, serial=True)
+            runs.append(run(step, inner, sch.part(step, width) + inner, points))
         if fewer := left // lanes if lanes > 1 else 0:
-            more, place = self._points(index.name, lanes, fewer, Binding.UNROLL)
-            runs.append(self._taken(states, place, {index.name: start + place + steps * width}, more))
+            more, lane = self._points(index.name, lanes, fewer, Binding.UNROLL)
+            runs.append(run(None, lane, lane + steps * width, more))
         if rest := left - fewer * lanes:
             last = stripe.Index(self._names.fresh(f"{index.name}_rest"), rest, serial=True)
-            value = start + sch.part(last) + (length - rest)
-            runs.append(self._taken(states, Affine(), {index.name: value}, sch.present((last,))))
-        around = tuple(i for i in self.found.inner if i.name != index.name)
+            runs.append(run(last, Affine(), sch.part(last) + (length - rest), ()))
         all_taken = (Node(around, children=tuple(runs)),) if around else tuple(runs)
         return (self._begun(states, points, inner), *all_taken, *self._halves(states, index.name, lanes, vectors))
 

@@ -10,6 +10,7 @@ from tileir.core.ops import Op
 from tileir.typed.dataflow import with_operands, without_dead
 from tileir.typed.ir import Elementwise, Marker, Recall, Scan, Upstream
 from tileir.typed.loops import with_bodies
+from tileir.typed.reductions import with_components_named
 from tileir.typed.simplify.factorisation import factorised
 from tileir.typed.simplify.rematerialisation import rematerialised
 from tileir.typed.simplify.separation import separated
@@ -30,7 +31,7 @@ def prepared(function: Function) -> Function:
     if _has_markers(simple):
         recalls = any(isinstance(operation, Recall) for operation in simple.operations)
         simple = simplify(unmarked(simple), merge=not recalls)
-    return separated(factorised(simple))
+    return separated(factorised(with_components_named(simple)))
 
 
 def unmarked(function: Function) -> Function:

@@ -1,0 +1,167 @@
+"""Positions of extrema by two aggregations: the extremum, and then the least or greatest position where it is."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.combines import Combine
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Op
+from tileir.core.text.names import NameScope
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+from tileir.stripe.reductions import state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.passes.algorithms.combines import TupleReduction
+
+_MAXIMA = (Combine.ARGMAX, Combine.LAST_ARGMAX)
+_LAST = (Combine.LAST_ARGMAX, Combine.LAST_ARGMIN)
+
+
+def separated(
+    found: TupleReduction, temporaries: NameScope
+) -> tuple[list[stripe.Block], list[stripe.Refinement]] | None:
+    """Return flat kernels that find an extremum and its position; None where a state is something else.
+
+    Where only one of both is stored, the other one is left out, or a temporary that is added.
+    """
+    if not found.reduction.combine.is_extremum:
+        return None
+    stores = {s.into: s.source for s in found.step.statements if isinstance(s, stripe.Store)}
+    chosen = {s.into: s for s in found.step.statements if isinstance(s, stripe.Intrinsic) and s.op is Op.COND}
+    best, place = (chosen.get(stores[name]) for name in state_of(found.step))
+    if best is None or place is None:
+        return None
+    values = [found.kernel.refinement(use.name) for number, use in found.results if number == 0]
+    places = [found.kernel.refinement(use.name) for number, use in found.results if number == 1]
+    stem = found.kernel.refinements[0].source
+    best_of = _Temporary.of(temporaries.fresh(f"{stem}_best"), found.reduction.rule.state[0], found.outer)
+    candidates = _Temporary.of(temporaries.fresh(f"{stem}_places"), found.reduction.positions, _in_memory(found))
+    names = NameScope.of((*(use.name for use in found.reads), *(use.name for _, use in found.results)))
+    targets = values or [best_of.view(names.fresh("best"))]
+    places_of = candidates.view(names.fresh("candidate"))
+    added = [each.memory for each, used in ((best_of, not values), (candidates, bool(places))) if used]
+    aggregation = Aggregation.MAX if found.reduction.combine in _MAXIMA else Aggregation.MIN
+    blocks = [_extremum(found, best.inputs[1], target, aggregation) for target in targets]
+    if places:
+        blocks.append(_candidates(found, (best.inputs[1], place.inputs[1]), targets[0], places_of))
+        blocks.extend(_least(found, attrs.evolve(places_of, direction=stripe.Direction.IN), each) for each in places)
+    return blocks, added
+
+
+@attrs.frozen(repr=False)
+class _Temporary:
+    """Memory with an element for each point of some indices."""
+
+    memory: stripe.Refinement
+    indices: tuple[stripe.Index, ...]
+
+    @classmethod
+    def of(cls, name: str, dtype: DType, indices: tuple[stripe.Index, ...]) -> _Temporary:
+        """Return dense memory of such a name."""
+        shape = stripe.TensorShape.dense(dtype, tuple(index.range for index in indices))
+        zeros = tuple(Affine() for _ in indices)
+        return cls(stripe.Refinement(name, stripe.Direction.NONE, "", zeros, shape), indices)
+
+    def view(self, name: str) -> stripe.Refinement:
+        """Return the view that writes the element of a point."""
+        dims = tuple(stripe.Dim(1, dim.stride) for dim in self.memory.shape.dims)
+        shape = stripe.TensorShape(self.memory.shape.dtype, dims)
+        access = tuple(Affine.index(index.name) for index in self.indices)
+        return stripe.Refinement(name, stripe.Direction.OUT, self.memory.name, access, shape)
+
+
+def _in_memory(found: TupleReduction) -> tuple[stripe.Index, ...]:
+    """Return all indices, none of them serial, in the order in which elements lie in memory."""
+    indices = (attrs.evolve(index, serial=False) for index in (*found.outer, *found.inner))
+    return tuple(sorted(indices, key=lambda index: -max(abs(use.stride(index.name)) for use in found.reads)))
+
+
+def _needed(found: TupleReduction, scalar: str) -> list[stripe.Statement]:
+    """Return the statements of a step that a scalar depends on."""
+    wanted, needed = {scalar}, []
+    for statement in reversed(found.step.statements):
+        into = stripe.scalar_output(statement)
+        if into in wanted:
+            needed.append(statement)
+            wanted.update(stripe.scalar_inputs(statement))
+    return needed[::-1]
+
+
+def _flat(
+    found: TupleReduction,
+    stem: str,
+    views: Sequence[stripe.Refinement],
+    statements: Sequence[stripe.Statement],
+    tags: stripe.Tags,
+) -> stripe.Block:
+    """Return a flat kernel over all indices, with views of what its statements read of the elements."""
+    kernel = found.kernel
+    read = {name for statement in statements for name in stripe.views_read(statement)}
+    elements = [
+        attrs.evolve(found.step.refinement(use.name), source=kernel.refinement(use.root).source, access=use.access)
+        for use in found.reads
+        if use.name in read
+    ]
+    return attrs.evolve(
+        kernel,
+        name=f"{kernel.name}_{stem}" if kernel.name else "",
+        indices=_in_memory(found),
+        refinements=(*elements, *views),
+        statements=tuple(statements),
+        tags=tags,
+        deps=(),
+    )
+
+
+def _contracting(aggregation: Aggregation) -> stripe.Tags:
+    return stripe.Tags.of("contraction", f"agg_op_{aggregation.value}", "comb_op_none")
+
+
+def _extremum(found: TupleReduction, element: str, target: stripe.Refinement, aggregation: Aggregation) -> stripe.Block:
+    statements = (*_needed(found, element), stripe.Store(element, target.name))
+    views = (attrs.evolve(target, aggregation=aggregation),)
+    return _flat(found, "best", views, statements, _contracting(aggregation))
+
+
+def _candidates(
+    found: TupleReduction, scalars: tuple[str, str], best: stripe.Refinement, target: stripe.Refinement
+) -> stripe.Block:
+    """Return a kernel that stores the positions of elements that are the extremum, or NaN, and for others the worst.
+
+    ``scalars`` are element and position. It is a kernel of its own, as programs have it that say the same in Tile.
+    """
+    element, place = scalars
+    made = _needed(found, element)
+    made += [statement for statement in _needed(found, place) if statement not in made]
+    names = NameScope.of(name for s in found.step.statements if (name := stripe.scalar_output(s)) is not None)
+    extremum, same, worst, into = (names.fresh(stem) for stem in ("best", "same", "worst", "candidate"))
+    statements = [*made, stripe.Load(best.name, extremum)]
+    statements.append(stripe.Intrinsic(Op.CMP_EQ, (element, extremum), same, DType.BOOL))
+    if found.reduction.elements.is_float:
+        nan, either = names.fresh("nan"), names.fresh("either")
+        statements.append(stripe.Intrinsic(Op.CMP_NE, (element, element), nan, DType.BOOL))
+        statements.append(stripe.Intrinsic(Op.BIT_OR, (same, nan), either, DType.BOOL))
+        same = either
+    dtype = found.reduction.positions
+    last = found.reduction.combine in _LAST
+    count = prod(index.range for index in found.inner)
+    statements.append(stripe.Constant(worst, dtype, -1 if last else min(count, int(dtype.maximum))))
+    statements.append(stripe.Intrinsic(Op.COND, (same, place, worst), into, dtype))
+    statements.append(stripe.Store(into, target.name))
+    views = (attrs.evolve(best, direction=stripe.Direction.IN), target)
+    return _flat(found, "candidates", views, statements, stripe.Tags.of("eltwise", "eltwise_cond"))
+
+
+def _least(found: TupleReduction, candidates: stripe.Refinement, target: stripe.Refinement) -> stripe.Block:
+    """Return a kernel that finds the first candidate, or the last."""
+    aggregation = Aggregation.MAX if found.reduction.combine in _LAST else Aggregation.MIN
+    statements = (stripe.Load(candidates.name, candidates.name), stripe.Store(candidates.name, target.name))
+    views = (candidates, attrs.evolve(target, aggregation=aggregation))
+    return _flat(found, "position", views, statements, _contracting(aggregation))
