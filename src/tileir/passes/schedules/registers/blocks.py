@@ -41,8 +41,8 @@ def kernels(nest: Nest, plan: Plan, threads: int) -> Iterator[Node]:
 
     Where panels alone would not keep ``threads`` threads busy, rows are shared out as well.
     """
-    builder = _Builder(nest, plan, nest.taken_names())
-    for piece in _column_pieces(plan):
+    builder = Builder(nest, plan, nest.taken_names())
+    for piece in column_pieces(plan):
         yield builder.kernel(piece, threads)
 
 
@@ -51,12 +51,12 @@ def nested(nest: Nest, plan: Plan, names: NameScope) -> tuple[Node, ...]:
 
     Accesses may depend on indices of that kernel; ``names`` holds all its names.
     """
-    builder = _Builder(nest, plan, names)
-    return tuple(builder.serial(piece) for piece in _column_pieces(plan))
+    builder = Builder(nest, plan, names)
+    return tuple(builder.serial(piece) for piece in column_pieces(plan))
 
 
 @attrs.frozen
-class _Piece:
+class Piece:
     """A run of columns: ``count`` panels of ``columns`` vectors of ``lanes`` elements from ``start`` on."""
 
     start: int
@@ -65,27 +65,28 @@ class _Piece:
     lanes: int
 
 
-def _column_pieces(plan: Plan) -> Iterator[_Piece]:
+def column_pieces(plan: Plan) -> Iterator[Piece]:
+    """Yield the runs of columns that have tiles of a width of their own."""
     width = plan.columns * plan.lanes
     count, left = divmod(plan.vector.range, width)
     start = count * width
     if count:
-        yield _Piece(0, count, plan.columns, plan.lanes)
+        yield Piece(0, count, plan.columns, plan.lanes)
     if plan.overlaps and (columns := overlapping(left, plan.lanes)):
-        yield _Piece(plan.vector.range - columns * plan.lanes, 1, columns, plan.lanes)
+        yield Piece(plan.vector.range - columns * plan.lanes, 1, columns, plan.lanes)
         return
     if left >= plan.lanes:
         columns = left // plan.lanes
-        yield _Piece(start, 1, columns, plan.lanes)
+        yield Piece(start, 1, columns, plan.lanes)
         start, left = start + columns * plan.lanes, left % plan.lanes
     while left:
         lanes = sch.power_of_two_below(left)
-        yield _Piece(start, 1, 1, lanes)
+        yield Piece(start, 1, 1, lanes)
         start, left = start + lanes, left - lanes
 
 
 @attrs.frozen
-class _Split:
+class Split:
     """One index as loops: ``around`` outside of all tiles, ``rows`` inside of them, ``value`` in terms of these.
 
     Points at which some of ``tests`` is negative do not exist. Over the ranges in ``blocks`` of the loops around,
@@ -112,17 +113,17 @@ class _Chunk:
 
 
 @attrs.frozen
-class _Builder:
+class Builder:
     """Builds the blocks of one plan."""
 
     nest: Nest
     plan: Plan
     names: NameScope
 
-    def kernel(self, piece: _Piece, threads: int) -> Node:
+    def kernel(self, piece: Piece, threads: int) -> Node:
         """Return the kernel for some columns."""
-        panels, columns, start = self._columns(piece, Binding.GRID)
-        own = {i.name for i in self._outside()}
+        panels, columns, start = self.columns(piece, Binding.GRID)
+        own = {i.name for i in self.outside()}
         outside = [i for i in self.nest.indices if i.name in own]
         within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
         groups = product(i.range for i in outside) * piece.count
@@ -131,15 +132,15 @@ class _Builder:
         grid = (*marked, *panels, *(chunk.grid for chunk in chunks.values()))
         return self._panel(grid, within, {self.plan.vector.name: start + columns.inner}, columns, chunks)
 
-    def serial(self, piece: _Piece) -> Node:
+    def serial(self, piece: Piece) -> Node:
         """Return the same without a grid."""
-        panels, columns, start = self._columns(piece, None)
-        own = {i.name for i in self._outside()}
+        panels, columns, start = self.columns(piece, None)
+        own = {i.name for i in self.outside()}
         within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
-        indices = (*self._outside(), *panels)
+        indices = (*self.outside(), *panels)
         return self._panel(indices, within, {self.plan.vector.name: start + columns.inner}, columns, {})
 
-    def _columns(self, piece: _Piece, binding: Binding | None) -> tuple[tuple[stripe.Index, ...], Columns, Affine]:
+    def columns(self, piece: Piece, binding: Binding | None) -> tuple[tuple[stripe.Index, ...], Columns, Affine]:
         """Return the loop over panels, the columns of a tile, and where a panel starts."""
         vector = self.plan.vector.name
         panel = sch.index(self.names.fresh(f"{vector}_panel"), piece.count, binding)
@@ -150,7 +151,7 @@ class _Builder:
         columns = Columns(sch.present((column,)), sch.present((lane,)), inner, width)
         return sch.present((panel,)), columns, sch.part(panel, width) + piece.start
 
-    def _outside(self) -> tuple[stripe.Index, ...]:
+    def outside(self) -> tuple[stripe.Index, ...]:
         """Return the indices of which every value has panels of its own, or, without any, those that share nothing."""
         rows = {r.index.name for r in self.plan.rows}
         others = [i for i in self.nest.indices if i is not self.plan.vector and i.name not in rows]
@@ -192,7 +193,7 @@ class _Builder:
         """Return a block over ``indices`` that packs its panels and runs all tiles along them."""
         packs = [self._pack(use, mapping, columns) for use in self.plan.packed]
         replaced = {use: pack.use for use, pack in zip(self.plan.packed, packs, strict=True)}
-        choices = [tuple(self._splits(index, chunks.get(index.name))) for index in within]
+        choices = [tuple(self.splits(index, chunks.get(index.name))) for index in within]
         tiles = [self._tile(splits, within, mapping, columns, replaced) for splits in combinations(*choices)]
         allocations = tuple(pack.allocation for pack in packs)
         return Node(indices, allocations, children=(*(node for pack in packs for node in pack.nodes), *tiles))
@@ -203,7 +204,7 @@ class _Builder:
             use, ordered_loops(loops, (use,)), self.plan.vector.name, mapping, columns, self._terms(), self.names
         )
 
-    def _splits(self, index: stripe.Index, chunk: _Chunk | None) -> Iterator[_Split]:
+    def splits(self, index: stripe.Index, chunk: _Chunk | None) -> Iterator[Split]:
         """Yield how an index is run through: whole tiles, and the rows that are left."""
         height = next((r.height for r in self.plan.rows if r.index.name == index.name), 1)
         blocks, left = divmod(index.range, height)
@@ -214,9 +215,9 @@ class _Builder:
             last = () if chunk is None else (sch.part(chunk.grid) - (chunk.grid.range - 1),)
             inner = sch.part(row)
             value = inner + blocks * height
-            yield _Split((), sch.present((row,)), value, inner, left, value, tests=last)
+            yield Split((), sch.present((row,)), value, inner, left, value, tests=last)
 
-    def _split(self, index: stripe.Index, blocks: int, height: int, chunk: _Chunk | None) -> _Split:
+    def _split(self, index: stripe.Index, blocks: int, height: int, chunk: _Chunk | None) -> Split:
         """Return the loop over whole tiles along an index, or over those of one chunk."""
         start = Affine()
         tests: tuple[Affine, ...] = ()
@@ -234,11 +235,11 @@ class _Builder:
         inner = sch.part(row)
         place = Affine.of({name: height}) + inner
         around, rows = sch.present((block,)), sch.present((row,))
-        return _Split(around, rows, number * height + inner, inner, height, place, ((name, blocks),), tests)
+        return Split(around, rows, number * height + inner, inner, height, place, ((name, blocks),), tests)
 
     def _tile(
         self,
-        splits: Sequence[_Split],
+        splits: Sequence[Split],
         within: Sequence[stripe.Index],
         mapping: Mapping[str, Affine],
         columns: Columns,
@@ -267,7 +268,7 @@ class _Builder:
                 children.extend(nodes)
                 continue
             if segment.loops:
-                node = self._reduction(moved, values, splits, within, columns)
+                node = self.reduction(moved, values, splits, within, columns)
             else:
                 node = leaf(moved, values, indices)
             children.append(node)
@@ -275,11 +276,11 @@ class _Builder:
         tests = tuple(test for split in splits for test in split.tests)
         return Node(around, tuple(allocations), tuple(children), constraints=tests)
 
-    def _reduction(
+    def reduction(
         self,
         segment: Segment,
         values: Mapping[str, Affine],
-        splits: Sequence[_Split],
+        splits: Sequence[Split],
         within: Sequence[stripe.Index],
         columns: Columns,
     ) -> Node:

@@ -219,7 +219,9 @@ class _Candidate:
             return refused("TR505", index=vector.name, input=apart[0])
         rows = tuple(sorted((i for i in still if i.range > 1), key=lambda i: _reach(nest, i)))
         steps = tuple(
-            Step.of(nest, segment, vector, lanes, limits.cache_bytes) for segment in nest.segments if segment.loops
+            Step.of(nest, segment, vector, lanes, limits.cache_bytes, limits.panel_bytes)
+            for segment in nest.segments
+            if segment.loops
         )
         return cls(nest, limits, vector, lanes, rows, strided, steps, constrained, may_overlap(nest))
 

@@ -19,6 +19,7 @@ from tileir.passes.schedules.registers.blocks import kernels
 from tileir.passes.schedules.registers.cost import Limits, choose
 from tileir.passes.schedules.registers.dots import with_dots
 from tileir.passes.schedules.registers.edges import bears_edges, has_edges
+from tileir.passes.schedules.registers.streamed import is_streamed, streamed_kernels
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import emit, product
 from tileir.schedule.remarks import Done, Refused, refused
@@ -94,8 +95,14 @@ class RegisterTile:
         threads = self.threads if sch.total_operations(nest) >= self.operations else 1
         rows = product(row.height for row in plan.rows)
         facts = (("vector", plan.vector.name), ("lanes", plan.lanes), ("vectors", plan.columns), ("rows", rows))
-        made = tuple(emit(node, kernel) for node in kernels(nest, plan, threads))
-        return Done(made, (*facts, ("packed", len(plan.packed)), ("dots", plan.term is not None)))
+        streamed = is_streamed(nest, plan, limits)
+        if streamed:
+            nodes = streamed_kernels(nest, plan, threads, limits.panel_bytes // 2)
+        else:
+            nodes = kernels(nest, plan, threads)
+        packed = 0 if streamed else len(plan.packed)
+        more = (("packed", packed), ("dots", plan.term is not None), ("streamed", streamed))
+        return Done(tuple(emit(node, kernel) for node in nodes), (*facts, *more))
 
 
 def _is_whole(view: stripe.Refinement) -> bool:

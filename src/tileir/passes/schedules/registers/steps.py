@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.schedule.nest import Nest, Segment, product
+from tileir.schedule.nest import Nest, Segment, Use, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -27,6 +27,12 @@ _LOADS_BESIDE: Final = 1 / 8
 
 _RUN: Final = 1.5
 """What it costs to begin a run of neighbouring vectors elsewhere in memory, for each row that brings its own."""
+
+_ELSEWHERE: Final = 16.0
+"""What it costs in a step to begin in another page of an operand that the caches near the processor do not hold."""
+
+_PAGE: Final = 4096
+_LINE: Final = 64
 
 _TEST: Final = 1.5
 """What it costs in a step that a row at one side of a tile may be left out: a branch."""
@@ -46,6 +52,7 @@ class Step:
         scalars: What else it loads.
         tests: For each constraint, how many rows along each index it may leave out, those at its end negative.
         near: Columns of which a panel is in the nearest cache.
+        elsewhere: For each of ``scalars`` that is far away, and in another page at each step, what moves it by a line.
 
     """
 
@@ -55,10 +62,11 @@ class Step:
     scalars: tuple[frozenset[str], ...]
     tests: tuple[tuple[tuple[str, int], ...], ...]
     near: int
+    elsewhere: tuple[frozenset[str], ...]
 
     @classmethod
-    def of(cls, nest: Nest, segment: Segment, vector: Index, lanes: int, cache_bytes: int) -> Step:
-        """Return a step of a segment; the nearest cache has ``cache_bytes``."""
+    def of(cls, nest: Nest, segment: Segment, vector: Index, lanes: int, cache_bytes: int, panel_bytes: int) -> Step:
+        """Return a step of a segment; the nearest cache has ``cache_bytes``, the next one twice ``panel_bytes``."""
         local = {a.name for a in nest.allocations}
         reads = [use for use in dict.fromkeys(segment.uses) if use.root not in local and not use.direction.writes]
         names = [i.name for i in nest.indices]
@@ -76,21 +84,34 @@ class Step:
             tuple(moved[use] for use in reads if vector.name not in moved[use]),
             tuple(left_out(constraint, nest, segment) for constraint in segment.constraints),
             0 if shared * column > cache_bytes else cache_bytes // max(1, column),
+            tuple(
+                frozenset(i.name for i in nest.indices if abs(use.stride(i.name)) * use.dtype.itemsize >= _LINE)
+                for use in reads
+                if vector.name not in moved[use] and _is_elsewhere(use, nest, segment, panel_bytes)
+            ),
         )
 
     def over(self, heights: Mapping[str, int]) -> Rate:
         """Return what a step costs over tiles with some rows."""
         runs = [product(h for name, h in heights.items() if name in moved) for moved in self.vectors]
         scalars = sum(product(h for name, h in heights.items() if name in moved) for moved in self.scalars)
+        pages = sum(product(h for name, h in heights.items() if name in moved) for moved in self.elsewhere)
         return Rate(
             depth=self.depth,
             tile=self.sums * product(heights.values()),
             vectors=sum(runs),
             near=self.near,
-            others=scalars + sum(_RUN * count for count in runs if count > 1),
+            others=scalars + sum(_RUN * count for count in runs if count > 1) + _ELSEWHERE * pages,
             least=LATENCY * self.sums,
             tests=_TEST * sum(min(heights.get(name, 0), abs(rows)) for test in self.tests for name, rows in test),
         )
+
+
+def _is_elsewhere(use: Use, nest: Nest, segment: Segment, near_bytes: int) -> bool:
+    """Return whether every step of a reduction reads another page, of more than caches of ``near_bytes`` hold."""
+    moving = [abs(use.stride(i.name)) * use.dtype.itemsize for i in segment.loops if use.stride(i.name)]
+    nbytes = product(i.range for i in (*nest.indices, *segment.loops) if use.stride(i.name)) * use.dtype.itemsize
+    return bool(moving) and min(moving) >= _PAGE and nbytes > near_bytes
 
 
 def left_out(constraint: Affine, nest: Nest, segment: Segment) -> tuple[tuple[str, int], ...]:

@@ -1,0 +1,190 @@
+"""Sizes beside those of the suite, which nobody tuned for: few rows, odd sizes, transposed operands, tensors joined.
+
+    python benchmarks/neighbours.py [--threads 1] [--only REGEX] [--rounds 9]
+
+Each row has the best times of all rounds, in which tileir and its peers take turns: NumPy, and PyTorch where it is
+installed. With one thread it is the time of the processor, so that other processes disturb less, else of the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import re
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+
+    Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+LEAST_SECONDS: Final = 0.004
+"""Calls are timed together until they take as long."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A function, made of tensors of the builder, with its inputs and peers."""
+
+    name: str
+    shapes: tuple[tuple[int, ...], ...]
+    build: Callable[..., Any]
+    numpy: Callable[..., Any] | None
+    torch: Callable[..., Any] | None
+    dtype: str = "f4"
+
+
+def products(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
+    """Yield products of two matrices, and of batches."""
+    few = [(rows, 4096, 4096) for rows in (2, 8, 16, 32, 64)]
+    odd = [(63, 4095, 4097), (4096, 4096, 65), (300, 2000, 1000), (1500, 300, 700), (64, 8192, 512)]
+    small = [(size, size, size) for size in (16, 31, 63, 64, 65, 100, 127, 129, 255, 500, 1000)]
+    for kind in ("NN", "NT", "TN", "TT"):
+        shapes = (*few, *odd, *small) if kind == "NN" else ((64, 4096, 4096), (127, 127, 127), (1024, 1024, 1024))
+        for rows, depth, columns in shapes:
+            first = (rows, depth) if kind[0] == "N" else (depth, rows)
+            second = (depth, columns) if kind[1] == "N" else (columns, depth)
+            for dtype in ("f4", "f8"):
+                name = f"product_{kind}_{rows}x{depth}x{columns}_{dtype}"
+                turned = _turned(kind)
+                yield Row(
+                    name,
+                    (first, second),
+                    lambda a, b, turned=turned: ops.matmul(*turned(a, b, ops.transpose)),
+                    lambda a, b, out, turned=turned: np.matmul(*turned(a, b, np.transpose), out=out),
+                    torch and (lambda a, b, turned=turned: torch.matmul(*turned(a, b, torch.t))),
+                    dtype,
+                )
+    for batch, size in ((512, 32), (511, 33), (512, 16), (64, 64), (128, 17)):
+        shape = (batch, size, size)
+        peer = torch and torch.bmm
+        yield Row(f"bmm_{batch}x{size}", (shape, shape), ops.matmul, lambda a, b, out: np.matmul(a, b, out=out), peer)
+
+
+def _turned(kind: str) -> Callable[[Any, Any, Callable[[Any], Any]], tuple[Any, Any]]:
+    return lambda a, b, turn: (a if kind[0] == "N" else turn(a), b if kind[1] == "N" else turn(b))
+
+
+def joined(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
+    """Yield concatenations."""
+    for axis, parts in (
+        (0, ((1024, 1024),) * 2),
+        (1, ((1024, 1024),) * 2),
+        (1, ((1000, 333), (1000, 777), (1000, 21))),
+        (1, ((8, 64, 28, 28), (8, 32, 28, 28), (8, 16, 28, 28))),
+        (0, ((512, 2048),) * 4),
+        (1, ((500, 200),) * 9),
+    ):
+        sizes = "_".join("x".join(map(str, part)) for part in parts)
+        peer = torch and (lambda *xs, axis=axis: torch.cat(xs, axis))
+        yield Row(
+            f"concatenate_{axis}_{sizes}",
+            parts,
+            lambda *xs, axis=axis: ops.concatenate(xs, axis),
+            lambda *xs, out, axis=axis: np.concatenate(xs, axis, out=out),
+            peer,
+        )
+
+
+def features(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
+    """Yield operations on images whose channels come first."""
+    functional = torch and torch.nn.functional
+    for n, c, size in ((8, 64, 56), (2, 32, 112), (32, 64, 28), (4, 48, 27)):
+        x, shape = (n, c, size, size), f"{n}x{c}x{size}x{size}"
+        yield Row(
+            f"average_{shape}",
+            (x,),
+            ops.global_average_pool,
+            lambda a, out: np.mean(a, axis=(2, 3), keepdims=True, out=out),
+            torch and (lambda a: functional.adaptive_avg_pool2d(a, 1)),
+        )
+        groups = c // 4
+        norm = torch and (lambda a, w, b, groups=groups: functional.group_norm(a, groups, w, b))
+        yield Row(
+            f"group_norm_{shape}",
+            (x, (c,), (c,)),
+            lambda a, w, b, groups=groups: ops.group_norm(a, groups, w, b),
+            None,
+            norm,
+        )
+        for window in (3, 7):
+            conv = torch and (lambda a, w, c=c, p=window // 2: functional.conv2d(a, w, padding=p, groups=c))
+            yield Row(
+                f"depthwise{window}_{shape}",
+                (x, (c, 1, window, window)),
+                lambda a, w, c=c, p=window // 2: ops.conv(a, w, padding=p, groups=c),
+                None,
+                conv,
+            )
+
+
+def measured(calls: dict[str, Callable[[], object]], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
+    """Return the least time of a call of each, in seconds."""
+    counts, best = {}, dict.fromkeys(calls, float("inf"))
+    for name, call in calls.items():
+        call()
+        start = time.perf_counter()
+        call()
+        counts[name] = max(1, int(LEAST_SECONDS / max(time.perf_counter() - start, 1e-7)))
+    for _ in range(rounds):
+        for name, call in calls.items():
+            start = clock()
+            for _ in range(counts[name]):
+                call()
+            best[name] = min(best[name], (clock() - start) / counts[name])
+    return best
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = str(options.threads)
+    np = importlib.import_module("numpy")
+    torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
+    tileir = importlib.import_module("tileir")
+    if torch is not None:
+        torch.set_num_threads(options.threads)
+    clock = time.process_time if options.threads == 1 else time.perf_counter
+    context = tileir.Context(options=tileir.Options(threads=options.threads))
+    generator = np.random.default_rng(1)
+    print("| workload | tileir, us | best peer, us | ratio |\n|---|---:|---:|---:|")
+    for row in (row for rows in (products, joined, features) for row in rows(tileir.ops, np, torch)):
+        if not re.search(options.only, row.name):
+            continue
+        arrays = [generator.standard_normal(shape).astype(row.dtype) for shape in row.shapes]
+        executable = tileir.compile(_function(tileir, row), arrays, context=context)
+        out = executable(*arrays)
+        calls: dict[str, Callable[[], object]] = {"tileir": partial(executable, *arrays, out=out)}
+        if row.numpy is not None:
+            calls["NumPy"] = partial(row.numpy, *arrays, out=np.empty_like(out))
+        if torch is not None and row.torch is not None:
+            calls["PyTorch"] = partial(row.torch, *(torch.from_numpy(array) for array in arrays))
+        times = measured(calls, options.rounds, clock)
+        own = times.pop("tileir")
+        peer = min(times, key=lambda name: times[name], default="")
+        told = f"{peer}, {times[peer] * 1e6:.1f} | {times[peer] / own:.2f}" if peer else " | "
+        print(f"| {row.name} | {own * 1e6:.1f} | {told} |", flush=True)
+
+
+def _function(tileir: Any, row: Row) -> Any:
+    builder = tileir.FunctionBuilder()
+    inputs = [
+        builder.input(f"X{part}", *(f"X{part}_{axis}" for axis in range(len(shape))))
+        for part, shape in enumerate(row.shapes)
+    ]
+    return builder.build(Y=row.build(*inputs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Products with few rows: sums wait in memory, so that what is read once for all rows is read in its own order.
+
+A tile whose sums stay in registers during the whole reduction goes down the columns of the larger operand, a few cache
+lines of each row: every step is elsewhere in memory, often in another page, where neither prefetching nor the cache
+helps. Here a group takes many panels beside each other, and a few steps of the reduction for all of them before the
+next ones: its rows of the operand are as many runs through memory as the steps are, which hardware follows. The sums of
+all panels are in a cache meanwhile; each visit of a tile adds what it summed in registers.
+"""
+
+from __future__ import annotations
+
+from itertools import product as combinations
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.registers.blocks import Builder, column_pieces
+from tileir.passes.schedules.registers.cost import panel_uses
+from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
+from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tileir.passes.schedules.registers.blocks import Piece, Split
+    from tileir.passes.schedules.registers.cost import Limits, Plan
+    from tileir.passes.schedules.registers.panels import Columns
+
+_STEPS: Final = 16
+"""Steps of the reduction in one visit of a tile: so many runs through memory cores prefetch at the same time. Adding
+to sums in memory costs an eighth of these steps then."""
+
+_LINES: Final = 4
+"""Fewest cache lines between two steps: nearer ones are one run anyway."""
+
+_LINE: Final = 64
+_PARTS: Final = 512
+"""Most visits of a tile: what they give is added up one after the other."""
+
+_GROUPS: Final = 2
+"""Groups for each thread: with more, the runs through memory would be short."""
+
+_LEAST_PANELS: Final = 8
+"""Fewest panels, which threads share: that there are fewer threads must not change in which order sums are added."""
+
+
+def is_streamed(nest: Nest, plan: Plan, limits: Limits) -> bool:
+    """Return whether a nest is a product of few rows and a large operand that nothing else keeps near.
+
+    How many threads there are does not matter: sums are added up in the same order on any number.
+    """
+    use = _streamed_operand(nest, plan)
+    if use is None:
+        return False
+    (loop,) = sch.the_reduction(nest).loops
+    if abs(use.stride(loop.name)) * use.dtype.itemsize < _LINES * _LINE:
+        return False
+    others = [i for i in nest.indices if i is not plan.vector]
+    width = plan.columns * plan.lanes
+    panels = product(i.range for i in others if use.stride(i.name)) * (plan.vector.range // width)
+    sums = product(i.range for i in others if not use.stride(i.name)) * width
+    sums_bytes = sums * nest.allocations[0].shape.dtype.itemsize
+    nbytes = loop.range * plan.vector.range * use.dtype.itemsize
+    return panels >= _LEAST_PANELS and nbytes > 2 * limits.panel_bytes and sums_bytes <= limits.cache_bytes // 2
+
+
+def _streamed_operand(nest: Nest, plan: Plan) -> Use | None:
+    """Return the one operand of a reduction with one loop that lanes run along, or None."""
+    reductions = [segment for segment in nest.segments if segment.loops]
+    if len(reductions) != 1 or plan.term is not None or len(nest.allocations) != 1:
+        return None
+    (segment,) = reductions
+    if len(segment.loops) != 1 or segment.constraints:
+        return None
+    if not 2 * _STEPS <= segment.loops[0].range <= _STEPS * _PARTS:
+        return None
+    along = panel_uses(nest, plan.vector.name)
+    return along[0] if len(along) == 1 and along[0].stride(plan.vector.name) == 1 else None
+
+
+@attrs.frozen
+class _Sums:
+    """The sums of all panels of a group: memory, and the index of the panel."""
+
+    memory: stripe.Refinement
+    panel: Affine
+    columns: Columns
+
+    def use(self, use: Use, row: Affine) -> Use:
+        """Return what used an accumulator as a use of this memory, in a certain row."""
+        access = (self.panel, row, self.columns.inner)
+        return attrs.evolve(use, root=self.memory.name, access=access, strides=self.memory.shape.strides, sizes=())
+
+
+def streamed_kernels(nest: Nest, plan: Plan, threads: int, most_bytes: int) -> Iterator[Node]:
+    """Yield a kernel for each width of columns; the sums of a group take at most ``most_bytes``."""
+    builder = Builder(nest, plan, nest.taken_names())
+    for piece in column_pieces(plan):
+        yield _streamed(builder, piece, threads, most_bytes)
+
+
+def _streamed(builder: Builder, piece: Piece, threads: int, most_bytes: int) -> Node:
+    own = {i.name for i in builder.outside()}
+    outside = [i.bound(Binding.GRID) for i in builder.nest.indices if i.name in own]
+    within = [i for i in builder.nest.indices if i.name not in own and i.name != builder.plan.vector.name]
+    panels, columns, start = builder.columns(piece, None)
+    (accumulator,) = builder.nest.allocations
+    height = product(i.range for i in within)
+    panel_bytes = height * columns.width * accumulator.shape.dtype.itemsize
+    groups = max(1, -(-_GROUPS * threads // product(i.range for i in outside))) if threads > 1 else 1
+    size = max(1, min(-(-piece.count // groups), most_bytes // panel_bytes))
+    count = -(-piece.count // size)
+    name = f"{builder.plan.vector.name}_group"
+    group = sch.index(builder.names.fresh(name), count, Binding.GRID)
+    inner = tuple(attrs.evolve(i, range=size) for i in panels)
+    number = sch.part(group, size) + (sch.part(inner[0]) if inner else Affine())
+    tests = (piece.count - 1 - number,) if count * size > piece.count else ()
+    if inner:
+        start = start.substitute({inner[0].name: number})
+    shape = stripe.TensorShape.dense(accumulator.shape.dtype, (size, height, columns.width))
+    zero = tuple(Affine() for _ in shape.dims)
+    memory = stripe.Refinement(
+        builder.names.fresh(f"{accumulator.name}_sums"), stripe.Direction.NONE, "", zero, shape, location=sch.SCRATCH
+    )
+    sums = _Sums(memory, sch.part(inner[0]) if inner else Affine(), columns)
+    phases = _Phases(
+        builder, within, sch.present(inner), tests, sums, {builder.plan.vector.name: start + columns.inner}
+    )
+    return Node((*outside, *sch.present((group,))), (memory,), tuple(phases.nodes()))
+
+
+@attrs.frozen
+class _Phases:
+    """What a group does: it sets its sums, adds all steps to them, and goes on with them."""
+
+    builder: Builder
+    within: Sequence[stripe.Index]
+    panels: tuple[stripe.Index, ...]
+    tests: tuple[Affine, ...]
+    sums: _Sums
+    mapping: Mapping[str, Affine]
+
+    def nodes(self) -> Iterator[Node]:
+        """Yield the blocks, in order."""
+        place = next(n for n, segment in enumerate(self.builder.nest.segments) if segment.loops)
+        before, reduction, after = (
+            self.builder.nest.segments[:place],
+            self.builder.nest.segments[place],
+            self.builder.nest.segments[place + 1 :],
+        )
+        yield from self._points(before)
+        (loop,) = reduction.loops
+        blocks, left = divmod(loop.range, _STEPS)
+        block = sch.index(self.builder.names.fresh(f"{loop.name}_steps"), blocks)
+        step = sch.index(self.builder.names.fresh(loop.name), _STEPS)
+        yield self._steps(reduction, before, sch.present((block,)), step, sch.part(block, _STEPS))
+        if left:
+            last = sch.index(self.builder.names.fresh(loop.name), left)
+            yield self._steps(reduction, before, (), last, Affine.constant(blocks * _STEPS))
+        yield from self._points(after)
+
+    def _tiles(self) -> Iterator[tuple[tuple[Split, ...], dict[str, Affine], Affine]]:
+        """Yield the kinds of tiles: loops over them, what indices are there, and the row of the sums."""
+        for splits in combinations(*(tuple(self.builder.splits(index, None)) for index in self.within)):
+            values = {**self.mapping, **{i.name: s.value for i, s in zip(self.within, splits, strict=True)}}
+            row = Affine()
+            for index, split in zip(self.within, splits, strict=True):
+                row = row * index.range + split.value
+            yield splits, values, row
+
+    def _points(self, segments: Sequence[Segment]) -> Iterator[Node]:
+        """Yield the statements before or after the reduction, at all points."""
+        columns = self.sums.columns
+        for splits, values, row in self._tiles():
+            around = tuple(i for split in splits for i in split.around)
+            rows = tuple(i for split in splits for i in split.rows)
+            moved = [self._in_memory(segment, row) for segment in segments]
+            leaves = tuple(leaf(s, values, (*rows, *columns.vectors, *columns.lanes)) for s in moved)
+            yield Node((*self.panels, *around), children=leaves, constraints=self.tests)
+
+    def _in_memory(self, segment: Segment, row: Affine) -> Segment:
+        (accumulator,) = self.builder.nest.allocations
+        uses = (self.sums.use(use, row) if use.root == accumulator.name else use for use in segment.uses)
+        return attrs.evolve(segment, uses=tuple(uses))
+
+    def _steps(
+        self,
+        reduction: Segment,
+        before: Sequence[Segment],
+        blocks: tuple[stripe.Index, ...],
+        step: stripe.Index,
+        start: Affine,
+    ) -> Node:
+        """Return some steps of all tiles: sums in registers, which are added to those in memory."""
+        (loop,) = reduction.loops
+        there = {loop.name: start + sch.part(step)}
+        uses = tuple(use.substitute(there) for use in reduction.uses)
+        part = attrs.evolve(reduction, loops=(step,), uses=uses)
+        children = tuple(self._tile(part, before, *kind) for kind in self._tiles())
+        inner = children if not self.panels else (Node(self.panels, children=children, constraints=self.tests),)
+        return Node(blocks, children=inner)
+
+    def _tile(
+        self,
+        part: Segment,
+        before: Sequence[Segment],
+        splits: tuple[Split, ...],
+        values: Mapping[str, Affine],
+        row: Affine,
+    ) -> Node:
+        columns = self.sums.columns
+        (allocation,) = self.builder.nest.allocations
+        height, place = 1, Affine()
+        for split in splits:
+            place = place * split.height + split.row
+            height *= split.height
+        shape = stripe.TensorShape.dense(allocation.shape.dtype, (height, columns.width))
+        register = attrs.evolve(allocation, access=(Affine(), Affine()), shape=shape, location=sch.REGISTER)
+
+        def moved(use: Use) -> Use:
+            if use.root != allocation.name:
+                return use
+            return attrs.evolve(use, access=(place, columns.inner), strides=shape.strides, sizes=())
+
+        def in_register(segment: Segment) -> Segment:
+            return attrs.evolve(segment, uses=tuple(map(moved, segment.uses)))
+
+        indices = (*(i for split in splits for i in split.rows), *columns.vectors, *columns.lanes)
+        setting = [leaf(in_register(segment), values, indices) for segment in before]
+        adding = self.builder.reduction(in_register(part), values, splits, self.within, columns)
+        total = next(use for use in part.uses if use.root == allocation.name)
+        source = attrs.evolve(moved(total), direction=stripe.Direction.IN, aggregation=None)
+        target = attrs.evolve(self.sums.use(total, row), name=self.builder.names.fresh(f"{total.name}_total"))
+        load = (stripe.Load(source.name, "part"), stripe.Store("part", target.name))
+        merge = Node(indices, statements=load, uses=(source, target.substitute(values)))
+        around = tuple(i for split in splits for i in split.around)
+        return Node(around, (register,), (*setting, adding, merge))
