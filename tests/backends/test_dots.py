@@ -7,37 +7,33 @@ import pytest
 from strategies.devices import launch
 from strategies.semtree_values import content
 from tileir.core.dtype import DType
+from tileir.core.fragments import FRAGMENTS, named
 from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import Assign, Const, Dot, KernelFunction, Param, ParamAccess, Subscript, Type
-from tileir_llvm.dots import LANES, apply_dot, native_dots
+from tileir_llvm.dots import SPELT, apply_dot, native_dots
 from tileir_llvm.text import FunctionText, ModuleText, Value
 
 VNNI = ("avx512bf16", "avx512f", "avx512vl", "avx512vnni")
 
 
 def test_a_processor_has_what_its_features_say() -> None:
-    assert native_dots(VNNI) == {"i16_i16_i32", "u8_i8_i32"}
-    assert native_dots(VNNI, fast_math=True) == {"bf16_bf16_f32", "i16_i16_i32", "u8_i8_i32"}
+    assert native_dots(VNNI) == set(named("avx512vnni"))
+    assert native_dots(VNNI, fast_math=True) == {*named("avx512vnni"), *named("avx512bf16")} == set(SPELT)
     assert native_dots(("avx512vl",), fast_math=True) == frozenset()
     assert native_dots(("avx512vnni",)) == frozenset()
 
 
-@pytest.mark.parametrize("lanes", LANES)
-@pytest.mark.parametrize(
-    ("kind", "factors", "total", "call"),
-    [
-        ("u8_i8_i32", (DType.U8, DType.I8), DType.I32, "@llvm.x86.avx512.vpdpbusd."),
-        ("i16_i16_i32", (DType.I16, DType.I16), DType.I32, "@llvm.x86.avx512.vpdpwssd."),
-        ("bf16_bf16_f32", (DType.BF16, DType.BF16), DType.F32, "@llvm.x86.avx512bf16.dpbf16ps."),
-    ],
-)
-def test_the_intrinsic_fits_the_lanes(
-    kind: str, factors: tuple[DType, DType], total: DType, call: str, lanes: int
-) -> None:
+@pytest.mark.parametrize("name", SPELT)
+def test_the_intrinsic_fits_the_fragment(name: str) -> None:
+    (_, lanes, terms), (first, second, total) = FRAGMENTS[name].mnk, FRAGMENTS[name].dtypes
+    call = {
+        DType.U8: "@llvm.x86.avx512.vpdpbusd.",
+        DType.I16: "@llvm.x86.avx512.vpdpwssd.",
+        DType.BF16: "@llvm.x86.avx512bf16.dpbf16ps.",
+    }[first]
     out = FunctionText(ModuleText(""))
-    terms = total.itemsize // factors[0].itemsize
-    left, right = (Value(name, Type(d, lanes * terms)) for name, d in zip(("%a", "%b"), factors, strict=True))
-    result = apply_dot(out, kind, left, right, Value("%c", Type(total, lanes)))
+    left, right = Value("%a", Type(first, lanes * terms)), Value("%b", Type(second, lanes * terms))
+    result = apply_dot(out, left, right, Value("%c", Type(total, lanes)))
     assert result.type == Type(total, lanes)
     (line,) = (line for line in out.lines if "call" in line)
     assert f"{call}{32 * lanes}(" in line
@@ -47,7 +43,7 @@ def test_the_intrinsic_fits_the_lanes(
 @pytest.mark.parametrize("terms", [1, 2, 4, 8])
 @pytest.mark.parametrize("factors", [(DType.U8, DType.I8), (DType.I16, DType.I16)], ids=str)
 def test_other_numbers_of_terms_than_the_instruction_adds(factors: tuple[DType, DType], terms: int) -> None:
-    """The kind says the dtypes only: four pairs of bytes fill a lane, and two pairs of shorts."""
+    """Four pairs of bytes fill a lane, and two pairs of shorts; the others are spelt out."""
     lanes, index = 8, Type(DType.I64)
     names = ("out", "left", "right")
     dtypes = (DType.I32, *factors)

@@ -70,7 +70,8 @@ kernel k(out f32 O[4] align(4) noalias, in f32 A[8] align(4) noalias) grid(1) gr
 
 @pytest.mark.parametrize("feature", sorted({row.feature for row in FRAGMENTS.values()}))
 def test_fragments_without_a_statement_are_computed_by_threads(feature: str) -> None:
-    kernels, arrays, expected = [], [], []
+    kernels: list[KernelFunction] = []
+    arrays, expected = [], []
     for row in (FRAGMENTS[name] for name in named(feature)):
         (m, n, k), turned = row.mnk, len(kernels) % 2 == 0
         if n > 32:

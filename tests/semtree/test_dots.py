@@ -8,7 +8,7 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError
 from tileir.core.ops import Op
-from tileir.semtree.dots import kind_of, plain_dot
+from tileir.semtree.dots import fragment_of, plain_dot
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import Dot, KernelFunction, Type, Var
 from tileir.semtree.rewrite import expressions, statements, walk
@@ -45,7 +45,7 @@ def test_text_goes_there_and_back() -> None:
     kernel = parse_kernel(BYTES)
     assert parse_kernel(to_text(kernel)) == kernel
     (found,) = dots(kernel)
-    assert (kind_of(found), found.terms, found.type) == ("u8_i8_i32", 4, Type(DType.I32, 4))
+    assert (fragment_of(found), found.terms, found.type) == ("dot_m1n4k4_u8_i8", 4, Type(DType.I32, 4))
 
 
 def test_a_count_of_terms_that_does_not_fit_is_an_error() -> None:
@@ -53,10 +53,10 @@ def test_a_count_of_terms_that_does_not_fit_is_an_error() -> None:
         parse_kernel(BYTES.replace("dot_add<4>", "dot_add<2>"))
 
 
-def test_kinds_that_a_processor_lacks_are_spelt_out() -> None:
+def test_fragments_that_a_processor_lacks_are_spelt_out() -> None:
     kernel = parse_kernel(BYTES)
-    assert expand_kernel(kernel, frozenset(), frozenset({"u8_i8_i32"})) is kernel
-    plain = expand_kernel(kernel, frozenset(), frozenset({"i16_i16_i32"}))
+    assert expand_kernel(kernel, frozenset(), frozenset({"dot_m1n4k4_u8_i8"})) is kernel
+    plain = expand_kernel(kernel, frozenset(), frozenset({"dot_m1n8k4_u8_i8", "dot_m1n4k2_i16"}))
     assert dots(plain) == []
     assert run(plain) == run(kernel)
 

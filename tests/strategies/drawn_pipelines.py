@@ -89,8 +89,8 @@ NUMBERS: Final[Mapping[str, tuple[float, ...]]] = {
 
 TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "dirs": ("in", "out", "inout", "(out,inout)"),
-    "dots": ("i32_i32_i32",),
-    "dtypes": ("i32_i32_i32",),
+    "dots": ("dot_m1n8k2_i16",),
+    "dtypes": ("dot_m1n8k2_i16",),
     "loc": ("DSP", "L2"),
     "locs": ("SRAM", "DRAM"),
     "mem_loc": ("LOCAL", "SRAM", "L1"),

@@ -13,6 +13,7 @@ import suite
 import texts
 from strategies.networks import gpt_block, resnet_18
 from tileir.core.dtype import DType
+from tileir.core.fragments import named
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import with_facts
 from tileir.driver.compiler import compile_stages
@@ -39,7 +40,7 @@ _HOPPER: Final = with_facts(Target(pipeline="nvidia-hopper"))
 TARGETS: Final[Mapping[str, Target]] = {
     "x86-64-v3": _PROCESSOR,
     "x86-64-v4": attrs.evolve(
-        _PROCESSOR, name="x86-64-v4", vector_bytes=64, vector_registers=32, dots=("i16_i16_i32", "u8_i8_i32")
+        _PROCESSOR, name="x86-64-v4", vector_bytes=64, vector_registers=32, fragments=named("avx512vnni")
     ),
     "nvidia-hopper": _HOPPER,
     "nvidia-hopper-fast": _HOPPER.with_approximations(),

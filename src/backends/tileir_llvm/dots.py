@@ -5,64 +5,41 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.dtype import DType
+from tileir.core.fragments import named, usable
 from tileir_llvm.spelling import register
 from tileir_llvm.text import FunctionText, Value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from tileir.semtree.ir import Dot
 
-LANES: Final = (4, 8, 16)
-"""Lanes of totals for which there are instructions."""
-
-
-@attrs.frozen(repr=False)
-class _Instruction:
-    """An intrinsic of LLVM, without its width, the feature that has it, and the element type of its factors."""
-
-    name: str
-    feature: str
-    element: str
-
-
-_INSTRUCTIONS: Final[Mapping[str, _Instruction]] = MappingProxyType(
+_INSTRUCTIONS: Final[Mapping[DType, tuple[str, str]]] = MappingProxyType(
     {
-        "i16_i16_i32": _Instruction("llvm.x86.avx512.vpdpwssd", "avx512vnni", "i16"),
-        "u8_i8_i32": _Instruction("llvm.x86.avx512.vpdpbusd", "avx512vnni", "i8"),
-        "bf16_bf16_f32": _Instruction("llvm.x86.avx512bf16.dpbf16ps", "avx512bf16", "bfloat"),
+        DType.I16: ("llvm.x86.avx512.vpdpwssd", "i16"),
+        DType.U8: ("llvm.x86.avx512.vpdpbusd", "i8"),
+        DType.BF16: ("llvm.x86.avx512bf16.dpbf16ps", "bfloat"),
     }
 )
+"""For the dtype of the left factor an intrinsic of LLVM, without its width, and the element type of its factors."""
 
-_ROUNDED: Final = frozenset({"bf16_bf16_f32"})
-"""Kinds that take denormals for zero."""
+SPELT: Final = (*named("avx512vnni"), *named("avx512bf16"))
+"""The fragments that have an intrinsic, as :mod:`tileir.core.fragments` names them."""
 
 
 def native_dots(features: Collection[str], *, fast_math: bool = False) -> frozenset[str]:
-    """Return the kinds of dot products that a processor has, as :func:`tileir.semtree.dots.kind_of` names them.
-
-    Those that treat denormals as zeros are among them where ``fast_math`` allows it.
-    """
+    """Return the fragments that a processor has; without ``fast_math`` those that are exact."""
     if "avx512vl" not in features:
         return frozenset()
-    found = (kind for kind, instruction in _INSTRUCTIONS.items() if instruction.feature in features)
-    return frozenset(kind for kind in found if fast_math or kind not in _ROUNDED)
+    return frozenset(row.name for row in usable(SPELT, rounded=fast_math) if row.feature in features)
 
 
-def fits_instruction(dot: Dot) -> bool:
-    """Return whether a dot product has the lanes and terms of the instruction for its dtypes."""
-    filled = dot.terms * dot.left.type.dtype.bits == dot.total.type.dtype.bits
-    return filled and dot.total.type.lanes in LANES
-
-
-def apply_dot(out: FunctionText, kind: str, left: Value, right: Value, total: Value) -> Value:
-    """Return the dot product of a kind that the processor has, for as many totals as :data:`LANES` says."""
-    instruction = _INSTRUCTIONS[kind]
-    factor = f"<{left.type.lanes} x {instruction.element}>"
+def apply_dot(out: FunctionText, left: Value, right: Value, total: Value) -> Value:
+    """Return the dot product by an instruction that the processor has for these types."""
+    name, element = _INSTRUCTIONS[left.type.dtype]
+    factor = f"<{left.type.lanes} x {element}>"
     result = register(total.type)
-    name = f"{instruction.name}.{total.type.lanes * total.type.dtype.bits}"
+    name = f"{name}.{total.type.lanes * total.type.dtype.bits}"
     out.module.declarations[f"declare {result} @{name}({result}, {factor}, {factor})"] = None
     operands = [_factor(out, value, factor) for value in (left, right)]
     text = out.pure(f"call {result} @{name}({result} {total.text}, {', '.join(operands)})")

@@ -12,7 +12,6 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.ops import Op
-from tileir.semtree.dots import kind_of, plain_dot
 from tileir.semtree.ir import (
     Apply,
     Bitcast,
@@ -30,7 +29,7 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.legalise.offsets import ramp_of
 from tileir_llvm.conversions import cast, convert, integer
-from tileir_llvm.dots import apply_dot, fits_instruction
+from tileir_llvm.dots import apply_dot
 from tileir_llvm.floats import NATIVE, apply_float
 from tileir_llvm.integers import apply_integer, select
 from tileir_llvm.memory import Offset, Place, broadcast, joined, lane_of, load, ramp
@@ -104,11 +103,9 @@ def evaluate(env: Environment, expr: Expr, *, index: bool = False) -> Value:
 
 
 def _dot(env: Environment, dot: Dot) -> Value:
-    """Write a dot product whose dtypes the processor has an instruction for; with other lanes, what it means."""
-    if not fits_instruction(dot):
-        return evaluate(env, plain_dot(dot))
+    """Write a dot product by the processor's instruction; others were spelt out before."""
     left, right, total = (evaluate(env, part) for part in (dot.left, dot.right, dot.total))
-    return apply_dot(env.out, kind_of(dot), left, right, total)
+    return apply_dot(env.out, left, right, total)
 
 
 def _constant(value: bool | int | float, kind: Type) -> Value:

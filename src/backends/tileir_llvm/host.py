@@ -13,7 +13,7 @@ from typing import Final
 from tileir.core.errors import BackendError
 from tileir.core.targets.target import Target
 from tileir.runtime.interface import DeviceInfo
-from tileir_llvm.dots import native_dots
+from tileir_llvm.dots import SPELT, native_dots
 from tileir_llvm.floats import NATIVE
 from tileir_llvm.host_model import caches, host_model
 from tileir_llvm.processor import host_processor, processor
@@ -35,7 +35,6 @@ def device() -> DeviceInfo:
     registers = 32 if wide or platform.machine().lower() in ("aarch64", "arm64") else 16
     width = 64 if wide else 32 if "avx2" in features else 16
     threads, memory, found = usable_threads(), memory_bytes(), caches()
-    exact = native_dots(features)
     target = Target(
         name=f"llvm-{name}",
         vector_bytes=width,
@@ -44,8 +43,7 @@ def device() -> DeviceInfo:
         shuffles=True,
         cache_bytes=tuple(cache.size_bytes for cache in found) or Target().cache_bytes,
         hardware=host_model(f"llvm-{name}", name, threads, width, registers, memory, found) if found else None,
-        dots=tuple(sorted(exact)),
-        rounded_dots=tuple(sorted(native_dots(features, fast_math=True) - exact)),
+        fragments=tuple(name for name in SPELT if name in native_dots(features, fast_math=True)),
         native=tuple(sorted(op.value for op in NATIVE)),
     )
     described = processor_name() or host_processor().name

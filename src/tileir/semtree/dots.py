@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Cast, Dot, Expr, Shuffle
 
 
-def kind_of(dot: Dot) -> str:
-    """Return the dtypes of a dot product as targets name them, such as ``u8_i8_i32``."""
-    return "_".join(part.type.dtype.value for part in (dot.left, dot.right, dot.total))
+def fragment_of(dot: Dot) -> str:
+    """Return the name of the fragment that computes a dot product; nothing where the table has none."""
+    dtypes = (dot.left.type.dtype, dot.right.type.dtype, dot.total.type.dtype)
+    return _NAMES.get((dtypes, (1, dot.total.type.lanes, dot.terms)), "")
+
+
+_NAMES: Final = {(row.dtypes, row.mnk): row.name for row in FRAGMENTS.values() if row.is_dot}
 
 
 def plain_dot(dot: Dot) -> Expr:

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
+from tileir.core.fragments import named
 from tileir.core.targets.target import Target
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.fusion.fuse import Fuse
 from tileir.passes.fusion.inline import Inline
 from tileir.passes.schedules.registers.register_tile import RegisterTile
-from tileir.semtree.dots import kind_of
+from tileir.semtree.dots import fragment_of
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Dot
@@ -30,9 +31,9 @@ from tileir.tile.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
-KINDS = ("i16_i16_i32", "u8_i8_i32")
-TARGET = Target(vector_bytes=16, dots=KINDS)
-TILE = RegisterTile(vector_bytes=16, registers=16, dots=KINDS, threads=2, operations=0)
+FRAGMENTS = named("avx512vnni")
+TARGET = Target(vector_bytes=16, fragments=FRAGMENTS)
+TILE = RegisterTile(vector_bytes=16, registers=16, dots=FRAGMENTS, threads=2, operations=0)
 
 
 def product(left: DType, right: DType, sizes: tuple[int, int, int], second: str = "k, n") -> Program:
@@ -61,12 +62,16 @@ def tags(block: Block) -> set[str]:
 def kinds(program: Program) -> set[str]:
     kernels = lower_kernels(program, TARGET).kernels
     every = (n for k in kernels for s in statements(k.body) for root in expressions(s) for n in walk(root))
-    return {kind_of(node) for node in every if isinstance(node, Dot)}
+    return {fragment_of(node) for node in every if isinstance(node, Dot)}
 
 
 @pytest.mark.parametrize(
     ("left", "right", "kind"),
-    [(DType.U8, DType.I8, "u8_i8_i32"), (DType.I8, DType.U8, "u8_i8_i32"), (DType.I16, DType.I16, "i16_i16_i32")],
+    [
+        (DType.U8, DType.I8, "dot_m1n4k4_u8_i8"),
+        (DType.I8, DType.U8, "dot_m1n4k4_u8_i8"),
+        (DType.I16, DType.I16, "dot_m1n4k2_i16"),
+    ],
 )
 @pytest.mark.parametrize("second", ["k, n", "n, k"])
 def test_narrow_factors_of_wide_sums_become_dot_products(left: DType, right: DType, kind: str, second: str) -> None:

@@ -28,11 +28,8 @@ class Target:
         shuffles: Whether lanes of vectors can be moved in registers; otherwise they go through memory.
         async_copies: Whether copies to local memory go on beside computation.
         fragments: Names of the rows of :mod:`tileir.core.fragments` that schedules may use: instructions by which
-            neighbouring threads multiply matrices; those that come first are preferred.
+            neighbouring threads multiply matrices, or lanes of vectors neighbours; those that come first are preferred.
         approximate: Whether results may be approximated, and fragments be used that round their operands.
-        dots: Kinds of dot products of neighbours that vector lanes have an instruction for, as
-            :func:`tileir.semtree.dots.kind_of` names them.
-        rounded_dots: Those whose results are approximate, for fast mathematics only.
         native: Operations, by name, that the back end computes itself at least as accurately as the
             expansions of :mod:`tileir.semtree.transform.expansions`.
         pipeline: The passes that programs get: the name of a target
@@ -60,8 +57,6 @@ class Target:
     async_copies: bool = False
     fragments: tuple[str, ...] = ()
     approximate: bool = False
-    dots: tuple[str, ...] = ()
-    rounded_dots: tuple[str, ...] = ()
     native: tuple[str, ...] = ()
     pipeline: str = "cpu"
     parameters: tuple[tuple[str, bool | int | float | str], ...] = ()
@@ -69,7 +64,7 @@ class Target:
 
     def with_approximations(self) -> Target:
         """Return the target for programs whose results may be approximated."""
-        return attrs.evolve(self, approximate=True, dots=(*self.dots, *self.rounded_dots))
+        return attrs.evolve(self, approximate=True)
 
     def lanes(self, dtype: DType) -> int:
         """Return how many elements of ``dtype`` fill a vector register; at least 1."""

@@ -309,11 +309,12 @@ def facts(target: Target) -> dict[str, Value]:
     values = attrs.asdict(target, recurse=False)
     plain = {name.upper(): v for name, v in values.items() if isinstance(v, bool | int | float | str)}
     caches = target.cache_bytes or _CACHES
+    rows = usable(target.fragments, rounded=target.approximate)
     return {
         **plain,
         "CACHE_BYTES": target.cache_bytes,
-        "DOTS": target.dots,
-        "FRAGMENTS": tuple(row.name for row in usable(target.fragments, rounded=target.approximate)),
+        "DOTS": tuple(row.name for row in rows if row.is_dot),
+        "FRAGMENTS": tuple(row.name for row in rows if not row.is_dot),
         "L1_BYTES": caches[0],
         "L2_BYTES": caches[min(1, len(caches) - 1)],
     }

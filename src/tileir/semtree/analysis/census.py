@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.ops import Op
-from tileir.semtree.dots import kind_of
+from tileir.semtree.dots import fragment_of
 from tileir.semtree.ir import Apply, Bitcast, Cast, Const, DeclareArray, Dot, Hint, Reduce
 from tileir.semtree.rewrite import distinct_nodes, statements
 
@@ -23,7 +23,7 @@ class Census:
     Attributes:
         operations: Elementwise operations, each with the dtype of its first operand and the most lanes of one.
         reductions: Operations that merge lanes, each with their dtype and number.
-        dots: Kinds of dot products, as :func:`tileir.semtree.dots.kind_of` tells them.
+        dots: Fragments of dot products, as :func:`tileir.semtree.dots.fragment_of` tells them.
         converts: Whether there are conversions, by value or of bits.
         dtypes: Those of arrays, constants and conversions; other nodes have the dtype of one of these.
         hints: Classes of hints.
@@ -74,7 +74,7 @@ def _counted(kernel: KernelFunction) -> Census:
             case Reduce(op=op, operand=operand):
                 reductions.add((op, operand.type.dtype, operand.type.lanes))
             case Dot():
-                dots.add(kind_of(node))
+                dots.add(fragment_of(node))
             case _:
                 pass
     return Census(

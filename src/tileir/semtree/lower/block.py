@@ -131,7 +131,7 @@ class BlockLowering:
         if terms is None:
             inner = [*declarations, *self._statements(block, scope)]
         else:
-            inner = [dot_product(block, views, (plan.lanes, terms.range), self.target.dots, self.offsets)]
+            inner = [dot_product(block, views, (plan.lanes, terms.range), self.target, self.offsets)]
         body = self.wrapped(plan, inner)
         return with_zeros(body) if PADDED in block.tags else body
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.errors import fail
+from tileir.core.fragments import usable
 from tileir.core.ops import Aggregation
 from tileir.semtree import ir as sem
-from tileir.semtree.dots import kind_of
 from tileir.semtree.lower.offsets import LANE, TERM
 from tileir.semtree.lower.product import only_multiplies
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
+    from tileir.core.targets.target import Target
     from tileir.semtree.lower.offsets import OffsetBuilder
     from tileir.semtree.lower.views import View
 
@@ -50,7 +51,7 @@ def dot_product(
     block: stripe.Block,
     views: Mapping[str, View],
     shape: tuple[int, int],
-    native: Collection[str],
+    target: Target,
     offsets: OffsetBuilder,
 ) -> sem.Assign:
     """Return the statement for a block for which :func:`dot_index` holds.
@@ -59,7 +60,7 @@ def dot_product(
         block: The block.
         views: Its views, by name.
         shape: Lanes, and terms of each lane.
-        native: Kinds of dot products that the device has: factors are in the order of one of them.
+        target: The device: factors are in the order of one of its fragments.
         offsets: Turns offsets into expressions.
 
     Raises:
@@ -79,8 +80,10 @@ def dot_product(
     else:
         total = _run(view, lanes, offsets)
     left, right = (_factor(r.name, views[r.name], lanes, terms, offsets) for r in factors)
-    dots = (sem.Dot(left, right, total), sem.Dot(right, left, total))
-    return sem.Assign(total, next((dot for dot in dots if kind_of(dot) in native), dots[0]))
+    rows = {row.dtypes for row in usable(target.fragments, rounded=target.approximate) if row.is_dot}
+    a, b, c = (part.type.dtype for part in (left, right, total))
+    turned = (a, b, c) not in rows and (b, a, c) in rows
+    return sem.Assign(total, sem.Dot(right, left, total) if turned else sem.Dot(left, right, total))
 
 
 def _steps(view: View) -> tuple[int, int]:

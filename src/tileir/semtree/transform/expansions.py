@@ -17,7 +17,7 @@ from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.census import census
-from tileir.semtree.dots import kind_of, plain_dot
+from tileir.semtree.dots import fragment_of, plain_dot
 from tileir.semtree.functions import exponential, inverse, logarithm, power, trigonometric
 from tileir.semtree.functions.draft import Draft, Expansion, Term
 from tileir.semtree.ir import Apply, Const, Dot, Var
@@ -101,8 +101,8 @@ def _widened(draft: Draft, term: Term) -> Term:
 def expand_kernel(kernel: KernelFunction, native: frozenset[Op], dots: frozenset[str] = frozenset()) -> KernelFunction:
     """Expand every operation that has an expansion and is not in ``native``; the kernel itself where there is none.
 
-    So are dot products, but for those of the kinds ``dots`` (:func:`tileir.semtree.dots.kind_of`). The declarations
-    stand immediately before the statement that needs them.
+    So are dot products, but for those by the fragments ``dots`` (:func:`tileir.semtree.dots.fragment_of`). The
+    declarations stand immediately before the statement that needs them.
     """
     wanted = _Wanted(EXPANDED - native, dots)
     found = census(kernel)
@@ -136,7 +136,7 @@ class _Wanted:
     def includes(self, expr: Expr) -> bool:
         """Return whether a node is expanded, whatever is below it."""
         if isinstance(expr, Dot):
-            return kind_of(expr) not in self.native_dots
+            return fragment_of(expr) not in self.native_dots
         return isinstance(expr, Apply) and expr.op in self.operations
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.fragments import usable
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.kernels import schedule as sch
 from tileir.stripe import ir as stripe
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from tileir.schedule.nest import Nest, Segment, Use
 
 
-def with_dots(nest: Nest, plan: Plan, kinds: Collection[str]) -> tuple[Nest, Plan]:
-    """Return a nest and its plan with dot products of one of ``kinds``; both as they are where none fits."""
+def with_dots(nest: Nest, plan: Plan, fragments: Collection[str]) -> tuple[Nest, Plan]:
+    """Return a nest and its plan with dot products by one of ``fragments``; both as they are where none fits."""
     reducing = [segment for segment in nest.segments if segment.loops]
     if len(reducing) != 1:
         return nest, plan
@@ -35,10 +36,11 @@ def with_dots(nest: Nest, plan: Plan, kinds: Collection[str]) -> tuple[Nest, Pla
     if factors is None or product is None:
         return nest, plan
     still, moved = factors
-    dtypes = (still.dtype, moved.dtype)
-    if not any(_kind(*pair, product) in kinds for pair in (dtypes, dtypes[::-1])):
+    orders = ((still.dtype, moved.dtype, product), (moved.dtype, still.dtype, product))
+    row = next((row for row in usable(fragments, rounded=True) if row.is_dot and row.dtypes in orders), None)
+    if row is None:
         return nest, plan
-    terms = product.itemsize // still.dtype.itemsize
+    terms = row.mnk[2]
     index = _split_index(nest, segment, plan, factors, terms)
     if index is None:
         return nest, plan
@@ -50,10 +52,6 @@ def with_dots(nest: Nest, plan: Plan, kinds: Collection[str]) -> tuple[Nest, Pla
     split = attrs.evolve(segment, loops=loops, uses=uses)
     after = attrs.evolve(nest, segments=tuple(split if s is segment else s for s in nest.segments))
     return after, attrs.evolve(plan, packed=(moved.substitute(mapping),), term=term)
-
-
-def _kind(left: DType, right: DType, total: DType) -> str:
-    return f"{left.value}_{right.value}_{total.value}"
 
 
 def _product(segment: Segment) -> DType | None:

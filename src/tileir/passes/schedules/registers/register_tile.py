@@ -44,7 +44,7 @@ class RegisterTile:
         reads: How often a panel must be read in turn for packing to pay.
         threads: How many groups run at the same time; the grid gets a few times as many where the work allows.
         operations: Kernels that estimate fewer operations do not share rows out to several groups.
-        dots: Kinds of dot products that there are instructions for, such as ``u8_i8_i32``: dtypes of factors and sum.
+        dots: Names of the dot products that there are instructions for (:mod:`tileir.core.fragments`).
         rows: Rows of the register tile; 0 chooses.
         columns: Vectors of the register tile; 0 chooses.
         edges: Where this is not 0, only kernels are scheduled of which constraints cut outer indices, as they do at the
