@@ -15,13 +15,24 @@ if TYPE_CHECKING:
     from tileir.passes.base import Pass
     from tileir.stripe.ir import Program
 
-ROOMS: Final = ("schedules",)
-"""Folders of :mod:`tileir.passes` all of whose passes say of each kernel what they did, or why they refused."""
+MODULES: Final = (
+    "passes.schedules.",
+    "passes.algorithms.scan",
+    "passes.algorithms.split_reduction",
+    "passes.regions.separate",
+    "passes.regions.split_border",
+)
+"""Beginnings of the names of modules whose passes say of each kernel what they did, or why they refused."""
 
 
 def says_why(step: Pass) -> bool:
     """Return whether a pass must have a reason for each kernel."""
-    return type(unnamed(step)).__module__.split(".")[2] in ROOMS
+    return tells(type(unnamed(step)).__module__)
+
+
+def tells(module: str) -> bool:
+    """Return whether the functions of a module must have reasons."""
+    return any(module == f"tileir.{each}" or (each[-1] == "." and each in module) for each in MODULES)
 
 
 def remarked(steps: Iterable[Pass], program: Program) -> Iterator[tuple[Pass, tuple[str, ...], tuple[Remark, ...]]]:

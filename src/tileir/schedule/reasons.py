@@ -134,6 +134,22 @@ _TILES: Final = {
 _ALGORITHMS: Final = {
     "TR601": Reason("no outer index has rows that are contiguous, used once, and far apart along the reduction"),
     "TR602": Reason("no width of a stretch divides the rows"),
+    "TR611": Reason("the kernel has too few points, or operations, for another one beside it to pay"),
+    "TR612": Reason("too small a share of an index lies inside, where no test fails"),
+    "TR613": _beside("no block inside the kernel has a constraint that cuts an outer index"),
+    "TR614": Reason("the step cuts no index, by its options"),
+    "TR615": _beside("the kernel computes no places from coordinates, as those of clamped elements"),
+    "TR616": _beside("constraints cut the kernel as a whole"),
+    "TR620": _beside("the step is turned off by its options"),
+    "TR621": _beside("enough outputs run at the same time without parts, or the reduction is short"),
+    "TR622": Reason("a constraint cuts an index of the output"),
+    "TR623": _beside("no index is reduced without a constraint that cuts it"),
+    "TR624": Reason("the index of the reduction has no divisor near the number of parts that are wanted"),
+    "TR625": _beside("the kernel has several outputs, or none"),
+    "TR626": _beside("the kernel reduces nothing"),
+    "TR627": Reason("several indices move one axis of the output"),
+    "TR628": _beside("the kernel is no running sum, product, maximum or minimum"),
+    "TR629": Reason("the running sum has few elements"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

@@ -13,10 +13,12 @@ from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import reads_neighbours
 from tileir.passes.base import at_least, with_temporaries
+from tileir.passes.kernels.expansion import called_block, left
 from tileir.passes.kernels.schedule import divisor_at_least
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import product
 from tileir.schedule.reindex import with_values
+from tileir.schedule.remarks import Refused, refused, remark
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -53,13 +55,15 @@ class SplitReduction:
     def __call__(self, program: Program) -> Program:
         """Return the program with such reductions split."""
         if self.parts < 2 and not self.depth:
-            return program
+            return left(program, refused("TR620"))
         names = NameScope.of(r.name for r in program.memory)
         statements: list[stripe.Statement] = []
         added: list[stripe.Refinement] = []
-        for kernel in program.main.statements:
-            split = self._split(kernel, names) if isinstance(kernel, stripe.Block) else None
-            if split is None:
+        for number, kernel in enumerate(program.main.statements):
+            split = self._split(kernel, names) if isinstance(kernel, stripe.Block) else refused("TR106")
+            if isinstance(kernel, stripe.Block):
+                remark(called_block(kernel), split if isinstance(split, Refused) else None, number=number)
+            if isinstance(split, Refused):
                 statements.append(kernel)
             else:
                 statements.extend((split.partial, split.final))
@@ -68,29 +72,31 @@ class SplitReduction:
             return program
         return with_temporaries(program, statements, added)
 
-    def _split(self, kernel: stripe.Block, names: NameScope) -> _Split | None:
-        outputs = [r for r in kernel.refinements if r.direction.writes]
-        if len(outputs) != 1 or kernel.blocks or not all(i.is_plain for i in kernel.indices):
-            return None
-        output = outputs[0]
-        scoped = output.opens_scope
-        if not scoped or output.shape.elements != 1 or _is_indirect(kernel):
-            return None
+    def _split(self, kernel: stripe.Block, names: NameScope) -> _Split | Refused:
+        if (why := _against_contraction(kernel)) is not None:
+            return why
+        (output,) = (r for r in kernel.refinements if r.direction.writes)
         written = {i for access in output.access for i in access.indices}
         constrained = {i for constraint in kernel.constraints for i in constraint.indices}
         wanted = max(self._parts(kernel, written), self._pieces(kernel, output, written))
         points = product(i.range for i in kernel.indices)
         free = [i for i in kernel.indices if i.name not in written | constrained]
-        if wanted < 2 or points < self.operations or written & constrained or not free:
-            return None
-        if any(len(access.terms) > 1 for access in output.access):
-            return None
+        if wanted < 2:
+            return refused(
+                "TR621", points=points, outputs=product(i.range for i in kernel.indices if i.name in written)
+            )
+        if points < self.operations:
+            return refused("TR611", points=points, least=self.operations)
+        if cut := written & constrained:
+            return refused("TR622", index=min(cut))
+        if not free:
+            return refused("TR623", indices=len(kernel.indices))
         index = max(free, key=lambda i: (min(i.range, wanted), _reach(kernel, i.name)))
         parts = divisor_at_least(index.range, wanted)
         if self.columns and parts > 4 * wanted:
             parts = wanted
         if parts < 2 or parts > 64 * wanted:
-            return None
+            return refused("TR624", index=index.name, range=index.range, wanted=wanted)
         return _build(kernel, output, index, parts, names)
 
     def _parts(self, kernel: stripe.Block, written: Collection[str]) -> int:
@@ -127,6 +133,25 @@ def _is_precise(view: stripe.Refinement) -> bool:
 
 _LEAST = 64
 """Points that a part reduces at least where parts are counted: fewer are not worth a second kernel."""
+
+
+def _against_contraction(kernel: stripe.Block) -> Refused | None:
+    """Return what keeps a kernel from being a flat contraction to one output, each axis of which one index moves."""
+    outputs = [r for r in kernel.refinements if r.direction.writes]
+    if kernel.blocks:
+        return refused("TR114")
+    if len(outputs) != 1:
+        return refused("TR625", outputs=len(outputs))
+    output = outputs[0]
+    if not output.opens_scope:
+        return refused("TR626")
+    for index in kernel.indices:
+        if not index.is_plain:
+            return refused("TR101" if index.affine is None else "TR102", index=index.name)
+    if output.shape.elements != 1 or _is_indirect(kernel):
+        return refused("TR202", view=output.name)
+    joined = any(len(access.terms) > 1 for access in output.access)
+    return refused("TR627", output=output.name) if joined else None
 
 
 @attrs.frozen(repr=False)

@@ -14,10 +14,12 @@ import attrs
 
 from tileir.passes.analysis.accesses import reads_neighbours
 from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.kernels.forms import SCHEDULED
 from tileir.passes.kernels.schedule import is_scheduled
 from tileir.passes.regions.inside import divided, inside_evenly
 from tileir.passes.rewrites.canonicalise import simplified
 from tileir.poly.affine import Affine
+from tileir.schedule.remarks import Done, Refused, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -52,22 +54,29 @@ class Separate:
         """Return the program with kernels for what lies inside."""
         return expand_kernels(program, self._kernel, self.reqs)
 
-    def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
-        if is_scheduled(kernel) or any(r.opens_scope for r in kernel.refinements):
-            return (kernel,)
-        if _operations(kernel) < self.operations:
-            return (kernel,)
+    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
+        if is_scheduled(kernel):
+            return SCHEDULED
+        if scopes := [r.name for r in kernel.refinements if r.opens_scope]:
+            return refused("TR105", view=scopes[0])
+        if (operations := _operations(kernel)) < self.operations:
+            return refused("TR611", operations=operations, least=self.operations)
         parts: list[stripe.Block] = []
         left = kernel
         for _ in range(self.most):
             cut = self._cut(left, kernel.ranges)
-            if cut is None:
+            if isinstance(cut, Refused):
+                if not parts:
+                    return cut
                 break
             within, left = divided(left, cut.index, cut.low, cut.high)
             parts.append(within)
-        return (kernel,) if not parts else tuple(s for part in (*parts, left) if (s := simplified(part)) is not None)
+        if not parts:
+            return refused("TR614")
+        made = tuple(s for part in (*parts, left) if (s := simplified(part)) is not None)
+        return Done(made, (("kernels", len(made)),))
 
-    def _cut(self, kernel: stripe.Block, known: Mapping[str, int]) -> _Cut | None:
+    def _cut(self, kernel: stripe.Block, known: Mapping[str, int]) -> _Cut | Refused:
         """Return where to cut: along contiguous memory, as vectors may need it, and with as much inside as possible.
 
         Of several such indices the last, innermost one is taken. Indices that are not ``known`` count the ends of a cut
@@ -75,7 +84,7 @@ class Separate:
         """
         ranges: dict[str, int] = {}
         tests = _tests(kernel, {i.name: Affine.index(i.name) for i in kernel.indices}, ranges)
-        best: _Cut | None = None
+        best: _Cut | Refused = refused("TR613")
         for index in kernel.indices:
             if index.affine is not None or index.name not in known:
                 continue
@@ -83,9 +92,11 @@ class Separate:
             if low == 0 and high == index.range:
                 continue
             if high - low < self.least or 100 * (high - low) < self.share * index.range:
+                if isinstance(best, Refused):
+                    best = refused("TR612", index=index.name, range=index.range, inside=max(0, high - low))
                 continue
             cut = _Cut(index, low, high, contiguous=reads_neighbours(kernel, index.name))
-            if best is None or cut.rank >= best.rank:
+            if isinstance(best, Refused) or cut.rank >= best.rank:
                 best = cut
         return best
 

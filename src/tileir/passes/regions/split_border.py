@@ -11,10 +11,11 @@ from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.regions.inside import divided, inside
 from tileir.passes.rewrites.canonicalise import simplified
 from tileir.passes.rewrites.decided import computed_tests, decided
+from tileir.schedule.remarks import Done, Refused, refused
 from tileir.stripe.ir import Block, Special
 
 if TYPE_CHECKING:
-    from tileir.stripe.ir import Index, Program, Statement
+    from tileir.stripe.ir import Index, Program
 
 
 _MANY: Final = 16
@@ -49,19 +50,17 @@ class SplitBorder:
         """Return the program with kernels for interiors and borders."""
         return expand_kernels(program, self._kernel, self.reqs)
 
-    def _kernel(self, kernel: Block) -> tuple[Statement, ...]:
-        if any(isinstance(s, Block | Special) for s in kernel.statements) or kernel.constraints:
-            return (kernel,)
-        if not all(i.is_plain for i in kernel.indices):
-            return (kernel,)
-        if any(r.merges for r in kernel.refinements):
-            return (kernel,)
+    def _kernel(self, kernel: Block) -> Done | Refused:
+        if (why := _against_elementwise(kernel)) is not None:
+            return why
         tests = computed_tests(kernel)
         points = 1
         for index in kernel.indices:
             points *= index.range
-        if not tests or points < self.points:
-            return (kernel,)
+        if not tests:
+            return refused("TR615")
+        if points < self.points:
+            return refused("TR611", points=points, least=self.points)
         interior, parts = kernel, list[Block]()
         for index in reversed(kernel.indices):
             low, high = inside(index, tests, kernel.ranges)
@@ -71,8 +70,23 @@ class SplitBorder:
                 interior, outside = divided(interior, index, low, high)
                 parts.append(attrs.evolve(outside, tags=outside.tags.add("border")))
         if not parts:
-            return (kernel,)
-        return tuple(s for part in (interior, *parts) if (s := simplified(decided(part))) is not None)
+            return refused("TR612", share=self.share)
+        made = tuple(s for part in (interior, *parts) if (s := simplified(decided(part))) is not None)
+        return Done(made, (("kernels", len(made)),))
+
+
+def _against_elementwise(kernel: Block) -> Refused | None:
+    """Return what keeps a kernel from computing each point by itself, wherever that is."""
+    for statement in kernel.statements:
+        if isinstance(statement, Block | Special):
+            return refused("TR114" if isinstance(statement, Block) else "TR106")
+    if kernel.constraints:
+        return refused("TR616")
+    for index in kernel.indices:
+        if not index.is_plain:
+            return refused("TR101" if index.affine is None else "TR102", index=index.name)
+    merging = next((r.name for r in kernel.refinements if r.merges), None)
+    return None if merging is None else refused("TR206", memory=merging)
 
 
 def _is_row(kernel: Block, index: Index) -> bool:
