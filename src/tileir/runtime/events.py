@@ -280,9 +280,8 @@ class Scheduler:
         try:
             self._workers.add(worker)
             worker.start()
-        except BaseException as error:
+        except BaseException as error:  # from 3.12 on a Python that ends starts no threads: others do the work
             self._workers.discard(worker)  # if it starts nevertheless, it adds itself
-            # A Python that ends starts no threads, from 3.12 on: those that there are do the work.
             if not isinstance(error, RuntimeError) or not self._workers:
                 raise
 
