@@ -16,5 +16,6 @@ from tileir.testing.programs.layers import LAYERS
 from tileir.testing.programs.loops import LOOPS
 from tileir.testing.programs.moves import MOVES
 from tileir.testing.programs.orders import ORDERS
+from tileir.testing.programs.states import STATES
 
-CASES: Final = (*CONTRACTIONS, *CONVOLUTIONS, *MOVES, *ORDERS, *LAYERS, *LOOPS, *ELEMENTWISE, *CONSTANTS)
+CASES: Final = (*CONTRACTIONS, *CONVOLUTIONS, *MOVES, *ORDERS, *STATES, *LAYERS, *LOOPS, *ELEMENTWISE, *CONSTANTS)
