@@ -141,6 +141,8 @@ GENERATED: Final = 24
 
 _SMALL: Final = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17)
 
+_OF_PASSES: Final = ("tileir.passes.", "tileir.schedule.")
+
 _MOST_POINTS: Final = 16000
 """Programs of more points take too long to interpret."""
 
@@ -206,7 +208,7 @@ def used_by(module: str) -> frozenset[str]:
             found.add(name)
             values = vars(sys.modules[name]).values()
             others = {getattr(value, "__name__" if ismodule(value) else "__module__", None) for value in values}
-            pending.extend(other for other in others if isinstance(other, str) and other.startswith("tileir.passes."))
+            pending.extend(other for other in others if isinstance(other, str) and other.startswith(_OF_PASSES))
     return frozenset(found)
 
 

@@ -44,9 +44,8 @@ def resolve_pipeline(text: str, target: Target) -> tuple[Pass, ...]:
         target: The facts that templates may use.
 
     Raises:
-        TileError: As :func:`tileir.passes.pipelines.pipeline.parse`, :func:`tileir.passes.pipelines.pipeline.from_json`
-        and
-            :mod:`tileir.core.targets.target_file`.
+        TileError: As :func:`tileir.passes.pipelines.pipeline.parse`,
+            :func:`tileir.passes.pipelines.pipeline.from_json` and :mod:`tileir.core.targets.target_file`.
     """
     if (file := file_of(text)) is not None:
         entries = _entries(file, target, 0)
