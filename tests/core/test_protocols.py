@@ -7,7 +7,8 @@ from typing import ClassVar, Protocol
 import pytest
 
 from tileir.core.protocols import members, mistakes
-from tileir.passes.base import OFFERS, Pass
+from tileir.passes.base import Pass
+from tileir.passes.offers import OFFERS
 from tileir.passes.pipelines.catalog import PASSES
 
 

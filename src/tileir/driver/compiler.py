@@ -10,7 +10,7 @@ import attrs
 from tileir.core.cancelling import checkpoint
 from tileir.core.collection import collection_paused
 from tileir.core.errors import ArgumentError, Diagnostic, SkippedPassWarning
-from tileir.passes.base import run, run_at_once
+from tileir.passes.base import for_target, run, run_at_once
 from tileir.passes.recovery import run_without_failing
 from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.check.verifier import verify_program
@@ -149,7 +149,7 @@ def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pa
         TileError: The text is no pipeline.
     """
     if isinstance(passes, tuple):
-        return passes
+        return for_target(passes, target)
     with collection_paused():
         from tileir.passes.pipelines.resolution import pipeline_for, resolve_pipeline  # they load passes
 

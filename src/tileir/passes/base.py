@@ -7,7 +7,7 @@ computes last; :mod:`tileir.passes.kernels.annotations` drops those that are lef
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 import attrs
 
@@ -17,6 +17,7 @@ from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.kernels.expansion import expanded
 from tileir.passes.loops import between_loops
+from tileir.passes.offers import AliasedPass, LoopPass, TargetedPass
 from tileir.schedule.remarks import listener, refused, strongest
 from tileir.stripe.check.verifier import diagnose
 from tileir.stripe.check.verifier import verify as verify_program
@@ -27,6 +28,7 @@ from tileir.stripe.tags import KERNEL, MAIN, PLACES
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Sequence
 
+    from tileir.core.targets.target import Target
     from tileir.passes.kernels.expansion import Outcome
     from tileir.schedule.remarks import Done, Refused
     from tileir.stripe.ir import Buffer, Refinement, Statement
@@ -42,22 +44,9 @@ class Pass(Protocol):
         ...
 
 
-@runtime_checkable
-class AliasedPass(Protocol):
-    """A pass with other names, by which pipelines may call it."""
-
-    aliases: ClassVar[tuple[str, ...]]
-
-
-@runtime_checkable
-class LoopPass(Protocol):
-    """A pass that gets programs with loops as they are, where that is true: :mod:`tileir.passes.loops` tells more."""
-
-    sees_loops: ClassVar[bool]
-
-
-OFFERS: Final = (AliasedPass, LoopPass)
-"""What passes may have beside what :class:`Pass` asks for."""
+def for_target(passes: Iterable[Pass], target: Target) -> tuple[Pass, ...]:
+    """Return passes with the facts of a target in those that speak of them."""
+    return tuple(step.for_target(target) if isinstance(step, TargetedPass) else step for step in passes)
 
 
 @attrs.frozen
@@ -71,6 +60,10 @@ class Named:
     def __call__(self, program: Program) -> Program:
         """Apply the pass."""
         return self.step(program)
+
+    def for_target(self, target: Target) -> Named:
+        """Return the step with the facts of ``target`` in its pass."""
+        return attrs.evolve(self, step=for_target((self.step,), target)[0])
 
 
 def unnamed(step: Pass) -> Pass:

@@ -152,7 +152,35 @@ _ALGORITHMS: Final = {
     "TR629": Reason("the running sum has few elements"),
 }
 
+_SCRIPTS: Final = {
+    "TR701": Reason("the kernel has no loop of this name"),
+    "TR702": Reason("an expression names what is no loop, parameter or fact of the target"),
+    "TR703": Reason("an expression has no value"),
+    "TR704": Reason("a size is an integer of 1 or more"),
+    "TR705": Reason("the name is taken in this kernel"),
+    "TR706": Reason("the size is no multiple of the factor: let the split guard or peel its tail"),
+    "TR707": Reason("the loop is bound already: rearrange it before it is bound"),
+    "TR708": Reason("a step that orders loops names one or more, each once"),
+    "TR709": Reason("the loops do not stand in one another with nothing between them"),
+    "TR710": Reason("accesses do not move along both loops as along one"),
+    "TR711": Reason("uses of the tensor move along other loops in different ways"),
+    "TR712": Reason("the kernel writes the tensor, so copies of it grow old"),
+    "TR713": Reason("nothing in the loop reads single elements of the tensor"),
+    "TR714": Reason("an order of axes names each axis of the tensor once"),
+    "TR715": Reason("nothing in the loop merges into the memory, or something reads it or overwrites it"),
+    "TR716": Reason("the kernel has no memory of this name"),
+    "TR717": Reason("a loop is cut before its end"),
+    "TR718": Reason("iterations merge into the same elements, so they cannot run at the same time"),
+    "TR719": Reason("loops of the grid stand outside of all others, with nothing beside them"),
+    "TR720": Reason("a loop over lanes has statements alone for a body: jam it first"),
+    "TR721": Reason("lanes do not write neighbours"),
+    "TR722": Reason("a test cuts the lanes of a vector: let all splits that lead to it peel their tails"),
+    "TR724": _beside("the script is for another kernel"),
+    "TR725": _beside("the script is for kernels with another number of loops or tensors"),
+    "TR726": Reason("scripts bind loops to the grid, to lanes, or unroll them"),
+}
+
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(
-    {**_GENERAL, **_FORMS, **_LOOPS, **_VECTORS, **_GROUPS, **_TILES, **_ALGORITHMS}
+    {**_GENERAL, **_FORMS, **_LOOPS, **_VECTORS, **_GROUPS, **_TILES, **_ALGORITHMS, **_SCRIPTS}
 )
 """All codes, with what they mean."""

@@ -102,7 +102,8 @@ def _pipeline(text: str, module: str) -> tuple[Pass, ...]:
         TileError: TIL902, the module cannot be imported, or a pass in it has an optional part that is misspelt; or the
             text is no pipeline.
     """
-    from tileir.passes.base import OFFERS, Pass
+    from tileir.passes.base import Pass
+    from tileir.passes.offers import OFFERS
     from tileir.passes.pipelines import pipeline
     from tileir.passes.pipelines.catalog import PASSES
 

@@ -55,6 +55,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "scalarise": "rewrites.scalarise",
         "scan": "algorithms.scan",
         "schedule": "placement.schedule_memory",
+        "script": "schedules.scripted",
         "separate": "regions.separate",
         "shadow": "rewrites.shadow",
         "split_border": "regions.split_border",

@@ -2,7 +2,8 @@
 
 What is written is a number, a text, true, false, none, a tuple of such values, or a record of them by name. An
 annotation may ask for one of these, for a member of an enumeration by its value, for an attrs class, whose record
-names its fields, or for tuples and unions of these.
+names its fields, or for tuples and unions of these. Of a union of classes that have names, as the steps of a script
+are, the name stands before the record: ``split{loop=i,by=8}``, which is ``{split={loop=i,by=8}}``.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ def written(value: object) -> Written:
         case None | bool() | int() | float() | str():
             return value
         case _:
-            return {name: written(held) for name, held in set_fields(value).items()}
+            record: Written = {name: written(held) for name, held in set_fields(value).items()}
+            name = vars(type(value)).get("name")
+            return {name: record} if isinstance(name, str) else record
 
 
 def to_text(value: Written) -> str:
@@ -86,6 +89,8 @@ def to_text(value: Written) -> str:
             return value if _WORD.match(value) and value not in _RESERVED else json.dumps(value)
         case tuple():
             return f"({','.join(map(to_text, value))})"
+        case dict() if len(value) == 1 and isinstance(next(iter(value.values())), dict):
+            return "".join(f"{name}{to_text(record)}" for name, record in value.items())
         case dict():
             return record_text(value)
         case _:
@@ -107,7 +112,8 @@ def fitted(value: Written, hint: object, place: str = "") -> object:
         FitError: The value does not fit.
     """
     if isinstance(hint, types.UnionType):
-        return _any_of(value, hint, place)
+        kinds = _named_kinds(hint)
+        return _named(value, kinds, place) if kinds else _any_of(value, hint, place)
     if typing.get_origin(hint) is tuple:
         return tuple(_items(value, hint, place))
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
@@ -126,6 +132,8 @@ def fitted(value: Written, hint: object, place: str = "") -> object:
 
 def described(hint: object) -> str:
     """Return in words what an annotation asks for."""
+    if isinstance(hint, types.UnionType) and (kinds := _named_kinds(hint)):
+        return f"one of {', '.join(kinds)}, with a record behind it"
     if isinstance(hint, types.UnionType):
         return " or ".join(described(case) for case in typing.get_args(hint))
     if typing.get_origin(hint) is tuple:
@@ -145,6 +153,23 @@ def _any_of(value: Written, hint: types.UnionType, place: str) -> object:
         except FitError as error:
             inner += [error] if error.place != place else []
     raise inner[0] if len(inner) == 1 else FitError(place, f"takes {described(hint)}")
+
+
+def _named_kinds(hint: types.UnionType) -> Mapping[str, type]:
+    """Return the classes of a union by their names, where each has one; none where some class has none."""
+    kinds = typing.get_args(hint)
+    names = [vars(kind).get("name") if isinstance(kind, type) else None for kind in kinds]
+    return {name: kind for name, kind in zip(names, kinds, strict=True) if isinstance(name, str)} if all(names) else {}
+
+
+def _named(value: Written, kinds: Mapping[str, type], place: str) -> object:
+    """Return the record of a class that stands behind the name of that class."""
+    if not isinstance(value, dict) or len(value) != 1:
+        raise FitError(place, f"takes one of {', '.join(kinds)}, with a record behind it")
+    ((name, record),) = value.items()
+    if name not in kinds:
+        raise FitError(place, f"takes no {name[:64]}{nearest(name, kinds)}")
+    return _record(record, kinds[name], f"{place}.{name}")
 
 
 def _items(value: Written, hint: object, place: str) -> Iterator[object]:

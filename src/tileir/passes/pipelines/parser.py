@@ -149,7 +149,11 @@ class _Parser:
     def _value(self, depth: int) -> Written:
         cursor = self.cursor
         if not cursor.at("(") and not cursor.at("{"):
-            return self._scalar()
+            named = cursor.at("word")
+            scalar = self._scalar()
+            if not (named and isinstance(scalar, str) and cursor.at("{")):
+                return scalar
+            return {scalar: self._value(depth)}
         if depth == _MOST_DEPTH:
             message = f"values are nested more than {_MOST_DEPTH} deep"
             raise cursor.report_and_abandon(message, cursor.here, "TIL103")

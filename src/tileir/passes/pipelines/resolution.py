@@ -10,6 +10,7 @@ import attrs
 
 from tileir.core.errors import TileError, fail
 from tileir.core.targets.target_file import file_of, passes_places, passes_value, target_called
+from tileir.passes.base import for_target
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.files import FILES
 
@@ -47,6 +48,10 @@ def resolve_pipeline(text: str, target: Target) -> tuple[Pass, ...]:
         TileError: As :func:`tileir.passes.pipelines.pipeline.parse`,
             :func:`tileir.passes.pipelines.pipeline.from_json` and :mod:`tileir.core.targets.target_file`.
     """
+    return for_target(_passes_of(text, target), target)
+
+
+def _passes_of(text: str, target: Target) -> tuple[Pass, ...]:
     if (file := file_of(text)) is not None:
         entries = _entries(file, target, 0)
         values = [entry.value for entry in entries]

@@ -1,0 +1,169 @@
+"""The kernels of a tree: remainders are peeled, tests that always hold go, and loops become blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.poly.affine import Affine
+from tileir.schedule.nest import Node, emit
+from tileir.schedule.remarks import refused
+from tileir.schedule.tree import Leaf, Loop, leaves, map_leaves, walk
+from tileir.stripe import ir as stripe
+from tileir.stripe.bindings import Binding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.text.names import NameScope
+    from tileir.schedule.remarks import Refused
+    from tileir.schedule.tree import Item, Tree
+
+
+def kernels_of(tree: Tree) -> tuple[stripe.Block, ...] | Refused:
+    """Return the kernels of a tree, in order: one, or more where remainders of a grid are peeled."""
+    names = tree.names()
+    bodies = [_tidy(body, {}, names) for body in _grids_peeled(tree.body, {}, names)]
+    for body in bodies:
+        if (cut := _cut_lanes(body)) is not None:
+            return refused("TR722", loop=cut)
+    return tuple(emit(_root(body, tree), tree.kernel) for body in bodies if body)
+
+
+def _grids_peeled(items: tuple[Item, ...], around: Mapping[str, int], names: NameScope) -> list[tuple[Item, ...]]:
+    """Return the bodies of several kernels where loops of the grid have remainders."""
+    if len(items) != 1 or not isinstance(items[0], Loop) or items[0].binding is not Binding.GRID:
+        return [items]
+    return [
+        (attrs.evolve(part, body=body),)
+        for part in _parts(items[0], around, names)
+        for body in _grids_peeled(part.body, {**around, part.name: part.size}, names)
+    ]
+
+
+def _tidy(items: tuple[Item, ...], around: Mapping[str, int], names: NameScope) -> tuple[Item, ...]:
+    """Return items with remainders peeled, without tests that always hold, and without loops of one iteration."""
+    result: list[Item] = []
+    for item in items:
+        if isinstance(item, Leaf):
+            tests = tuple(test for test in dict.fromkeys(item.constraints) if test.bounds(around)[0] < 0)
+            result.append(attrs.evolve(item, constraints=tests))
+            continue
+        for part in _parts(item, around, names):
+            body = _tidy(part.body, {**around, part.name: part.size}, names)
+            if part.size == 1 and not part.allocations:
+                result += body
+            elif body:
+                result.append(attrs.evolve(part, body=body))
+    return tuple(result)
+
+
+def _parts(loop: Loop, around: Mapping[str, int], names: NameScope) -> list[Loop]:
+    """Return what a loop is run as: without iterations that do nothing, and in two where it has some to peel."""
+    loop = _shortened(loop, around, names)
+    if not loop.size:
+        return []
+    full = _full_iterations(loop, around) if loop.peels else loop.size
+    if full == loop.size:
+        return [_at_zero(attrs.evolve(loop, peels=False))]
+    name = names.fresh(loop.name)
+    place = Affine.index(name) + full
+    rest = attrs.evolve(loop, name=name, size=loop.size - full, peels=False)
+    rest = _at_zero(attrs.evolve(rest, body=map_leaves(loop.body, {loop.name: place})))
+    return [_at_zero(attrs.evolve(loop, size=full, peels=False)), rest] if full else [rest]
+
+
+def _at_zero(loop: Loop) -> Loop:
+    """Return a loop whose only iteration, where it has no other, is a constant in what is below it."""
+    return attrs.evolve(loop, body=map_leaves(loop.body, {loop.name: Affine()})) if loop.size == 1 else loop
+
+
+def _full_iterations(loop: Loop, around: Mapping[str, int]) -> int:
+    """Return how many iterations, counted from 0 on, fail no test of their own that others pass."""
+    ranges = {**_sizes_below(loop), **around}
+    full = loop.size
+    for leaf in leaves(loop.body):
+        for test in leaf.constraints:
+            step = test.coefficient(loop.name)
+            if step < 0:
+                room = (test - Affine.of({loop.name: step})).bounds(ranges)[0]
+                full = min(full, max(0, int(room // -step) + 1))
+    return full
+
+
+def _cut_lanes(items: tuple[Item, ...]) -> str | None:
+    """Return a loop over lanes that a test cuts; None where there is none."""
+    lanes = {item.name for item in walk(items) if isinstance(item, Loop) and item.binding is Binding.LANE}
+    return next(
+        (name for leaf in leaves(items) for test in leaf.constraints for name in test.indices if name in lanes), None
+    )
+
+
+def _sizes_below(loop: Loop) -> dict[str, int]:
+    return {each.name: each.size for each in walk((loop,)) if isinstance(each, Loop)}
+
+
+def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
+    """Return a loop without last iterations in which a test of each leaf below it fails."""
+    ranges = {**_sizes_below(loop), **around}
+    size = max((_iterations(leaf, loop, ranges) for leaf in leaves(loop.body)), default=loop.size)
+    if size == loop.size:
+        return loop
+    name = names.fresh(loop.name)
+    body = map_leaves(loop.body, {loop.name: Affine.index(name)})
+    return attrs.evolve(loop, name=name, size=size, body=body)
+
+
+def _iterations(leaf: Leaf, loop: Loop, ranges: Mapping[str, int]) -> int:
+    """Return how many iterations of a loop, counted from 0 on, some point of a leaf needs at most."""
+    most = loop.size
+    for test in leaf.constraints:
+        step = test.coefficient(loop.name)
+        if step < 0:
+            room = (test - Affine.of({loop.name: step})).bounds(ranges)[1]
+            most = min(most, max(0, int(room // -step) + 1))
+    return most
+
+
+def _root(items: tuple[Item, ...], tree: Tree) -> Node:
+    nodes = _nodes(items)
+    if len(nodes) == 1 and not tree.allocations:
+        return nodes[0]
+    return Node(allocations=tree.allocations, children=nodes)
+
+
+def _nodes(items: tuple[Item, ...]) -> tuple[Node, ...]:
+    return tuple(_node(item) for item in items)
+
+
+def _node(item: Item) -> Node:
+    if isinstance(item, Leaf):
+        return Node(statements=item.statements, uses=item.uses, constraints=item.constraints, tags=item.tags)
+    chain = [item]
+    while len(chain[-1].body) == 1 and not chain[-1].allocations:
+        inner = chain[-1].body[0]
+        if not isinstance(inner, Loop) or _rank(inner) != _rank(item):
+            break
+        chain.append(inner)
+    last = chain[-1]
+    indices = tuple(_index(loop) for loop in chain if loop.size > 1)
+    only = last.body[0] if len(last.body) == 1 else None
+    if isinstance(only, Leaf) and not last.allocations:
+        return attrs.evolve(_node(only), indices=indices)
+    return Node(indices, last.allocations, _nodes(last.body))
+
+
+def _rank(loop: Loop) -> int:
+    """Return which loops become one block: those of the grid, plain ones, and those of registers."""
+    match loop.binding:
+        case Binding.GRID:
+            return 0
+        case None:
+            return 1
+        case _:
+            return 2
+
+
+def _index(loop: Loop) -> stripe.Index:
+    return stripe.Index(loop.name, loop.size, binding=loop.binding)

@@ -1,0 +1,127 @@
+"""Scripts: kernels that they are for, and steps that rearrange them.
+
+A script says by the names of loops and tensors what happens to a kernel. Its pattern may name them in order, so that
+one script serves kernels of other names; else the names are the kernel's own. Where a step refuses, the kernel stays as
+it was, and the remark says why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.schedule.emission import kernels_of
+from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.sizes import Known, Size
+from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Split
+from tileir.schedule.steps.memory import Accumulate, Place, Stage
+from tileir.schedule.tree import Leaf, Loop, tree_of, walk, with_names
+from tileir.stripe import ir as stripe
+from tileir.stripe.bindings import Binding
+
+if TYPE_CHECKING:
+    from tileir.core.targets.template_expressions import Value
+    from tileir.schedule.tree import Tree
+
+Step: TypeAlias = Split | Reorder | Join | Jam | Cut | Bind | Stage | Accumulate | Place
+"""What a script may say."""
+
+
+@attrs.frozen
+class Parameter:
+    """A number that the steps of a script may name, and that a tuner may change."""
+
+    name: str
+    value: Size
+
+
+@attrs.frozen
+class Pattern:
+    """The kernels that a script is for.
+
+    Attributes:
+        kernel: The name of a kernel; empty for any.
+        loops: Names for the loops over its outputs, in order; empty for its own.
+        reductions: Names for the loops over which it merges.
+        reads: Names for the tensors that it reads, in order.
+        writes: Names for those that it writes.
+    """
+
+    kernel: str = ""
+    loops: tuple[str, ...] = ()
+    reductions: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+    def named(self, kernel: stripe.Block) -> Tree | Refused:
+        """Return a kernel as a tree, with the names of the pattern."""
+        if self.kernel not in ("", kernel.name.partition("(")[0]):
+            return refused("TR724", wanted=self.kernel)
+        tree = tree_of(kernel)
+        if isinstance(tree, Refused):
+            return tree
+        loops = {loop.name: loop.reduces for loop in tree.loops()}
+        roots = [refinement for refinement in kernel.refinements if refinement.direction is not stripe.Direction.NONE]
+        held = (
+            ("loops", self.loops, [name for name, reduces in loops.items() if not reduces]),
+            ("reductions", self.reductions, [name for name, reduces in loops.items() if reduces]),
+            ("reads", self.reads, [each.name for each in roots if not each.direction.writes]),
+            ("writes", self.writes, [each.name for each in roots if each.direction.writes]),
+        )
+        for what, wanted, own in held:
+            if wanted and len(wanted) != len(own):
+                return refused("TR725", what=what, wanted=len(wanted), found=len(own))
+        pairs = [dict(zip(own, wanted, strict=False)) for _, wanted, own in held]
+        return with_names(tree, {**pairs[0], **pairs[1]}, {**pairs[2], **pairs[3]})
+
+
+@attrs.frozen
+class Script:
+    """Steps for the kernels that a pattern fits."""
+
+    steps: tuple[Step, ...]
+    match: Pattern = Pattern()
+    parameters: tuple[Parameter, ...] = ()
+
+    def apply(self, kernel: stripe.Block) -> tuple[stripe.Block, ...] | Refused:
+        """Return the kernels that the steps make of a kernel, or why one of them, or the pattern, refuses.
+
+        The kernel has been scheduled by nobody yet.
+        """
+        tree = self.match.named(kernel)
+        if isinstance(tree, Refused):
+            return tree
+        values: dict[str, Value] = {}
+        for parameter in self.parameters:
+            size = Known(values).size(parameter.value, tree)
+            if isinstance(size, Refused):
+                return size
+            values[parameter.name] = size
+        for number, step in enumerate(self.steps):
+            new = applied(step, tree, Known(values))
+            if isinstance(new, Refused):
+                return attrs.evolve(new, facts=(("step", f"{number} {step.name}"), *new.facts))
+            tree = new
+        return kernels_of(tree)
+
+
+def applied(step: Step, tree: Tree, known: Known) -> Tree | Refused:
+    """Return what a step makes of a tree; refused as well where loops that are bound would not fit any more."""
+    new = step(tree, known)
+    if isinstance(new, Refused):
+        return new
+    inside = new.body
+    while len(inside) == 1 and isinstance(inside[0], Loop) and inside[0].binding is Binding.GRID:
+        if inside[0].allocations:
+            break
+        inside = inside[0].body
+    below = [item for item in walk(inside) if isinstance(item, Loop)]
+    first = below[0] if below else None
+    for loop in below:
+        outermost = loop is first and inside == (loop,)
+        if loop.binding is Binding.GRID and not outermost:
+            return refused("TR719", loop=loop.name, around=", ".join(each.name for each in below if each is not loop))
+        if loop.binding is Binding.LANE and not (len(loop.body) == 1 and isinstance(loop.body[0], Leaf)):
+            return refused("TR720", loop=loop.name)
+    return new

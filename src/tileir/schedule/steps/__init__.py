@@ -1,0 +1,1 @@
+"""The steps of schedules: each rearranges the loops and the memory of a kernel, or refuses and says why."""

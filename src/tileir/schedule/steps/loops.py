@@ -1,0 +1,315 @@
+"""Steps over loops: split, reorder, join, jam, cut and bind.
+
+All of them are legal whenever they apply: the points of a Stripe block have no order, so iterations depend on each
+other by nothing but merging, which is associative. What can go wrong is of form (a loop that does not exist, loops with
+something between them), or of what a device can do, and is refused with the reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.poly.affine import Affine
+from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.sizes import Size
+from tileir.schedule.steps.memory import Level
+from tileir.schedule.tree import Leaf, Loop, Replaced, Tail, leaves, map_leaves, map_uses, walk, with_loops_replaced
+from tileir.stripe import ir as stripe
+from tileir.stripe.bindings import Binding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.schedule.nest import Use
+    from tileir.schedule.sizes import Known
+    from tileir.schedule.tree import Item, Tree
+
+
+@attrs.frozen
+class Split:
+    """Make two loops of one: ``i`` of 100 by 32 is ``i_outer`` of 4 around ``i_inner`` of 32.
+
+    Attributes:
+        loop: The loop.
+        by: The size of the inner loop; loops that are not longer stay, as the inner one of an outer loop of 1.
+        into: The names of the outer and the inner loop.
+        tail: What becomes of a remainder: :class:`~tileir.schedule.tree.Tail`.
+    """
+
+    name: ClassVar[str] = "split"
+    loop: str
+    by: Size
+    into: tuple[str, str]
+    tail: Tail = Tail.GUARD
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
+        """Return the tree with the loop split."""
+        by = known.size(self.by, tree)
+        if isinstance(by, Refused):
+            return by
+        taken = tree.names()
+        if again := [name for name in self.into if name != self.loop and name in taken]:
+            return refused("TR705", name=again[0])
+        return with_loops_replaced(tree, self.loop, lambda loop, _: self._split(loop, min(by, loop.size)))
+
+    def _split(self, loop: Loop, by: int) -> Replaced | Refused:
+        rest = loop.size % by
+        if rest and self.tail is Tail.EVEN:
+            return refused("TR706", loop=loop.name, size=loop.size, factor=by)
+        if loop.binding is not None:
+            return refused("TR707", loop=loop.name, binding=loop.binding.value)
+        outer, inner = self.into
+        place = Affine.of({outer: by, inner: 1})
+        tests = (loop.size - 1 - place,) if rest else ()
+        below = map_leaves(loop.body, {loop.name: place}, *tests)
+        within = Loop(inner, by, below, allocations=loop.allocations, reduces=loop.reduces)
+        return Replaced(
+            (Loop(outer, -(-loop.size // by), (within,), reduces=loop.reduces, peels=self.tail is Tail.PEEL),)
+        )
+
+
+@attrs.frozen
+class Reorder:
+    """Put loops that stand in one another, with nothing between them, in another order.
+
+    Attributes:
+        loops: Their names, the outermost first.
+    """
+
+    name: ClassVar[str] = "reorder"
+    loops: tuple[str, ...]
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
+        """Return the tree with the loops in order."""
+        if len(set(self.loops)) != len(self.loops) or not self.loops:
+            return refused("TR708", loops=", ".join(self.loops))
+        found = [loop.name for loop in tree.loops() if loop.name in self.loops]
+        first = found[0] if found else self.loops[0]
+        return with_loops_replaced(tree, first, lambda loop, _: self._ordered(loop))
+
+    def _ordered(self, loop: Loop) -> Replaced | Refused:
+        chain = chain_of(loop, self.loops)
+        if isinstance(chain, Refused):
+            return chain
+        by_name = {each.name: each for each in chain}
+        last = chain[-1]
+        return Replaced(nested([by_name[name] for name in self.loops], last.body, last.allocations))
+
+
+def chain_of(loop: Loop, names: tuple[str, ...]) -> list[Loop] | Refused:
+    """Return the loops of these names, which must stand in one another from ``loop`` on, outermost first."""
+    chain = [loop]
+    while len(chain) < len(names):
+        around = chain[-1]
+        inner = around.body[0] if len(around.body) == 1 else None
+        if not isinstance(inner, Loop) or around.allocations:
+            missing = next((name for name in names if name not in {each.name for each in chain}), "")
+            return refused("TR709", loop=around.name, inner=missing)
+        chain.append(inner)
+    if strange := [each.name for each in chain if each.name not in names]:
+        return refused("TR709", loop=chain[0].name, inner=strange[0])
+    return chain
+
+
+def nested(
+    loops: list[Loop], body: tuple[Item, ...], allocations: tuple[stripe.Refinement, ...] = ()
+) -> tuple[Item, ...]:
+    """Return loops in one another around a body, in which ``allocations`` are made."""
+    for loop in reversed(loops):
+        body = (attrs.evolve(loop, body=body, allocations=allocations),)
+        allocations = ()
+    return body
+
+
+@attrs.frozen
+class Join:
+    """Make one loop of two, of which the second alone is the body of the first, where accesses stay affine.
+
+    Attributes:
+        loops: The outer and the inner loop.
+        into: The name of the loop that they become.
+    """
+
+    name: ClassVar[str] = "join"
+    loops: tuple[str, str]
+    into: str
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
+        """Return the tree with the loops joined."""
+        if self.into not in self.loops and self.into in tree.names():
+            return refused("TR705", name=self.into)
+        return with_loops_replaced(tree, self.loops[0], lambda loop, _: self._joined(loop))
+
+    def _joined(self, outer: Loop) -> Replaced | Refused:
+        chain = chain_of(outer, self.loops)
+        if isinstance(chain, Refused):
+            return chain
+        inner = chain[1]
+        if outer.binding != inner.binding:
+            return refused("TR707", loop=outer.name, binding=(outer.binding or inner.binding or Binding.UNROLL).value)
+        for leaf in leaves(inner.body):
+            affines = (*leaf.constraints, *(affine for use in leaf.uses for affine in use.access))
+            places = (s.affine for s in leaf.statements if hasattr(s, "affine"))
+            for affine in (*affines, *places):
+                if affine.coefficient(outer.name) != inner.size * affine.coefficient(inner.name):
+                    return refused("TR710", outer=outer.name, inner=inner.name, access=str(affine))
+        mapping = {outer.name: Affine(), inner.name: Affine.index(self.into)}
+        body = map_leaves(inner.body, mapping)
+        return Replaced((attrs.evolve(inner, name=self.into, size=outer.size * inner.size, body=body),))
+
+
+@attrs.frozen
+class Jam:
+    """Move loops inwards to each statement below them: unroll-and-jam, and loop distribution.
+
+    Memory that their iterations have for themselves becomes an array over them.
+
+    Attributes:
+        loops: Loops that stand in one another, the outermost first.
+    """
+
+    name: ClassVar[str] = "jam"
+    loops: tuple[str, ...]
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
+        """Return the tree with the loops around each of the leaves below them."""
+        if not self.loops:
+            return refused("TR708", loops="")
+        return with_loops_replaced(tree, self.loops[0], lambda loop, _: self._jammed(loop))
+
+    def _jammed(self, loop: Loop) -> Replaced | Refused:
+        chain = chain_of(loop, self.loops)
+        if isinstance(chain, Refused):
+            return chain
+        last = chain[-1]
+        arrays = {each.name: _expanded(each, chain) for each in _allocations((last,))}
+        items = _pushed(last.body, chain, arrays)
+        return Replaced(items, tuple(arrays[each.name] for each in last.allocations))
+
+
+def _allocations(items: tuple[Item, ...]) -> list[stripe.Refinement]:
+    return [each for item in walk(items) if isinstance(item, Loop) for each in item.allocations]
+
+
+def _pushed(items: tuple[Item, ...], chain: list[Loop], arrays: Mapping[str, stripe.Refinement]) -> tuple[Item, ...]:
+    result: list[Item] = []
+    for item in items:
+        if isinstance(item, Leaf):
+            result += nested(chain, map_uses((item,), lambda use: _in_array(use, chain, arrays)))
+        else:
+            allocations = tuple(arrays[each.name] for each in item.allocations)
+            result.append(attrs.evolve(item, body=_pushed(item.body, chain, arrays), allocations=allocations))
+    return tuple(result)
+
+
+def _expanded(allocation: stripe.Refinement, chain: list[Loop]) -> stripe.Refinement:
+    """Return an allocation with an axis for each loop, before its own."""
+    sizes = (*(loop.size for loop in chain), *allocation.shape.sizes)
+    shape = stripe.TensorShape.dense(allocation.shape.dtype, sizes)
+    location = allocation.location or Level.REGISTER.location
+    return attrs.evolve(allocation, access=(Affine(),) * len(sizes), shape=shape, location=location)
+
+
+def _in_array(use: Use, chain: list[Loop], arrays: Mapping[str, stripe.Refinement]) -> Use:
+    """Return a use of memory that has become an array over the loops, at their iteration."""
+    if use.root not in arrays:
+        return use
+    places = tuple(Affine.index(loop.name) for loop in chain)
+    sizes = (*(1 for _ in chain), *use.sizes) if use.sizes else ()
+    return attrs.evolve(use, access=(*places, *use.access), strides=arrays[use.root].shape.strides, sizes=sizes)
+
+
+@attrs.frozen
+class Cut:
+    """Make two loops in turn of one: the iterations before a place, and the others.
+
+    Attributes:
+        loop: The loop.
+        at: How many iterations the first loop has.
+        into: The names of the two loops.
+    """
+
+    name: ClassVar[str] = "cut"
+    loop: str
+    at: Size
+    into: tuple[str, str]
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
+        """Return the tree with two loops."""
+        at = known.size(self.at, tree)
+        if isinstance(at, Refused):
+            return at
+        taken = tree.names()
+        if again := [name for name in self.into if name != self.loop and name in taken]:
+            return refused("TR705", name=again[0])
+        return with_loops_replaced(tree, self.loop, lambda loop, _: self._cut(loop, at))
+
+    def _cut(self, loop: Loop, at: int) -> Replaced | Refused:
+        if loop.binding is not None:
+            return refused("TR707", loop=loop.name, binding=loop.binding.value)
+        if at >= loop.size:
+            return refused("TR717", loop=loop.name, size=loop.size, at=at)
+        low, high = self.into
+        first = map_leaves(loop.body, {loop.name: Affine.index(low)})
+        second = map_leaves(loop.body, {loop.name: Affine.index(high) + at})
+        return Replaced(
+            (
+                attrs.evolve(loop, name=low, size=at, body=first),
+                attrs.evolve(loop, name=high, size=loop.size - at, body=second),
+            )
+        )
+
+
+@attrs.frozen
+class Bind:
+    """Run the iterations of a loop as groups of a grid, unrolled, or as lanes of a vector.
+
+    What does not fit is refused: groups whose iterations merge into the same elements, a grid inside of other loops,
+    lanes that do not write neighbours.
+
+    Attributes:
+        loop: The loop.
+        to: What its iterations are.
+    """
+
+    name: ClassVar[str] = "bind"
+    loop: str
+    to: Binding
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
+        """Return the tree with the loop bound."""
+        return with_loops_replaced(tree, self.loop, lambda loop, _: self._bound(loop))
+
+    def _bound(self, loop: Loop) -> Replaced | Refused:
+        if self.to in (Binding.THREAD, Binding.DOT):
+            return refused("TR726", loop=loop.name, to=self.to.value)
+        if loop.binding is not None:
+            return refused("TR707", loop=loop.name, binding=loop.binding.value)
+        if self.to is Binding.GRID and (shared := shared_merge(loop)) is not None:
+            return refused("TR718", loop=loop.name, memory=shared)
+        if self.to is Binding.LANE and (refusal := _no_vector(loop)) is not None:
+            return refusal
+        return Replaced((attrs.evolve(loop, binding=self.to),))
+
+
+def shared_merge(loop: Loop) -> str | None:
+    """Return memory from outside of a loop that several of its iterations may merge into; None where there is none."""
+    own = {each.name for each in _allocations((loop,))}
+    for leaf in leaves(loop.body):
+        for use in leaf.uses:
+            alone = any(affine.indices == (loop.name,) for affine in use.access)
+            if use.root not in own and use.direction.writes and use.merges and not alone:
+                return use.root
+    return None
+
+
+def _no_vector(loop: Loop) -> Refused | None:
+    """Return why the iterations of a loop cannot be the lanes of a vector; None where they can."""
+    for leaf in leaves(loop.body):
+        for use in leaf.uses:
+            stride = use.stride(loop.name)
+            if use.direction.writes and stride != 1:
+                return refused("TR721", loop=loop.name, memory=use.root, stride=stride)
+    return None

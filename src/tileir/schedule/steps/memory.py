@@ -1,0 +1,298 @@
+"""Steps over memory: stage what is read, accumulate apart, and place what a kernel allocates."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.core.targets import hardware
+from tileir.poly.affine import Affine, exact
+from tileir.schedule.nest import Use
+from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.tree import Leaf, Loop, Replaced, leaves, map_uses, walk, with_loops_replaced
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.dtype import DType
+    from tileir.schedule.sizes import Known
+    from tileir.schedule.tree import Item, Tree
+
+
+class Level(enum.Enum):
+    """Where memory of a kernel lies."""
+
+    REGISTER = "register"
+    LOCAL = "local"
+    SCRATCH = "scratch"
+
+    @property
+    def location(self) -> stripe.Location:
+        """The device that Stripe names for it."""
+        names = {Level.REGISTER: hardware.REGISTER, Level.LOCAL: hardware.LOCAL, Level.SCRATCH: hardware.SCRATCH}
+        return (stripe.Device(names[self]),)
+
+
+@attrs.frozen(repr=False)
+class _Footprint:
+    """The part of a tensor that the uses below a loop touch in one iteration of it.
+
+    Attributes:
+        first: Where it begins along each axis, over the loops around.
+        sizes: Its extent along each axis.
+    """
+
+    first: tuple[Affine, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, uses: list[Use], inner: Mapping[str, int]) -> _Footprint | Refused:
+        """Return the box around what ``uses`` of one tensor touch while loops in ``inner`` run."""
+        first, sizes = [], []
+        for axis in range(len(uses[0].access)):
+            outside = {_outside(use.access[axis], inner) for use in uses}
+            if len(outside) != 1:
+                return refused("TR711", tensor=uses[0].root, axis=axis)
+            reach = [(use.access[axis] - _outside(use.access[axis], inner)).bounds(inner) for use in uses]
+            low = min(low for low, _ in reach)
+            first.append(next(iter(outside)) + low)
+            sizes.append(int(max(high for _, high in reach) - low) + 1)
+        return cls(tuple(first), tuple(sizes))
+
+    def within(self, access: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        """Return an access relative to where the footprint begins."""
+        return tuple(affine - first for affine, first in zip(access, self.first, strict=True))
+
+
+def _outside(affine: Affine, inner: Mapping[str, int]) -> Affine:
+    """Return the terms of indices that are not in ``inner``."""
+    return Affine(tuple(term for term in affine.terms if term[0] not in inner), exact(0))
+
+
+def _inner(items: tuple[Item, ...]) -> dict[str, int]:
+    return {item.name: item.size for item in walk(items) if isinstance(item, Loop)}
+
+
+@attrs.frozen
+class Stage:
+    """Copy the part of a tensor that one iteration of a loop reads to memory of its own, and read it there.
+
+    The copy runs over loops that are called ``into`` with the number of the axis behind ``_``, which further steps may
+    split and bind.
+
+    Attributes:
+        tensor: What the kernel reads, and does not write.
+        at: The loop.
+        into: The name of the memory.
+        level: Where it lies.
+        order: The axes of the tensor in the order in which the memory has them, the last one contiguous; as the tensor
+            has them where it is empty.
+    """
+
+    name: ClassVar[str] = "stage"
+    tensor: str
+    at: str
+    into: str
+    level: Level = Level.SCRATCH
+    order: tuple[int, ...] = ()
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
+        """Return the tree with a copy at the beginning of the loop."""
+        if self.into in tree.names():
+            return refused("TR705", name=self.into)
+        uses = [use for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.tensor]
+        if any(use.direction.writes for use in uses):
+            return refused("TR712", tensor=self.tensor)
+        return with_loops_replaced(tree, self.at, lambda loop, _: self._staged(tree, loop))
+
+    def _staged(self, tree: Tree, loop: Loop) -> Replaced | Refused:
+        uses = [use for leaf in leaves(loop.body) for use in leaf.uses if use.root == self.tensor]
+        if not uses or any(size > 1 for use in uses for size in use.sizes):
+            return refused("TR713", loop=loop.name, tensor=self.tensor)
+        footprint = _Footprint.of(uses, _inner(loop.body))
+        if isinstance(footprint, Refused):
+            return footprint
+        axes = self.order or tuple(range(len(footprint.sizes)))
+        if sorted(axes) != list(range(len(footprint.sizes))):
+            return refused("TR714", order=", ".join(map(str, self.order)), axes=len(footprint.sizes))
+        found = allocation(self.into, uses[0].dtype, [footprint.sizes[axis] for axis in axes], self.level)
+
+        def staged(use: Use) -> Use:
+            if use.root != self.tensor:
+                return use
+            inside = footprint.within(use.access)
+            return attrs.evolve(
+                use, root=self.into, access=tuple(inside[axis] for axis in axes), strides=found.shape.strides, sizes=()
+            )
+
+        fill = self._fill(tree, uses[0], footprint, axes, found)
+        body = (fill, *map_uses(loop.body, staged))
+        return Replaced((attrs.evolve(loop, body=body, allocations=(*loop.allocations, found)),))
+
+    def _fill(
+        self, tree: Tree, use: Use, footprint: _Footprint, axes: tuple[int, ...], found: stripe.Refinement
+    ) -> Item:
+        """Return the loops that copy; what lies behind the end of the tensor is not read."""
+        places = [_part(f"{self.into}_{axis}", size) for axis, size in enumerate(footprint.sizes)]
+        read = tuple(first + place for first, place in zip(footprint.first, places, strict=True))
+        source = attrs.evolve(use, access=read, sizes=(), aggregation=None, direction=stripe.Direction.IN)
+        target = Use(
+            self.into,
+            self.into,
+            tuple(places[axis] for axis in axes),
+            found.shape.strides,
+            use.dtype,
+            stripe.Direction.OUT,
+        )
+        statements = (stripe.Load(source.name, "copied"), stripe.Store("copied", self.into))
+        leaf = Leaf(statements, (source, target), past_the_end(tree, use.root, read, _inner_of(self.into, footprint)))
+        loops = [(f"{self.into}_{axis}", footprint.sizes[axis]) for axis in axes]
+        return _around(loops, leaf)
+
+
+@attrs.frozen
+class Accumulate:
+    """Merge what one iteration of a loop adds to memory into memory of its own first, and that at its end.
+
+    Sums over a part of a long reduction have smaller errors, and may stay in registers.
+
+    Attributes:
+        memory: What the loop merges into: a tensor that the kernel writes, or memory of the kernel.
+        at: The loop, whose iterations merge into the same elements.
+        into: The name of the memory for one iteration.
+        level: Where it lies.
+    """
+
+    name: ClassVar[str] = "accumulate"
+    memory: str
+    at: str
+    into: str
+    level: Level = Level.REGISTER
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
+        """Return the tree with memory for each iteration."""
+        if self.into in tree.names():
+            return refused("TR705", name=self.into)
+        return with_loops_replaced(tree, self.at, lambda loop, _: self._accumulated(tree, loop))
+
+    def _accumulated(self, tree: Tree, loop: Loop) -> Replaced | Refused:
+        uses = [use for leaf in leaves(loop.body) for use in leaf.uses if use.root == self.memory]
+        kinds = {use.aggregation for use in uses}
+        if len(kinds) != 1 or not all(use.merges for use in uses) or any(size > 1 for u in uses for size in u.sizes):
+            return refused("TR715", loop=loop.name, memory=self.memory)
+        footprint = _Footprint.of(uses, _inner(loop.body))
+        if isinstance(footprint, Refused):
+            return footprint
+        found = allocation(self.into, uses[0].dtype, footprint.sizes, self.level)
+
+        def own(use: Use) -> Use:
+            if use.root != self.memory:
+                return use
+            access = footprint.within(use.access)
+            return attrs.evolve(use, root=self.into, access=access, strides=found.shape.strides)
+
+        first, last = self._first_and_last(tree, uses[0], footprint, found)
+        body = (first, *map_uses(loop.body, own), last)
+        return Replaced((attrs.evolve(loop, body=body, allocations=(*loop.allocations, found)),))
+
+    def _first_and_last(
+        self, tree: Tree, use: Use, footprint: _Footprint, found: stripe.Refinement
+    ) -> tuple[Item, Item]:
+        """Return what sets the memory to the identity, and what merges it."""
+        places = tuple(_part(f"{self.into}_{axis}", size) for axis, size in enumerate(footprint.sizes))
+        own = Use(self.into, self.into, places, found.shape.strides, use.dtype, stripe.Direction.OUT)
+        start = Leaf((identity_of(use, "identity"), stripe.Store("identity", self.into)), (own,))
+        target = attrs.evolve(
+            use,
+            access=tuple(a + b for a, b in zip(footprint.first, places, strict=True)),
+            direction=stripe.Direction.INOUT,
+        )
+        tests = past_the_end(tree, use.root, target.access, _inner_of(self.into, footprint))
+        end = Leaf(
+            (stripe.Load(self.into, "part"), stripe.Store("part", target.name)),
+            (attrs.evolve(own, direction=stripe.Direction.IN), target),
+            tests,
+        )
+        loops = [(f"{self.into}_{axis}", size) for axis, size in enumerate(footprint.sizes)]
+        return _around(loops, start), _around(loops, end)
+
+
+@attrs.frozen
+class Place:
+    """Say where memory of the kernel lies.
+
+    Attributes:
+        memory: What the kernel allocates.
+        level: Where it shall lie.
+    """
+
+    name: ClassVar[str] = "place"
+    memory: str
+    level: Level
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
+        """Return the tree with the memory there."""
+        names = [a.name for a in (*tree.allocations, *(a for loop in tree.loops() for a in loop.allocations))]
+        if self.memory not in names:
+            return refused("TR716", memory=self.memory, known=", ".join(names))
+
+        def placed(found: tuple[stripe.Refinement, ...]) -> tuple[stripe.Refinement, ...]:
+            return tuple(
+                attrs.evolve(each, location=self.level.location) if each.name == self.memory else each for each in found
+            )
+
+        def within(items: tuple[Item, ...]) -> tuple[Item, ...]:
+            return tuple(
+                attrs.evolve(item, body=within(item.body), allocations=placed(item.allocations))
+                if isinstance(item, Loop)
+                else item
+                for item in items
+            )
+
+        return attrs.evolve(tree, body=within(tree.body), allocations=placed(tree.allocations))
+
+
+def allocation(name: str, dtype: DType, sizes: tuple[int, ...] | list[int], level: Level) -> stripe.Refinement:
+    """Return dense memory of these sizes."""
+    shape = stripe.TensorShape.dense(dtype, sizes)
+    zero = (Affine(),) * len(sizes)
+    return stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=level.location)
+
+
+def identity_of(use: Use, into: str) -> stripe.Constant:
+    """Return the constant that changes nothing when it is merged through ``use``."""
+    assert use.aggregation is not None
+    value = use.aggregation.identity(use.dtype)
+    typed = bool(value) if use.dtype.is_bool else float(value) if use.dtype.is_float else int(value)
+    return stripe.Constant(into, use.dtype, typed)
+
+
+def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping[str, int]) -> tuple[Affine, ...]:
+    """Return constraints that keep an access within what the kernel touches of a tensor.
+
+    ``own`` are the sizes of loops that are about to be made.
+    """
+    ranges = {**{loop.name: loop.size for loop in tree.loops()}, **own}
+    bounds = tree.bounds.get(root, ())
+    return tuple(
+        last - affine for affine, (_, last) in zip(access, bounds, strict=False) if affine.bounds(ranges)[1] > last
+    )
+
+
+def _inner_of(name: str, footprint: _Footprint) -> dict[str, int]:
+    return {f"{name}_{axis}": size for axis, size in enumerate(footprint.sizes)}
+
+
+def _part(name: str, size: int) -> Affine:
+    return Affine.index(name) if size > 1 else Affine()
+
+
+def _around(loops: list[tuple[str, int]], leaf: Leaf) -> Item:
+    item: Item = leaf
+    for name, size in reversed(loops):
+        if size > 1:
+            item = Loop(name, size, (item,))
+    return item

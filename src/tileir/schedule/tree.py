@@ -1,0 +1,253 @@
+"""A kernel as a tree of loops with names, which the steps of a schedule rearrange.
+
+:func:`tree_of` takes a kernel apart: loops over its output indices, in which its scalars are kept and its statements
+stand, some of them in loops over reduction indices. The points of a block have no order in Stripe, so neither have
+the iterations of a loop; what stands in the body of a loop runs in order. Accesses and constraints of a leaf are
+absolute: over the loops around it. :func:`kernels_of` writes the blocks of a tree, after the remainders of loops that
+were split with :attr:`Tail.PEEL` are cut off.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.core.text.names import NameScope
+from tileir.poly.affine import Affine
+from tileir.schedule.nest import Use, analyse
+from tileir.schedule.reindex import with_values
+from tileir.schedule.remarks import Refused, refused
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tileir.stripe.bindings import Binding
+
+
+class Tail(enum.Enum):
+    """How a split treats a size that is no multiple of its factor."""
+
+    EVEN = "even"  # it is refused
+    GUARD = "guard"  # a constraint keeps points behind the end from running
+    PEEL = "peel"  # the last iteration is a copy of its own, with smaller loops; all others test nothing
+
+
+@attrs.frozen
+class Leaf:
+    """Scalar statements that run at each point of the loops around them."""
+
+    statements: tuple[stripe.Statement, ...]
+    uses: tuple[Use, ...]
+    constraints: tuple[Affine, ...] = ()
+    tags: stripe.Tags = stripe.Tags()
+
+    def substitute(self, mapping: Mapping[str, Affine]) -> Leaf:
+        """Return the leaf with indices replaced."""
+        return attrs.evolve(
+            self,
+            statements=tuple(with_values(statement, mapping) for statement in self.statements),
+            uses=tuple(use.substitute(mapping) for use in self.uses),
+            constraints=tuple(constraint.substitute(mapping) for constraint in self.constraints),
+        )
+
+
+@attrs.frozen
+class Loop:
+    """A loop ``0 <= name < size`` over a body, which runs in order.
+
+    Attributes:
+        name: By which steps find it; several loops of a tree may share one, as those of statements that run in turn.
+        size: How many iterations it has.
+        body: Loops and leaves.
+        binding: What its iterations are on the device; None for one after the other.
+        allocations: Memory that each iteration has for itself.
+        reduces: Whether its iterations merge into the same elements.
+        peels: Whether iterations that a constraint cuts become a copy of their own, so that others test nothing.
+    """
+
+    name: str
+    size: int
+    body: tuple[Item, ...]
+    binding: Binding | None = None
+    allocations: tuple[stripe.Refinement, ...] = ()
+    reduces: bool = False
+    peels: bool = False
+
+
+Item: TypeAlias = Loop | Leaf
+
+
+@attrs.frozen
+class Tree:
+    """A kernel as loops.
+
+    Attributes:
+        kernel: Where it comes from: it gives names, tags and the memory of the caller.
+        body: Loops and leaves, in order.
+        allocations: Memory of the kernel.
+        bounds: The first and the last element that the kernel reads or writes, along each axis, by root.
+    """
+
+    kernel: stripe.Block
+    body: tuple[Item, ...]
+    allocations: tuple[stripe.Refinement, ...]
+    bounds: Mapping[str, tuple[tuple[int, int], ...]]
+
+    def loops(self) -> Iterator[Loop]:
+        """Yield all loops, outer ones first."""
+        for item in walk(self.body):
+            if isinstance(item, Loop):
+                yield item
+
+    def names(self) -> NameScope:
+        """Return a scope in which all names of the tree are taken."""
+        scope = NameScope.of(refinement.name for refinement in (*self.kernel.refinements, *self.allocations))
+        for item in walk(self.body):
+            if isinstance(item, Loop):
+                scope.add(item.name)
+                for allocation in item.allocations:
+                    scope.add(allocation.name)
+            else:
+                for use in item.uses:
+                    scope.add(use.name)
+                for statement in item.statements:
+                    if (scalar := stripe.scalar_output(statement)) is not None:
+                        scope.add(scalar)
+        return scope
+
+
+def tree_of(kernel: stripe.Block) -> Tree | Refused:
+    """Return a kernel as a tree, or why :func:`tileir.schedule.nest.analyse` cannot take it apart."""
+    nest = analyse(kernel)
+    if isinstance(nest, Refused):
+        return nest
+    body: list[Item] = []
+    for segment in nest.segments:
+        inner: Item = Leaf(segment.statements, segment.uses, segment.constraints, segment.tags)
+        for index in reversed(segment.loops):
+            inner = Loop(index.name, index.range, (inner,), reduces=True)
+        body.append(inner)
+    items = tuple(body)
+    allocations = nest.allocations
+    for index in reversed(nest.indices):
+        items = (Loop(index.name, index.range, items, allocations=allocations),)
+        allocations = ()
+    ranges = {loop.name: loop.size for loop in (item for item in walk(items) if isinstance(item, Loop))}
+    return Tree(kernel, items, allocations, _bounds(items, ranges))
+
+
+def walk(items: tuple[Item, ...]) -> Iterator[Item]:
+    """Yield items and all below them, outer ones first."""
+    for item in items:
+        yield item
+        if isinstance(item, Loop):
+            yield from walk(item.body)
+
+
+def leaves(items: tuple[Item, ...]) -> Iterator[Leaf]:
+    """Yield the leaves below items, in order."""
+    return (item for item in walk(items) if isinstance(item, Leaf))
+
+
+def _bounds(items: tuple[Item, ...], ranges: Mapping[str, int]) -> dict[str, tuple[tuple[int, int], ...]]:
+    """Return which part of each root is touched, as far as ranges of indices tell."""
+    found: dict[str, tuple[tuple[int, int], ...]] = {}
+    for leaf in leaves(items):
+        for use in leaf.uses:
+            sizes = use.sizes or (1,) * len(use.access)
+            reach = tuple(
+                (int(low), int(high) + size - 1)
+                for (low, high), size in zip((affine.bounds(ranges) for affine in use.access), sizes, strict=True)
+            )
+            before = found.get(use.root, reach)
+            found[use.root] = tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(before, reach, strict=True))
+    return found
+
+
+def map_leaves(items: tuple[Item, ...], mapping: Mapping[str, Affine], *tests: Affine) -> tuple[Item, ...]:
+    """Return items with indices replaced in all leaves, which get further constraints."""
+    result: list[Item] = []
+    for item in items:
+        if isinstance(item, Loop):
+            result.append(attrs.evolve(item, body=map_leaves(item.body, mapping, *tests)))
+        else:
+            leaf = item.substitute(mapping) if mapping else item
+            result.append(attrs.evolve(leaf, constraints=(*leaf.constraints, *tests)) if tests else leaf)
+    return tuple(result)
+
+
+@attrs.frozen
+class Replaced:
+    """What a step puts in the place of a loop, and the memory that goes with it to the body around."""
+
+    items: tuple[Item, ...]
+    allocations: tuple[stripe.Refinement, ...] = ()
+
+
+Rewrite: TypeAlias = "Callable[[Loop, tuple[Loop, ...]], Replaced | Refused]"
+"""Makes something else of a loop; its second argument are the loops around it, the outermost first."""
+
+
+def with_loops_replaced(tree: Tree, name: str, rewrite: Rewrite) -> Tree | Refused:
+    """Return the tree with something else for each loop of a name; refused where there is none, or one refuses."""
+    if not any(loop.name == name for loop in tree.loops()):
+        known = ", ".join(dict.fromkeys(loop.name for loop in tree.loops()))
+        return refused("TR701", loop=name, loops=known)
+    new = _replaced(tree.body, name, rewrite, ())
+    if not isinstance(new, Replaced):
+        return new
+    return attrs.evolve(tree, body=new.items, allocations=(*tree.allocations, *new.allocations))
+
+
+def _replaced(items: tuple[Item, ...], name: str, rewrite: Rewrite, around: tuple[Loop, ...]) -> Replaced | Refused:
+    done: list[Item] = []
+    moved: list[stripe.Refinement] = []
+    for item in items:
+        if not isinstance(item, Loop):
+            done.append(item)
+            continue
+        inside = (*around, item)
+        new = rewrite(item, around) if item.name == name else _replaced(item.body, name, rewrite, inside)
+        if not isinstance(new, Replaced):
+            return new
+        if item.name == name:
+            done += new.items
+            moved += new.allocations
+        else:
+            done.append(attrs.evolve(item, body=new.items, allocations=(*item.allocations, *new.allocations)))
+    return Replaced(tuple(done), tuple(moved))
+
+
+def map_uses(items: tuple[Item, ...], function: Callable[[Use], Use]) -> tuple[Item, ...]:
+    """Return items with other uses in their leaves."""
+    return tuple(
+        attrs.evolve(item, body=map_uses(item.body, function))
+        if isinstance(item, Loop)
+        else attrs.evolve(item, uses=tuple(map(function, item.uses)))
+        for item in items
+    )
+
+
+def with_names(tree: Tree, loops: Mapping[str, str], roots: Mapping[str, str]) -> Tree:
+    """Return the tree with other names for loops and for memory of the caller."""
+    if not loops and not roots:
+        return tree
+    mapping = {old: Affine.index(new) for old, new in loops.items()}
+
+    def called(items: tuple[Item, ...]) -> tuple[Item, ...]:
+        return tuple(
+            attrs.evolve(item, name=loops.get(item.name, item.name), body=called(item.body))
+            if isinstance(item, Loop)
+            else item
+            for item in items
+        )
+
+    body = map_uses(
+        called(map_leaves(tree.body, mapping)), lambda use: attrs.evolve(use, root=roots.get(use.root, use.root))
+    )
+    refinements = tuple(attrs.evolve(each, name=roots.get(each.name, each.name)) for each in tree.kernel.refinements)
+    kernel = attrs.evolve(tree.kernel, refinements=refinements)
+    return Tree(kernel, body, tree.allocations, {roots.get(root, root): reach for root, reach in tree.bounds.items()})

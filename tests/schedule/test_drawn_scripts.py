@@ -1,0 +1,104 @@
+"""Scripts at random keep the meaning of kernels, whatever of them is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from strategies.passes import assert_same_meaning, programs
+from tileir.core.targets.target import Target
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.base import expand_kernels, run
+from tileir.schedule.emission import kernels_of
+from tileir.schedule.remarks import Refused
+from tileir.schedule.script import applied
+from tileir.schedule.sizes import Known
+from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Split
+from tileir.schedule.steps.memory import Accumulate as AccumulateApart
+from tileir.schedule.steps.memory import Level, Stage
+from tileir.schedule.tree import Loop, Tail, leaves, tree_of
+from tileir.semtree.lower.lowering import lower as lower_to_semtree
+from tileir.stripe.bindings import Binding
+
+if TYPE_CHECKING:
+    from tileir.schedule.script import Step
+    from tileir.schedule.tree import Tree
+    from tileir.stripe.ir import Block, Program
+
+
+def chains(tree: Tree) -> list[tuple[str, ...]]:
+    """Return the names of loops that stand in one another with nothing between them, of two and more."""
+    found = []
+    for loop in tree.loops():
+        chain = [loop]
+        while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], Loop):
+            chain.append(chain[-1].body[0])
+        found.append(tuple(each.name for each in chain))
+    return found
+
+
+@st.composite
+def steps(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
+    """Draw a step of which a tree has the loops and the memory; None where it has no loops."""
+    names = list(dict.fromkeys(loop.name for loop in tree.loops()))
+    if not names:
+        return None
+    loop, into = draw(st.sampled_from(names)), (f"a{number}", f"b{number}")
+    roots = sorted({use.root for leaf in leaves(tree.body) for use in leaf.uses})
+    chain = draw(st.sampled_from(chains(tree)))
+    part = chain[: draw(st.integers(1, len(chain)))]
+    step: Step = draw(
+        st.one_of(
+            st.builds(Split, st.just(loop), st.integers(1, 5), st.just(into), st.sampled_from(Tail)),
+            st.builds(Reorder, st.permutations(part).map(tuple)),
+            st.builds(Join, st.just((part * 2)[:2]), st.just(into[0])),
+            st.builds(Jam, st.just(part)),
+            st.builds(Cut, st.just(loop), st.integers(1, 4), st.just(into)),
+            st.builds(Bind, st.just(loop), st.sampled_from(Binding)),
+            st.builds(Stage, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.sampled_from(Level)),
+            st.builds(AccumulateApart, st.sampled_from(roots), st.just(loop), st.just(into[0])),
+        )
+    )
+    return step
+
+
+@attrs.define
+class Drawn:
+    """Applies drawn steps to each kernel, as a pass does."""
+
+    name: ClassVar[str] = "drawn"
+    data: st.DataObject
+    most: int
+    done: list[object] = attrs.field(factory=list)
+
+    def __call__(self, program: Program) -> Program:
+        return expand_kernels(program, self._kernel)
+
+    def _kernel(self, kernel: Block) -> tuple[Block, ...]:
+        tree = tree_of(kernel)
+        if isinstance(tree, Refused):
+            return (kernel,)
+        for number in range(self.most):
+            step = self.data.draw(steps(tree, number))
+            if step is None:
+                break
+            new = applied(step, tree, Known())
+            if not isinstance(new, Refused):
+                self.done.append(step)
+                tree = new
+        made = kernels_of(tree)
+        return (kernel,) if isinstance(made, Refused) else made
+
+
+@examples(150)
+@given(program=programs(most=3), data=st.data(), most=st.integers(1, 8))
+def test_drawn_steps_keep_the_meaning(program: Program, data: st.DataObject, most: int) -> None:
+    before = run([Accumulate()], program)
+    drawn = Drawn(data, most)
+    after = run([drawn], before)  # which verifies
+    assert_same_meaning(before, after)
+    lower_to_semtree(after, Target())

@@ -1,0 +1,173 @@
+"""Scripts as users write them: as text and JSON, for all sizes, and told apart where they refuse."""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tileir
+from tileir.core.dtype import DType
+from tileir.core.errors import ParseError
+from tileir.core.targets.target import Target
+from tileir.passes.base import run
+from tileir.passes.pipelines import pipeline
+from tileir.passes.pipelines.catalog import PASSES, load_pipeline, parse_pipeline
+from tileir.passes.schedules.scripted import Scripted, with_scripts
+from tileir.schedule.remarks import Remarks, listening
+from tileir.schedule.script import Step
+from tileir.stripe.bindings import Binding
+from tileir.stripe.lower.lowering import lower
+from tileir.tile.parser import parse
+from tileir.typed.inference.inference import infer
+from tileir.typed.ir import TensorType
+
+PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+TILES = """script{
+  match={loops=(row, column), reductions=(term), reads=(left, right), writes=(out)},
+  parameters=({name=rows, value=3}, {name=lanes, value="VECTOR_BYTES // 4"}),
+  steps=(
+    split{loop=column, by="2 * lanes", into=(panel, tile), tail=peel},
+    split{loop=row, by=rows, into=(block, own), tail=peel},
+    reorder{loops=(panel, block, own, tile)},
+    split{loop=tile, by=lanes, into=(vector, lane), tail=peel},
+    jam{loops=(own, vector, lane)},
+    stage{tensor=right, at=panel, into=packed},
+    split{loop=packed_1, by=lanes, into=(packed_vector, packed_lane), tail=peel},
+    bind{loop=packed_lane, to=vector}, bind{loop=packed_vector, to=unroll},
+    bind{loop=panel, to=grid}, bind{loop=own, to=unroll}, bind{loop=vector, to=unroll}, bind{loop=lane, to=vector}
+  )
+}"""
+
+
+def script(text: str) -> Scripted:
+    (step,) = parse_pipeline(text)
+    assert isinstance(step, Scripted)
+    return step
+
+
+def remarks_of(text: str, source: str = PRODUCT, **shapes: tuple[int, ...]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the codes and facts of what the last step of a pipeline says."""
+    types = {name: TensorType(DType.F32, shape) for name, shape in (shapes or {"A": (5, 7), "B": (7, 6)}).items()}
+    program = lower(infer(parse(source), types))
+    found = Remarks()
+    with listening(found):
+        run(parse_pipeline(f"accumulate,{text}"), program)
+    return [(remark.code, dict(remark.facts)) for remark in found.all()][-1:]
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 1, 1), (3, 16, 5), (7, 33, 4), (4, 31, 9), (3, 15, 2), (64, 64, 64), (50, 40, 1)]
+)
+def test_one_text_serves_all_sizes(sizes: tuple[int, int, int]) -> None:
+    rows, columns, terms = sizes
+    random = np.random.default_rng(0)
+    a, b = random.integers(-9, 9, (rows, terms)), random.integers(-9, 9, (terms, columns))
+    left, right = a.astype(np.float32), b.astype(np.float32)
+    passes = f"accumulate,canonicalise,{TILES},thread"
+    product = tileir.compile(PRODUCT, {"A": left, "B": right}, passes=passes)
+    panels = [index for block in product.scheduled.main.blocks for index in block.indices if index.name == "panel"]
+    assert all(index.binding is Binding.GRID for index in panels)
+    assert bool(panels) == (columns // (2 * product.device.target.vector_bytes // 4) > 1)  # one alone is no loop
+    np.testing.assert_array_equal(product(left, right), a @ b)
+
+
+def test_text_and_json_are_read_back() -> None:
+    step = script(TILES)
+    assert parse_pipeline(pipeline.to_text([step])) == (step,)
+    assert load_pipeline(pipeline.to_json([step])) == (step,)
+    assert pipeline.to_value([step])[0]["options"]["steps"][0]["split"]["tail"] == "peel"  # type: ignore[index]
+
+
+def test_facts_of_the_target_become_parameters() -> None:
+    step = script(TILES).for_target(Target(vector_bytes=32))
+    assert next((each.name, each.value) for each in step.parameters) == ("VECTOR_BYTES", 32)
+    assert step.for_target(Target(vector_bytes=64)) == step
+
+
+def test_scripts_come_before_the_schedules_of_the_target() -> None:
+    steps = with_scripts(Target(pipeline="cpu"), script(TILES))
+    names = [step.name for step in steps]
+    assert names.index("script") + 1 == names.index("register_tile")
+    assert names.index("accumulate") < names.index("script")
+
+
+def test_kernels_that_no_script_fits_are_scheduled_as_ever() -> None:
+    text = "function (A[N], B[N]) -> (C) { C = A + B; }"
+    passes = with_scripts(tileir.Context().device().target, script(TILES))
+    x = np.arange(100, dtype=np.float32)
+    total = tileir.compile(text, {"A": x, "B": x}, passes=passes)
+    np.testing.assert_array_equal(total(x, x), 2 * x)
+
+
+REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
+    "split{loop=z, by=2, into=(a, b)}": ("TR701", {"loop": "z"}),
+    "split{loop=i, by=two, into=(a, b)}": ("TR702", {"name": "two"}),
+    'split{loop=i, by="i // 0", into=(a, b)}': ("TR703", {"expression": "i // 0"}),
+    "split{loop=i, by=0, into=(a, b)}": ("TR704", {"value": "0"}),
+    "split{loop=i, by=2, into=(j, b)}": ("TR705", {"name": "j"}),
+    "split{loop=i, by=2, into=(a, b), tail=even}": ("TR706", {"size": 5, "factor": 2}),
+    "bind{loop=i, to=grid}, bind{loop=i, to=unroll}": ("TR707", {"binding": "grid"}),
+    "reorder{loops=(i, i)}": ("TR708", {}),
+    "reorder{loops=(i, k)}": ("TR709", {}),
+    "join{loops=(i, j), into=both}": ("TR710", {"outer": "i"}),
+    "stage{tensor=C, at=i, into=copy}": ("TR712", {"tensor": "C"}),
+    "stage{tensor=D, at=i, into=copy}": ("TR713", {"tensor": "D"}),
+    "stage{tensor=A, at=i, into=copy, order=(0, 0)}": ("TR714", {"axes": 2}),
+    "accumulate{memory=A, at=k, into=part}": ("TR715", {"memory": "A"}),
+    "place{memory=C, level=local}": ("TR716", {"memory": "C"}),
+    "cut{loop=i, at=5, into=(a, b)}": ("TR717", {"size": 5}),
+    "bind{loop=k, to=grid}": ("TR718", {"loop": "k"}),
+    "bind{loop=j, to=grid}": ("TR719", {"loop": "j"}),
+    "jam{loops=(j)}, bind{loop=j, to=vector}, split{loop=k, by=2, into=(a, b)}, reorder{loops=(a, b, j)}": (
+        "TR709",
+        {},
+    ),
+    "accumulate{memory=out, at=j, into=own}": ("TR715", {}),
+    "jam{loops=(i)}, bind{loop=i, to=vector}": ("TR721", {"loop": "i"}),
+    "jam{loops=(j)}, split{loop=j, by=4, into=(v, l)}, bind{loop=l, to=vector}": ("TR722", {"loop": "l"}),
+    "bind{loop=i, to=thread}": ("TR726", {"to": "thread"}),
+}
+
+
+@pytest.mark.parametrize("steps", REFUSALS)
+def test_what_a_step_refuses_is_a_remark_with_the_facts(steps: str) -> None:
+    code, facts = REFUSALS[steps]
+    ((found, told),) = remarks_of(f"script{{steps=({steps})}}")
+    assert found == code
+    assert facts.items() <= told.items()
+
+
+def test_patterns_tell_why_they_do_not_fit() -> None:
+    assert remarks_of("script{match={kernel=other}}")[0][0] == "TR724"
+    code, facts = remarks_of("script{match={loops=(a)}}")[0]
+    assert (code, facts["wanted"], facts["found"]) == ("TR725", 1, 2)
+    assert remarks_of("thread,script{steps=()}")[0][0] == "TR101"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("script{steps=(splt{loop=i})}", "did you mean split"),
+        ("script{steps=(split{loop=i, by=2})}", "needs the field into"),
+        ("script{steps=(split{loop=i, by=2, into=(a, b), tale=peel})}", "has no field tale; did you mean tail"),
+        ("script{steps=(split{loop=i, by=2, into=(a, b), tail=pel})}", "takes one of even, guard, peel"),
+        ("script{steps=(split)}", "takes one of split, reorder"),
+    ],
+)
+def test_mistakes_in_the_text_are_told_at_their_place(text: str, said: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_pipeline(text)
+    (fault,) = caught.value.diagnostics
+    assert said in fault.message
+    assert fault.span is not None
+    assert "steps" in fault.message
+
+
+def test_all_steps_have_names_and_docstrings() -> None:
+    kinds = typing.get_args(Step)
+    assert len({kind.name for kind in kinds}) == len(kinds)
+    assert all(kind.__doc__ for kind in kinds)
+    assert Scripted in PASSES
