@@ -1,4 +1,4 @@
-"""Division of Python's integers as Tile and its kernels define it."""
+"""Integers of Python: division as Tile and its kernels define it, and counts that costs are made of."""
 
 from __future__ import annotations
 
@@ -14,3 +14,9 @@ def quotient(left: int, right: int) -> int:
 def remainder(left: int, right: int) -> int:
     """Return what :func:`quotient` leaves, with the sign of ``left``; 0 where the divisor is 0."""
     return 0 if right == 0 else left - right * quotient(left, right)
+
+
+def network_comparisons(size: int) -> int:
+    """Return how many pairs a bitonic network compares at most to sort so many elements."""
+    steps = max(0, size - 1).bit_length()
+    return -(-size // 2) * (steps * (steps + 1) // 2)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.dtype import accumulator
+from tileir.core.dtype import DType, accumulator
+from tileir.core.integers import network_comparisons
 from tileir.core.ops import Op
 from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.operations import fused_products, scalar_dtypes
@@ -24,7 +25,6 @@ from tileir.stripe.tags import MULTIPLY, PIPELINE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.dtype import DType
     from tileir.passes.cost.machine import Machine
     from tileir.passes.cost.scopes import Access, Scope
 
@@ -141,7 +141,11 @@ class _Counter:
                     self._store(accesses[into], self.moving[source], fused=source in fused)
                 case stripe.Special(name="prefetch"):
                     pass
-                case stripe.Special(outputs=outputs, inputs=inputs):
+                case stripe.Special(outputs=outputs, inputs=inputs, name=name):
+                    if name == "order":
+                        keys = block.refinement(inputs[0]).shape
+                        lanes = max(1, self.machine.vector_bytes // DType.I64.itemsize)
+                        self.arithmetic += 2 * network_comparisons(keys.elements) / lanes
                     for name in (*inputs, *outputs):
                         self._whole(accesses[name])
                 case stripe.Block():

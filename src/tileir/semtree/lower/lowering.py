@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.integers import network_comparisons
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -264,6 +265,8 @@ def operation_count(block: stripe.Block) -> int:
                 inside += operation_count(statement)
             case stripe.Intrinsic(op=op, dtype=dtype):
                 inside += op.info.weight_in(dtype)
+            case stripe.Special(name="order", inputs=(keys,)):
+                inside += network_comparisons(block.refinement(keys).shape.elements)
             case stripe.Special(outputs=outputs):
                 inside += sum(block.refinement(out).shape.elements for out in outputs)
             case stripe.Constant():

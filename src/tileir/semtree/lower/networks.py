@@ -10,6 +10,7 @@ of a few vectors are sorted and merged in registers: distances below the lanes o
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -20,7 +21,7 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower.values import reversed_lanes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tileir.semtree.lower.block import BlockLowering
 
@@ -65,72 +66,115 @@ class Network:
         kind = sem.Type(self.word.dtype, self.lanes if lanes is None else lanes)
         return tuple(sem.Subscript(array, offset, kind) for array in self.arrays)
 
-    def loop(self, body: Body, begin: Sequence[Affine], end: Sequence[Affine], step: int) -> _Loop:
-        """Return a loop that is added to ``body`` on exit: from the greatest ``begin`` to the least ``end``."""
+    @contextmanager
+    def loop(
+        self, body: Body, begin: Sequence[Affine], end: Sequence[Affine], step: int
+    ) -> Iterator[tuple[Body, Affine]]:
+        """Loop from the greatest ``begin`` to the least ``end``: yields the body, to which to add, and the counter."""
         bound = self.blocks.offsets.bound
-        return _Loop(body, self.blocks.counter("t"), bound([*begin], Op.MAX), bound([*end], Op.MIN), step)
+        counter, inner = self.blocks.counter("t"), list[sem.Stmt]()
+        yield inner, Affine.index(counter.name)
+        body.append(sem.For(counter, bound([*begin], Op.MAX), bound([*end], Op.MIN), step, tuple(inner)))
 
     def sort(self, body: Body, start: int, size: int) -> None:
         """Sort ``size`` elements from ``start`` on, a multiple of :meth:`leaf`."""
-        leaf, chunk = self.leaf(size), min(self.near, 1 << (size - 1).bit_length())
+        leaf = self.leaf(size)
+        chunk = max(min(self.near, 1 << (size - 1).bit_length()), leaf)
         first, last = Affine.constant(start), Affine.constant(start + size)
-        chunk = max(chunk, leaf)
+
+        def merge_leaves(inner: Body, base: Affine, end: Sequence[Affine]) -> None:
+            self._each_leaf(inner, base, end, leaf, lambda body, vectors: self._merged(body, vectors, leaf // 2))
+
         with self.loop(body, [first], [last], chunk) as (inner, base):
             end = [base + chunk] if size % chunk == 0 else [base + chunk, last]
             self._each_leaf(inner, base, end, leaf, self._sorted)
-            block = 2 * leaf
-            while block <= chunk:
-                self._flip(inner, base, end, block, chunk // block)
-                self._steps(inner, base, end, block // 4, leaf, chunk)
-                block *= 2
-        block = 2 * chunk
-        while block // 2 < size:
-            count = -(-(size - block // 2) // block)
-            self._flip(body, first, [last], block, count)
-            far = block // 4
-            while far >= chunk:
-                self._exchange(body, first, [last], far, -(-(size - far) // (2 * far)))
-                far //= 2
-            with self.loop(body, [first], [last], chunk) as (inner, base):
+            with self._doubled(inner, leaf, chunk) as (within, phase, half):
+                self._flip(within, base, end, half, chunk)
+                self._steps(within, base, end, self._halved(within, half), phase, chunk)
+                merge_leaves(within, base, end)
+        with self._doubled(body, chunk, size) as (outer, phase, half):
+            self._flip(outer, first, [last], half, size)
+            self._steps(outer, first, [last], self._halved(outer, half), phase, size)
+            with self.loop(outer, [first], [last], chunk) as (inner, base):
                 end = [base + chunk] if size % chunk == 0 else [base + chunk, last]
-                self._steps(inner, base, end, chunk // 2, leaf, chunk)
-            block *= 2
+                self._near_steps(inner, base, end, chunk, leaf)
+                merge_leaves(inner, base, end)
 
     def keep_least(self, body: Body, size: int) -> None:
         """Leave in the first ``size`` elements, which are sorted, the least of them and ``size`` sorted ones behind."""
-        end = Affine.constant(size)
+        end, leaf = Affine.constant(size), self.leaf(size)
         with self.loop(body, [Affine()], [end], self.lanes) as (inner, t):
             there = self._reversed(self.at(Affine.constant(2 * size - self.lanes) - t))
             low, _ = self._ordered(inner, self.at(t), there)
             self._store(inner, t, low)
-        self._steps(body, Affine(), [end], size // 2, self.leaf(size), size)
+        self._near_steps(body, Affine(), [end], size, leaf)
+        self._each_leaf(body, Affine(), [end], leaf, lambda inner, v: self._merged(inner, v, leaf // 2))
 
-    def _flip(self, body: Body, base: Affine, end: Sequence[Affine], block: int, count: int) -> None:
+    def _near_steps(self, body: Body, base: Affine, end: Sequence[Affine], size: int, leaf: int) -> None:
+        """Take the steps from half of ``size`` on that are too long for registers."""
+        count = size.bit_length() - leaf.bit_length()
+        self._steps(body, base, end, Affine.constant(size // 2), Affine.constant(count), size)
+
+    def _flip(self, body: Body, base: Affine, end: Sequence[Affine], half: Affine, size: int) -> None:
         """Compare each element in the first half of a block with that as far from its end."""
-        with self.loop(body, [base], [base + count * block], block) as (outer, start):
-            beyond = [start + block - limit for limit in end]
-            with self.loop(outer, [Affine(), *beyond], [Affine.constant(block // 2)], self.lanes) as (inner, t):
-                here, there = start + t, start + (block - self.lanes) - t
+        with self._blocks(body, base, half, size) as (outer, start):
+            beyond = [start + half + half - limit for limit in end]
+            with self.loop(outer, [Affine(), *beyond], [half], self.lanes) as (inner, t):
+                here, there = start + t, start + half + half - self.lanes - t
                 low, high = self._ordered(inner, self.at(here), self._reversed(self.at(there)))
                 self._store(inner, here, low)
                 self._store(inner, there, self._reversed(high))
 
-    def _exchange(self, body: Body, base: Affine, end: Sequence[Affine], distance: int, count: int) -> None:
-        """Compare elements whose places differ by ``distance``, a power of two and no less than a vector."""
-        with self.loop(body, [base], [base + count * 2 * distance], 2 * distance) as (outer, start):
-            inside = [limit - start - distance for limit in end]
-            with self.loop(outer, [Affine()], [Affine.constant(distance), *inside], self.lanes) as (inner, t):
-                here, there = start + t, start + t + distance
-                low, high = self._ordered(inner, self.at(here), self.at(there))
-                self._store(inner, here, low)
-                self._store(inner, there, high)
+    def _steps(self, body: Body, base: Affine, end: Sequence[Affine], first: Affine, count: Affine, size: int) -> None:
+        """Compare elements as far apart as ``first``, then half as far, ``count`` times."""
+        if count == Affine():
+            return
+        index = self.blocks.offsets
+        with self.loop(body, [Affine()], [count], 1) as (outer, step):
+            shifted = sem.Apply(Op.BIT_RIGHT, (index.scalar(first), index.scalar(step)))
+            distance = self._named(outer, "distance", shifted)
+            with self._blocks(outer, base, distance, size) as (around, start):
+                inside = [limit - start - distance for limit in end]
+                with self.loop(around, [Affine()], [distance, *inside], self.lanes) as (inner, t):
+                    here, there = start + t, start + t + distance
+                    low, high = self._ordered(inner, self.at(here), self.at(there))
+                    self._store(inner, here, low)
+                    self._store(inner, there, high)
 
-    def _steps(self, body: Body, base: Affine, end: Sequence[Affine], distance: int, leaf: int, size: int) -> None:
-        """Merge by steps from ``distance`` on, within ``size`` elements; the last ones in registers."""
-        while distance >= leaf:
-            self._exchange(body, base, end, distance, size // (2 * distance))
-            distance //= 2
-        self._each_leaf(body, base, end, leaf, lambda inner, vectors: self._merged(inner, vectors, distance))
+    @contextmanager
+    def _doubled(self, body: Body, first: int, size: int) -> Iterator[tuple[Body, Affine, Affine]]:
+        """Loop over ``first`` and its doubles below ``size``: yields the body, the number of a turn, and each."""
+        count = (-(-size // first) - 1).bit_length()
+        index = self.blocks.offsets
+        inner: Body = []
+        phase = self.blocks.counter("phase")
+        number = Affine.index(phase.name)
+        half = sem.Apply(Op.BIT_LEFT, (index.constant(first), index.scalar(number)))
+        yield inner, number, self._named(inner, "half", half)
+        if count:
+            body.append(sem.For(phase, index.constant(0), index.constant(count), 1, tuple(inner)))
+
+    @contextmanager
+    def _blocks(self, body: Body, base: Affine, half: Affine, size: int) -> Iterator[tuple[Body, Affine]]:
+        """Loop over the starts of blocks of twice ``half`` of which more than that is within ``size`` elements."""
+        index = self.blocks.offsets
+        double = self._named(body, "block", index.scalar(half + half))
+        count = sem.Apply(Op.DIV, (index.scalar(half + (size - 1)), index.scalar(double)))
+        inner: Body = []
+        block = self.blocks.counter("b")
+        place = sem.Apply(Op.MUL, (index.scalar(Affine.index(block.name)), index.scalar(double)))
+        yield inner, base + self._named(inner, "start", place)
+        body.append(sem.For(block, index.constant(0), count, 1, tuple(inner)))
+
+    def _halved(self, body: Body, value: Affine) -> Affine:
+        index = self.blocks.offsets
+        return self._named(body, "first", sem.Apply(Op.BIT_RIGHT, (index.scalar(value), index.constant(1))))
+
+    def _named(self, body: Body, name: str, value: sem.Expr) -> Affine:
+        """Declare a place that is no affine of others."""
+        variable = self.blocks.counter(name)
+        body.append(sem.Declare(variable, value))
+        return Affine.index(variable.name)
 
     def _each_leaf(
         self,
@@ -214,24 +258,6 @@ class Network:
             result.append(sem.Var(self.blocks.names.fresh("w"), word.type))
             body.append(sem.Declare(result[-1], word))
         return tuple(result)
-
-
-@attrs.define
-class _Loop:
-    """A loop whose body is being made, added where it ends."""
-
-    around: Body
-    counter: sem.Var
-    begin: sem.Expr
-    end: sem.Expr
-    step: int
-    body: Body = attrs.field(factory=list, init=False)
-
-    def __enter__(self) -> tuple[Body, Affine]:
-        return self.body, Affine.index(self.counter.name)
-
-    def __exit__(self, kind: object, value: object, traceback: object) -> None:
-        self.around.append(sem.For(self.counter, self.begin, self.end, self.step, tuple(self.body)))
 
 
 def is_less(left: Sequence[sem.Expr], right: Sequence[sem.Expr]) -> sem.Expr:
