@@ -159,8 +159,9 @@ class CombineKernels:
 
     def __attrs_post_init__(self) -> None:
         kernel, step = self.found.kernel, self.found.step
-        taken = [each.name for each in (*kernel.indices, *step.indices, *kernel.refinements, *step.refinements)]
-        self._names = NameScope.of((*taken, *(view.source for view in kernel.refinements)))
+        indices = (index.name for index in (*kernel.indices, *step.indices))
+        views = (view.name for view in (*kernel.refinements, *step.refinements))
+        self._names = NameScope.of((*indices, *views, *(view.source for view in kernel.refinements)))
         self._state = state_of(step)
 
     @property

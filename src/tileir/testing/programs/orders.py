@@ -67,8 +67,8 @@ def _orders() -> Iterator[Conformance]:
         yield _case(f"first_of_order_along_{axis}", _keys("i8", 40, 35, 36)[:, :4, :4].swapaxes(0, axis), axis, count=2)
     yield _case("order_of_equals", np.full((2, 50), 2.0, np.float32), descending=True)
     yield _case("order_of_nan", np.full(20, np.nan))
-    yield _case("order_of_falling", np.arange(100, 0, -1, dtype=np.int32))
-    yield _case("first_of_falling", np.arange(90, 0, -1, dtype=np.int32), count=4)
+    yield _case("order_of_falling", np.arange(100, 0, -1).astype(np.int32))
+    yield _case("first_of_falling", np.arange(90, 0, -1).astype(np.int32), count=4)
     for count in (0, 3):
         empty = np.zeros((count, 0), np.float32)
         text = "function (X[N, M]) -> (O) { O = argsort(X, 1); }"
