@@ -37,7 +37,7 @@ def test_all_rows_of_zeros_and_ones_are_sorted(size: int) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])
 @pytest.mark.parametrize(("size", "count"), [(5, 5), (64, 64), (97, 97), (97, 5), (131, 33)])
 def test_the_width_of_vectors_changes_nothing(size: int, count: int, dtype: type, vector_bytes: int) -> None:
-    keys = np.random.default_rng(size).integers(0, 40, size).astype(dtype)
+    keys: np.ndarray = np.random.default_rng(size).integers(0, 40, size).astype(dtype)
     np.testing.assert_array_equal(places(keys, count, vector_bytes), np.argsort(keys, kind="stable")[:count])
 
 
