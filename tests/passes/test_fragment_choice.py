@@ -33,6 +33,7 @@ WIDE = """function (A[M, K], B[K, N]) -> (R) {
     Q = as_int(B, 32);
     R[i, j : M, N] = +(P[i, k] * Q[k, j]);
 }"""
+BY_DEPTH = "function (A[M, K], B[N, K]) -> (R) { R[i, j : M, N] = +(A[i, k] * B[j, k]); }"
 BATCH = "function (A[Z, M, K], B[Z, K, N]) -> (R) { R[z, i, j : Z, M, N] = +(A[z, i, k] * B[z, k, j]); }"
 TAIL = """function (A[M, K], B[K, N], D[N]) -> (R) {
     C[i, j : M, N] = +(A[i, k] * B[k, j]);
@@ -44,6 +45,7 @@ CONVOLUTION = """function (A[Y, X, C], B[P, Q, C, F]) -> (R) {
 AMD: Final = with_facts(Target(pipeline="amd-cdna3"))
 INTEL: Final = with_facts(Target(pipeline="intel-xe-hpc"))
 HOPPER: Final = with_facts(Target(pipeline="nvidia-hopper"))
+WARPGROUPS: Final = attrs.evolve(HOPPER, fragments=named("sm_90a"), local_bytes=227 * 1024)
 ALL_OF_SM_80: Final = attrs.evolve(HOPPER, fragments=named("sm_80"))
 LARGE: Final = attrs.evolve(AMD, fragments=tuple(name for name in named("cdna3") if "m32n32" in name))
 F16, BF16, F32, F64, I8, U8 = DType.F16, DType.BF16, DType.F32, DType.F64, DType.I8, DType.U8
@@ -87,6 +89,8 @@ CASES = pytest.mark.parametrize(
         (INTEL, WIDE, ((24, 32), (32, 20)), (U8, I8), "xmx_m8n16k32_u8_i8"),
         (INTEL, TAIL, ((20, 32), (32, 20), (20,)), (F16,), "xmx_m8n16k16_f16"),
         (INTEL.with_approximations(), PRODUCT, ((16, 8), (8, 20)), (F32,), "xmx_m8n16k8_f32"),
+        (WARPGROUPS, BY_DEPTH, ((40, 64), (36, 64)), (F16,), "wgmma_m64n64k16_f16"),
+        (WARPGROUPS, PRODUCT, ((64, 32), (32, 64)), (BF16,), "wgmma_m64n64k16_bf16"),
         (ALL_OF_SM_80, WIDE, ((24, 32), (32, 20)), (I8, U8), "mma_m16n8k32_i8_u8"),
         (ALL_OF_SM_80, WIDE, ((24, 48), (48, 20)), (U8,), "mma_m16n8k16_u8"),
         (ALL_OF_SM_80, PRODUCT, ((24, 12), (12, 20)), (F64,), "mma_m8n8k4_f64"),

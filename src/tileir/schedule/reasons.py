@@ -121,7 +121,7 @@ _GROUPS: Final = {
     "TR433": Reason("the longest index of the reduction is no multiple of what an instruction takes"),
     "TR434": Reason("neighbours of an input that are aligned have too few bytes to be copied together"),
     "TR435": Reason("no tile fits the threads of a group and their local memory"),
-    "TR436": _beside("the instruction reads its inputs from local memory, which this step does not arrange for it"),
+    "TR436": _beside("the instruction reads local memory, where tiles of this product do not lie as it needs them"),
 }
 _TILES: Final = {
     "TR501": _beside("no constraint cuts an outer index, as at the edges of a picture"),

@@ -271,7 +271,7 @@ class _Builder:
         extents = (extent, self.plan.depth) if panel.along_loop else (self.plan.depth, extent)
         dtype = panel.use.dtype
         stage = memory(self.names.fresh(f"{panel.use.root}_stage"), dtype, extents, sch.LOCAL)
-        shift, mask = _swizzle(extents[1], dtype, by_rows=dtype is not DType.F32 or panel.along_loop)
+        shift, mask = swizzle_of(panel, extents[1])
         return attrs.evolve(stage, tags=stripe.Tags.of(**{SWIZZLE_SHIFT: shift, SWIZZLE_MASK: mask})) if mask else stage
 
     def _copy(self, panel: Panel, stage: stripe.Refinement) -> Node:
@@ -358,13 +358,13 @@ def _pairs(nest: Nest, plan: Plan) -> bool:
     return column.range % pair == 0 and sch.aligned_lanes(uses, column.name, pair) == pair
 
 
-def _swizzle(width: int, dtype: DType, *, by_rows: bool) -> tuple[int, int]:
-    """Return shift and mask for rows of ``width`` elements, a power of two.
+def swizzle_of(panel: Panel, width: int) -> tuple[int, int]:
+    """Return shift and mask for a tile of an input with rows of ``width`` elements, a power of two.
 
-    ``by_rows``, an instruction reads a piece of each of eight rows, else four rows of eight elements of four bytes.
+    An instruction reads a piece of each of eight rows; of f32 by columns four rows of eight elements.
     """
-    size = dtype.itemsize
-    if not by_rows:
+    dtype, size = panel.use.dtype, panel.use.dtype.itemsize
+    if dtype is DType.F32 and not panel.along_loop:
         rows, across = _BANKS
         return width.bit_length() - across.bit_length(), (rows - 1) * across
     piece = _PIECE // size

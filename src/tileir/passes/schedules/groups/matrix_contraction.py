@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.fragments import Where, usable
+from tileir.core.fragments import Swizzle, Where, usable
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
-from tileir.passes.schedules.groups.matrix import Panel, Plan, build
+from tileir.passes.schedules.groups.matrix import Panel, Plan, build, swizzle_of
 from tileir.schedule.nest import emit, product
 from tileir.schedule.remarks import Done, Refused, refused, strongest
 from tileir.stripe import ir as stripe
@@ -109,13 +109,13 @@ class MatrixContraction:
     def _fitting(self, nest: Nest, plan: Plan) -> Plan | Refused:
         """Return a plan with the sizes of tiles for its instruction; refused where it does not fit the product."""
         fragment, loop = plan.fragment, plan.loop
-        if fragment.a.where is Where.LOCAL:
-            return refused("TR436", instruction=fragment.name)
         if loop.range % fragment.mnk[2]:
             return refused("TR433", index=loop.name, range=loop.range, multiple=fragment.mnk[2])
         if _tallest(plan) < _LEAST:
             return refused("TR432", rows=_tallest(plan), columns=plan.right.index.range, least=_LEAST)
         sized = self._sized(nest, plan)
+        if sized is None and fragment.a.where is Where.LOCAL:
+            return refused("TR436", instruction=fragment.name)
         return refused("TR435", local_bytes=self.local_bytes, threads=self.threads) if sized is None else sized
 
     def _with_axes(self, panel: Panel, loop: stripe.Index) -> Panel:
@@ -132,7 +132,8 @@ class MatrixContraction:
         """Return the plan with the largest tile of which there are enough, else with the smallest one."""
         found = None
         (unit, across, _), word = plan.fragment.mnk, plan.fragment.c.dtype.itemsize
-        for rows, columns, tall, wide in _TILES.get(plan.left.use.dtype.itemsize, _SMALL):
+        local = plan.fragment.a.where is Where.LOCAL
+        for rows, columns, tall, wide in _OF_LOCAL if local else _TILES.get(plan.left.use.dtype.itemsize, _SMALL):
             if tall % unit or wide % across or tall * wide * word > _SUM_BYTES * plan.fragment.threads:
                 continue
             if self.rows not in (0, rows) or self.columns not in (0, columns):
@@ -142,7 +143,7 @@ class MatrixContraction:
             high = max(1, rows // max(_LEAST, unit, power_of_two_from(plan.left.index.range)))
             sized = attrs.evolve(plan, rows=rows, columns=columns, tall=tall, wide=wide, high=high)
             tile = self._deep(sized if high > 1 else attrs.evolve(sized, above=None))
-            if tile is None or tile.threads > self.threads:
+            if tile is None or tile.threads > self.threads or not _is_readable(tile):
                 continue
             found = tile
             if _groups(nest, tile) >= self.groups:
@@ -178,6 +179,9 @@ _SMALL: Final = (
 )
 _TILES: Final = {2: ((128, 128, 64, 64), *_SMALL), 4: ((128, 128, 64, 32), *_SMALL)}
 """Rows and columns of a group, then those of the threads of a fragment, by the bytes of an element."""
+
+_OF_LOCAL: Final = ((128, 256, 64, 256), (128, 128, 64, 128), (128, 64, 64, 64), (64, 64, 64, 64), (64, 32, 64, 32))
+"""The same for fragments that read local memory, whose threads share a wide tile."""
 
 _SUM_BYTES: Final = 512
 """Most bytes of sums that a thread holds in registers."""
@@ -262,6 +266,19 @@ def _panels(nest: Nest, reads: Sequence[Use]) -> tuple[Panel, Panel] | Refused:
 def _rows_of(nest: Nest, left: Use, right: Use) -> list[stripe.Index]:
     """Return the indices that only the left input moves along."""
     return [i for i in nest.indices if i.range > 1 and left.stride(i.name) and not right.stride(i.name)]
+
+
+def _is_readable(plan: Plan) -> bool:
+    """Return whether the fragment can read its factors where tiles are staged, as far as it reads local memory."""
+    fragment = plan.fragment
+    for panel, extent, operand in ((plan.left, plan.rows, fragment.a), (plan.right, plan.columns, fragment.b)):
+        if operand.where is not Where.LOCAL:
+            continue
+        shift, mask = swizzle_of(panel, plan.depth if panel.along_loop else extent)
+        turned = panel.along_loop or operand.transposable
+        if not turned or Swizzle(shift, mask * operand.dtype.itemsize) not in operand.swizzles:
+            return False
+    return True
 
 
 def _tallest(plan: Plan) -> int:
