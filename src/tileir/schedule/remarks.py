@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -65,7 +66,13 @@ def refused(code: str, **facts: Value) -> Refused:
     Raises:
         ValueError: There is no such code.
     """
-    return Refused(code, tuple(facts.items()))
+    return Refused(code, tuple(facts.items())) if facts else _plain(code)
+
+
+@cache
+def _plain(code: str) -> Refused:
+    """Return a refusal without facts, each of which is made once: most kernels are refused by most steps."""
+    return Refused(code)
 
 
 def strongest(said: Sequence[Refused]) -> Refused:
