@@ -21,6 +21,7 @@ MODULES: Final = (
     "passes.algorithms.split_reduction",
     "passes.regions.separate",
     "passes.regions.split_border",
+    "passes.regions.strips",
 )
 """Beginnings of the names of modules whose passes say of each kernel what they did, or why they refused."""
 

@@ -17,11 +17,13 @@ from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.rows import Rows, rows_seen, rows_touched, rows_written, writing
 from tileir.passes.base import at_least, with_temporaries
+from tileir.passes.kernels.expansion import called_block
 from tileir.passes.regions.inside import divided, inside
 from tileir.passes.rewrites.canonicalise import simplified
 from tileir.passes.rewrites.decided import computed_tests, decided
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
+from tileir.schedule.remarks import Refused, refused, remark
 from tileir.stripe.aliases import byte_size
 from tileir.stripe.ir import Block, Dim, Direction, Index, Refinement, Tags, TensorShape, views_read, views_written
 
@@ -62,6 +64,7 @@ class Strips:
         scan = _Scan(self, program)
         for number in reversed(range(len(scan.statements))):
             scan.visit(number)
+        scan.tell()
         return scan.program_of_strips()
 
 
@@ -120,6 +123,7 @@ class _Scan:
     gone: set[str] = attrs.field(factory=set, init=False)
     _replaced: dict[int, tuple[Statement, ...]] = attrs.field(factory=dict, init=False)
     _done: set[int] = attrs.field(factory=set, init=False)
+    _said: dict[int, Refused] = attrs.field(factory=dict, init=False)
     _held: Mapping[str, Refinement] = attrs.field(init=False)
     _kept: frozenset[str] = attrs.field(init=False)
     _readers: dict[str, set[int]] = attrs.field(factory=dict, init=False)
@@ -149,15 +153,25 @@ class _Scan:
         stages = [last]
         while (more := self._with_another(stages)) is not None:
             stages = more
-        cut = self._cut(stages) if len(stages) > 1 and self._pays(stages) else None
-        if cut is not None:
-            self._replace(stages, cut)
+        if len(stages) > 1:
+            why = self._against_gain(stages)
+            if why is None and (cut := self._cut(stages)) is not None:
+                self._replace(stages, cut)
+            self._said[number] = why or refused("TR633", stages=len(stages), rows=stages[0].height)
 
-    def _pays(self, stages: Sequence[_Stage]) -> bool:
-        """Return whether what passes between stages is more than caches hold."""
-        held = (byte_size(self._held[tensor]) for stage in stages[1:] for tensor in stage.strides)
+    def tell(self) -> None:
+        """Say of each kernel whether it is in strips, or what kept it from that."""
+        for number, statement in enumerate(self.program.main.statements):
+            if isinstance(statement, Block):
+                why = None if number in self._done else self._said.get(number, refused("TR631"))
+                remark(called_block(statement), why, number=number)
+
+    def _against_gain(self, stages: Sequence[_Stage]) -> Refused | None:
+        """Return why strips would not pay: what passes between stages is no more than caches hold."""
+        held = sum(byte_size(self._held[tensor]) for stage in stages[1:] for tensor in stage.strides)
         overlap = any(stage.low < stage.high for stage in stages)
-        return sum(held) >= self.options.least_bytes * (4 if overlap else 1)
+        least = self.options.least_bytes * (4 if overlap else 1)
+        return None if held >= least else refused("TR632", bytes=held, least=least)
 
     def _stage(self, tensor: str) -> _Stage | None:
         """Return a tensor with its kernels, and with what else these write; None where some are of another kind."""
