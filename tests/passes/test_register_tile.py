@@ -63,11 +63,13 @@ def widths(program: Program) -> list[int]:
     return [max(shape[1] for shape in accumulators(_only(program, kernel))) for kernel in program.main.blocks]
 
 
-def test_columns_that_are_left_over_overlap_others() -> None:
-    assert widths(tiled("matmul", attrs.evolve(SMALL, rows=2, columns=2))) == [8, 8]  # 37 = 4 * 8 + 5
+def test_columns_that_are_left_over_get_kernels_of_their_own() -> None:
+    assert widths(tiled("matmul", attrs.evolve(SMALL, rows=2, columns=2))) == [8, 4, 1]  # 37 = 4 * 8 + 4 + 1
 
 
-@pytest.mark.parametrize(("columns", "expected"), [(32, [8]), (33, [8, 1]), (34, [8, 2]), (35, [8, 4]), (36, [8, 4])])
+@pytest.mark.parametrize(
+    ("columns", "expected"), [(32, [8]), (33, [8, 1]), (35, [8, 2, 1]), (36, [8, 4]), (39, [8, 8])]
+)
 def test_columns_overlap_only_where_that_is_less_work(columns: int, expected: list[int]) -> None:
     shapes: dict[str, tuple[int, ...]] = {"A": (5, 7), "B": (7, columns)}
     assert widths(small_product("O[m, n : M, N] = +(A[m, k] * B[k, n])", shapes)) == expected

@@ -35,7 +35,7 @@ def tiled(text: str, dtype: DType, shapes: dict[str, tuple[int, ...]], step: Reg
 
 
 @given(
-    st.tuples(st.integers(1, 2), st.integers(1, 7), st.integers(32, 53), st.integers(64, 101)),
+    st.tuples(st.integers(1, 2), st.integers(2, 7), st.integers(32, 53), st.integers(64, 101)),
     st.sampled_from((DType.I32, DType.F32, DType.F64, DType.F16, DType.I8)),
     st.sampled_from(("m, k", "k, m")),
     st.sampled_from(("+", ">", "<")),
@@ -63,6 +63,8 @@ def test_streaming_keeps_the_meaning(
     ("rows", "depth", "columns", "expected"),
     [
         (4, 48, 256, True),
+        (2, 48, 256, True),
+        (1, 48, 256, False),  # tiles of one row are wide
         (4, 31, 256, False),  # two visits are the least
         (4, 48, 60, False),  # steps are three cache lines apart
         (2000, 48, 256, False),  # sums of a panel are too many for the nearest cache

@@ -72,7 +72,7 @@ def column_pieces(plan: Plan) -> Iterator[Piece]:
     start = count * width
     if count:
         yield Piece(0, count, plan.columns, plan.lanes)
-    if plan.overlaps and (columns := overlapping(left, plan.lanes)):
+    if plan.overlaps and (columns := overlapping(left, plan.lanes, only_whole=plan.term is not None)):
         yield Piece(plan.vector.range - columns * plan.lanes, 1, columns, plan.lanes)
         return
     if left >= plan.lanes:

@@ -160,13 +160,15 @@ def may_overlap(nest: Nest) -> bool:
     return all(source[use.root] not in stored for use in read)
 
 
-def overlapping(left: int, lanes: int) -> int:
+def overlapping(left: int, lanes: int, *, only_whole: bool = False) -> int:
     """Return how many whole vectors to take for ``left`` columns, where those overlap others; 0 where none should.
 
-    A single vector of fewer lanes, or whole ones alone, need no overlap.
+    Two narrower tiles, such as whole vectors and one of fewer lanes, are as fast, and store nothing twice; but where
+    vectors are ``only_whole``, as instructions for dot products have them, others are slow.
     """
     whole, rest = divmod(left, lanes)
-    return whole + 1 if (whole > 0) + rest.bit_count() > 1 and rest else 0
+    pieces = (whole > 0) + rest.bit_count()
+    return whole + 1 if pieces > 2 or (only_whole and rest) else 0
 
 
 def _apart(nest: Nest, index: str) -> int:

@@ -43,6 +43,9 @@ _PARTS: Final = 512
 _GROUPS: Final = 2
 """Groups for each thread: with more, the runs through memory would be short."""
 
+_LEAST_ROWS: Final = 2
+"""A single row, as of a plain sum, has tiles so wide that their runs through memory are long."""
+
 _LEAST_PANELS: Final = 8
 """Fewest panels, which threads share: that there are fewer threads must not change in which order sums are added."""
 
@@ -61,10 +64,12 @@ def is_streamed(nest: Nest, plan: Plan, limits: Limits) -> bool:
     others = [i for i in nest.indices if i is not plan.vector]
     width = plan.columns * plan.lanes
     panels = product(i.range for i in others if use.stride(i.name)) * (plan.vector.range // width)
-    sums = product(i.range for i in others if not use.stride(i.name)) * width
-    sums_bytes = sums * nest.allocations[0].shape.dtype.itemsize
+    rows = product(i.range for i in others if not use.stride(i.name))
+    sums_bytes = rows * width * nest.allocations[0].shape.dtype.itemsize
     nbytes = loop.range * plan.vector.range * use.dtype.itemsize
-    return panels >= _LEAST_PANELS and nbytes > 2 * limits.panel_bytes and sums_bytes <= limits.cache_bytes // 2
+    if rows < _LEAST_ROWS or panels < _LEAST_PANELS:
+        return False
+    return nbytes > 2 * limits.panel_bytes and sums_bytes <= limits.cache_bytes // 2
 
 
 def _streamed_operand(nest: Nest, plan: Plan) -> Use | None:
