@@ -235,12 +235,13 @@ def test_silent_returns_are_found() -> None:
 def test_each_scheduling_pass_says_why() -> None:
     """What maps over kernels is annotated with refusals, so that the test above looks at it."""
     asked = {"map_kernels", "expand_kernels", "map_blocks"}
+    steps = [function for path in python_files(PACKAGE / "schedule") for function in functions(path)]
     for path in modules():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) in asked]
-        hints = {f.name: "" if f.returns is None else ast.unparse(f.returns) for f in functions(path)}
+        hints = {f.name: "" if f.returns is None else ast.unparse(f.returns) for f in (*steps, *functions(path))}
         for call in calls:
-            named = {ast.unparse(node).removeprefix("self.") for node in ast.walk(call.args[1])} & set(hints)
+            named = {ast.unparse(node).rpartition(".")[2] for node in ast.walk(call.args[1])} & set(hints)
             assert named, f"{path}: {ast.unparse(call)}"
             assert all("Refused" in hints[name] for name in named), path
 
