@@ -172,3 +172,14 @@ def test_elements_are_stored_twice_only_where_nothing_depends_on_them() -> None:
 def test_columns_that_are_left_over_are_few_pieces() -> None:
     assert [overlapping(left, 4) for left in range(12)] == [0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3]
     assert [overlapping(left, 4, only_whole=True) for left in range(8)] == [0, 1, 1, 1, 0, 2, 2, 2]
+
+
+def test_columns_that_overlap_cost_less_than_narrower_tiles() -> None:
+    program = run((Accumulate(),), Case(PRODUCT, DType.F32, product(28, 300, 63)).program())
+    nest = reduction_nest(program.main.blocks[0])
+    assert isinstance(nest, Nest)
+    plans = [choose(nest, WIDE, {}, overlaps=overlaps) for overlaps in (False, True)]
+    (apart, overlapped) = (each for each in plans if isinstance(each, Plan))
+    assert not apart.overlaps
+    assert overlapped.overlaps
+    assert overlapped.cost < apart.cost

@@ -98,10 +98,13 @@ class Plan:
     term: Index | None = None
 
 
-def choose(nest: Nest, limits: Limits, shapes: Mapping[str, stripe.TensorShape]) -> Plan | Refused:
+def choose(
+    nest: Nest, limits: Limits, shapes: Mapping[str, stripe.TensorShape], *, overlaps: bool = True
+) -> Plan | Refused:
     """Return the cheapest plan; where no index can have a vector's lanes, why the longest one cannot.
 
-    ``shapes`` holds those of the tensor behind each root, as far as they are known.
+    ``shapes`` holds those of the tensor behind each root, as far as they are known. ``overlaps`` allows the last
+    columns to overlap others.
     """
     constrained = sch.constrained_indices(nest)
     lanes = sch.vector_lanes(limits.vector_bytes, sch.widest_itemsize(nest), limits.max_lanes)
@@ -112,7 +115,7 @@ def choose(nest: Nest, limits: Limits, shapes: Mapping[str, stripe.TensorShape])
         if used < min(lanes, 4) or index.range < 2:
             said.append((index.range, refused("TR301", index=index.name, range=index.range, lanes=lanes)))
             continue
-        found = _Candidate.of(nest, limits, index, used, constrained, shapes)
+        found = _Candidate.of(nest, limits, index, used, constrained, shapes, overlaps=overlaps)
         plan = found if isinstance(found, Refused) else found.best()
         if isinstance(plan, Refused):
             said.append((index.range, plan))
@@ -205,6 +208,8 @@ class _Candidate:
         lanes: int,
         constrained: frozenset[str],
         shapes: Mapping[str, stripe.TensorShape],
+        *,
+        overlaps: bool,
     ) -> _Candidate | Refused:
         """Return the candidate; refused where lanes cannot run there, or what it reads is not worth packing."""
         if vector.name in constrained:
@@ -225,7 +230,8 @@ class _Candidate:
             for segment in nest.segments
             if segment.loops
         )
-        return cls(nest, limits, vector, lanes, rows, strided, steps, constrained, may_overlap(nest))
+        overlaps = overlaps and may_overlap(nest)
+        return cls(nest, limits, vector, lanes, rows, strided, steps, constrained, overlaps)
 
     def best(self) -> Plan | Refused:
         """Return the cheapest tile; refused where the registers hold none."""

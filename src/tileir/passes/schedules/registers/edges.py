@@ -59,7 +59,7 @@ def bears_edges(nest: Nest, plan: Plan, limits: Limits, percent: int) -> bool:
     if any(index.range < 1 for index in indices):
         return True
     segments = tuple(attrs.evolve(segment, constraints=()) for segment in nest.segments)
-    inside = choose(attrs.evolve(nest, indices=indices, segments=segments), limits, {})
+    inside = choose(attrs.evolve(nest, indices=indices, segments=segments), limits, {}, overlaps=False)
     if isinstance(inside, Refused):
         return False
     points, free = (product(i.range for i in each) for each in (nest.indices, indices))
